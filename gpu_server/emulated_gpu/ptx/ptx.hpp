@@ -1,0 +1,101 @@
+// PTX text to something that runs on the CPU: the emulated GPU's processor. It knows nothing of the
+// driver API; gpu_server/emulated_gpu/driver/ builds contexts, streams and modules on top of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::ptx {
+
+// One kernel parameter; offsets follow PTX's natural layout (each aligned to its own `align`).
+struct Parameter {
+    uint32_t offset = 0;
+    uint32_t size = 0;
+    uint32_t align = 1;
+};
+
+struct Kernel {
+    std::string name;  // mangled, as in the PTX
+    std::vector<Parameter> parameters;
+    uint32_t parameter_bytes = 0;
+    uint32_t static_shared_bytes = 0;
+    uint32_t local_bytes = 0;            // per thread
+    uint32_t max_threads_per_block = 0;  // .maxntid / .reqntid product; 0: not given
+    uint32_t registers = 0;              // an estimate, for attributes only
+    uint32_t index = 0;                  // position in Module::kernels()
+};
+
+// A module-scope variable in .global or .const space. The caller gives it an address (Image below).
+struct Global {
+    std::string name;
+    uint64_t size = 0;
+    uint32_t align = 1;
+    bool is_const = false;
+};
+
+// A parsed, checked and decoded translation unit. Immutable: may be shared between threads.
+class Module {
+public:
+    virtual ~Module() = default;
+    virtual const std::vector<Kernel>& kernels() const = 0;
+    virtual const std::vector<Global>& globals() const = 0;
+    virtual uint32_t target_sm() const = 0;  // 80 for `.target sm_80`
+    // Fills `bytes` (Global::size long) with the initial value of global `index`. `addresses` holds the
+    // device address of every global, in order: initialisers may contain the address of another one.
+    virtual void initialise(size_t index, std::span<const uint64_t> addresses,
+                            std::span<std::byte> bytes) const = 0;
+};
+
+// Error::what names the line and, for an unsupported one, the instruction: "line 42: tex.2d is not
+// supported by the emulated GPU". Never throws, whatever the text.
+Result<std::shared_ptr<const Module>> load(std::string_view text);
+
+// What a kernel may touch. Device addresses are host addresses: an access inside a range goes straight
+// to memory. Called from several threads at once; allocations may change while a kernel runs.
+class Memory {
+public:
+    struct Range {
+        uint64_t begin = 0;
+        uint64_t end = 0;  // one past the last byte; begin == end: nothing is mapped there
+    };
+    virtual ~Memory() = default;
+    virtual Range range_of(uint64_t address) const = 0;
+};
+
+struct Dim3 {
+    uint32_t x = 1, y = 1, z = 1;
+};
+
+struct Launch {
+    const Module* module = nullptr;
+    uint32_t kernel = 0;                      // index into Module::kernels()
+    std::span<const uint64_t> global_addresses;  // as for Module::initialise
+    Dim3 grid, block;
+    uint32_t dynamic_shared_bytes = 0;
+    std::span<const std::byte> parameters;    // Kernel::parameter_bytes long
+    bool cooperative = false;                 // all blocks must be able to wait for each other
+    Memory* memory = nullptr;
+    // Receives what device printf wrote, whole lines in order per thread. Called from any thread.
+    void (*print)(void* context, std::string_view text) = nullptr;
+    void* print_context = nullptr;
+    const bool* cancelled = nullptr;          // read with atomic_ref now and then; true: stop early
+};
+
+enum class Outcome { done, illegal_address, misaligned_address, trap, assert_failed, illegal_instruction, cancelled };
+
+struct Report {
+    Outcome outcome = Outcome::done;
+    std::string detail;  // "kernel _Z4sinkPi, line 31: read of 4 bytes at 0x0 by block (0,0,0) thread (5,0,0)"
+};
+
+// Runs the whole grid and returns. Uses up to `threads` host threads (0: as many as there are cores).
+Report run(const Launch& launch, unsigned threads = 0);
+
+}  // namespace tnr::ptx
