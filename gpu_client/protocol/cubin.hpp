@@ -1,0 +1,45 @@
+// What the client needs to know of a cubin (an ELF file of GPU code): its architecture, its kernels, and
+// where each kernel's parameters go, since kernelParams says neither how many there are nor their sizes.
+//
+// Takes untrusted bytes, never reads outside the span.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::cubin {
+
+// More than any cubin seen: cuBLASLt's largest have about 30,000 sections.
+inline constexpr uint64_t sections_max = 1 << 20;
+// CUDA allows 32,764 bytes of parameters, and a parameter has at least one byte.
+inline constexpr size_t parameters_max = 32764;
+
+struct Parameter {
+    uint32_t offset = 0;
+    uint32_t size = 0;
+};
+
+struct Kernel {
+    std::string name;                   // mangled
+    std::vector<Parameter> parameters;  // in order of their ordinal
+    uint32_t parameter_bytes = 0;       // of the whole buffer
+};
+
+// Is this an ELF file for NVIDIA's GPUs (e_machine 190)?
+bool is_cubin(std::span<const std::byte> image);
+
+// 90 for sm_90.
+Result<uint32_t> architecture(std::span<const std::byte> image);
+
+Result<std::vector<Kernel>> kernels(std::span<const std::byte> image);
+
+// The length of the ELF file that `header` (its first 64 bytes) begins: the end of its farthest table.
+// Needs the tables of a real file behind the pointer, so only for images a program passed by bare pointer.
+Result<uint64_t> file_size(const void* image);
+
+}  // namespace tnr::cubin
