@@ -2,6 +2,7 @@
 // driver API; gpu_server/emulated_gpu/driver/ builds contexts, streams and modules on top of it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,6 +68,10 @@ public:
     };
     virtual ~Memory() = default;
     virtual Range range_of(uint64_t address) const = 0;
+
+    // Workers remember the last ranges they saw. Count this up whenever a range goes away or shrinks,
+    // before its memory is reused: they look again at their next access. (New ranges need nothing.)
+    std::atomic<uint64_t> generation{0};
 };
 
 struct Dim3 {
@@ -88,10 +93,21 @@ struct Launch {
     const bool* cancelled = nullptr;          // read with atomic_ref now and then; true: stop early
 };
 
-enum class Outcome { done, illegal_address, misaligned_address, trap, assert_failed, illegal_instruction, cancelled };
+// `deadlock`: no thread of a block can ever run again (a barrier that cannot be reached); hardware would hang.
+enum class Outcome {
+    done,
+    illegal_address,
+    misaligned_address,
+    trap,
+    assert_failed,
+    illegal_instruction,
+    cancelled,
+    deadlock
+};
 
 struct Report {
     Outcome outcome = Outcome::done;
+    uint64_t warp_instructions = 0;  // how many were executed, for benchmarks
     std::string detail;  // "kernel _Z4sinkPi, line 31: read of 4 bytes at 0x0 by block (0,0,0) thread (5,0,0)"
 };
 
