@@ -5,6 +5,7 @@
 // replies under tests/api_client/replies/<name>/.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ struct Order {
     std::string offer;        // Offer::name; empty: the driver's default
     std::string image;        // empty: the driver's default
     std::string user_data;
+    // Told in a few words about each long step ("building the image: unpacking"), for the user to see;
+    // may be empty. Called on the caller's thread.
+    std::function<void(const std::string& step)> on_step = {};
 };
 
 class Provider {
