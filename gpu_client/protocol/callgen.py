@@ -1,0 +1,405 @@
+#!/usr/bin/env python3
+"""Writes both ends of the wire from cuda.calls.
+
+    callgen.py --table cuda.calls --headers cuda.i --out DIR
+
+cuda.i is cuda.h and cudaProfiler.h after the preprocessor, with __CUDA_API_VERSION_INTERNAL defined so that every version of every
+function is declared: types come from there, what types cannot say comes from the table. Output, all in DIR:
+
+    cuda_calls.hpp          ids, names, how each call travels, the table's hash          (both ends)
+    client_stubs.cpp        cached, async and sync calls                                  (libcuda.so.1)
+    per_thread_stubs.cpp    the _ptsz and _ptds variants, around the plain functions      (libcuda.so.1)
+    unsupported_stubs.cpp   calls that only say CUDA_ERROR_NOT_SUPPORTED                  (libcuda.so.1)
+    entry_points.cpp        what cuGetProcAddress chooses from                            (libcuda.so.1)
+    driver_table.hpp/.cpp   pointers to a driver's functions, loaded by name              (worker)
+    generated_handlers.cpp  decode, call the driver, encode                               (worker)
+    support.md              the support table of the documentation
+"""
+import argparse
+import hashlib
+import pathlib
+import re
+import sys
+
+WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
+HANDLES = ("stream", "event", "context", "function", "module", "library")
+NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
+
+
+class Call:
+    """One line of the table with its signature from the header."""
+
+    def __init__(self, line, number):
+        fields = line.split(None, 3)
+        if len(fields) < 3:
+            fail(number, "expected: id, how, symbol@since")
+        self.id, self.how = int(fields[0], 16), fields[1]
+        symbol, *variants = fields[2].split("+")
+        self.symbol, _, since = symbol.partition("@")
+        self.since = int(since)
+        self.variants = [(v.split("@")[0], int(v.split("@")[1])) for v in variants]
+        self.base = re.sub(r"_v\d+$", "", self.symbol)
+        self.says = dict(p.split(":", 1) for p in (fields[3].split() if len(fields) > 3 else []))
+        if self.how not in WAYS:
+            fail(number, f"'{self.how}' is none of {', '.join(WAYS)}")
+        if self.id >= 0xF000:
+            fail(number, "ids from 0xf000 belong to the session (ops.hpp)")
+
+    @property
+    def generated(self):
+        return self.how in ("cached", "async", "sync")
+
+    def travels_back(self):
+        return [p for p in self.parameters if self.says.get(p[1]) == "out"]
+
+    def signature(self):
+        return ", ".join(declare(t, n) for t, n in self.parameters) or "void"
+
+
+def fail(number, why):
+    sys.exit(f"cuda.calls:{number}: {why}")
+
+
+def declare(type_, name):
+    if "(*)" in type_:  # a pointer to a function
+        return type_.replace("(*)", f"(*{name})")
+    array = re.match(r"(.*)(\[\d*\])$", type_)
+    return f"{array.group(1)} {name}{array.group(2)}" if array else f"{type_} {name}"
+
+
+def split_parameters(text):
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += c in "(" or -(c in ")")
+        if c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    result = []
+    for part in (" ".join(p.split()) for p in parts):
+        if part in ("", "void"):
+            continue
+        match = re.match(r"(.*[\s*])(\w+)(\[\d*\])?$", part)
+        result.append(((match.group(1).strip() + (match.group(3) or "")), match.group(2)))
+    return result
+
+
+def read_signatures(path):
+    text = path.read_text()
+    found = re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;]*?)\)\s*;", text, re.S)
+    return {name: split_parameters(parameters) for name, parameters in found}
+
+
+def read_table(path, signatures):
+    calls, ids, symbols = [], set(), set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        call = Call(line, number)
+        if call.id in ids or call.symbol in symbols:
+            fail(number, "id or symbol stands here twice")
+        if call.symbol not in signatures:
+            fail(number, f"{call.symbol} is not declared in cuda.h")
+        call.parameters = signatures[call.symbol]
+        unknown = set(call.says) - {n for _, n in call.parameters}
+        if unknown:
+            fail(number, f"{call.symbol} has no parameter {', '.join(unknown)}")
+        check_pointers(call, number)
+        ids.add(call.id)
+        symbols |= {call.symbol} | {f"{call.symbol}_{v}" for v, _ in call.variants}
+        calls.append(call)
+    missing = set(signatures) - symbols
+    if missing:
+        sys.exit(f"cuda.calls lacks {', '.join(sorted(missing))}")
+    return calls
+
+
+def check_pointers(call, number):
+    if not call.generated:
+        return
+    for type_, name in call.parameters:
+        if "*" in type_ and call.says.get(name) not in ("in", "out"):
+            fail(number, f"pointer {name} of {call.symbol} needs :in or :out (or make the call custom)")
+
+
+def pointee(type_):
+    return re.sub(r"\s*\*$", "", type_).replace("const ", "")
+
+
+# ---- both ends ----
+
+
+def write_calls_header(calls, table_hash):
+    rows = "".join(f"inline constexpr uint16_t op_{c.symbol} = 0x{c.id:04x};\n" for c in calls)
+    names = "".join(
+        f'    {{0x{c.id:04x}, CallWay::{c.how + ("_" if c.how in ("async",) else "")}, "{c.symbol}"}},\n'
+        for c in sorted(calls, key=lambda c: c.id)
+    )
+    return f"""{NOTE}#pragma once
+
+#include <cstdint>
+
+namespace tnr::wire {{
+
+inline constexpr const char* calls_table_hash = "{table_hash}";
+
+enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported }};
+struct CallInfo {{
+    uint16_t op;
+    CallWay way;
+    const char* name;
+}};
+inline constexpr CallInfo calls[] = {{  // by op
+{names}}};
+inline constexpr uint16_t op_max = 0x{max(c.id for c in calls):04x};
+
+{rows}
+}}  // namespace tnr::wire
+"""
+
+
+# ---- client ----
+
+
+def client_stub(call):
+    body = [f"        if (!{n}) return CUDA_ERROR_INVALID_VALUE;" for _, n in call.parameters if call.says.get(n) in ("in", "out")]
+    way = {"async": "async_"}.get(call.how, call.how)
+    body.append(f"        RemoteCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
+    for type_, name in call.parameters:
+        said = call.says.get(name, "")
+        if said == "out":
+            continue
+        if said in HANDLES:
+            body.append(f"        call.{said}({name});")
+        elif said.startswith("device("):
+            body.append(f"        call.device({name}, {said[7:-1]});")
+        else:
+            body.append(f"        call.put({'*' if said == 'in' else ''}{name});")
+    back = call.travels_back()
+    if not back:
+        body.append("        return call.send();")
+    else:
+        body.append("        if (auto result = call.send(); result != CUDA_SUCCESS) return result;")
+        body += [f"        call.out({name});" for _, name in back]
+        body.append("        return call.finished();")
+    lines = "\n".join(body)
+    return f"""extern "C" CUresult CUDAAPI {call.symbol}({call.signature()}) {{
+    return guarded("{call.symbol}", [&]() -> CUresult {{
+{lines}
+    }});
+}}
+"""
+
+
+def write_client_stubs(calls):
+    stubs = "\n".join(client_stub(c) for c in calls if c.generated)
+    return f"""{NOTE}#include <cuda.h>
+
+#include "cuda_calls.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+{stubs}"""
+
+
+def write_per_thread_stubs(calls):
+    stubs = []
+    for call in calls:
+        for variant, _ in call.variants:
+            name = f"{call.symbol}_{variant}"
+            if call.how == "unsupported":
+                continue  # unsupported_stubs.cpp exports it
+            arguments = ", ".join(n for _, n in call.parameters)
+            stubs.append(f"""extern "C" CUresult CUDAAPI {name}({call.signature()}) {{
+    PerThreadDefaultStream guard;
+    return {call.symbol}({arguments});
+}}
+""")
+    body = "\n".join(stubs)
+    return f"""{NOTE}#include <cuda.h>
+
+#include "gpu_client/cuda/per_thread.hpp"
+
+using tnr::cuda::PerThreadDefaultStream;
+
+{body}"""
+
+
+def write_unsupported_stubs(calls):
+    symbols = []
+    for call in calls:
+        if call.how == "unsupported":
+            symbols += [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]
+    rows = "\n".join(f'extern "C" __attribute__((visibility("default"))) int {s}() {{ return unsupported("{s}"); }}' for s in symbols)
+    return f"""{NOTE}// No cuda.h here: arguments do not matter, so neither do signatures.
+namespace tnr::cuda {{
+int unsupported(const char* name);  // CUDA_ERROR_NOT_SUPPORTED; logs each name once
+}}
+using tnr::cuda::unsupported;
+
+{rows}
+"""
+
+
+def write_entry_points(calls):
+    declared, rows = [], []
+    for call in calls:
+        for symbol in [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]:
+            declared.append(f'extern "C" int {symbol}();')
+        per_thread = f"reinterpret_cast<void*>(&{call.symbol}_{call.variants[0][0]})" if call.variants else "nullptr"
+        since = call.variants[0][1] if call.variants else 0
+        rows.append((call.base, call.since, f'    {{"{call.base}", {call.since}, reinterpret_cast<void*>(&{call.symbol}), {since}, {per_thread}}},'))
+    rows = "\n".join(row for _, _, row in sorted(rows))
+    declared = "\n".join(declared)
+    return f"""{NOTE}// No cuda.h here: only addresses are taken.
+#include "gpu_client/cuda/entry_points.hpp"
+
+{declared}
+
+namespace tnr::cuda {{
+
+// Sorted by name, then by the version that introduced the ABI.
+const EntryPoint entry_points[] = {{
+{rows}
+}};
+const size_t entry_point_count = sizeof entry_points / sizeof entry_points[0];
+
+}}  // namespace tnr::cuda
+"""
+
+
+# ---- worker ----
+
+
+def write_driver_header(signatures):
+    rows = "\n".join(f"    decltype(&::{name}) {name} = nullptr;" for name in signatures)
+    return f"""{NOTE}#pragma once
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL  // every version under its own ELF name
+#endif
+#include <cuda.h>
+#include <cudaProfiler.h>
+
+namespace tnr {{
+
+// A driver's functions; those it does not have are null. Filled once, then read by any thread.
+struct DriverTable {{
+{rows}
+}};
+
+// `find`: dlsym on the driver's handle.
+void fill_driver_table(DriverTable& table, void* (*find)(void* library, const char* name), void* library);
+
+}}  // namespace tnr
+"""
+
+
+def write_driver_source(signatures):
+    rows = "\n".join(f'    table.{n} = reinterpret_cast<decltype(table.{n})>(find(library, "{n}"));' for n in signatures)
+    return f"""{NOTE}#include "driver_table.hpp"
+
+namespace tnr {{
+
+void fill_driver_table(DriverTable& table, void* (*find)(void* library, const char* name), void* library) {{
+{rows}
+}}
+
+}}  // namespace tnr
+"""
+
+
+def handler(call):
+    body = [f"    if (!driver().{call.symbol}) return CUDA_ERROR_NOT_SUPPORTED;"]
+    arguments = []
+    for type_, name in call.parameters:
+        said = call.says.get(name, "")
+        if said == "out":
+            body.append(f"    {pointee(type_)} {name}{{}};")
+            arguments.append(f"&{name}")
+            continue
+        if said in HANDLES:
+            read = "kernel" if type_ == "CUkernel" else said
+            body.append(f"    auto {name} = in.{read}();")
+        else:
+            body.append(f"    auto {name} = in.get<{pointee(type_) if said == 'in' else type_}>();")
+        arguments.append(f"&{name}" if said == "in" else name)
+    body.append("    if (auto status = in.status(); status != CUDA_SUCCESS) return status;")
+    back = call.travels_back()
+    run = f"driver().{call.symbol}({', '.join(arguments)})"
+    if back:
+        body.append(f"    auto result = {run};")
+        body += [f"    out.put({name});" for _, name in back]
+        body.append("    return result;")
+    else:
+        body.append(f"    return {run};")
+    lines = "\n".join(body)
+    return f"""static CUresult handle_{call.symbol}([[maybe_unused]] Decoder& in, [[maybe_unused]] wire::Writer& out) {{
+{lines}
+}}
+"""
+
+
+def write_handlers(calls):
+    handlers = "\n".join(handler(c) for c in calls if c.generated)
+    rows = "\n".join(f"    table[0x{c.id:04x}] = handle_{c.symbol};" for c in calls if c.generated)
+    return f"""{NOTE}#include "driver_table.hpp"
+#include "gpu_server/worker/decoder.hpp"
+
+namespace tnr::worker {{
+
+{handlers}
+void fill_generated_handlers(GeneratedHandler* table) {{
+{rows}
+}}
+
+}}  // namespace tnr::worker
+"""
+
+
+# ---- documentation ----
+
+
+def write_support(calls):
+    counts = {way: sum(c.how == way for c in calls) for way in WAYS}
+    lines = ["# Driver calls and how they travel", "", ", ".join(f"{way}: {n}" for way, n in counts.items()), "",
+             "| call | how |", "|---|---|"]
+    lines += [f"| {c.symbol} | {c.how} |" for c in sorted(calls, key=lambda c: c.symbol)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=pathlib.Path, required=True)
+    parser.add_argument("--headers", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+
+    signatures = read_signatures(options.headers)
+    calls = read_table(options.table, signatures)
+    meaning = "\n".join(f"{c.id:x} {c.how} {c.symbol} {sorted(c.says.items())}" for c in calls)
+    table_hash = hashlib.sha256(meaning.encode()).hexdigest()[:16]
+    files = {
+        "cuda_calls.hpp": write_calls_header(calls, table_hash),
+        "client_stubs.cpp": write_client_stubs(calls),
+        "per_thread_stubs.cpp": write_per_thread_stubs(calls),
+        "unsupported_stubs.cpp": write_unsupported_stubs(calls),
+        "entry_points.cpp": write_entry_points(calls),
+        "driver_table.hpp": write_driver_header(signatures),
+        "driver_table.cpp": write_driver_source(signatures),
+        "generated_handlers.cpp": write_handlers(calls),
+        "support.md": write_support(calls),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = options.out / name
+        if not path.exists() or path.read_text() != text:  # an unchanged file must not rebuild what includes it
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+// Control messages: what is said to a pool's supervisor, as JSON over ZeroMQ. One request, one answer.
+//
+// Every request is {"op", "id", "protocol", "table", "version", …}; every answer {"id", …} or {"id", "error": {"kind",
+// "what", "hint"}}. `protocol` and `table` travel with each request, so no extra round trip is spent on a handshake and
+// any mismatch is noticed at the first one.
+//
+// op                request                                        answer
+// hello             -                                              {protocol, table, version, role:
+// "account"|"machine"|"open"} types             -                                              {types: [{name, total,
+// free, memory_bytes}]} describe          gpu, count                                     {devices: [Device…]} (claims
+// nothing) session           gpu, count, pid, process                       {endpoint, server_key, session, devices:
+// [Device…]}
+//                   (makes the machine's claim or joins it)
+// nvml              gpu, count                                     {devices: [… as NVML tells it …], processes: […]}
+// enroll_machine    name, public_key          (accounts only)      {}
+// forget_machine    name                      (accounts only)      {}      succeeds when it is not there
+// claims            -                                              {claims: [{machine, gpu, devices, since, sessions}]}
+// release           -                         (ends own claim)     {}
+//
+// Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
+//          attributes: {"id": value…}, range: {address, bytes} (session only)}; see device_description.hpp.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::control {
+
+inline constexpr std::chrono::milliseconds default_timeout{5000};
+
+// The server's word for "out of GPUs", Error::Kind::remote, is told by what(); a mismatch of versions names both.
+class Client {
+public:
+    // Only makes the socket; an unreachable pool shows at the first request. `endpoint`: "tcp://host:port".
+    static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys);
+    virtual ~Client() = default;
+
+    // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. One thread at a time.
+    virtual Result<nlohmann::json> request(nlohmann::json request,
+                                           std::chrono::milliseconds timeout = default_timeout) = 0;
+    // After fork(): forget the socket without touching it (it belongs to the parent).
+    virtual void abandon() = 0;
+};
+
+// Parses foreign bytes: an object within control_bytes_max and a nesting depth of 16, else an Error. Never throws.
+Result<nlohmann::json> parse(const void* data, size_t size);
+// {"error": …} as an answer carries it, and back.
+nlohmann::json to_json(const Error& error);
+Error error_from_json(const nlohmann::json& error);
+
+// The hash of cuda.calls, 16 hex digits: two builds with the same one agree on every record's meaning.
+std::string table_hash();
+std::string version();
+
+}  // namespace tnr::control

@@ -1,0 +1,82 @@
+// See gpu_config.hpp.
+#include "gpu_client/protocol/gpu_config.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace tnr {
+
+using nlohmann::json;
+
+static constexpr int devices_max = 64;  // more than any node has
+
+Result<GpuConfig> parse_gpu_config(const std::string& text) try {
+    auto file = json::parse(text);
+    GpuConfig config;
+    config.pool = file.at("pool").get<std::string>();
+    config.gpu = file.at("gpu").get<std::string>();
+    config.count = file.value("count", 1);
+    if (config.count < 1 || config.count > devices_max) return Error{Error::Kind::usage, "count is out of range"};
+    config.keys.server_public = file.value("server_key", "");
+    if (auto machine = file.find("machine"); machine != file.end()) {
+        config.machine_name = machine->value("name", "");
+        config.keys.own = {machine->value("public_key", ""), machine->value("secret_key", "")};
+    }
+    return config;
+} catch (const json::exception& error) {
+    return Error{Error::Kind::usage, std::string("not a GPU configuration: ") + error.what()};
+}
+
+std::string to_json_text(const GpuConfig& config) {
+    json file{{"pool", config.pool}, {"gpu", config.gpu}, {"count", config.count}};
+    if (!config.keys.plain()) {
+        file["server_key"] = config.keys.server_public;
+        file["machine"] = {{"name", config.machine_name},
+                           {"public_key", config.keys.own.public_key},
+                           {"secret_key", config.keys.own.secret_key}};
+    }
+    return file.dump(2) + "\n";
+}
+
+static std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+static Result<> apply_environment(GpuConfig& config) {
+    if (auto pool = environment("TNR_POOL"); !pool.empty()) config.pool = pool;
+    auto gpu = environment("TNR_GPU");
+    if (gpu.empty()) return Ok{};
+    auto colon = gpu.find(':');
+    config.gpu = gpu.substr(0, colon);
+    config.count = colon == std::string::npos ? 1 : std::atoi(gpu.c_str() + colon + 1);
+    if (config.count < 1 || config.count > devices_max)
+        return Error{Error::Kind::usage, "TNR_GPU='" + gpu + "' is no GPU type", "it looks like h100 or h100:2"};
+    return Ok{};
+}
+
+Result<GpuConfig> load_gpu_config() try {
+    auto named = environment("TNR_CONFIG");
+    std::string path = named.empty() ? gpu_config_path : named;
+    GpuConfig config;
+    if (std::ifstream file(path); file) {
+        std::stringstream text;
+        text << file.rdbuf();
+        auto parsed = parse_gpu_config(text.str());
+        if (!parsed) return Error{parsed.error().kind, path + ": " + parsed.error().what, parsed.error().hint};
+        config = *parsed;
+    } else if (!named.empty()) {
+        return Error{Error::Kind::usage, "cannot read " + path, "TNR_CONFIG names it"};
+    }
+    if (auto applied = apply_environment(config); !applied) return applied.error();
+    if (config.pool.empty() || config.gpu.empty())
+        return Error{Error::Kind::usage, "no GPU is configured on this machine",
+                     "start it with `tnr start`, run the program with `tnr run`, or set TNR_POOL and TNR_GPU"};
+    return config;
+} catch (const std::exception& error) {
+    return Error{Error::Kind::internal, error.what()};
+}
+
+}  // namespace tnr

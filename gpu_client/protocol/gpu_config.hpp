@@ -1,0 +1,30 @@
+// Which GPU a machine (or one `tnr run`) uses and how it reaches the pool: the file /etc/tnr/gpu.json.
+//
+// {"pool": "tcp://host:14900", "gpu": "h100", "count": 1, "server_key": z85, "machine": {"name", "public_key",
+// "secret_key"}} `server_key` and `machine` are absent for plain text on loopback.
+#pragma once
+
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr {
+
+struct GpuConfig {
+    std::string pool;
+    std::string gpu;
+    int count = 1;
+    std::string machine_name;
+    wire::ClientKeys keys;
+};
+
+inline constexpr const char* gpu_config_path = "/etc/tnr/gpu.json";
+
+// Reads the file named by TNR_CONFIG, else gpu_config_path. TNR_POOL and TNR_GPU ("h100" or "h100:2") in the
+// environment win over the file and suffice without one. Never throws.
+Result<GpuConfig> load_gpu_config();
+std::string to_json_text(const GpuConfig& config);
+Result<GpuConfig> parse_gpu_config(const std::string& text);
+
+}  // namespace tnr

@@ -1,0 +1,46 @@
+// The limits of the wire. Each bounds what a hostile or broken peer can make the other side allocate or wait for.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace tnr::wire {
+
+// Raise it when the meaning of a record or of a control message changes; adding a call does not (the table's hash
+// tells that, and an unknown op is answered with CUDA_ERROR_NOT_SUPPORTED).
+inline constexpr uint32_t protocol_version = 1;
+
+// Payload of one record without its bulk frame: kernel parameters (at most 32 KiB + names) and small copies fit with
+// room.
+inline constexpr size_t record_bytes_max = size_t{1} << 20;
+
+// Copies up to here travel inside the record: below, an extra memcpy is cheaper than a frame of their own.
+inline constexpr size_t inline_copy_bytes_max = size_t{16} << 10;
+
+// One bulk frame. 1 MiB pieces overlap sending, receiving and the copy to the GPU; larger ones would not be faster and
+// would hold up another thread's launches for longer.
+inline constexpr size_t piece_bytes_max = size_t{1} << 20;
+
+// Frame 0 of a batch. Twice a record, so that a record which does not fit any more always fits into the next one.
+inline constexpr size_t batch_bytes_max = size_t{2} << 20;
+// Pieces in one batch.
+inline constexpr size_t batch_frames_max = 64;
+
+// A code image as sent (compressed): the largest single cubin in public wheels is about 400 MiB.
+inline constexpr size_t image_bytes_max = size_t{1} << 30;
+
+// Unacknowledged bytes a sender may have in flight: 64 MiB keeps a 10 Gb/s link with 50 ms round trip busy and bounds
+// the memory that a stalled GPU can make either side hold.
+inline constexpr size_t window_bytes = size_t{64} << 20;
+// Owe at most this much acknowledgement silently.
+inline constexpr size_t acknowledge_every_bytes = size_t{8} << 20;
+
+// A control message (JSON). The device description of 16 GPUs is about 100 KiB.
+inline constexpr size_t control_bytes_max = size_t{1} << 20;
+
+// How often ZeroMQ asks whether the peer still lives, and how long silence may last until it is taken for gone.
+inline constexpr std::chrono::milliseconds heartbeat_interval{500};
+inline constexpr std::chrono::milliseconds heartbeat_timeout{10'000};
+
+}  // namespace tnr::wire

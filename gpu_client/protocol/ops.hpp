@@ -1,0 +1,32 @@
+// The records that are not driver calls: the session's own. Ids of driver calls are in cuda.calls (below 0xf000).
+// Payloads are listed as they are written; `reply:` is what follows call number and CUresult in the answer.
+#pragma once
+
+#include <cstdint>
+
+namespace tnr::wire {
+
+enum SessionOp : uint16_t {
+    // client → worker
+    op_set_context = 0xf001,   // u64 context number (0: none): the records behind it run in that context
+    op_memory_grant = 0xf002,  // sync. u32 device, u64 bytes wanted; reply: u64 bytes granted more (0: out of memory)
+    op_memory_map = 0xf003,    // async. u32 device, u64 address, u64 bytes: back this part of the range with memory
+    op_memory_unmap = 0xf004,  // async. u32 device, u64 address, u64 bytes, as mapped; the GPU has finished with it
+    op_watch_event = 0xf005,   // async. u64 event number, u64 generation: say op_completed when it has completed
+    op_watch_stream = 0xf006,  // async. u64 stream number, u64 generation: likewise for all work in it so far
+    op_host_function_done = 0xf007,  // u64 ticket of op_run_host_function
+    op_goodbye = 0xf008,             // the process ends in good order: free everything now
+    op_call_failed_seen =
+        0xf009,  // async. the client has reported the sticky error of a non-fatal failure to its program
+
+    // worker → client
+    op_completed = 0xf101,          // u8 kind (0 event, 1 stream), u64 number, u64 generation, i32 CUresult
+    op_failed = 0xf102,             // u16 op of the call that failed, i32 CUresult, string detail
+    op_printed = 0xf103,            // string: what device printf wrote
+    op_run_host_function = 0xf104,  // u64 ticket (chosen by the client in its cuLaunchHostFunc record)
+    op_bulk_down = 0xf105,       // u64 call number, u64 offset, flags bulk: a piece of a copy to the client; the copy's
+                                 // reply record (same call number) comes after its last piece
+    op_goodbye_worker = 0xf106,  // string reason: the session is over (killed by the operator, GPU lost)
+};
+
+}  // namespace tnr::wire
