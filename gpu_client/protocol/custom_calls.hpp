@@ -1,0 +1,116 @@
+// Payloads of the calls that cuda.calls marks `custom`, as they are written (after the u64 call number where the record
+// wants a reply). Every op is op_<symbol> from the generated cuda_calls.hpp; where several functions of cuda.h do the
+// same, the client sends the one named here. What a reply holds follows call number and CUresult. Lengths are in bytes.
+//
+// Contexts. Numbers are minted by the client; the worker's warm primary context is taken over by the first Retain.
+//   cuDevicePrimaryCtxRetain      async  u32 device, u64 context
+//   cuDevicePrimaryCtxRelease_v2  async  u32 device, u64 context     sent when the program's count falls to zero
+//   cuDevicePrimaryCtxReset_v2    sync   u32 device, u64 context
+//   cuCtxCreate_v4                async  u32 device, u64 context, u32 flags
+//   cuCtxDestroy_v2               async  u64 context
+//   cuCtxSynchronize              sync   (the current context)
+//
+// Code. A module is a library, too: the worker loads with cuLibraryLoadData in either case. Function numbers are
+// function_number(library, index), with the index of the kernel in the order it was described.
+//   op_image_piece                async  u64 library, u64 offset, u64 total; bulk: the piece
+//   cuLibraryLoadData             sync   u64 library, u64 total, u32 options, then per option u32 id, u64 value
+//   (library options only)
+//                                        before the reply: op_kernels_described records; reply: u32 kernels, string log
+//   cuLibraryUnload               async  u64 library
+//   cuLibraryGetGlobal            sync   u64 library, string name; reply: u64 address, u64 length
+//
+// Launch (all variants).
+//   cuLaunchKernel                async  LaunchRecord, then `attributes` LaunchAttributeRecords, then the parameters'
+//   bytes
+//
+// Copies. H2D data: `flags & copy_inline`: the rest of the record, else the bulk frame (at most piece_bytes_max).
+//   cuMemcpyHtoDAsync_v2          async  u64 destination, u64 stream, u32 flags, u64 length [data]
+//   cuMemcpyDtoHAsync_v2          sync   u64 source, u64 length, u64 stream; op_bulk_down pieces, then the
+//                                        reply: u32 n, n bytes (short copies travel here; n = 0 after pieces)
+//   cuMemcpy2DAsync_v2            Copy2DRecord; to the device: async, data as above, rows packed; from the device:
+//   sync, answered as
+//                                        cuMemcpyDtoHAsync_v2, rows packed; on the device: async
+//   cuMemGetInfo_v2               sync   reply: u64 free, u64 total
+//
+// Streams and events. Stream numbers 0 (null) and 1 (legacy) are the driver's own; minted ones start at 16.
+//   cuStreamCreateWithPriority    async  u64 stream, u32 flags, i32 priority
+//   cuStreamDestroy_v2            async  u64 stream
+//   cuStreamSynchronize           sync   u64 stream
+//   cuStreamQuery                 sync   u64 stream; CUDA_ERROR_NOT_READY is an answer, not a failure
+//   cuStreamGetAttribute          sync   u64 stream, u32 attribute; reply: CUstreamAttrValue
+//   cuStreamSetAttribute          sync   u64 stream, u32 attribute, CUstreamAttrValue
+//   cuEventCreate                 async  u64 event, u32 flags
+//   cuEventDestroy_v2             async  u64 event
+//   cuEventRecordWithFlags        async  u64 event, u64 stream, u32 flags
+//   cuEventSynchronize            sync   u64 event
+//   cuEventQuery                  sync   u64 event
+//   cuLaunchHostFunc              async  u64 stream, u64 ticket         → op_run_host_function, op_host_function_done
+//
+// The program's own use of the virtual memory API. Addresses come from the session's range (reserved by the client).
+//   cuMemCreate                   sync   u64 allocation, u32 device, u64 length
+//   cuMemRelease                  async  u64 allocation
+//   cuMemMap                      async  u64 address, u64 length, u64 offset, u64 allocation
+//   cuMemUnmap                    async  u64 address, u64 length
+//   cuMemSetAccess                async  u64 address, u64 length, u32 device, u32 CUmemAccess_flags
+//   cuCtxEnablePeerAccess         sync   u64 peer context, u32 flags
+//   cuCtxDisablePeerAccess        sync   u64 peer context
+#pragma once
+
+#include <cstdint>
+
+namespace tnr::wire {
+
+inline constexpr uint64_t first_minted_stream = 16;
+
+// Kernels per library: far above any (the largest cubins of cuBLASLt hold a few thousand).
+inline constexpr unsigned function_index_bits = 24;
+constexpr uint64_t function_number(uint64_t library, uint64_t index) {
+    return library << function_index_bits | index;
+}
+
+enum LaunchFlags : uint32_t { launch_cooperative = 1 };
+
+struct LaunchRecord {
+    uint64_t function;
+    uint64_t stream;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    uint32_t flags;
+    uint32_t attributes;       // at most launch_attributes_max
+    uint32_t parameter_bytes;  // at most parameter_bytes_max
+};
+static_assert(sizeof(LaunchRecord) == 56);
+
+// CUlaunchAttribute without its padding. Events (ids 7 and 12): their number in the first 8 bytes.
+struct LaunchAttributeRecord {
+    uint32_t id;
+    uint8_t value[64];
+};
+static_assert(sizeof(LaunchAttributeRecord) == 68);
+
+inline constexpr uint32_t launch_attributes_max = 32;   // cuda.h 13.0 names 17
+inline constexpr uint32_t parameter_bytes_max = 32764;  // the driver's own limit from CUDA 12.1 on
+
+enum CopyFlags : uint32_t {
+    copy_inline = 1,  // the data is in the record, not in a bulk frame
+    copy_sync = 2,    // the program waits for this copy: later work of any stream must see it
+};
+
+enum class CopyDirection : uint32_t { to_device, from_device, on_device };
+
+struct Copy2DRecord {
+    uint64_t destination, destination_pitch;  // pitch 0 where the side is the host's: rows are packed
+    uint64_t source, source_pitch;
+    uint64_t width, rows;
+    uint64_t stream;
+    CopyDirection direction;
+    uint32_t flags;
+};
+static_assert(sizeof(Copy2DRecord) == 64);
+
+// In op_kernels_described: u64 call number, u32 count, then per kernel: string name, u32 parameters, per parameter u32
+// offset, u32 size; u32 attributes, per attribute i32 value (CUfunction_attribute 0, 1, …).
+inline constexpr uint32_t function_attributes = 16;
+
+}  // namespace tnr::wire
