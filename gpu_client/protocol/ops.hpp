@@ -16,8 +16,7 @@ enum SessionOp : uint16_t {
     op_watch_stream = 0xf006,  // async. u64 stream number, u64 generation: likewise for all work in it so far
     op_host_function_done = 0xf007,  // u64 ticket of op_run_host_function
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
-    op_call_failed_seen =
-        0xf009,  // async. the client has reported the sticky error of a non-fatal failure to its program
+    op_image_piece = 0xf009,         // async. see custom_calls.hpp
 
     // worker → client
     op_completed = 0xf101,          // u8 kind (0 event, 1 stream), u64 number, u64 generation, i32 CUresult
