@@ -1,6 +1,16 @@
-# What every target of ours is compiled with. Link it with `target_link_libraries(x PRIVATE tnr_options)`.
+# What every target of ours is compiled with (target tnr_options: link it PRIVATE), and how the parts that we put on
+# other people's machines are linked (function tnr_self_contained).
 option(TNR_TESTS "build the tests" ON)
+option(TNR_CCACHE "compile through ccache where it is installed" ON)
 set(TNR_SANITIZE "" CACHE STRING "sanitizers for the whole build: `address,undefined` or `thread`")
+option(TNR_FUZZ "build the fuzz targets; needs clang" OFF)
+
+find_program(TNR_CCACHE_PROGRAM ccache)
+mark_as_advanced(TNR_CCACHE_PROGRAM)
+if(TNR_CCACHE AND TNR_CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${TNR_CCACHE_PROGRAM})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${TNR_CCACHE_PROGRAM})
+endif()
 
 find_package(Threads REQUIRED)
 add_library(tnr_options INTERFACE)
@@ -10,4 +20,38 @@ target_link_libraries(tnr_options INTERFACE Threads::Threads)
 if(TNR_SANITIZE)
     add_compile_options(-fsanitize=${TNR_SANITIZE} -fno-omit-frame-pointer -g)
     add_link_options(-fsanitize=${TNR_SANITIZE})
+    if(TNR_SANITIZE MATCHES undefined)
+        add_compile_options(-fno-sanitize-recover=undefined)  # a finding fails the test instead of passing by in its output
+    endif()
 endif()
+if(TNR_FUZZ)
+    # Coverage counters everywhere, the fuzzer's own main() only where tnr_fuzz() links it.
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# What newer systems' toolchains take from a glibc newer than the oldest we run on: packaging/glibc says more.
+add_library(tnr_old_glibc OBJECT ${CMAKE_SOURCE_DIR}/packaging/glibc/old_glibc.c)
+target_link_libraries(tnr_old_glibc PRIVATE tnr_options)
+
+# tnr_self_contained(target [EXPORTS version_script])
+#
+# For a shared library or program of ours that is copied to machines we do not choose and loaded into programs we do
+# not know: it brings its own libstdc++ and libgcc, needs no more of the system than glibc 2.34, and shows no symbol
+# but those the linker version script names (required for a shared library). tests/packaging checks the outcome.
+# In a build with sanitizers only the exports are kept: their runtimes must stay shared.
+function(tnr_self_contained target)
+    cmake_parse_arguments(arg "" EXPORTS "" ${ARGN})
+    get_target_property(type ${target} TYPE)
+    if(arg_EXPORTS)
+        get_filename_component(script ${arg_EXPORTS} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+        target_link_options(${target} PRIVATE -Wl,--version-script=${script})
+        set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${script})
+    elseif(type STREQUAL SHARED_LIBRARY)
+        message(FATAL_ERROR "tnr_self_contained(${target}): a shared library needs EXPORTS, else std:: symbols leak out of it")
+    endif()
+    if(NOT TNR_SANITIZE)
+        target_link_libraries(${target} PRIVATE tnr_old_glibc)
+        target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc
+            -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,--as-needed)
+    endif()
+endfunction()
