@@ -19,7 +19,7 @@ enum class MachineState { starting, running, stopping, stopped, gone };
 
 // A size of machine that can be ordered.
 struct Offer {
-    std::string name;         // the vendor's own word, "cx22"
+    std::string name = {};  // the vendor's own word, "cx22"
     int cpus = 0;
     int memory_mib = 0;
     int disk_gib = 0;
@@ -27,23 +27,23 @@ struct Offer {
 };
 
 struct Machine {
-    std::string id;           // the vendor's id; for `local` its name
-    std::string name;         // the user's word
+    std::string id = {};    // the vendor's id; for `local` its name
+    std::string name = {};  // the user's word
     MachineState state = MachineState::starting;
-    std::string address;      // where SSH listens; empty until known
+    std::string address = {};  // where SSH listens; empty until known
     int ssh_port = 22;
-    std::string user;         // the login user that user data makes
-    std::string pool_host;    // how this machine reaches the operator's loopback ("10.0.2.2" under QEMU's
-                              // user network), empty where it cannot
+    std::string user = {};       // the login user that user data makes
+    std::string pool_host = {};  // how this machine reaches the operator's loopback ("10.0.2.2" under QEMU's
+                                 // user network), empty where it cannot
     double usd_per_hour = 0;
 };
 
 // What to create. `user_data` is a whole cloud-init document: user, SSH host key, authorised key.
 struct Order {
-    std::string name;
-    std::string offer;        // Offer::name; empty: the driver's default
-    std::string image;        // empty: the driver's default
-    std::string user_data;
+    std::string name = {};
+    std::string offer = {};  // Offer::name; empty: the driver's default
+    std::string image = {};  // empty: the driver's default
+    std::string user_data = {};
     // Told in a few words about each long step ("building the image: unpacking"), for the user to see;
     // may be empty. Called on the caller's thread.
     std::function<void(const std::string& step)> on_step = {};

@@ -1,0 +1,40 @@
+// The provider `local`: machines are QEMU processes on this host. See README.md in api_client/.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "api_client/provider.hpp"
+#include "api_client/providers/local/image.hpp"
+#include "api_client/providers/local/machine_store.hpp"
+#include "api_client/providers/local/qemu.hpp"
+
+namespace tnr::local {
+
+// Safe to use from several processes at once: whoever changes a machine holds its lock.
+class LocalProvider : public Provider {
+public:
+    LocalProvider(std::filesystem::path machines, std::filesystem::path cache)
+        : store_(std::move(machines)), cache_(std::move(cache)) {}
+
+    std::string name() const override { return "local"; }
+    Result<std::vector<Offer>> offers() override;
+    Result<Machine> create(const Order& order) override;
+    Result<Machine> machine(const std::string& id) override;
+    Result<std::vector<Machine>> machines() override;
+    // Presses the power button, and pulls the plug when the guest has not gone in `stop_limit_ms`.
+    Result<> stop(const std::string& id) override;
+    Result<> start(const std::string& id) override;
+    Result<> destroy(const std::string& id) override;
+
+private:
+    Result<> fill(const std::filesystem::path& folder, const Order& order, const Offer& offer,
+                  const Image& image) const;
+    Result<> launch(const std::string& name, const OnStep& on_step);
+    Machine describe(const Record& record) const;
+
+    MachineStore store_;
+    std::filesystem::path cache_;
+};
+
+}  // namespace tnr::local
