@@ -25,7 +25,7 @@
 //
 // Copies. H2D data: `flags & copy_inline`: the rest of the record, else the bulk frame (at most piece_bytes_max).
 //   cuMemcpyHtoDAsync_v2          async  u64 destination, u64 stream, u32 flags, u64 length [data]
-//   cuMemcpyDtoHAsync_v2          sync   u64 source, u64 length, u64 stream; op_bulk_down pieces, then the
+//   cuMemcpyDtoHAsync_v2          sync   u64 source, u64 stream, u32 flags, u64 length; op_bulk_down pieces, then the
 //                                        reply: u32 n, n bytes (short copies travel here; n = 0 after pieces)
 //   cuMemcpy2DAsync_v2            Copy2DRecord; to the device: async, data as above, rows packed; from the device:
 //   sync, answered as
