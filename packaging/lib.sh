@@ -30,6 +30,9 @@ quietly() {
     fi
 }
 
+# A script's opening comment is its help.
+script_help() { sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$1"; }
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -61,8 +64,10 @@ build_packages() {
         cppzmq-dev libzstd-dev liblz4-dev zlib1g-dev libsqlite3-dev
 }
 
-# What the provider `local` needs to make machines.
-local_machine_packages() { echo qemu-system-x86 qemu-utils mmdebstrap; }
+# What the provider `local` needs to build its image and run machines.
+local_machine_packages() {
+    echo qemu-system-x86 qemu-utils mmdebstrap debian-archive-keyring e2fsprogs uidmap
+}
 
 # What the tests need on top of that.
 test_packages() {
@@ -97,6 +102,14 @@ python_venv() {
     local venv=$build_dir/venv
     [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >&2 || fail "python3 -m venv failed" "install python3-venv"
     echo "$venv"
+}
+
+# install_from_pypi NAME==VERSION...: into that environment.
+install_from_pypi() {
+    local venv
+    venv=$(python_venv)
+    "$venv/bin/pip" freeze | grep -Fxc -f <(printf '%s\n' "$@") | grep -qx $# ||
+        quietly "install $* from PyPI" "$venv/bin/pip" install "$@"
 }
 
 # The presets need CMake 3.25; Ubuntu 22.04 has 3.22.

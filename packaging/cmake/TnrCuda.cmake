@@ -42,6 +42,7 @@ elseif(NOT cuda_version EQUAL cuda_version_wanted)
 endif()
 message(STATUS "CUDA toolkit: ${TNR_CUDA_ROOT}")
 set(TNR_NVCC ${TNR_CUDA_ROOT}/bin/nvcc)
+file(WRITE ${CMAKE_BINARY_DIR}/cuda_root ${TNR_CUDA_ROOT})  # for scripts
 
 set(nvml_root ${TNR_CUDA_ROOT})
 if(NOT EXISTS ${nvml_root}/include/nvml.h)
