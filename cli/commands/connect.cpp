@@ -1,0 +1,87 @@
+// `tnr connect`: a shell on a machine, or one command there.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands/commands.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/ssh/exec.hpp"
+#include "cli/ssh/terminal.hpp"
+#include "cli/target.hpp"
+
+namespace tnr::cli {
+namespace {
+
+struct ConnectOptions {
+    std::string name;
+    std::vector<std::string> words;
+    bool no_terminal = false;
+};
+
+// A machine that the provider calls running may still be booting.
+constexpr std::chrono::seconds patience{60};
+
+// The user's language, which Debian's and Ubuntu's sshd accept; the server drops what it does not like.
+std::vector<std::pair<std::string, std::string>> language() {
+    std::vector<std::pair<std::string, std::string>> variables;
+    for (const char* name : {"LANG", "LC_ALL", "LC_CTYPE"})
+        if (const char* value = std::getenv(name); value && *value) variables.emplace_back(name, value);
+    return variables;
+}
+
+Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& name) {
+    auto known = find_running(session, name);
+    if (!known) return known.error();
+    auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
+    if (!target) return target.error();
+    auto progress = std::make_shared<std::optional<ui::Progress>>();  // only when there is a wait to show
+    return ssh::connect_when_ready(*target, ssh::Clock::now() + patience, [&session, progress, name](const Error&) {
+        if (progress->has_value()) return;
+        progress->emplace(session.err, session.err_is_terminal);
+        (*progress)->begin("waiting for SSH on '" + name + "'");
+    });
+}
+
+Result<> connect(Session& session, const ConnectOptions& options) {
+    if (session.json)
+        return Error{Error::Kind::usage, "`tnr connect` passes streams through and has no --json",
+                     "`tnr status --json` tells a machine's address"};
+    auto client = reach(session, options.name);
+    if (!client) return client.error();
+    ssh::Command command{options.words.empty() ? "" : ssh::shell_line(options.words), std::nullopt, language()};
+    // With all three on a terminal nobody can tell the streams apart anyway, and the program there gets Ctrl-C,
+    // colours and the window's size as it would here. In a pipe it gets no terminal, so bytes arrive unchanged.
+    bool terminal =
+        session.in_is_terminal && session.out_is_terminal && session.err_is_terminal && !options.no_terminal;
+    std::optional<ssh::RawTerminal> raw;
+    if (terminal) {
+        raw.emplace(STDIN_FILENO);
+        command.pty = raw->pty();
+    }
+    auto code = ssh::run(**client, command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO});
+    if (!code) return code.error();
+    session.exit_code = *code;
+    return Ok{};
+}
+
+}  // namespace
+
+void add_connect(CLI::App& app, Session& session) {
+    auto options = std::make_shared<ConnectOptions>();
+    auto* command = app.add_subcommand("connect", "Open a shell on a machine, or run one command there");
+    command->add_option("name", options->name, "The machine, as `tnr status` shows it")->required();
+    command->add_option("command", options->words, "After `--`: a program and its arguments, or one shell line");
+    command->add_flag("-T,--no-terminal", options->no_terminal, "Give the command no terminal, even when you have one");
+    command->footer(
+        "Ends with the command's own exit code (128 + N when signal N ended it). Several words after `--`\n"
+        "arrive as exactly those arguments; a single one is a line for the shell there.\n\n"
+        "Examples:\n"
+        "  tnr connect demo                             a shell\n"
+        "  tnr connect demo -- nvidia-smi\n"
+        "  tnr connect demo -- python3 -c 'print(6*7)'\n"
+        "  tnr connect demo -- 'cd src && make | tail'  a shell line\n"
+        "  tar c data | tnr connect demo -- tar x       streams pass through");
+    command->callback([&session, options] { session.result = connect(session, *options); });
+}
+
+}  // namespace tnr::cli

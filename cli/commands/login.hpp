@@ -1,0 +1,16 @@
+// `tnr login pool`: remember a pool of GPUs and our key for it.
+#pragma once
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+struct LoginOptions {
+    std::string address;
+    std::string server_key;
+    std::string client_secret;
+};
+
+Result<> login_pool(Session& session, const LoginOptions& options);
+
+}  // namespace tnr::cli

@@ -1,0 +1,127 @@
+// `tnr run`: a program on this computer, a GPU from the pool. Our libraries are unpacked into the cache and come first
+// in the program's library path; then it takes our place, so its exit code and signals are its own.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/commands/commands.hpp"
+#include "cli/files.hpp"
+#include "cli/install/embedded.hpp"
+#include "gpu_client/protocol/gpu_config.hpp"
+
+namespace tnr::cli {
+namespace {
+
+struct RunOptions {
+    std::string gpu;
+    std::string pool;
+    std::vector<std::string> words;
+    bool dry_run = false;
+};
+
+// A pool on our own loopback takes plain text, so it needs no sign-in.
+Result<PoolLogin> login_for(Session& session, const std::string& address) {
+    auto login = session.logins().find(address);
+    if (login || address.empty()) return login;
+    auto endpoint = parse_endpoint(address);
+    if (!endpoint) return endpoint.error();
+    if (endpoint->loopback()) return PoolLogin{address, {}};
+    return login;
+}
+
+// Everything we carry, in a folder named by its hash: other versions of tnr keep theirs, programs that run keep
+// what they have mapped.
+Result<std::string> unpack(const std::string& cache_folder) {
+    auto files = install::embedded_files();
+    std::string hashes;
+    for (const auto& file : files) hashes += file.sha256();
+    std::string folder = cache_folder + "/lib/" + install::sha256(hashes).substr(0, 16);
+    for (const auto& file : files) {
+        std::string path = folder + "/" + file.name;
+        if (!file_exists(path))
+            if (auto written = write_file(path, std::string(file.bytes), 0755); !written) return written.error();
+        std::string bare = path.substr(0, path.rfind(".1"));
+        if (bare.size() + 2 == path.size() && !file_exists(bare) && ::symlink((file.name).c_str(), bare.c_str()) != 0 &&
+            errno != EEXIST)
+            return file_error("cannot make", bare, errno);
+    }
+    return folder;
+}
+
+void put_first(const char* variable, const std::string& folder) {
+    const char* old = std::getenv(variable);
+    ::setenv(variable, (old && *old ? folder + ":" + old : folder).c_str(), 1);
+}
+
+// The program reads its keys from a file for us alone: an environment shows up in /proc and in crash reports.
+Result<> prepare_environment(Session& session, const PoolLogin& login, const GpuWish& wish) {
+    auto folder = unpack(session.cache_folder);
+    if (!folder) return folder.error();
+    std::string text = to_json_text(GpuConfig{login.address, wish.type, wish.count, "run", login.keys});
+    std::string path = session.cache_folder + "/run/" + install::sha256(text).substr(0, 16) + ".json";
+    if (auto written = write_file(path, text, 0600); !written) return written;
+    ::setenv("TNR_CONFIG", path.c_str(), 1);
+    ::setenv("TNR_POOL", login.address.c_str(), 1);
+    ::setenv("TNR_GPU", (wish.type + ":" + std::to_string(wish.count)).c_str(), 1);
+    put_first("LD_LIBRARY_PATH", *folder);
+    put_first("PATH", *folder);  // nvidia-smi
+    return Ok{};
+}
+
+Result<> become(const std::vector<std::string>& words) {
+    std::vector<char*> arguments;
+    for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::signal(SIGPIPE, SIG_DFL);  // exec would pass on that we ignore it
+    ::execvp(arguments[0], arguments.data());
+    int code = errno;
+    ::signal(SIGPIPE, SIG_IGN);
+    return Error{code == ENOENT ? Error::Kind::not_found : Error::Kind::internal,
+                 "cannot run " + words[0] + ": " + std::strerror(code),
+                 code == ENOENT && words[0].find('/') == std::string::npos
+                     ? "for a program in this folder say ./" + words[0]
+                     : ""};
+}
+
+Result<> run(Session& session, const RunOptions& options) {
+    if (session.json) return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json"};
+    auto login = login_for(session, options.pool);
+    if (!login) return login.error();
+    auto wish = parse_gpu(options.gpu);
+    if (!wish) return wish.error();
+    auto pool = session.pool(*login);
+    if (!pool) return pool.error();
+    if (auto there = check_gpu(**pool, wish->type, wish->count); !there) return there;
+    pool->reset();
+    if (options.dry_run) {
+        session.out << "Would run " << options.words[0] << " with " << wish->count << " x " << wish->type
+                    << " from the pool at " << login->address << "\n";
+        return Ok{};
+    }
+    if (auto prepared = prepare_environment(session, *login, *wish); !prepared) return prepared;
+    return become(options.words);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Session& session) {
+    auto options = std::make_shared<RunOptions>();
+    auto* command = app.add_subcommand("run", "Run a program on this computer with a GPU from the pool");
+    command->add_option("--gpu", options->gpu, "GPU type, or TYPE:COUNT")->required();
+    command->add_option("--pool", options->pool,
+                        "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
+    command->add_flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
+    command->add_option("command", options->words, "After `--`: the program and its arguments")->required();
+    command->footer(
+        "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"
+        "Examples:\n"
+        "  tnr run --gpu h100 -- ./saxpy\n"
+        "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- python3 train.py --epochs 3");
+    command->callback([&session, options] { session.result = run(session, *options); });
+}
+
+}  // namespace tnr::cli

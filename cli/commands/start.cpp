@@ -1,0 +1,354 @@
+// Each step looks at what is there and does what is missing, so running the command again is always right: it
+// continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
+#include "cli/commands/start.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/interrupt.hpp"
+#include "cli/target.hpp"
+
+namespace tnr::cli {
+namespace {
+
+constexpr int state_poll_ms = 1000;   // clouds count requests; nobody notices a second
+constexpr int state_polls_max = 900;  // 15 minutes: the slowest cloud machine with room to spare
+
+class Start {
+public:
+    Start(Session& session, const StartOptions& options) : session_(session), options_(options) {}
+
+    Result<> run() {
+        if (auto good = check_name(options_.name); !good) return good;
+        auto lock = session_.records().lock(options_.name);
+        if (!lock) return lock.error();
+        if (auto known = learn(); !known) return known;
+        if (options_.dry_run) return tell_plan();
+        auto done = do_steps();
+        return done ? report() : Result<>{with_what_exists(done.error())};
+    }
+
+private:
+    // --- what is wanted, and whether it can be had: nothing is changed yet
+
+    Result<> learn() {
+        auto record = session_.records().find(options_.name);
+        if (!record) return record.error();
+        old_ = *record;
+        if (old_) record_ = *old_;
+        record_.name = options_.name;
+        auto login = session_.logins().find(!options_.pool.empty() ? options_.pool : record_.pool);
+        if (!login) return login.error();
+        login_ = *login;
+        auto pool = session_.pool(login_);
+        if (!pool) return pool.error();
+        pool_ = std::move(*pool);
+        if (auto wished = learn_gpu(); !wished) return wished;
+        return learn_provider();
+    }
+
+    Result<> learn_gpu() {
+        std::string text =
+            !options_.gpu.empty() || !old_ ? options_.gpu : old_->gpu + ":" + std::to_string(old_->count);
+        if (text.empty()) return which_gpu();
+        auto wish = parse_gpu(text);
+        if (!wish) return wish.error();
+        if (auto there = check_gpu(*pool_, wish->type, wish->count); !there) return there;
+        record_.gpu = wish->type;
+        record_.count = wish->count;
+        record_.pool = login_.address;
+        return Ok{};
+    }
+
+    Result<> which_gpu() {
+        auto types = pool_->types();
+        if (!types) return types.error();
+        std::string names;
+        for (const auto& type : *types) names += (names.empty() ? "" : ", ") + type.name;
+        return Error{Error::Kind::usage, "say which GPU '" + options_.name + "' shall have: --gpu TYPE",
+                     "the pool has: " + names};
+    }
+
+    Result<> learn_provider() {
+        std::string name = options_.provider;
+        if (name.empty()) name = old_ ? old_->provider : "local";
+        if (old_ && old_->step >= Step::ordered && old_->provider != name)
+            return Error{Error::Kind::usage, "'" + options_.name + "' exists at provider " + old_->provider,
+                         "delete it first, or choose another name"};
+        record_.provider = name;
+        auto provider = session_.provider(name);
+        if (!provider) return provider.error();
+        provider_ = std::move(*provider);
+        return Ok{};
+    }
+
+    Result<> tell_plan() {
+        auto machine = old_ ? look_up(*provider_, *old_) : Result<std::optional<Machine>>{std::nullopt};
+        if (!machine) return machine.error();
+        auto offers = provider_->offers();
+        if (!offers) return offers.error();
+        double price = *machine ? (*machine)->usd_per_hour : offer_price(*offers);
+        if (session_.json) {
+            session_.out << nlohmann::json{{"dry_run", true},
+                                           {"name", record_.name},
+                                           {"exists", machine->has_value()},
+                                           {"provider", record_.provider},
+                                           {"gpu", record_.gpu},
+                                           {"count", record_.count},
+                                           {"pool", record_.pool},
+                                           {"usd_per_hour", price}}
+                                .dump(2)
+                         << "\n";
+            return Ok{};
+        }
+        session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
+                     << record_.provider << " (machine: " << price_text(price) << "), with " << record_.count << " x "
+                     << record_.gpu << " from the pool at " << record_.pool << ". Nothing was changed.\n";
+        return Ok{};
+    }
+
+    double offer_price(const std::vector<Offer>& offers) const {
+        for (const auto& offer : offers)
+            if (options_.offer.empty() || offer.name == options_.offer) return offer.usd_per_hour;
+        return 0;
+    }
+
+    // --- the steps
+
+    Result<> do_steps() {
+        using StepFunction = Result<> (Start::*)();
+        for (StepFunction step : {&Start::find_existing, &Start::make_keys, &Start::enroll, &Start::order,
+                                  &Start::wait_running, &Start::get_in, &Start::install, &Start::prove}) {
+            if (auto done = (this->*step)(); !done) return done;
+            if (interrupt::interrupted()) return interrupt::error();
+        }
+        return Ok{};
+    }
+
+    Result<> find_existing() {
+        if (!old_ || old_->step < Step::ordered) return Ok{};
+        auto found = look_up(*provider_, *old_);
+        if (!found) return found.error();
+        if (*found) {
+            machine_ = **found;
+            was_running_ = machine_.state == MachineState::running;
+            record_.id = machine_.id;
+            return Ok{};
+        }
+        progress_.say("'" + record_.name + "' was deleted outside tnr; making it anew");
+        record_.id.clear();
+        record_.host_key.clear();
+        record_.step = Step::keys;
+        return Ok{};
+    }
+
+    Result<> make_keys() {
+        if (!record_.host_key.empty()) return save();
+        auto host = ssh::generate_key();
+        if (!host) return host.error();
+        record_.host_key = ssh::public_line(*host, record_.name);
+        record_.host_secret = ssh::private_file(*host, record_.name);
+        record_.machine_key = wire::make_key_pair();
+        record_.created = session_.now();
+        return save();
+    }
+
+    // Every time: a pool whose state was lost learns the machine again.
+    Result<> enroll() {
+        progress_.begin("enrolling the machine's key at " + login_.address);
+        auto enrolled = pool_->enroll_machine(record_.name, record_.machine_key.public_key);
+        if (!enrolled) return enrolled;
+        progress_.end();
+        if (old_ && old_->pool != record_.pool) forget_at_old_pool();
+        return reached(Step::enrolled);
+    }
+
+    // The machine moves to another pool; its key there would be of no use to anybody, so failing is no matter.
+    void forget_at_old_pool() {
+        auto login = session_.logins().find(old_->pool);
+        if (!login) return;
+        auto pool = session_.pool(*login);
+        if (!pool || !(*pool)->forget_machine(record_.name))
+            progress_.say("the pool at " + old_->pool + " could not be told that '" + record_.name + "' has left it");
+    }
+
+    Result<> order() {
+        if (!record_.id.empty() || !machine_.id.empty()) return wake();
+        auto own_key = ssh::load_or_create_key(session_.config_folder + "/ssh_key", "tnr");
+        if (!own_key) return own_key.error();
+        Order order;
+        order.name = record_.name;
+        order.offer = options_.offer;
+        order.image = options_.image;
+        order.user_data =
+            user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*own_key, "tnr"));
+        order.on_step = [this](const std::string& step) { progress_.note(step); };
+        if (auto saved = reached(Step::ordered); !saved) return saved;
+        progress_.begin("creating the machine at provider " + record_.provider);
+        auto created = provider_->create(order);
+        if (!created) return not_created(created.error());
+        progress_.end();
+        machine_ = *created;
+        record_.id = machine_.id;
+        record_.host_secret.clear();  // the machine has it now, and nobody else needs it
+        return save();
+    }
+
+    // An order that failed may still have made something; only when it certainly did not is the step taken back.
+    Error not_created(const Error& error) {
+        auto found = look_up(*provider_, record_);
+        if (found && (!*found || error.kind == Error::Kind::usage)) {
+            record_.step = Step::enrolled;
+            if (auto saved = save(); !saved) return saved.error();
+        }
+        return error;
+    }
+
+    Result<> wake() {
+        if (machine_.state == MachineState::stopping) {
+            progress_.begin("waiting until it has stopped");
+            if (auto stopped = wait_while(MachineState::stopping); !stopped) return stopped;
+            progress_.end();
+        }
+        if (machine_.state != MachineState::stopped) return Ok{};
+        progress_.begin("starting the machine");
+        if (auto started = provider_->start(machine_.id); !started) return started;
+        progress_.end();
+        machine_.state = MachineState::starting;
+        return Ok{};
+    }
+
+    Result<> wait_running() {
+        if (machine_.state == MachineState::running && !machine_.address.empty()) return Ok{};
+        progress_.begin("waiting until it runs");
+        if (auto running = wait_while(MachineState::starting); !running) return running;
+        if (machine_.state != MachineState::running)
+            return Error{Error::Kind::remote, "the machine did not start: it is " + to_string(machine_.state),
+                         "`tnr start " + record_.name + "` tries again"};
+        progress_.end();
+        return Ok{};
+    }
+
+    Result<> wait_while(MachineState state) {
+        for (int polls = 0; polls < state_polls_max; ++polls) {
+            auto machine = provider_->machine(machine_.id);
+            if (!machine) return machine.error();
+            machine_ = *machine;
+            if (machine_.state != state) return Ok{};
+            if (!session_.pause(state_poll_ms)) return interrupt::error();
+        }
+        return Error{Error::Kind::remote, "the machine is still " + to_string(state) + " after 15 minutes",
+                     "`tnr start " + record_.name + "` waits on"};
+    }
+
+    Result<> get_in() {
+        access_ = session_.access();
+        progress_.begin("waiting for SSH at " + machine_.address + " port " + std::to_string(machine_.ssh_port));
+        auto in = access_->get_in(machine_, record_, [this](const std::string& words) { progress_.note(words); });
+        if (in) progress_.end();
+        return in;
+    }
+
+    Result<> install() {
+        auto address = pool_address_for(machine_, login_.address);
+        if (!address) return address.error();
+        GpuConfig config{
+            *address, record_.gpu, record_.count, record_.name, {login_.keys.server_public, record_.machine_key}};
+        progress_.begin("installing the GPU libraries");
+        auto sent = access_->install(config, [this](const std::string& words) { progress_.note(words); });
+        if (!sent) return sent.error();
+        progress_.end(sent->empty() ? "nothing to do" : std::to_string(sent->size()) + " files");
+        return reached(Step::installed);
+    }
+
+    Result<> prove() {
+        progress_.begin("asking the machine for its GPU");
+        auto proof = access_->prove();
+        if (!proof) return proof.error();
+        proof_ = *proof;
+        while (!proof_.empty() && proof_.back() == '\n') proof_.pop_back();
+        progress_.end(proof_);
+        return reached(Step::proven);
+    }
+
+    // --- records and words
+
+    Result<> save() { return session_.records().save(record_); }
+
+    Result<> reached(Step step) {
+        if (record_.step < step) record_.step = step;
+        return save();
+    }
+
+    Result<> report() {
+        if (session_.json) {
+            session_.out << nlohmann::json{{"name", record_.name},
+                                           {"provider", record_.provider},
+                                           {"id", record_.id},
+                                           {"state", to_string(machine_.state)},
+                                           {"address", machine_.address},
+                                           {"ssh_port", machine_.ssh_port},
+                                           {"gpu", record_.gpu},
+                                           {"count", record_.count},
+                                           {"pool", record_.pool},
+                                           {"usd_per_hour", machine_.usd_per_hour},
+                                           {"was_running", was_running_},
+                                           {"gpus", proof_}}
+                                .dump(2)
+                         << "\n";
+            return Ok{};
+        }
+        session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
+                     << ": " << record_.count << " x " << record_.gpu
+                     << " (machine: " << price_text(machine_.usd_per_hour) << ")\n  get in:  tnr connect "
+                     << record_.name << "\n  copy to: tnr sync FILE " << record_.name << ":\n  remove:  tnr delete "
+                     << record_.name << "\n";
+        return Ok{};
+    }
+
+    // Nothing that costs money is ever forgotten: whatever went wrong, the user hears what there is now.
+    Error with_what_exists(Error error) {
+        std::string words;
+        if (record_.step >= Step::ordered)
+            words = "the machine '" + record_.name + "' " + (machine_.id.empty() ? "may exist" : "exists") +
+                    " at provider " + record_.provider + " (" + price_text(machine_.usd_per_hour) + "): `tnr start " +
+                    record_.name + "` continues, `tnr delete " + record_.name + "` removes it";
+        else if (file_begun())
+            words = "no machine was made: `tnr start " + record_.name + "` continues, `tnr delete " + record_.name +
+                    "` forgets it";
+        if (!words.empty()) error.hint = error.hint.empty() ? words : error.hint + "\n" + words;
+        return error;
+    }
+
+    bool file_begun() const { return !record_.host_key.empty(); }
+
+    Session& session_;
+    const StartOptions& options_;
+    std::optional<Record> old_;  // as it was before
+    Record record_;
+    PoolLogin login_;
+    std::unique_ptr<Pool> pool_;
+    std::unique_ptr<Provider> provider_;
+    std::unique_ptr<MachineAccess> access_;
+    Machine machine_;
+    bool was_running_ = false;
+    std::string proof_;
+    ui::Progress progress_{session_.err, session_.err_is_terminal};
+};
+
+}  // namespace
+
+Result<std::string> pool_address_for(const Machine& machine, const std::string& address) {
+    auto endpoint = parse_endpoint(address);
+    if (!endpoint) return endpoint.error();
+    if (!endpoint->loopback()) return address;
+    if (!machine.pool_host.empty()) return "tcp://" + machine.pool_host + ":" + std::to_string(endpoint->port);
+    return Error{Error::Kind::usage,
+                 "the pool's address " + address + " is this computer's own; the machine cannot reach it",
+                 "sign in with an address that the machine can reach: `tnr login pool tcp://HOST:PORT …`"};
+}
+
+Result<> start(Session& session, const StartOptions& options) {
+    return Start{session, options}.run();
+}
+
+}  // namespace tnr::cli

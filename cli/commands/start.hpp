@@ -1,0 +1,27 @@
+// `tnr start`: from nothing, or from wherever it stopped, to a running machine with a GPU.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+struct StartOptions {
+    std::string name;
+    std::string gpu;       // "h100" or "h100:2"; empty: as before
+    std::string pool;      // address; empty: as before, else the default one
+    std::string provider;  // empty: as before, else `local`
+    std::string offer;     // empty: the provider's default
+    std::string image;     // empty: the provider's default
+    bool dry_run = false;
+};
+
+Result<> start(Session& session, const StartOptions& options);
+
+// The address by which `machine` reaches the pool that the user reaches at `address`: a pool on our own loopback is
+// somewhere else for a machine, or out of its reach.
+Result<std::string> pool_address_for(const Machine& machine, const std::string& address);
+
+}  // namespace tnr::cli

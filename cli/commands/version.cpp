@@ -1,0 +1,37 @@
+// `tnr version`: what this is, and what it carries for machines.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands/commands.hpp"
+#include "cli/install/embedded.hpp"
+#include "gpu_client/protocol/control.hpp"
+
+namespace tnr::cli {
+namespace {
+
+Result<> version(Session& session) {
+    auto files = install::embedded_files();
+    if (session.json) {
+        nlohmann::json carried = nlohmann::json::object();
+        for (const auto& file : files) carried[file.name] = file.sha256();
+        session.out << nlohmann::json{{"version", control::version()},
+                                      {"protocol_table", control::table_hash()},
+                                      {"carries", carried}}
+                           .dump(2)
+                    << "\n";
+        return Ok{};
+    }
+    session.out << "tnr " << control::version() << " (protocol table " << control::table_hash() << ")\ncarries:";
+    for (const auto& file : files) session.out << " " << file.name;
+    session.out << "\n";
+    return Ok{};
+}
+
+}  // namespace
+
+void add_version(CLI::App& app, Session& session) {
+    auto* command = app.add_subcommand("version", "Show the version, and the libraries this tnr carries");
+    command->callback([&session] { session.result = version(session); });
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,89 @@
+// Reading and atomically replacing small files.
+#include "cli/files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "api_client/base/handles.hpp"
+
+namespace tnr {
+namespace {
+
+// A record or key is a few kB; something far larger is not ours, and must not fill our memory.
+constexpr size_t small_file_bytes_max = size_t{4} << 20;
+
+Result<> write_all(int fd, const std::string& path, const std::string& text) {
+    for (size_t at = 0; at < text.size();) {
+        ssize_t written = ::write(fd, text.data() + at, text.size() - at);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return file_error("cannot write", path, errno);
+        at += static_cast<size_t>(written);
+    }
+    if (::fsync(fd) != 0) return file_error("cannot write", path, errno);
+    return Ok{};
+}
+
+}  // namespace
+
+Error file_error(const std::string& doing, const std::string& path, int error_number) {
+    Error error{error_number == ENOENT ? Error::Kind::not_found : Error::Kind::internal,
+                doing + " " + path + ": " + std::strerror(error_number)};
+    if (error_number == ENOSPC || error_number == EDQUOT) error.hint = "free some space there and run the same again";
+    if (error_number == EACCES || error_number == EPERM) error.hint = "check who owns it: `ls -ld " + path + "`";
+    return error;
+}
+
+bool file_exists(const std::string& path) {
+    struct stat found;
+    return ::lstat(path.c_str(), &found) == 0;
+}
+
+Result<std::string> read_file(const std::string& path) {
+    UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (!fd) return file_error("cannot read", path, errno);
+    std::string text;
+    std::vector<char> piece(size_t{64} << 10);
+    for (;;) {
+        ssize_t got = ::read(fd.get(), piece.data(), piece.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return file_error("cannot read", path, errno);
+        if (got == 0) return text;
+        text.append(piece.data(), static_cast<size_t>(got));
+        if (text.size() > small_file_bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
+    }
+}
+
+Result<> make_folders(const std::string& path) {
+    for (size_t at = 1; at <= path.size(); ++at) {
+        if (at < path.size() && path[at] != '/') continue;
+        std::string folder = path.substr(0, at);
+        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+            return file_error("cannot make folder", folder, errno);
+    }
+    return Ok{};
+}
+
+Result<> write_file(const std::string& path, const std::string& text, mode_t mode) {
+    if (size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0)
+        if (auto made = make_folders(path.substr(0, slash)); !made) return made;
+    std::string temporary = path + ".XXXXXX";
+    UniqueFd fd{::mkostemp(temporary.data(), O_CLOEXEC)};
+    if (!fd) return file_error("cannot write", path, errno);
+    auto written = write_all(fd.get(), path, text);
+    if (written && ::fchmod(fd.get(), mode) != 0) written = file_error("cannot write", path, errno);
+    if (written && ::rename(temporary.c_str(), path.c_str()) != 0) written = file_error("cannot write", path, errno);
+    if (!written) ::unlink(temporary.c_str());
+    return written;
+}
+
+Result<> remove_file(const std::string& path) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return file_error("cannot remove", path, errno);
+    return Ok{};
+}
+
+}  // namespace tnr

@@ -1,0 +1,20 @@
+// The files that `tnr` carries inside itself, so that it alone can turn a machine into one with a GPU.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tnr::install {
+
+struct Embedded {
+    std::string name;        // "libcuda.so.1"
+    std::string_view bytes;  // empty when this tnr was built without it
+    std::string sha256() const;
+};
+
+// Those that are in this build.
+std::vector<Embedded> embedded_files();
+std::string sha256(std::string_view bytes);  // hex, as sha256sum prints it
+
+}  // namespace tnr::install

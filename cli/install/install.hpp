@@ -1,0 +1,28 @@
+// Bringing our software onto a machine over SSH. Idempotent: what is there already, by its hash, is not sent again.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/install/embedded.hpp"
+#include "cli/ssh/client.hpp"
+#include "gpu_client/protocol/gpu_config.hpp"
+
+namespace tnr::install {
+
+struct File {
+    std::string path;  // on the machine
+    unsigned mode = 0;
+    std::string_view bytes;
+};
+
+// What a machine needs: the embedded files in their places, the linker's configuration, /etc/tnr/gpu.json
+// (`config_text`). The views point into `embedded` and `config_text`.
+std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const std::string& config_text);
+
+// Makes the machine have them; the answer is the paths that were sent. Needs sudo there, as our login user has it.
+Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<File>& files,
+                                         const std::function<void(const std::string&)>& say);
+
+}  // namespace tnr::install

@@ -1,0 +1,103 @@
+// A flag and a pipe: the flag for code between two calls, the pipe to wake poll().
+#include "cli/interrupt.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+
+namespace tnr::interrupt {
+namespace {
+
+std::atomic<int> received{0};
+std::atomic<void (*)()> last_words{nullptr};
+std::array<int, 2> wake{-1, -1};
+
+void say_last_words() {
+    if (auto say = last_words.load()) say();
+}
+
+void on_polite(int signal) {
+    int saved = errno;
+    if (received.exchange(signal) != 0) {
+        say_last_words();
+        _exit(128 + signal);
+    }
+    if (wake[1] >= 0) [[maybe_unused]]
+        auto ignored = ::write(wake[1], "!", 1);
+    errno = saved;
+}
+
+void on_crash(int signal) {
+    say_last_words();
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+}
+
+void handle(int signal, void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;  // no SA_RESTART: a blocking read on the terminal must end too
+    sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+}
+
+void open_pipe() {
+    if (wake[0] < 0 && ::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) wake = {-1, -1};
+}
+
+}  // namespace
+
+void install() {
+    open_pipe();
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_polite);
+    for (int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) handle(signal, on_crash);
+    ::signal(SIGPIPE, SIG_IGN);
+}
+
+bool interrupted() {
+    return received.load() != 0;
+}
+int fd() {
+    return wake[0];
+}
+int exit_code() {
+    return interrupted() ? 128 + received.load() : 0;
+}
+
+bool pause_ms(int milliseconds) {
+    using Clock = std::chrono::steady_clock;
+    auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
+    while (!interrupted()) {
+        auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+        if (left <= 0) return true;
+        pollfd wait{wake[0], POLLIN, 0};
+        ::poll(&wait, 1, static_cast<int>(left));
+    }
+    return false;
+}
+
+Error error() {
+    return Error{Error::Kind::internal, "interrupted"};
+}
+
+void raise_for_test() {
+    open_pipe();
+    on_polite(SIGINT);
+}
+
+void clear_for_test() {
+    received = 0;
+    for (char byte; wake[0] >= 0 && ::read(wake[0], &byte, 1) == 1;) {
+    }
+}
+
+void set_last_words(void (*words)()) {
+    last_words = words;
+}
+
+}  // namespace tnr::interrupt

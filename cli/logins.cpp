@@ -1,0 +1,83 @@
+// Reading and writing pool.json, and the addresses in it.
+#include "cli/logins.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/files.hpp"
+
+namespace tnr::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+Json to_json(const PoolLogin& login) {
+    return {{"address", login.address},
+            {"server_key", login.keys.server_public},
+            {"client_key", {{"public", login.keys.own.public_key}, {"secret", login.keys.own.secret_key}}}};
+}
+
+PoolLogin from_json(const Json& json) {
+    return {json.at("address"),
+            {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
+}
+
+Error usage(const std::string& what) {
+    return Error{Error::Kind::usage, what, "a pool's address looks like tcp://gpu-node.example:14900"};
+}
+
+}  // namespace
+
+Result<std::vector<PoolLogin>> Logins::all() const {
+    if (!file_exists(path_)) return std::vector<PoolLogin>{};
+    auto text = read_file(path_);
+    if (!text) return text.error();
+    try {
+        std::vector<PoolLogin> logins;
+        for (const auto& entry : Json::parse(*text).at("pools")) logins.push_back(from_json(entry));
+        return logins;
+    } catch (const Json::exception& failure) {
+        return Error{Error::Kind::usage, path_ + " is damaged: " + failure.what(),
+                     "remove it and run `tnr login pool` again"};
+    }
+}
+
+Result<> Logins::save(const PoolLogin& login) {
+    auto logins = all();
+    if (!logins) return logins.error();
+    std::erase_if(*logins, [&](const PoolLogin& old) { return old.address == login.address; });
+    logins->push_back(login);
+    Json pools = Json::array();
+    for (const auto& each : *logins) pools.push_back(to_json(each));
+    return write_file(path_, Json{{"pools", pools}}.dump(2) + "\n", 0600);
+}
+
+Result<PoolLogin> Logins::find(const std::string& address) const {
+    auto logins = all();
+    if (!logins) return logins.error();
+    for (auto login = logins->rbegin(); login != logins->rend(); ++login)
+        if (address.empty() || login->address == address) return *login;
+    return Error{
+        Error::Kind::auth,
+        address.empty() ? "you are not signed in to a pool of GPUs" : "you are not signed in to the pool at " + address,
+        "on the pool's server run `tnr-gpu-server enroll NAME`, then here the `tnr login pool …` line it prints"};
+}
+
+bool Endpoint::loopback() const {
+    return host == "localhost" || host == "[::1]" || host == "::1" || host.compare(0, 4, "127.") == 0;
+}
+
+Result<Endpoint> parse_endpoint(const std::string& address) {
+    const std::string scheme = "tcp://";
+    size_t colon = address.rfind(':');
+    if (address.compare(0, scheme.size(), scheme) != 0) return usage("'" + address + "' does not begin with tcp://");
+    if (colon == std::string::npos || colon <= scheme.size()) return usage("'" + address + "' has no port");
+    std::string port = address.substr(colon + 1);
+    bool digits = !port.empty() && port.size() <= 5 &&
+                  std::all_of(port.begin(), port.end(), [](unsigned char c) { return isdigit(c); });
+    int number = digits ? std::stoi(port) : 0;
+    if (number < 1 || number > 65535) return usage("'" + port + "' is not a port number");
+    return Endpoint{address.substr(scheme.size(), colon - scheme.size()), number};
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,32 @@
+// The pools this user may use: ~/.config/tnr/pool.json, 0600. The last one signed in to is the default.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/pool.hpp"
+
+namespace tnr::cli {
+
+class Logins {
+public:
+    explicit Logins(std::string path) : path_(std::move(path)) {}
+
+    Result<std::vector<PoolLogin>> all() const;  // oldest first; empty when there is no file
+    Result<> save(const PoolLogin& login);       // replaces one of the same address, and becomes the default
+    // By address, or the default when `address` is empty. Kind auth when there is none.
+    Result<PoolLogin> find(const std::string& address) const;
+
+private:
+    std::string path_;
+};
+
+// "tcp://host:port" in its parts; an Error of kind usage names what is wrong.
+struct Endpoint {
+    std::string host;
+    int port = 0;
+    bool loopback() const;
+};
+Result<Endpoint> parse_endpoint(const std::string& address);
+
+}  // namespace tnr::cli

@@ -1,0 +1,32 @@
+// What tnr does on a machine once it runs: get in, put our software there, prove that it works.
+// The real one goes over SSH (ssh_access.cpp); tests of `tnr start` use one in memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api_client/provider.hpp"
+#include "cli/records.hpp"
+#include "gpu_client/protocol/gpu_config.hpp"
+
+namespace tnr::cli {
+
+using Say = std::function<void(const std::string&)>;  // a few words beside the running step
+
+class MachineAccess {
+public:
+    virtual ~MachineAccess() = default;
+    // Keeps trying while the machine boots. The access stays with this machine from then on.
+    virtual Result<> get_in(const Machine& machine, const Record& record, const Say& say) = 0;
+    // Brings what differs; the answer names what was brought, and is empty when all was there.
+    virtual Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) = 0;
+    // Asks the machine for its GPUs the way any program there would. One line a GPU.
+    virtual Result<std::string> prove() = 0;
+};
+
+// `key_path` holds this computer's own SSH key; it is made when missing.
+std::unique_ptr<MachineAccess> ssh_access(const std::string& key_path);
+
+}  // namespace tnr::cli

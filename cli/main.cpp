@@ -1,0 +1,104 @@
+// `tnr`: wires the real world into a Session, lets the grammar pick a command, and alone prints errors and picks the
+// exit code.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "api_client/base/paths.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/json_error.hpp"
+
+namespace tnr::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string utc_now() {
+    std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::gmtime_r(&now, &parts);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+void fill(Session& session) {
+    session.in_is_terminal = ::isatty(STDIN_FILENO);
+    session.out_is_terminal = ::isatty(STDOUT_FILENO);
+    session.err_is_terminal = ::isatty(STDERR_FILENO);
+    session.config_folder = config_dir();
+    session.state_folder = state_dir();
+    session.cache_folder = cache_dir();
+    session.provider_names = provider_names();
+    session.provider = make_provider;
+    session.pool = connect_pool;
+    session.access = [folder = session.config_folder] { return ssh_access(folder + "/ssh_key"); };
+    session.now = utc_now;
+    session.pause = interrupt::pause_ms;
+}
+
+int exit_code_of(const Error& error) {
+    if (interrupt::interrupted()) return interrupt::exit_code();
+    if (error.kind == Error::Kind::usage) return exit_usage;
+    return error.kind == Error::Kind::auth ? exit_sign_in : exit_failed;
+}
+
+int report(Session& session, const Error& error) {
+    if (session.json) {
+        session.out << Json{{"error", error_json(error)}}.dump(2) << std::endl;
+        return exit_code_of(error);
+    }
+    session.err << "tnr: " << error.what << "\n";
+    std::istringstream hints{error.hint};
+    for (std::string hint; std::getline(hints, hint);) session.err << "hint: " << hint << "\n";
+    return exit_code_of(error);
+}
+
+// --json must hold even when the command line itself is wrong and nothing was parsed.
+bool wants_json(int argc, char** argv) {
+    for (int i = 1; i < argc && std::string(argv[i]) != "--"; ++i)
+        if (std::string(argv[i]) == "--json") return true;
+    return false;
+}
+
+int run_command(int argc, char** argv, Session& session) {
+    CLI::App app{"tnr: machines without a GPU that behave as if one were plugged in"};
+    app.name("tnr");
+    app.require_subcommand(1);
+    app.fallthrough();  // options of tnr itself may also come after the command
+    app.add_flag("--json", session.json, "Print one JSON document on stdout, also for errors");
+    app.footer(
+        "A first session:\n"
+        "  tnr login pool tcp://gpu-node:14900 …    the line that `tnr-gpu-server enroll NAME` prints\n"
+        "  tnr start demo --gpu h100\n"
+        "  tnr sync ./program demo:\n"
+        "  tnr connect demo -- ./program\n"
+        "  tnr delete demo\n\n"
+        "`tnr COMMAND --help` shows more. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 sign in first,\n"
+        "130 interrupted; `run` and `connect -- CMD` end with the program's own.");
+    add_commands(app, session);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& problem) {
+        if (problem.get_exit_code() == 0) return app.exit(problem, session.out, session.err);
+        session.json = wants_json(argc, argv);
+        std::string what = problem.what();
+        return report(session,
+                      Error{Error::Kind::usage, what, "`tnr --help`, or `tnr COMMAND --help`, shows what there is"});
+    }
+    session.out.flush();
+    return session.result ? session.exit_code : report(session, session.result.error());
+}
+
+}  // namespace
+}  // namespace tnr::cli
+
+int main(int argc, char** argv) {
+    tnr::interrupt::install();
+    tnr::cli::Session session;
+    tnr::cli::fill(session);
+    return tnr::cli::run_command(argc, argv, session);
+}

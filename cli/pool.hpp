@@ -1,0 +1,52 @@
+// The pool of GPUs, as the command line sees it: what types there are, and which machines may use them.
+// The real one speaks JSON over ZeroMQ (control_pool.cpp); tests use one in memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::cli {
+
+// Where a pool is and who we are to it. Plain keys: only a pool on loopback answers.
+struct PoolLogin {
+    std::string address;  // "tcp://host:port"
+    wire::ClientKeys keys;
+};
+
+struct GpuType {
+    std::string name;  // "h100"
+    int total = 0;
+    int free = 0;
+    double memory_bytes = 0;
+};
+
+// Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
+class Pool {
+public:
+    virtual ~Pool() = default;
+    // Succeeds when the pool answers and knows our key. The answer is what we are to it: "account", "machine", "open".
+    virtual Result<std::string> hello() = 0;
+    virtual Result<std::vector<GpuType>> types() = 0;
+    // Both may be repeated: enrolling again replaces the key, forgetting an unknown machine succeeds.
+    virtual Result<> enroll_machine(const std::string& name, const std::string& public_key) = 0;
+    virtual Result<> forget_machine(const std::string& name) = 0;
+};
+
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login);
+
+// That the pool has `count` GPUs of type `gpu` at all (not that they are free now); else an Error of kind usage that
+// names the types there are.
+Result<> check_gpu(Pool& pool, const std::string& gpu, int count);
+
+// "h100" or "h100:2".
+struct GpuWish {
+    std::string type;
+    int count = 1;
+};
+Result<GpuWish> parse_gpu(const std::string& text);
+
+}  // namespace tnr::cli

@@ -1,0 +1,126 @@
+// Records as JSON files, and their locks.
+#include "cli/records.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/files.hpp"
+
+namespace tnr::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// RFC 1035: a label of a host name.
+constexpr size_t name_length_max = 63;
+constexpr std::array step_names = {"keys", "enrolled", "ordered", "installed", "proven"};
+
+Step step_of(const std::string& name) {
+    auto found = std::find(step_names.begin(), step_names.end(), name);
+    return found == step_names.end() ? Step::keys : static_cast<Step>(found - step_names.begin());
+}
+
+Json to_json(const Record& record) {
+    return {{"name", record.name},
+            {"provider", record.provider},
+            {"id", record.id},
+            {"gpu", record.gpu},
+            {"count", record.count},
+            {"pool", record.pool},
+            {"step", to_string(record.step)},
+            {"host_key", record.host_key},
+            {"host_secret", record.host_secret},
+            {"machine_key", {{"public", record.machine_key.public_key}, {"secret", record.machine_key.secret_key}}},
+            {"created", record.created}};
+}
+
+Record from_json(const Json& json) {
+    Record record;
+    record.name = json.at("name");
+    record.provider = json.at("provider");
+    record.id = json.at("id");
+    record.gpu = json.at("gpu");
+    record.count = json.at("count");
+    record.pool = json.at("pool");
+    record.step = step_of(json.at("step"));
+    record.host_key = json.at("host_key");
+    record.host_secret = json.at("host_secret");
+    record.machine_key = {json.at("machine_key").at("public"), json.at("machine_key").at("secret")};
+    record.created = json.at("created");
+    return record;
+}
+
+}  // namespace
+
+std::string to_string(Step step) {
+    return step_names[static_cast<size_t>(step)];
+}
+
+std::string Records::path(const std::string& name) const {
+    return folder_ + "/" + name + ".json";
+}
+
+bool Records::exists(const std::string& name) const {
+    return file_exists(path(name));
+}
+
+Result<std::optional<Record>> Records::find(const std::string& name) const {
+    if (!file_exists(path(name))) return std::optional<Record>{};
+    auto text = read_file(path(name));
+    if (!text) return text.error();
+    try {
+        return std::optional<Record>{from_json(Json::parse(*text))};
+    } catch (const Json::exception& failure) {
+        return Error{Error::Kind::internal, path(name) + " is damaged: " + failure.what(),
+                     "`tnr delete " + name + "` removes the machine and this file"};
+    }
+}
+
+Result<std::vector<Record>> Records::all() const {
+    std::vector<Record> records;
+    std::error_code none;  // no folder yet: no machines
+    for (const auto& file : std::filesystem::directory_iterator(folder_, none)) {
+        if (file.path().extension() != ".json") continue;
+        auto record = find(file.path().stem().string());
+        if (!record) return record.error();
+        if (*record) records.push_back(**record);
+    }
+    std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.name < b.name; });
+    return records;
+}
+
+Result<> Records::save(const Record& record) {
+    return write_file(path(record.name), to_json(record).dump(2) + "\n", 0600);
+}
+
+Result<> Records::remove(const std::string& name) {
+    return remove_file(path(name));
+}
+
+Result<RecordLock> Records::lock(const std::string& name) {
+    if (auto made = make_folders(folder_); !made) return made.error();
+    // The lock file stays behind: removing it while another waits on it would let two in.
+    std::string file = folder_ + "/" + name + ".lock";
+    RecordLock lock{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+    if (!lock) return file_error("cannot open", file, errno);
+    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+    return Error{Error::Kind::usage, "another tnr is working on '" + name + "' right now",
+                 "wait for it to end, or see who it is: `fuser " + file + "`"};
+}
+
+Result<> check_name(const std::string& name) {
+    auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+    bool good = !name.empty() && name.size() <= name_length_max && std::all_of(name.begin(), name.end(), allowed) &&
+                name.front() >= 'a' && name.front() <= 'z' && name.back() != '-';
+    if (good) return Ok{};
+    return Error{Error::Kind::usage, "'" + name + "' cannot be a machine's name",
+                 "a name has small letters, digits and dashes, begins with a letter and has at most 63 characters"};
+}
+
+}  // namespace tnr::cli

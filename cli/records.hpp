@@ -1,0 +1,58 @@
+// What this computer remembers of each machine: ~/.local/state/tnr/machines/<name>.json, 0600.
+//
+// The provider is the source of truth on whether a machine exists and runs. A record adds what no provider knows,
+// the machine's keys and how far `tnr start` came, so that running it again continues there. It is written before
+// the step it speaks of, so that a crash never leaves something running that no record names.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api_client/base/handles.hpp"
+#include "cli/pool.hpp"
+
+namespace tnr::cli {
+
+// How far `tnr start` came, in this order. `ordered`: the provider was (or was about to be) asked to create it.
+enum class Step { keys, enrolled, ordered, installed, proven };
+std::string to_string(Step step);
+
+struct Record {
+    std::string name;
+    std::string provider;
+    std::string id;  // the provider's; empty until it answered
+    std::string gpu;
+    int count = 1;
+    std::string pool;  // address, as the user knows it
+    Step step = Step::keys;
+    std::string host_key;       // public line
+    std::string host_secret;    // private file; only until the machine has it
+    wire::KeyPair machine_key;  // what the machine shows the pool
+    std::string created;        // UTC, ISO 8601
+};
+
+// Held by whoever changes a machine, so that two `tnr` do not step on each other; released when it goes.
+using RecordLock = UniqueFd;
+
+class Records {
+public:
+    explicit Records(std::string folder) : folder_(std::move(folder)) {}
+
+    Result<std::optional<Record>> find(const std::string& name) const;
+    bool exists(const std::string& name) const;  // readable or not
+    Result<std::vector<Record>> all() const;     // by name
+    Result<> save(const Record& record);
+    Result<> remove(const std::string& name);
+    // Fails with kind usage when another process has it.
+    Result<RecordLock> lock(const std::string& name);
+
+private:
+    std::string path(const std::string& name) const;
+    std::string folder_;
+};
+
+// A machine's name becomes its host name and a file's: letters, digits and dashes.
+Result<> check_name(const std::string& name);
+
+}  // namespace tnr::cli

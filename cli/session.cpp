@@ -1,0 +1,73 @@
+// Finding machines, and words that several commands use.
+#include "cli/session.hpp"
+
+#include <cstdio>
+
+namespace tnr::cli {
+
+Result<std::optional<Machine>> look_up(Provider& provider, const Record& record) {
+    if (!record.id.empty()) {
+        auto machine = provider.machine(record.id);
+        if (machine && machine->state != MachineState::gone) return std::optional<Machine>{*machine};
+        if (!machine && machine.error().kind != Error::Kind::not_found) return machine.error();
+        return std::optional<Machine>{};
+    }
+    // We were cut off after ordering it and before we heard its id: the name finds it.
+    auto machines = provider.machines();
+    if (!machines) return machines.error();
+    for (auto& machine : *machines)
+        if (machine.name == record.name && machine.state != MachineState::gone) return std::optional<Machine>{machine};
+    return std::optional<Machine>{};
+}
+
+Result<Known> find_machine(Session& session, const std::string& name) {
+    if (auto good = check_name(name); !good) return good.error();
+    auto record = session.records().find(name);
+    if (!record) return record.error();
+    if (!*record)
+        return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
+                     "`tnr status` shows yours; `tnr start " + name + " --gpu TYPE` makes it"};
+    auto provider = session.provider((*record)->provider);
+    if (!provider) return provider.error();
+    auto machine = look_up(**provider, **record);
+    if (!machine) return machine.error();
+    if (*machine) return Known{**record, std::move(*provider), **machine};
+    if ((*record)->step < Step::ordered)
+        return Error{Error::Kind::not_found, "'" + name + "' was begun but its machine does not exist yet",
+                     "`tnr start " + name + "` continues, `tnr delete " + name + "` forgets it"};
+    return Error{Error::Kind::not_found,
+                 "'" + name + "' no longer exists at provider " + (*record)->provider + ": it was deleted outside tnr",
+                 "`tnr delete " + name + "` forgets it, `tnr start " + name + "` makes it anew"};
+}
+
+Result<Known> find_running(Session& session, const std::string& name) {
+    auto known = find_machine(session, name);
+    if (!known || known->machine.state == MachineState::running) return known;
+    return Error{Error::Kind::remote, "'" + name + "' is " + to_string(known->machine.state) + ", not running",
+                 "`tnr start " + name + "` starts it"};
+}
+
+std::string to_string(MachineState state) {
+    switch (state) {
+        case MachineState::starting:
+            return "starting";
+        case MachineState::running:
+            return "running";
+        case MachineState::stopping:
+            return "stopping";
+        case MachineState::stopped:
+            return "stopped";
+        case MachineState::gone:
+            return "gone";
+    }
+    return "unknown";
+}
+
+std::string price_text(double usd_per_hour) {
+    if (usd_per_hour == 0) return "free";
+    char text[32];
+    std::snprintf(text, sizeof text, "$%.4g/h", usd_per_hour);
+    return text;
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,65 @@
+// What a command works with. Everything from outside (clock, network, folders, terminal) comes in through here, so
+// that a test can give a command a world of its own.
+#pragma once
+
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "api_client/provider.hpp"
+#include "cli/logins.hpp"
+#include "cli/machine_access.hpp"
+#include "cli/records.hpp"
+#include "cli/ui/progress.hpp"
+
+namespace tnr::cli {
+
+// What `tnr` itself ends with; `run` and `connect -- CMD` pass on the program's own code instead.
+inline constexpr int exit_done = 0, exit_failed = 1, exit_usage = 2, exit_sign_in = 4;
+
+struct Session {
+    std::ostream& out = std::cout;  // results alone
+    std::ostream& err = std::cerr;  // everything else
+    std::istream& in = std::cin;    // answers to questions
+    bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
+    bool json = false;     // --json: one document on `out`
+    bool explain = false;  // --explain: every request to a provider or pool, on `err`
+
+    std::string config_folder, state_folder, cache_folder;
+    std::vector<std::string> provider_names;
+    std::function<Result<std::unique_ptr<Provider>>(const std::string&)> provider;
+    std::function<Result<std::unique_ptr<Pool>>(const PoolLogin&)> pool;
+    std::function<std::unique_ptr<MachineAccess>()> access;
+    std::function<std::string()> now;             // UTC, ISO 8601
+    std::function<bool(int milliseconds)> pause;  // false: interrupted
+
+    // What the command chosen on the command line came to; main reports it.
+    Result<> result = Ok{};
+    int exit_code = exit_done;
+
+    Records records() const { return Records{state_folder + "/machines"}; }
+    Logins logins() const { return Logins{config_folder + "/pool.json"}; }
+    ui::Progress progress() const { return {err, err_is_terminal}; }
+};
+
+// A machine the way commands that name one see it: our record and the provider's view.
+struct Known {
+    Record record;
+    std::unique_ptr<Provider> provider;
+    Machine machine;
+};
+
+// The machine called `name`. Kind not_found when we have no record, or when it was deleted behind our back; the
+// error says which.
+Result<Known> find_machine(Session& session, const std::string& name);
+// The same, and it runs: else the hint says how to make it.
+Result<Known> find_running(Session& session, const std::string& name);
+// A provider's view of a recorded machine; nothing when it is gone.
+Result<std::optional<Machine>> look_up(Provider& provider, const Record& record);
+
+std::string to_string(MachineState state);
+// "$0.12/h", or "free".
+std::string price_text(double usd_per_hour);
+
+}  // namespace tnr::cli

@@ -1,0 +1,149 @@
+// Handshake, host key, authentication, in that order and never another.
+#include "cli/ssh/client.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "cli/interrupt.hpp"
+
+namespace tnr::ssh {
+namespace {
+
+// Between two attempts on a machine that is still booting.
+constexpr int retry_pause_ms = 500;
+// Unsent data keeps a NAT or firewall from forgetting us, and makes the kernel notice a dead peer.
+constexpr unsigned keepalive_s = 15;
+
+ssize_t send_callback(libssh2_socket_t, const void* data, size_t length, int, void** abstract) {
+    return static_cast<Wire*>(*abstract)->send(data, length);
+}
+
+ssize_t receive_callback(libssh2_socket_t, void* data, size_t length, int, void** abstract) {
+    return static_cast<Wire*>(*abstract)->receive(data, length);
+}
+
+LIBSSH2_SESSION* make_session(Wire& wire) {
+    static const int initialised = libssh2_init(0);
+    if (initialised != 0) return nullptr;
+    LIBSSH2_SESSION* session = libssh2_session_init_ex(nullptr, nullptr, nullptr, &wire);
+    if (!session) return nullptr;
+    libssh2_session_callback_set(session, LIBSSH2_CALLBACK_SEND, reinterpret_cast<void*>(&send_callback));
+    libssh2_session_callback_set(session, LIBSSH2_CALLBACK_RECV, reinterpret_cast<void*>(&receive_callback));
+    libssh2_session_set_blocking(session, 0);
+    libssh2_keepalive_config(session, 1, keepalive_s);
+    // The only host key we planted is ed25519; asking for others would let a machine show a different one.
+    libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, "ssh-ed25519");
+    return session;
+}
+
+int sign_callback(LIBSSH2_SESSION*, unsigned char** signature, size_t* length, const unsigned char* data,
+                  size_t data_length, void** abstract) {
+    auto made =
+        sign(*static_cast<const KeyPair*>(*abstract), std::string(reinterpret_cast<const char*>(data), data_length));
+    if (!made) return -1;
+    *length = made->size();
+    *signature = static_cast<unsigned char*>(std::malloc(made->size()));  // libssh2 frees it
+    if (!*signature) return -1;
+    std::memcpy(*signature, made->data(), made->size());
+    return 0;
+}
+
+std::string where(const Target& target) {
+    return "'" + target.name + "' (" + target.host + " port " + std::to_string(target.port) + ")";
+}
+
+}  // namespace
+
+Client::Client(Target target, UniqueFd socket)
+    : target_(std::move(target)), wire_(std::move(socket)), session_(make_session(wire_)) {}
+
+Client::~Client() {
+    if (!session_) return;
+    libssh2_session_disconnect(session_, "done");
+    wire_.cut();
+    libssh2_session_free(session_);
+}
+
+Error Client::failure(const std::string& doing, long code) {
+    if (interrupt::interrupted()) return interrupt::error();
+    if (code == LIBSSH2_ERROR_TIMEOUT)
+        return Error{Error::Kind::network, where(target_) + " did not answer in time while " + doing,
+                     "see whether it runs: `tnr status`"};
+    char* text = nullptr;
+    libssh2_session_last_error(session_, &text, nullptr, 0);
+    return Error{
+        Error::Kind::network,
+        "lost the connection to " + where(target_) + " while " + doing + ": " + (text ? text : "no reason given"),
+        "see whether it runs: `tnr status`"};
+}
+
+Result<> Client::handshake(Deadline deadline) {
+    if (!session_) return Error{Error::Kind::internal, "libssh2 could not create a session"};
+    long code = finish([&] { return libssh2_session_handshake(session_, wire_.fd()); }, deadline);
+    if (code == 0) return Ok{};
+    if (code == LIBSSH2_ERROR_KEX_FAILURE || code == LIBSSH2_ERROR_METHOD_NONE)
+        return Error{Error::Kind::remote,
+                     where(target_) + " has no ed25519 host key, so it is not the machine tnr made",
+                     "do not send anything to it; see `tnr status`"};
+    return failure("greeting it", code);
+}
+
+Result<> Client::check_host_key() {
+    auto planted = blob_of_line(target_.host_key);
+    if (!planted) return planted.error();
+    size_t length = 0;
+    int type = 0;
+    const char* shown = libssh2_session_hostkey(session_, &length, &type);
+    std::string blob(shown ? shown : "", shown ? length : 0);
+    if (blob == *planted) return Ok{};
+    return Error{Error::Kind::remote,
+                 "the machine at " + target_.host + " port " + std::to_string(target_.port) + " is not '" +
+                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " +
+                     fingerprint(*planted),
+                 "something else answers at that address; nothing was sent to it. `tnr status` shows the machine's "
+                 "present address"};
+}
+
+Result<> Client::authenticate(Deadline deadline) {
+    std::string blob = public_blob(target_.key);
+    void* key = &target_.key;
+    long code = finish(
+        [&] {
+            return libssh2_userauth_publickey(session_, target_.user.c_str(),
+                                              reinterpret_cast<const unsigned char*>(blob.data()), blob.size(),
+                                              sign_callback, &key);
+        },
+        deadline);
+    if (code == 0) return Ok{};
+    if (code == LIBSSH2_ERROR_AUTHENTICATION_FAILED || code == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED)
+        return Error{Error::Kind::auth, where(target_) + " refuses this computer's SSH key for user " + target_.user,
+                     "was the machine made on another computer? Copy its key, or delete the machine and start it anew"};
+    return failure("signing in", code);
+}
+
+Result<std::unique_ptr<Client>> Client::connect(const Target& target, Deadline deadline) {
+    deadline = std::min(deadline, Clock::now() + attempt_limit);
+    auto socket = connect_tcp(target.host, target.port, deadline);
+    if (!socket) return socket.error();
+    std::unique_ptr<Client> client{new Client(target, std::move(*socket))};
+    if (auto greeted = client->handshake(deadline); !greeted) return greeted.error();
+    if (auto checked = client->check_host_key(); !checked) return checked.error();
+    if (auto signed_in = client->authenticate(deadline); !signed_in) return signed_in.error();
+    return client;
+}
+
+Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
+                                                   const std::function<void(const Error&)>& waiting) {
+    for (;;) {
+        auto client = Client::connect(target, deadline);
+        if (client) return client;
+        if (interrupt::interrupted()) return interrupt::error();
+        if (client.error().kind != Error::Kind::network && client.error().kind != Error::Kind::auth) return client;
+        if (Clock::now() + std::chrono::milliseconds(retry_pause_ms) >= deadline) return client;
+        if (waiting) waiting(client.error());
+        if (!interrupt::pause_ms(retry_pause_ms)) return interrupt::error();
+    }
+}
+
+}  // namespace tnr::ssh

@@ -1,0 +1,74 @@
+// An authenticated SSH connection to one machine, over libssh2; no ssh or scp program is involved.
+//
+// The one rule here is that the machine must prove itself first: its host key has to be the very key we planted.
+// There is no "trust on first use" and no option to skip the check.
+#pragma once
+
+#include <libssh2.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/ssh/keys.hpp"
+#include "cli/ssh/wire.hpp"
+
+namespace tnr::ssh {
+
+struct Target {
+    std::string name;  // the user's word for the machine, for messages
+    std::string host;
+    int port = 22;
+    std::string user;
+    std::string host_key;  // public line; nothing else is accepted
+    KeyPair key;           // the user's own
+};
+
+// One TCP connect and handshake may take this long: an emulated machine on a busy host needs most of it.
+inline constexpr std::chrono::seconds attempt_limit{30};
+
+// Not thread-safe. Must not move while channels of it exist, hence the unique_ptr.
+class Client {
+public:
+    // One attempt. Fails with kind network (not reachable, not ready yet), auth (our key is refused), or remote
+    // (it shows another host key: never retried).
+    static Result<std::unique_ptr<Client>> connect(const Target& target, Deadline deadline);
+    ~Client();
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    // Repeats a non-blocking libssh2 call until it has an answer. LIBSSH2_ERROR_TIMEOUT: the deadline passed
+    // or the user interrupted.
+    template <class Call>
+    long finish(Call&& call, Deadline deadline) {
+        for (;;) {
+            long answer = call();
+            if (answer != LIBSSH2_ERROR_EAGAIN) return answer;
+            if (!wire_.wait(deadline)) return LIBSSH2_ERROR_TIMEOUT;
+        }
+    }
+    // The last failure as an Error; `doing` completes "tnr lost … while ".
+    Error failure(const std::string& doing, long code);
+
+    LIBSSH2_SESSION* session() { return session_; }
+    Wire& wire() { return wire_; }
+    const Target& target() const { return target_; }
+
+private:
+    Client(Target target, UniqueFd socket);
+    Result<> handshake(Deadline deadline);
+    Result<> check_host_key();
+    Result<> authenticate(Deadline deadline);
+
+    Target target_;
+    Wire wire_;  // outlives session_: freeing a session still calls into it
+    LIBSSH2_SESSION* session_ = nullptr;
+};
+
+// connect() again and again until the machine answers, the deadline passes, or the user interrupts. Authentication
+// is retried as well: while cloud-init still works, sshd is up before our user exists.
+// `waiting` hears each failure.
+Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
+                                                   const std::function<void(const Error&)>& waiting = {});
+
+}  // namespace tnr::ssh

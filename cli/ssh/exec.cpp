@@ -1,0 +1,282 @@
+// The pump between a channel and our own descriptors.
+//
+// It never blocks on one stream while another could move: output is written in pieces that a pipe which polls
+// ready is sure to take, input is read only when the channel has room for it, and while our reader is slow the
+// channel's window holds the machine back.
+#include "cli/ssh/exec.hpp"
+
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "cli/interrupt.hpp"
+#include "cli/ssh/channel.hpp"
+
+namespace tnr::ssh {
+namespace {
+
+constexpr std::chrono::seconds request_limit{30};  // opening a channel, asking for a terminal or a command
+constexpr size_t piece_bytes = size_t{256} << 10;  // what is held of each stream at a time
+constexpr int pipe_closed_code = 128 + 13;         // what a local program ended by SIGPIPE would leave
+
+bool is_regular(int fd) {
+    struct stat found;
+    return ::fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+}
+
+// One of the command's output streams on its way to a descriptor or a string.
+struct Outlet {
+    int fd = -1;
+    std::string* text = nullptr;
+    int stream = 0;
+    std::string held = {};
+    bool broken = false;  // nobody reads any more
+    bool regular = fd >= 0 && is_regular(fd);
+
+    bool room() const { return held.size() < piece_bytes; }
+    bool wants_poll() const { return !held.empty(); }
+
+    // A pipe that polls writable takes PIPE_BUF bytes without blocking, and promises nothing beyond.
+    void drain_once() {
+        size_t length = regular ? held.size() : std::min<size_t>(held.size(), PIPE_BUF);
+        ssize_t took = ::write(fd, held.data(), length);
+        if (took < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (took < 0) broken = true;
+        held.erase(0, took < 0 ? held.size() : static_cast<size_t>(took));
+    }
+};
+
+class Pump {
+public:
+    Pump(Channel& channel, int in, std::string in_text, Outlet out, Outlet err, const Pty* pty, Deadline deadline)
+        : channel_(channel),
+          client_(channel.client()),
+          in_(in),
+          in_held_(std::move(in_text)),
+          outlets_{std::move(out), std::move(err)},
+          pty_(pty),
+          deadline_(deadline),
+          piece_(piece_bytes) {}
+
+    Result<> run() {
+        while (!finished()) {
+            if (auto moved = move(); !moved) return moved;
+            if (outlets_[0].broken || outlets_[1].broken) return Ok{};
+            if (moved_) continue;
+            if (auto waited = wait(); !waited) return waited;
+        }
+        return Ok{};
+    }
+    bool broken() const { return outlets_[0].broken || outlets_[1].broken; }
+
+private:
+    bool finished() { return channel_.eof() && outlets_[0].held.empty() && outlets_[1].held.empty(); }
+
+    // One turn of everything that can move without waiting.
+    Result<> move() {
+        moved_ = false;
+        for (auto& outlet : outlets_)
+            if (auto taken = take_output(outlet); !taken) return taken;
+        return give_input();
+    }
+
+    Result<> take_output(Outlet& outlet) {
+        while (outlet.room()) {
+            ssize_t got = channel_.read(piece_.data(), piece_.size(), outlet.stream);
+            if (got < 0) return client_.failure("reading the command's output", got);
+            if (got == 0) return Ok{};
+            moved_ = true;
+            if (outlet.text) outlet.text->append(piece_.data(), static_cast<size_t>(got));
+            if (outlet.fd >= 0) outlet.held.append(piece_.data(), static_cast<size_t>(got));
+        }
+        return Ok{};
+    }
+
+    Result<> give_input() {
+        while (!in_held_.empty()) {
+            ssize_t took = channel_.write(in_held_.data(), in_held_.size());
+            if (took == LIBSSH2_ERROR_CHANNEL_CLOSED || took == LIBSSH2_ERROR_CHANNEL_EOF_SENT) return in_end();
+            if (took < 0) return client_.failure("sending it input", took);
+            if (took == 0) return Ok{};
+            moved_ = true;
+            in_held_.erase(0, static_cast<size_t>(took));
+        }
+        if (in_ < 0 && !eof_sent_) {
+            eof_sent_ = true;
+            long code = client_.finish([&] { return libssh2_channel_send_eof(channel_.get()); }, deadline_);
+            if (code < 0 && code != LIBSSH2_ERROR_CHANNEL_CLOSED) return client_.failure("ending its input", code);
+        }
+        return Ok{};
+    }
+
+    // The command takes no more input; that is its right, and its output may still be coming.
+    Result<> in_end() {
+        in_ = -1;
+        in_held_.clear();
+        eof_sent_ = true;
+        return Ok{};
+    }
+
+    Result<> wait() {
+        std::vector<pollfd> others = {
+            {outlets_[0].wants_poll() ? outlets_[0].fd : -1, POLLOUT, 0},
+            {outlets_[1].wants_poll() ? outlets_[1].fd : -1, POLLOUT, 0},
+            {in_held_.empty() ? in_ : -1, POLLIN, 0},
+            {pty_ ? pty_->resized_fd : -1, POLLIN, 0},
+        };
+        // With no room for output and no input waiting for a window, news from the machine would only spin us.
+        bool listen = outlets_[0].room() || outlets_[1].room() || !in_held_.empty();
+        int next_s = 1;
+        libssh2_keepalive_send(client_.session(), &next_s);
+        auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(std::max(next_s, 1)));
+        client_.wire().wait(until, &others, listen);
+        if (interrupt::interrupted()) return interrupt::error();
+        if (Clock::now() >= deadline_) return client_.failure("running a command", LIBSSH2_ERROR_TIMEOUT);
+        for (size_t i = 0; i < 2; ++i)
+            if (others[i].revents) outlets_[i].drain_once();
+        if (others[2].revents) read_input();
+        if (others[3].revents) resize();
+        return Ok{};
+    }
+
+    void read_input() {
+        ssize_t got = ::read(in_, piece_.data(), piece_.size());
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (got <= 0) in_ = -1;
+        if (got > 0) in_held_.assign(piece_.data(), static_cast<size_t>(got));
+    }
+
+    void resize() {
+        char bytes[64];
+        while (::read(pty_->resized_fd, bytes, sizeof bytes) > 0) {
+        }
+        WindowSize size = pty_->size();
+        client_.finish(
+            [&] { return libssh2_channel_request_pty_size_ex(channel_.get(), size.columns, size.rows, 0, 0); },
+            Clock::now() + request_limit);
+    }
+
+    Channel& channel_;
+    Client& client_;
+    int in_;
+    std::string in_held_;
+    std::array<Outlet, 2> outlets_;
+    const Pty* pty_;
+    Deadline deadline_;
+    std::vector<char> piece_;
+    bool eof_sent_ = false;
+    bool moved_ = false;
+};
+
+// The names of RFC 4254, section 6.10.
+int signal_number(const std::string& name) {
+    static const std::map<std::string, int> numbers = {
+        {"HUP", 1},   {"INT", 2},   {"QUIT", 3},  {"ILL", 4},   {"ABRT", 6},  {"FPE", 8},  {"KILL", 9},
+        {"USR1", 10}, {"SEGV", 11}, {"USR2", 12}, {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15}};
+    auto found = numbers.find(name);
+    return found == numbers.end() ? 0 : found->second;
+}
+
+Result<int> exit_code(Channel& channel, Deadline deadline) {
+    Client& client = channel.client();
+    // The exit code comes after the end of output, just before the channel closes.
+    long code = client.finish([&] { return libssh2_channel_close(channel.get()); }, deadline);
+    if (code == 0) code = client.finish([&] { return libssh2_channel_wait_closed(channel.get()); }, deadline);
+    if (code != 0) return client.failure("waiting for the exit code", code);
+    char* name = nullptr;
+    libssh2_channel_get_exit_signal(channel.get(), &name, nullptr, nullptr, nullptr, nullptr, nullptr);
+    if (!name) return libssh2_channel_get_exit_status(channel.get());
+    int number = signal_number(name);
+    libssh2_free(client.session(), name);
+    return 128 + number;
+}
+
+Result<> request_pty(Channel& channel, const Pty& pty, Deadline deadline) {
+    // IUTF8 (42) makes the machine's line editing erase whole characters; 0 ends the list.
+    static const char modes[] = {42, 0, 0, 0, 1, 0};
+    WindowSize size = pty.size();
+    long code = channel.client().finish(
+        [&] {
+            return libssh2_channel_request_pty_ex(channel.get(), pty.term.data(),
+                                                  static_cast<unsigned>(pty.term.size()), modes, sizeof modes,
+                                                  size.columns, size.rows, 0, 0);
+        },
+        deadline);
+    if (code != 0) return channel.client().failure("asking for a terminal", code);
+    return Ok{};
+}
+
+void set_environment(Channel& channel, const Command& command, Deadline deadline) {
+    for (const auto& [name, value] : command.environment)
+        channel.client().finish(
+            [&, &name = name, &value = value] {
+                return libssh2_channel_setenv_ex(channel.get(), name.data(), static_cast<unsigned>(name.size()),
+                                                 value.data(), static_cast<unsigned>(value.size()));
+            },
+            deadline);
+}
+
+Result<Channel> start(Client& client, const Command& command) {
+    Deadline deadline = Clock::now() + request_limit;
+    auto channel = Channel::open(client, deadline);
+    if (!channel) return channel;
+    set_environment(*channel, command, deadline);
+    if (command.pty)
+        if (auto made = request_pty(*channel, *command.pty, deadline); !made) return made.error();
+    auto started = channel->start(command.line.empty() ? "shell" : "exec", command.line, deadline);
+    if (!started) return started.error();
+    return channel;
+}
+
+}  // namespace
+
+Result<int> run(Client& client, const Command& command, const Streams& streams) {
+    auto channel = start(client, command);
+    if (!channel) return channel.error();
+    Pump pump{*channel,
+              streams.in,
+              {},
+              Outlet{streams.out},
+              Outlet{streams.err, nullptr, SSH_EXTENDED_DATA_STDERR},
+              command.pty ? &*command.pty : nullptr,
+              Deadline::max()};
+    if (auto ran = pump.run(); !ran) return ran.error();
+    if (pump.broken()) return pipe_closed_code;
+    return exit_code(*channel, Clock::now() + request_limit);
+}
+
+Result<Output> capture(Client& client, const std::string& line, const std::string& in, Deadline deadline) {
+    auto channel = start(client, Command{line, std::nullopt});
+    if (!channel) return channel.error();
+    Output output;
+    Pump pump{*channel, -1,      in, Outlet{-1, &output.out}, Outlet{-1, &output.err, SSH_EXTENDED_DATA_STDERR},
+              nullptr,  deadline};
+    if (auto ran = pump.run(); !ran) return ran.error();
+    auto code = exit_code(*channel, deadline);
+    if (!code) return code.error();
+    output.code = *code;
+    return output;
+}
+
+std::string quoted(const std::string& argument) {
+    static const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_";
+    if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) return argument;
+    std::string text = "'";
+    for (char letter : argument) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+    return text + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+    if (words.size() == 1) return words[0];
+    std::string line;
+    for (const auto& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+    return line;
+}
+
+}  // namespace tnr::ssh

@@ -1,0 +1,13 @@
+// Columns that line up, for people; scripts use --json.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace tnr::ui {
+
+// The first row is the heading. Empty cells show as "-".
+void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace tnr::ui
