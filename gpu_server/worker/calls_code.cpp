@@ -1,0 +1,155 @@
+// Code images: received in pieces, loaded once, described to the client in one answer.
+#include "cuda_calls.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/session.hpp"
+
+namespace tnr::worker {
+
+// What the driver's JIT has to say about a bad image; longer logs are cut by the driver.
+static constexpr size_t log_bytes_max = 8192;
+// Parameters of one kernel; 32764 bytes hold no more single bytes than that, and real kernels have under 100.
+static constexpr size_t parameters_max = 4096;
+
+static Answer image_piece(Session& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    auto offset = call.in.get<uint64_t>();
+    auto total = call.in.get<uint64_t>();
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    auto& image = session.images[number];
+    bool fits = total <= wire::image_bytes_max && offset == image.size() && offset + call.bulk.size() <= total;
+    if (!fits) return CUDA_ERROR_INVALID_VALUE;
+    image.insert(image.end(), call.bulk.begin(), call.bulk.end());
+    return CUDA_SUCCESS;
+}
+
+static void describe_parameters(wire::Writer& out, wire::Bytes& bytes, CUkernel kernel) {
+    auto count_at = bytes.size();
+    uint32_t count = 0;
+    out.put(count);
+    size_t offset = 0, size = 0;
+    while (count < parameters_max && driver().cuKernelGetParamInfo(kernel, count, &offset, &size) == CUDA_SUCCESS) {
+        out.put(static_cast<uint32_t>(offset));
+        out.put(static_cast<uint32_t>(size));
+        ++count;
+    }
+    std::memcpy(bytes.data() + count_at, &count, sizeof count);
+}
+
+static void describe_kernel(wire::Bytes& bytes, CUkernel kernel, CUdevice device) {
+    wire::Writer out(bytes);
+    const char* name = "";
+    driver().cuKernelGetName(&name, kernel);
+    out.put_string(name);
+    describe_parameters(out, bytes, kernel);
+    out.put(wire::function_attributes);
+    for (uint32_t id = 0; id < wire::function_attributes; ++id) {
+        int value = 0;
+        driver().cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(id), kernel, device);
+        out.put(static_cast<int32_t>(value));
+    }
+}
+
+// As many op_kernels_described records as the limit of a record asks for.
+static void describe_library(Session& session, const Library& library, uint64_t call_number, CUdevice device) {
+    wire::Bytes kernels;
+    uint32_t count = 0;
+    auto tell = [&] {
+        wire::Bytes payload;
+        wire::Writer writer(payload);
+        writer.put(call_number);
+        writer.put(count);
+        writer.put_raw(kernels.data(), kernels.size());
+        session.outbox.tell(wire::op_kernels_described, payload);
+        kernels.clear();
+        count = 0;
+    };
+    for (auto& kernel : library.kernels) {
+        describe_kernel(kernels, kernel.handle, device);
+        ++count;
+        if (kernels.size() > wire::record_bytes_max / 2) tell();
+    }
+    if (count > 0) tell();
+}
+
+static CUresult load(Library& library, const wire::Bytes& image, std::vector<CUlibraryOption>& ids,
+                     std::vector<void*>& values, std::string& log) {
+    log.assign(log_bytes_max, '\0');
+    CUjit_option jit_ids[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* jit_values[] = {log.data(), reinterpret_cast<void*>(log_bytes_max)};
+    auto result = driver().cuLibraryLoadData(&library.handle, image.data(), jit_ids, jit_values, 2, ids.data(),
+                                             values.data(), static_cast<unsigned>(ids.size()));
+    log.resize(std::strlen(log.c_str()));
+    if (result != CUDA_SUCCESS) return result;
+
+    unsigned count = 0;
+    result = driver().cuLibraryGetKernelCount(&count, library.handle);
+    std::vector<CUkernel> kernels(count);
+    if (result == CUDA_SUCCESS && count > 0)
+        result = driver().cuLibraryEnumerateKernels(kernels.data(), count, library.handle);
+    for (auto kernel : kernels) library.kernels.push_back({kernel, {}});
+    return result;
+}
+
+static Answer load_library(Session& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    auto total = call.in.get<uint64_t>();
+    auto options = call.in.get<uint32_t>();
+    std::vector<CUlibraryOption> ids;
+    std::vector<void*> values;
+    for (uint32_t i = 0; i < options && i < CU_LIBRARY_NUM_OPTIONS; ++i) {
+        ids.push_back(static_cast<CUlibraryOption>(call.in.get<uint32_t>()));
+        values.push_back(reinterpret_cast<void*>(call.in.get<uint64_t>()));
+    }
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    auto image = std::move(session.images[number]);
+    session.images.erase(number);
+    if (image.empty() || image.size() != total) return CUDA_ERROR_INVALID_IMAGE;
+    image.resize(image.size() + 16);  // PTX needs a NUL behind it, whatever the client sent
+
+    Library library;
+    std::string log;
+    auto result = load(library, image, ids, values, log);
+    if (result == CUDA_SUCCESS) {
+        CUdevice device = 0;
+        driver().cuCtxGetDevice(&device);
+        describe_library(session, library, call.number, device);
+    }
+    wire::Writer out(call.outputs);
+    out.put(static_cast<uint32_t>(library.kernels.size()));
+    out.put_string(log);
+    if (result == CUDA_SUCCESS && !session.handles.libraries.add(number, std::move(library)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
+static Answer unload_library(Session& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    auto* library = session.handles.libraries.find(number);
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    auto handle = library->handle;
+    session.handles.libraries.remove(number);
+    return driver().cuLibraryUnload(handle);
+}
+
+static Answer get_global(Session&, Call& call) {
+    auto library = call.in.library();
+    std::string name(call.in.string());
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    CUdeviceptr address = 0;
+    size_t length = 0;
+    auto result = driver().cuLibraryGetGlobal(&address, &length, library, name.c_str());
+    wire::Writer out(call.outputs);
+    out.put(static_cast<uint64_t>(address));
+    out.put(static_cast<uint64_t>(length));
+    return result;
+}
+
+void add_code_calls(std::vector<Handler>& table) {
+    table[wire::op_image_piece] = image_piece;
+    table[wire::op_cuLibraryLoadData] = load_library;
+    table[wire::op_cuLibraryUnload] = unload_library;
+    table[wire::op_cuLibraryGetGlobal] = get_global;
+}
+
+}  // namespace tnr::worker

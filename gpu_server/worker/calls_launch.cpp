@@ -1,0 +1,75 @@
+// Kernel launches, all variants as one record.
+#include "cuda_calls.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/session.hpp"
+
+namespace tnr::worker {
+
+// Attributes whose value starts with the number of an event.
+static bool names_an_event(uint32_t id) {
+    return id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+}
+
+static bool translate_event(Session& session, CUlaunchAttribute& attribute) {
+    uint64_t number = 0;
+    std::memcpy(&number, &attribute.value, sizeof number);
+    auto* event = session.handles.events.find(number);
+    if (!event) return false;
+    std::memcpy(&attribute.value, event, sizeof *event);
+    return true;
+}
+
+static CUresult read_attributes(Session& session, Call& call, uint32_t count, CUlaunchAttribute* attributes) {
+    for (uint32_t i = 0; i < count; ++i) {
+        auto record = call.in.get<wire::LaunchAttributeRecord>();
+        attributes[i] = {};
+        attributes[i].id = static_cast<CUlaunchAttributeID>(record.id);
+        std::memcpy(&attributes[i].value, record.value, sizeof record.value);
+        if (names_an_event(record.id) && !translate_event(session, attributes[i])) return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return CUDA_SUCCESS;
+}
+
+static Answer launch(Session& session, Call& call) {
+    auto record = call.in.get<wire::LaunchRecord>();
+    bool sound =
+        record.attributes <= wire::launch_attributes_max && record.parameter_bytes <= wire::parameter_bytes_max;
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    CUlaunchAttribute attributes[wire::launch_attributes_max + 1];
+    auto status = read_attributes(session, call, record.attributes, attributes);
+    auto parameters = call.in.raw(record.parameter_bytes);
+    auto* kernel = session.handles.kernel(record.function);
+    auto stream = session.stream(record.stream, call.in);
+    if (status == CUDA_SUCCESS) status = call.in.status();
+    if (status != CUDA_SUCCESS) return status;
+    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+
+    if (record.flags & wire::launch_cooperative) {
+        auto& attribute = attributes[record.attributes++];
+        attribute = {};
+        attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attribute.value.cooperative = 1;
+    }
+    CUlaunchConfig config{};
+    config.gridDimX = record.grid[0], config.gridDimY = record.grid[1], config.gridDimZ = record.grid[2];
+    config.blockDimX = record.block[0], config.blockDimY = record.block[1], config.blockDimZ = record.block[2];
+    config.sharedMemBytes = record.shared_bytes;
+    config.hStream = stream;
+    config.attrs = attributes;
+    config.numAttrs = record.attributes;
+
+    size_t bytes = parameters.size();
+    // The driver's interface is not const-correct; it only reads.
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    // A CUkernel may stand for a function in launches: the driver finds the context's own.
+    return driver().cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel->handle), nullptr,
+                                     bytes > 0 ? extra : nullptr);
+}
+
+void add_launch_calls(std::vector<Handler>& table) {
+    table[wire::op_cuLaunchKernel] = launch;
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,117 @@
+// Copies to the device. The data is in a received message; it goes to the GPU straight from there when the stream is
+// idle, else through pinned staging memory, so that the dispatcher need not wait for the stream.
+#include "cuda_calls.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/session.hpp"
+
+namespace tnr::worker {
+
+// One piece, whatever its shape: rows of `width` bytes, packed in the message, `pitch` apart on the device.
+struct Upload {
+    uint64_t destination, pitch, width, rows;
+    uint64_t stream_number;
+    CUstream stream;
+    bool program_waits;
+    std::span<const std::byte> data;
+};
+
+static CUresult enqueue(const Upload& upload, const std::byte* from) {
+    if (upload.rows == 1) return driver().cuMemcpyHtoDAsync_v2(upload.destination, from, upload.width, upload.stream);
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = from;
+    copy.srcPitch = upload.width;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = upload.destination;
+    copy.dstPitch = upload.pitch;
+    copy.WidthInBytes = upload.width;
+    copy.Height = upload.rows;
+    return driver().cuMemcpy2DAsync_v2(&copy, upload.stream);
+}
+
+// Nothing is in the way: the copy itself is all there is to wait for.
+static CUresult copy_now(const Upload& upload) {
+    auto result = enqueue(upload, upload.data.data());
+    return result == CUDA_SUCCESS ? driver().cuStreamSynchronize(upload.stream) : result;
+}
+
+static CUresult copy_later(Session& session, const Upload& upload) {
+    auto block = session.staging.take_upload();
+    // From pageable memory the driver takes its own copy before it returns; it may wait for the stream to do so.
+    if (!block) return enqueue(upload, upload.data.data());
+    std::memcpy(block.get(), upload.data.data(), upload.data.size());
+    auto result = enqueue(upload, block.get());
+    // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
+    auto held = std::make_shared<Staging::Block>(std::move(block));
+    session.after(upload.stream, upload.stream_number, [held](CUresult) {});
+    return result;
+}
+
+static Answer run(Session& session, Call& call, const Upload& upload) {
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    bool whole = upload.rows > 0 && upload.width <= upload.data.size() / upload.rows &&
+                 upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
+    if (!whole) return CUDA_ERROR_INVALID_VALUE;
+    if (upload.program_waits && session.idle(upload.stream, upload.stream_number)) return copy_now(upload);
+    return copy_later(session, upload);
+}
+
+static Answer upload(Session& session, Call& call) {
+    Upload upload{};
+    upload.rows = 1;
+    upload.destination = call.in.get<uint64_t>();
+    upload.stream_number = call.in.get<uint64_t>();
+    upload.stream = session.stream(upload.stream_number, call.in);
+    auto flags = call.in.get<uint32_t>();
+    upload.width = call.in.get<uint64_t>();
+    upload.data = flags & wire::copy_inline ? call.in.rest() : call.bulk;
+    upload.program_waits = flags & wire::copy_sync;
+    return run(session, call, upload);
+}
+
+static Answer upload_rows(Session& session, Call& call, const wire::Copy2DRecord& record) {
+    Upload upload{record.destination,
+                  record.destination_pitch,
+                  record.width,
+                  record.rows,
+                  record.stream,
+                  session.stream(record.stream, call.in),
+                  (record.flags & wire::copy_sync) != 0,
+                  record.flags & wire::copy_inline ? call.in.rest() : call.bulk};
+    return run(session, call, upload);
+}
+
+static Answer copy_on_device(Session& session, Call& call, const wire::Copy2DRecord& record) {
+    auto stream = session.stream(record.stream, call.in);
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = record.source;
+    copy.srcPitch = record.source_pitch;
+    copy.dstDevice = record.destination;
+    copy.dstPitch = record.destination_pitch;
+    copy.WidthInBytes = record.width;
+    copy.Height = record.rows;
+    return driver().cuMemcpy2DAsync_v2(&copy, stream);
+}
+
+static Answer copy_rows(Session& session, Call& call) {
+    auto record = call.in.get<wire::Copy2DRecord>();
+    switch (record.direction) {
+        case wire::CopyDirection::to_device:
+            return upload_rows(session, call, record);
+        case wire::CopyDirection::from_device:
+            return download_rows(session, call, record);
+        case wire::CopyDirection::on_device:
+            return copy_on_device(session, call, record);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+void add_upload_calls(std::vector<Handler>& table) {
+    table[wire::op_cuMemcpyHtoDAsync_v2] = upload;
+    table[wire::op_cuMemcpy2DAsync_v2] = copy_rows;
+}
+
+}  // namespace tnr::worker

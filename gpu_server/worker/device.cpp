@@ -1,0 +1,114 @@
+// See device.hpp.
+#include "gpu_server/worker/device.hpp"
+
+#include <algorithm>
+
+#include "gpu_server/worker/driver.hpp"
+
+namespace tnr::worker {
+
+// Addresses cost nothing until they are backed. Four times the memory leaves the client room to hold freed addresses
+// back until the GPU has passed them, and to place large blocks between small ones.
+static constexpr uint64_t range_per_memory = 4;
+static constexpr uint64_t range_bytes_min = uint64_t{64} << 30;
+
+static Error failed(const char* what, CUresult result) {
+    return Error{Error::Kind::internal, std::string(what) + " failed: " + name_of(result)};
+}
+
+static std::string hex(const CUuuid& uuid) {
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string text;
+    for (auto byte : uuid.bytes) {
+        text += digits[static_cast<unsigned char>(byte) >> 4];
+        text += digits[static_cast<unsigned char>(byte) & 15];
+    }
+    return text;
+}
+
+static int attribute(const DeviceDescription& description, CUdevice_attribute id) {
+    auto found = description.attributes.find(id);
+    return found == description.attributes.end() ? 0 : found->second;
+}
+
+static Result<DeviceDescription> describe(CUdevice device) {
+    DeviceDescription description;
+    char name[256] = {};
+    CUuuid uuid{};
+    size_t memory = 0;
+    if (auto result = driver().cuDeviceGetName(name, sizeof name, device); result != CUDA_SUCCESS)
+        return failed("cuDeviceGetName", result);
+    if (auto result = driver().cuDeviceGetUuid_v2(&uuid, device); result != CUDA_SUCCESS)
+        return failed("cuDeviceGetUuid", result);
+    if (auto result = driver().cuDeviceTotalMem_v2(&memory, device); result != CUDA_SUCCESS)
+        return failed("cuDeviceTotalMem", result);
+    description.name = name;
+    description.uuid = hex(uuid);
+    description.memory_bytes = memory;
+    driver().cuDriverGetVersion(&description.driver_version);
+    for (int id = 1; id < CU_DEVICE_ATTRIBUTE_MAX; ++id) {
+        int value = 0;
+        auto known = static_cast<CUdevice_attribute>(id);
+        if (driver().cuDeviceGetAttribute(&value, known, device) == CUDA_SUCCESS) description.attributes[id] = value;
+    }
+    description.pci_domain = attribute(description, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+    description.pci_bus = attribute(description, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+    description.pci_device = attribute(description, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+    return description;
+}
+
+static CUmemAllocationProp memory_on(CUdevice device) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    return properties;
+}
+
+static Result<> reserve_range(Device& device) {
+    auto& description = device.description;
+    auto properties = memory_on(device.handle);
+    size_t granularity = 0;
+    if (auto result =
+            driver().cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+        result != CUDA_SUCCESS)
+        return failed("cuMemGetAllocationGranularity", result);
+    description.granularity_bytes = granularity;
+    auto wanted = std::max(range_bytes_min, description.memory_bytes * range_per_memory);
+    description.range_bytes = (wanted + granularity - 1) / granularity * granularity;
+    CUdeviceptr address = 0;
+    if (auto result = driver().cuMemAddressReserve(&address, description.range_bytes, granularity, 0, 0);
+        result != CUDA_SUCCESS)
+        return failed("cuMemAddressReserve", result);
+    description.range_address = address;
+    return Ok{};
+}
+
+static Result<Device> warm_device(int ordinal) {
+    Device device;
+    if (auto result = driver().cuDeviceGet(&device.handle, ordinal); result != CUDA_SUCCESS)
+        return failed("cuDeviceGet", result);
+    auto description = describe(device.handle);
+    if (!description) return description.error();
+    device.description = std::move(*description);
+    if (auto result = driver().cuDevicePrimaryCtxRetain(&device.primary, device.handle); result != CUDA_SUCCESS)
+        return failed("cuDevicePrimaryCtxRetain", result);
+    driver().cuCtxSetCurrent(device.primary);
+    if (auto reserved = reserve_range(device); !reserved) return reserved.error();
+    return device;
+}
+
+Result<std::vector<Device>> warm_devices() {
+    int count = 0;
+    if (auto result = driver().cuDeviceGetCount(&count); result != CUDA_SUCCESS)
+        return failed("cuDeviceGetCount", result);
+    std::vector<Device> devices;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+        auto device = warm_device(ordinal);
+        if (!device) return device.error();
+        devices.push_back(std::move(*device));
+    }
+    if (devices.empty()) return Error{Error::Kind::internal, "the driver shows no device"};
+    return devices;
+}
+
+}  // namespace tnr::worker

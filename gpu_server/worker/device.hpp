@@ -1,0 +1,22 @@
+// The GPUs as the worker's driver shows them: asked once at start, before anybody claims them.
+#pragma once
+
+#include <vector>
+
+#include "driver_table.hpp"
+#include "gpu_client/protocol/device_description.hpp"
+
+namespace tnr::worker {
+
+// One GPU of this worker, warm: primary context retained, address range reserved.
+struct Device {
+    CUdevice handle = 0;
+    CUcontext primary = nullptr;
+    DeviceDescription description;
+};
+
+// Warms every device the driver shows. Slow on real hardware (a context takes 0.2 s and more): that is why it happens
+// before a claim.
+Result<std::vector<Device>> warm_devices();
+
+}  // namespace tnr::worker

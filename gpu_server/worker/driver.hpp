@@ -1,0 +1,20 @@
+// The driver that this worker replays on: a libcuda.so.1 loaded by path, the real one or the emulated GPU's.
+#pragma once
+
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "driver_table.hpp"  // generated
+
+namespace tnr::worker {
+
+// Filled by load_driver(); every function that the driver lacks is null. Read by any thread.
+const DriverTable& driver();
+
+// Opens the library and initialises it (cuInit). Once per process.
+Result<> load_driver(const std::string& path);
+
+// "CUDA_ERROR_…" for logs.
+std::string name_of(CUresult result);
+
+}  // namespace tnr::worker

@@ -1,0 +1,62 @@
+// The client's numbers and the driver's handles behind them. Used by the dispatcher thread only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "driver_table.hpp"
+
+namespace tnr::worker {
+
+// Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
+// what a hostile client can make us remember.
+inline constexpr size_t handles_max = size_t{1} << 20;
+
+template <class T>
+class NumberedHandles {
+public:
+    // Null when the number is unknown.
+    T* find(uint64_t number) {
+        auto found = map_.find(number);
+        return found == map_.end() ? nullptr : &found->second;
+    }
+    bool add(uint64_t number, T handle) {
+        return map_.size() < handles_max && map_.emplace(number, std::move(handle)).second;
+    }
+    void remove(uint64_t number) { map_.erase(number); }
+    auto begin() { return map_.begin(); }
+    auto end() { return map_.end(); }
+
+private:
+    std::unordered_map<uint64_t, T> map_;
+};
+
+struct Stream {
+    CUstream handle = nullptr;
+    uint64_t context = 0;  // number of the context it was made in
+};
+
+// A kernel of a library; its function in each context is asked for when first needed.
+struct Kernel {
+    CUkernel handle = nullptr;
+    std::unordered_map<CUcontext, CUfunction> functions;
+};
+
+struct Library {
+    CUlibrary handle = nullptr;
+    std::vector<Kernel> kernels;
+};
+
+struct Handles {
+    NumberedHandles<CUcontext> contexts;
+    NumberedHandles<Stream> streams;
+    NumberedHandles<CUevent> events;
+    NumberedHandles<Library> libraries;
+    NumberedHandles<CUmemGenericAllocationHandle> allocations;
+
+    Kernel* kernel(uint64_t function_number);
+};
+
+}  // namespace tnr::worker

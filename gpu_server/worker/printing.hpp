@@ -1,0 +1,29 @@
+// Device printf. A driver writes it to the process's stdout; the worker's stdout is a pipe to itself, and what comes
+// out of it goes to the client.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string_view>
+
+#include "api_client/base/handles.hpp"
+
+namespace tnr::worker {
+
+class PrintCapture {
+public:
+    // From now on stdout belongs to the client. `tell` is called with what was printed, from several threads, never at
+    // once.
+    void start(std::function<void(std::string_view)> tell);
+    // After a wait for the GPU: everything printed so far has been told when this returns.
+    void drain();
+
+private:
+    bool read_once();
+
+    std::mutex mutex_;
+    std::function<void(std::string_view)> tell_;
+    UniqueFd read_end_;
+};
+
+}  // namespace tnr::worker

@@ -1,0 +1,247 @@
+// The dispatcher: see session.hpp.
+#include "gpu_server/worker/session.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "cuda_calls.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_server/worker/driver.hpp"
+
+namespace tnr::worker {
+
+using namespace std::chrono_literals;
+
+static std::string name_of_op(uint16_t op) {
+    for (auto& call : wire::calls)
+        if (call.op == op) return call.name;
+    char text[32];
+    std::snprintf(text, sizeof text, "record 0x%04x", op);
+    return text;
+}
+
+Session::Session(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor)
+    : devices(devices),
+      supervisor(supervisor),
+      outbox(*link),
+      link_(std::move(link)),
+      custom_(0x10000, nullptr),
+      generated_(wire::op_max + 1, nullptr) {
+    fill_generated_handlers(generated_.data());
+    add_context_calls(custom_);
+    add_code_calls(custom_);
+    add_launch_calls(custom_);
+    add_upload_calls(custom_);
+    add_download_calls(custom_);
+    add_memory_calls(custom_);
+    add_stream_calls(custom_);
+    add_event_calls(custom_);
+}
+
+std::string Session::run() {
+    prints.start([this](std::string_view text) {
+        wire::Bytes payload;
+        wire::Writer(payload).put_string(text);
+        outbox.tell(wire::op_printed, payload);
+    });
+    uint64_t expected = 1;
+    while (reason_.empty()) {
+        wire::Batch batch;
+        switch (link_->receive(batch, 1h)) {
+            case wire::Link::Event::batch:
+                outbox.credit_arrived();
+                if (batch.header.sequence != expected++) return "the connection lost part of the client's commands";
+                dispatch_batch(std::make_shared<BatchHold>(*link_, std::move(batch)));
+                break;
+            case wire::Link::Event::malformed:
+                return "the client sent something that is no batch";
+            case wire::Link::Event::disconnected:
+                return "the client is gone";
+            case wire::Link::Event::timeout:
+            case wire::Link::Event::woken:
+                break;
+        }
+    }
+    return reason_;
+}
+
+void Session::dispatch_batch(std::shared_ptr<BatchHold> hold) {
+    wire::RecordReader reader(hold->batch.records);
+    size_t next_bulk = 1;
+    for (wire::Record record; reason_.empty() && reader.next(record);) {
+        std::span<const std::byte> bulk;
+        if (record.flags & wire::record_has_bulk) {
+            auto& frame = hold->batch.frames[next_bulk++];
+            bulk = {frame.data<std::byte>(), frame.size()};
+        }
+        dispatch(record, bulk, hold);
+    }
+}
+
+Answer Session::handle(Call& call) {
+    if (auto custom = custom_[call.op]) return custom(*this, call);
+    auto generated = call.op <= wire::op_max ? generated_[call.op] : nullptr;
+    if (!generated) return CUDA_ERROR_NOT_SUPPORTED;
+    wire::Writer out(call.outputs);
+    return generated(call.in, out);
+}
+
+void Session::dispatch(const wire::Record& record, std::span<const std::byte> bulk,
+                       const std::shared_ptr<BatchHold>& hold) {
+    Call call{record.op, 0, Decoder(record.payload, handles, current_), bulk, hold, {}};
+    bool waits = record.flags & wire::record_wants_reply;
+    if (waits) call.number = call.in.get<uint64_t>();
+    auto answer = handle(call);
+    if (!answer) return;
+    if (waits)
+        outbox.reply(call.op, call.number, *answer, call.outputs);
+    else if (*answer != CUDA_SUCCESS)
+        outbox.failed(call.op, *answer, name_of_op(call.op) + ": " + name_of(*answer));
+}
+
+void Session::set_current(uint64_t number) {
+    auto* context = handles.contexts.find(number);
+    current_number_ = number;
+    current_ = context ? *context : nullptr;
+    driver().cuCtxSetCurrent(current_);
+}
+
+CUstream Session::stream(uint64_t number, Decoder& in) {
+    if (number == 0) return nullptr;
+    if (number == 1) return CU_STREAM_LEGACY;
+    auto* stream = handles.streams.find(number);
+    if (!stream) in.refuse(CUDA_ERROR_INVALID_HANDLE);
+    return stream ? stream->handle : nullptr;
+}
+
+bool Session::idle(CUstream stream, uint64_t number) {
+    return !downloads_pending() && queues.idle(queue_key(number)) && driver().cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
+void Session::after(CUstream stream, uint64_t number, std::function<void(CUresult)> then) {
+    CUevent reached = nullptr;
+    auto result = driver().cuEventCreate(&reached, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver().cuEventRecord(reached, stream);
+    queues.post(queue_key(number), [context = current_, reached, result, then = std::move(then)] {
+        driver().cuCtxSetCurrent(context);
+        then(result == CUDA_SUCCESS ? driver().cuEventSynchronize(reached) : result);
+        if (reached) driver().cuEventDestroy_v2(reached);
+    });
+}
+
+uint64_t Session::begin_download(CUevent done_on_gpu) {
+    std::lock_guard lock(downloads_mutex_);
+    downloads_.push_back({next_download_, done_on_gpu});
+    return next_download_++;
+}
+
+void Session::end_download(uint64_t order) {
+    std::lock_guard lock(downloads_mutex_);
+    downloads_.remove_if([&](const Download& download) { return download.order == order; });
+    download_ended_.notify_all();
+}
+
+uint64_t Session::downloads_so_far() {
+    std::lock_guard lock(downloads_mutex_);
+    return next_download_;
+}
+
+bool Session::downloads_pending() {
+    std::lock_guard lock(downloads_mutex_);
+    return !downloads_.empty();
+}
+
+void Session::settle(uint64_t downloads_before) {
+    prints.drain();
+    std::unique_lock lock(downloads_mutex_);
+    // A copy that is still running on the GPU was not what the client waited for.
+    auto must_wait = [&] {
+        for (auto& download : downloads_)
+            if (download.order < downloads_before && driver().cuEventQuery(download.done_on_gpu) == CUDA_SUCCESS)
+                return true;
+        return false;
+    };
+    while (must_wait()) download_ended_.wait(lock);
+}
+
+Answer settled(Session& session, Call& call, CUresult result) {
+    auto downloads = session.downloads_so_far();
+    if (!session.downloads_pending()) {
+        session.settle(downloads);
+        return result;
+    }
+    session.waiting.run([&session, downloads, result, op = call.op, number = call.number] {
+        session.settle(downloads);
+        session.outbox.reply(op, number, result);
+    });
+    return std::nullopt;
+}
+
+void Session::run_host_function(uint64_t ticket) {
+    {
+        std::lock_guard lock(host_functions_mutex_);
+        running_host_functions_.push_back(ticket);
+    }
+    // Not on this thread: the driver forbids its functions in here.
+    waiting.run([this, ticket, downloads = downloads_so_far()] {
+        wire::Bytes payload;
+        wire::Writer(payload).put(ticket);
+        settle(downloads);
+        outbox.tell(wire::op_run_host_function, payload);
+    });
+    std::unique_lock lock(host_functions_mutex_);
+    host_function_done_.wait(lock, [&] {
+        return std::find(running_host_functions_.begin(), running_host_functions_.end(), ticket) ==
+               running_host_functions_.end();
+    });
+}
+
+void Session::host_function_done(uint64_t ticket) {
+    std::lock_guard lock(host_functions_mutex_);
+    std::erase(running_host_functions_, ticket);
+    host_function_done_.notify_all();
+}
+
+void Session::watch(uint8_t kind, uint64_t number, uint64_t generation, CUevent event, bool own_event) {
+    std::lock_guard lock(watches_mutex_);
+    watches_.push_back({kind, number, generation, event, own_event, current_});
+    if (!std::exchange(watcher_runs_, true)) std::thread([this] { poll_watches(); }).detach();
+    watch_added_.notify_one();
+}
+
+void Session::forget_event(CUevent event) {
+    std::lock_guard lock(watches_mutex_);
+    watches_.remove_if([&](const Watch& watch) { return watch.event == event; });
+}
+
+// A driver has no way to say that an event has completed, short of a thread per event; so one thread asks, and only
+// while the client has asked, too.
+void Session::poll_watches() {
+    std::unique_lock lock(watches_mutex_);
+    while (true) {
+        watch_added_.wait(lock, [&] { return !watches_.empty(); });
+        for (auto watch = watches_.begin(); watch != watches_.end();) {
+            driver().cuCtxSetCurrent(watch->context);
+            auto result = driver().cuEventQuery(watch->event);
+            if (result == CUDA_ERROR_NOT_READY) {
+                ++watch;
+                continue;
+            }
+            wire::Bytes payload;
+            wire::Writer writer(payload);
+            writer.put(watch->kind);
+            writer.put(watch->number);
+            writer.put(watch->generation);
+            writer.put(static_cast<int32_t>(result));
+            settle(downloads_so_far());
+            outbox.tell(wire::op_completed, payload);
+            if (watch->own_event) driver().cuEventDestroy_v2(watch->event);
+            watch = watches_.erase(watch);
+        }
+        lock.unlock();
+        std::this_thread::sleep_for(20us);
+        lock.lock();
+    }
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,42 @@
+// Pinned host memory between the network and the GPU, in blocks of one piece each.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tnr::worker {
+
+// Uploads are bounded by the client's credit window (64 blocks), downloads by download_blocks_max.
+inline constexpr size_t staging_blocks_max = 128;
+// Pieces of copies to the client that are on the way at once: enough to overlap the GPU's copy with the network.
+inline constexpr size_t download_blocks_max = 32;
+
+class Staging {
+public:
+    // Returns a block to the pool when it goes. May outlive the call that took it; any thread.
+    struct GiveBack {
+        Staging* pool;
+        bool download;
+        void operator()(std::byte* block) const { pool->give_back(block, download); }
+    };
+    using Block = std::unique_ptr<std::byte, GiveBack>;
+
+    // Both need a current context. take_upload returns null when the pool is exhausted or the driver has no more pinned
+    // memory; take_download waits for its turn.
+    Block take_upload();
+    Block take_download();
+
+private:
+    std::byte* take_locked();
+    void give_back(std::byte* block, bool download);
+
+    std::mutex mutex_;
+    std::condition_variable returned_;
+    std::vector<std::byte*> free_;
+    size_t made_ = 0, downloads_ = 0;
+};
+
+}  // namespace tnr::worker

@@ -1,0 +1,89 @@
+// See supervisor_link.hpp. The messages are described where the supervisor reads them, gpu_server/supervisor/.
+#include "gpu_server/worker/supervisor_link.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/limits.hpp"
+
+namespace tnr::worker {
+
+using nlohmann::json;
+
+void SupervisorLink::send(const std::string& message) {
+    // A supervisor that is gone is noticed by whoever reads.
+    (void)!::send(control_.get(), message.data(), message.size(), MSG_NOSIGNAL);
+}
+
+bool SupervisorLink::receive(std::string& message) {
+    message.resize(wire::control_bytes_max);
+    ssize_t size = 0;
+    do size = ::recv(control_.get(), message.data(), message.size(), 0);
+    while (size < 0 && errno == EINTR);
+    message.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    return size > 0;
+}
+
+void SupervisorLink::ready(const std::vector<DeviceDescription>& devices) {
+    json list = json::array();
+    for (auto& device : devices) list.push_back(to_json(device));
+    send(json{{"ready", true}, {"devices", list}}.dump());
+}
+
+void SupervisorLink::failed(const std::string& why) {
+    send(json{{"failed", why}}.dump());
+}
+void SupervisorLink::ended(const std::string& reason) {
+    send(json{{"ended", reason}}.dump());
+}
+
+bool SupervisorLink::wait_for_work(Serve& serve) {
+    for (std::string message; receive(message);) {
+        auto parsed = control::parse(message.data(), message.size());
+        if (!parsed || !parsed->contains("serve")) continue;
+        auto& wanted = (*parsed)["serve"];
+        serve.session = wanted.value("session", "");
+        serve.client_key = wanted.value("client_key", "");
+        serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
+        return true;
+    }
+    return false;
+}
+
+void SupervisorLink::start() {
+    std::thread([this] { listen(); }).detach();
+}
+
+void SupervisorLink::listen() {
+    for (std::string message; receive(message);) {
+        auto parsed = control::parse(message.data(), message.size());
+        if (!parsed || !parsed->contains("granted")) continue;
+        auto& granted = (*parsed)["granted"];
+        std::function<void(uint64_t)> answer;
+        {
+            std::lock_guard lock(mutex_);
+            auto found = asked_.find(granted.value("ticket", uint64_t{0}));
+            if (found == asked_.end()) continue;
+            answer = std::move(found->second);
+            asked_.erase(found);
+        }
+        answer(granted.value("bytes", uint64_t{0}));
+    }
+    _exit(0);  // without a supervisor nobody would give this GPU to anyone else
+}
+
+void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t)> answer) {
+    uint64_t ticket = 0;
+    {
+        std::lock_guard lock(mutex_);
+        ticket = next_ticket_++;
+        asked_[ticket] = std::move(answer);
+    }
+    send(json{{"grant", {{"device", device}, {"bytes", bytes}, {"ticket", ticket}}}}.dump());
+}
+
+}  // namespace tnr::worker

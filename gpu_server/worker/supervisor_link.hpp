@@ -1,0 +1,49 @@
+// The worker's line to its supervisor: JSON messages on the socket pair it was born with.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api_client/base/handles.hpp"
+#include "gpu_client/protocol/device_description.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::worker {
+
+// What the supervisor tells a warm worker when a claim takes it.
+struct Serve {
+    std::string session;
+    std::string client_key;  // the only key that may connect; empty: plain text
+    wire::KeyPair keys;      // this session's own
+};
+
+class SupervisorLink {
+public:
+    explicit SupervisorLink(UniqueFd control) : control_(std::move(control)) {}
+
+    void ready(const std::vector<DeviceDescription>& devices);
+    void failed(const std::string& why);
+    void ended(const std::string& reason);
+
+    // Blocks until the worker is wanted. Nothing: the supervisor has gone.
+    bool wait_for_work(Serve& serve);
+    // Starts listening for answers to grants; afterwards the process ends by itself when the supervisor goes.
+    void start();
+    // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
+    void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer);
+
+private:
+    void send(const std::string& message);
+    bool receive(std::string& message);
+    void listen();
+
+    UniqueFd control_;
+    std::mutex mutex_;
+    std::map<uint64_t, std::function<void(uint64_t)>> asked_;
+    uint64_t next_ticket_ = 1;
+};
+
+}  // namespace tnr::worker

@@ -1,0 +1,66 @@
+// See worker.hpp.
+#include "gpu_server/worker/worker.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "gpu_server/pool/zap.hpp"
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/session.hpp"
+
+namespace tnr::worker {
+
+// Everything lives until the process ends: threads of the driver and our own may still use it then.
+template <class T>
+static T& forever(T&& value) {
+    return *new T(std::forward<T>(value));
+}
+
+[[noreturn]] static void give_up(SupervisorLink& supervisor, const Error& error) {
+    supervisor.failed(error.what);
+    _exit(1);
+}
+
+static std::vector<Device>& warm_up(SupervisorLink& supervisor) {
+    auto* path = std::getenv("TNR_DRIVER");
+    if (auto loaded = load_driver(path ? path : "libcuda.so.1"); !loaded) give_up(supervisor, loaded.error());
+    auto devices = warm_devices();
+    if (!devices) give_up(supervisor, devices.error());
+    return forever(std::move(*devices));
+}
+
+// Only the key that the claim was made with may connect; plain text only from this host.
+static Result<std::unique_ptr<server::Zap>> admit_only(zmq::context_t& context, const std::string& client_key) {
+    return server::Zap::start(context, [client_key](const server::Knock& knock) -> std::optional<std::string> {
+        bool welcome = client_key.empty() ? knock.plain && knock.from_loopback() : knock.public_key == client_key;
+        return welcome ? std::optional<std::string>("client") : std::nullopt;
+    });
+}
+
+static std::string serve(SupervisorLink& supervisor, std::vector<Device>& devices, const Serve& wanted, int listen_fd) {
+    auto& context = *new zmq::context_t(1);
+    auto zap = admit_only(context, wanted.client_key);
+    if (!zap) return zap.error().what;
+    forever(std::move(*zap));
+    auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session);
+    if (!channel) return channel.error().what;
+    auto& session = *new Session(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
+    return session.run();
+}
+
+void run_worker(int control_fd, int listen_fd) {
+    auto& supervisor = *new SupervisorLink(UniqueFd(control_fd));
+    auto& devices = warm_up(supervisor);
+    std::vector<DeviceDescription> descriptions;
+    for (auto& device : devices) descriptions.push_back(device.description);
+    supervisor.ready(descriptions);
+
+    Serve wanted;
+    if (!supervisor.wait_for_work(wanted)) _exit(0);
+    supervisor.start();
+    supervisor.ended(serve(supervisor, devices, wanted, listen_fd));
+    _exit(0);
+}
+
+}  // namespace tnr::worker
