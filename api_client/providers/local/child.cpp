@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 // Enough for the end of any error message, and a chatty tool cannot fill our memory.
 constexpr size_t output_bytes_max = size_t{64} << 10;
+// Out of the tools' way: mmdebstrap breaks when the descriptors it opens itself are not below 10.
+constexpr int kept_fd = 200;
 constexpr int exec_failed = 127;  // as shells say
 
 // Between fork and exec: only async-signal-safe calls, as other threads may hold any lock.
@@ -41,7 +43,7 @@ constexpr int exec_failed = 127;  // as shells say
     const int null = ::open("/dev/null", O_RDONLY);
     if (null < 0 || ::dup2(null, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(output, 2) < 0) ::_exit(exec_failed);
     if (*folder && ::chdir(folder) != 0) ::_exit(exec_failed);
-    if (keep_fd >= 0) ::fcntl(keep_fd, F_SETFD, 0);
+    if (keep_fd >= 0 && ::dup2(keep_fd, kept_fd) < 0) ::_exit(exec_failed);
     ::execvp(argv[0], argv);
     const char message[] = "cannot be started\n";
     [[maybe_unused]] const ssize_t written = ::write(2, message, sizeof message - 1);

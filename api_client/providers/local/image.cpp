@@ -46,12 +46,11 @@ void sweep(const fs::path& images) {
             fs::remove_all(entry.path(), ignored);
 }
 
-// mmdebstrap's steps are lines that begin with "I: ", ours with "image: "; the rest is the packages' chatter.
+// The steps worth telling: the script's own, and those of mmdebstrap's that take long.
 void report(const std::string& line, const OnStep& on_step) {
     if (!on_step) return;
-    for (const char* prefix : {"I: ", "image: "})
-        if (line.rfind(prefix, 0) == 0)
-            on_step("building the machine image, once: " + line.substr(std::string(prefix).size()));
+    for (const char* told : {"image: ", "I: downloading", "I: extracting", "I: installing"})
+        if (line.rfind(told, 0) == 0) on_step("building the machine image, once: " + line.substr(line.find(' ') + 1));
 }
 
 // The image script takes a minute or two, mostly apt's download, which has timeouts of its own: no limit from us.
@@ -65,7 +64,8 @@ Result<> build(const fs::path& folder, const UniqueFd& lock, const OnStep& on_st
                          .keep_fd = lock.get(),
                          .on_line = [&](const std::string& line) {
                              log_file << line << std::endl;
-                             if (line.rfind("E: ", 0) == 0 || line.rfind("image: ", 0) == 0) complaint = line;
+                             // The first error is the cause, what follows only repeats that it failed.
+                             if (complaint.empty() && line.rfind("E: ", 0) == 0) complaint = line;
                              report(line, on_step);
                          }});
     if (!finished) return finished.error();

@@ -50,20 +50,20 @@ std::vector<std::string> command_line(const fs::path& folder, const Record& reco
                                       "none"};
     for (std::string& word : accelerator_words(accelerator)) words.push_back(std::move(word));
     const std::string disk = option_value(folder / "disk.qcow2"), seed = option_value(folder / "seed.img");
-    words.insert(
-        words.end(),
-        {"-machine", "q35", "-smp", std::to_string(record.cpus), "-m", std::to_string(record.memory_mib), "-drive",
-         "if=none,id=disk,format=qcow2,discard=unmap,file=" + disk, "-device", "virtio-blk-pci,drive=disk,bootindex=0",
-         "-drive", "if=none,id=seed,format=raw,readonly=on,file=" + seed, "-device", "virtio-blk-pci,drive=seed",
-         // Without ipv6=off a guest tries the host's IPv6 first, also where there is none.
-         "-netdev", "user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:" + std::to_string(port) + "-:22", "-device",
-         "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci", "-chardev",
-         "file,id=serial,path=" + option_value(folder / "serial.log"), "-serial", "chardev:serial",
-         // Without a folder, as it runs in it: a socket's address is short.
-         "-qmp", std::string("unix:") + qmp_socket_name + ",server=on,wait=off", "-pidfile",
-         (folder / "qemu.pid").string(),
-         // QEMU needs no new programs and no more rights than it starts with.
-         "-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"});
+    words.insert(words.end(),
+                 {"-machine", "q35", "-smp", std::to_string(record.cpus), "-m", std::to_string(record.memory_mib),
+                  "-drive", "if=none,id=disk,format=qcow2,discard=unmap,file=" + disk, "-device",
+                  std::string("virtio-blk-pci,drive=disk") + (record.has_kernel ? "" : ",bootindex=0"), "-drive",
+                  "if=none,id=seed,format=raw,readonly=on,file=" + seed, "-device", "virtio-blk-pci,drive=seed",
+                  // Without ipv6=off a guest tries the host's IPv6 first, also where there is none.
+                  "-netdev", "user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:" + std::to_string(port) + "-:22", "-device",
+                  "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci", "-chardev",
+                  "file,id=serial,path=" + option_value(folder / "serial.log"), "-serial", "chardev:serial",
+                  // Without a folder, as it runs in it: a socket's address is short.
+                  "-qmp", std::string("unix:") + qmp_socket_name + ",server=on,wait=off", "-pidfile",
+                  (folder / "qemu.pid").string(),
+                  // `spawn` and `elevateprivileges` would be welcome too, but refuse the fork and setsid of -daemonize.
+                  "-sandbox", "on,obsolete=deny,resourcecontrol=deny"});
     if (record.has_kernel)
         words.insert(words.end(),
                      {"-kernel", (folder / "vmlinuz").string(), "-initrd", (folder / "initrd.img").string(), "-append",

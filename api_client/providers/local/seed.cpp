@@ -43,6 +43,8 @@ void put_boot_sector(std::string& image, const std::string& label) {
     put16(image, 19, sectors);
     image[21] = static_cast<char>(0xf8);  // a hard disk
     put16(image, 22, fat_sectors);
+    put16(image, 24, 32);  // sectors per track and heads: of no meaning, but mtools wants some
+    put16(image, 26, 16);
     image[36] = static_cast<char>(0x80);  // drive number
     image[38] = 0x29;                     // serial number, label and type follow
     put32(image, 39, 0x544e5231);

@@ -1,0 +1,80 @@
+// Images that users bring, good and bad.
+#include "api_client/providers/local/image.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "api_client/providers/local/child.hpp"
+#include "world.hpp"
+
+using namespace tnr;
+using namespace tnr::local;
+using namespace tnr::test;
+
+TEST_CASE("an image that cannot boot is refused before anything is made of it", "[image]") {
+    const TemporaryFolder folder;
+    SECTION("it does not exist") {
+        auto image = image_at(folder / "missing.qcow2");
+        REQUIRE(!image);
+        CHECK(image.error().kind == Error::Kind::not_found);
+    }
+    SECTION("it is no disk") {
+        spill(folder / "letter.txt", std::string(4096, 'x'));
+        auto image = image_at(folder / "letter.txt");
+        REQUIRE(!image);
+        CHECK(image.error().kind == Error::Kind::usage);
+        CHECK(image.error().what.find("is not a disk that boots") != std::string::npos);
+    }
+    SECTION("it is empty") {
+        spill(folder / "empty.img", "");
+        CHECK(!image_at(folder / "empty.img"));
+    }
+    SECTION("it is a folder that lacks the kernel") {
+        REQUIRE(run({.argv = {"qemu-img", "create", "-f", "qcow2", folder / "disk.qcow2", "1M"}})->exit_code == 0);
+        auto image = image_at(folder.path());
+        REQUIRE(!image);
+        CHECK(image.error().what.find("has no vmlinuz") != std::string::npos);
+    }
+    SECTION("its header is damaged") {
+        REQUIRE(run({.argv = {"qemu-img", "create", "-f", "qcow2", folder / "disk.qcow2", "1M"}})->exit_code == 0);
+        std::string bytes = slurp(folder / "disk.qcow2");
+        bytes.replace(4, 4, "\xff\xff\xff\xff");  // the version
+        spill(folder / "disk.qcow2", bytes);
+        CHECK(!image_at(folder / "disk.qcow2"));
+    }
+}
+
+TEST_CASE("a machine's disk has the size that was ordered and needs nothing outside its folder", "[image]") {
+    const TemporaryFolder folder;
+    std::string sector(512, '\0');
+    sector.replace(510, 2, "\x55\xaa");
+    spill(folder / "boots.img", sector);
+    auto image = image_at(folder / "boots.img");
+    REQUIRE(image);
+    std::filesystem::create_directory(folder / "machine");
+    REQUIRE(install(*image, folder / "machine", 3));
+    std::filesystem::remove(folder / "boots.img");
+
+    auto info = run({.argv = {"qemu-img", "info", "--backing-chain", folder / "machine/disk.qcow2"}});
+    CHECK(info->exit_code == 0);
+    CHECK(info->output.find("virtual size: 3 GiB") != std::string::npos);
+}
+
+TEST_CASE("a shared image is linked, not copied, and survives the cache", "[image]") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "cache");
+    std::filesystem::create_directory(folder / "machine");
+    REQUIRE(run({.argv = {"qemu-img", "create", "-f", "qcow2", folder / "cache/disk.qcow2", "1M"}})->exit_code == 0);
+    spill(folder / "cache/vmlinuz", "kernel");
+    spill(folder / "cache/initrd.img", "initrd");
+    auto image = image_at(folder / "cache");
+    REQUIRE(image);
+    image->ours_to_share = true;
+    REQUIRE(install(*image, folder / "machine", 2));
+    CHECK(std::filesystem::hard_link_count(folder / "machine/base.qcow2") == 2);
+
+    std::filesystem::remove_all(folder / "cache");
+    auto info = run({.argv = {"qemu-img", "info", "--backing-chain", folder / "machine/disk.qcow2"}});
+    CHECK(info->exit_code == 0);
+    CHECK(info->output.find("virtual size: 2 GiB") != std::string::npos);
+    CHECK(slurp(folder / "machine/vmlinuz") == "kernel");
+}
