@@ -59,9 +59,11 @@ detect_distribution() {
 
 # What a build of everything needs. autoconf to libtool are for libsodium, whose source package has no configure.
 build_packages() {
+    local cppzmq=cppzmq-dev
+    [ "$distribution $release" != "ubuntu 22.04" ] || cppzmq=libzmq3-dev  # zmq.hpp is part of it there
     echo ca-certificates g++ ninja-build cmake ccache pkg-config python3 python3-venv dpkg-dev xz-utils \
         autoconf automake libtool libcli11-dev libcurl4-openssl-dev nlohmann-json3-dev libssh2-1-dev libssl-dev \
-        cppzmq-dev libzstd-dev liblz4-dev zlib1g-dev libsqlite3-dev
+        $cppzmq libzstd-dev liblz4-dev zlib1g-dev libsqlite3-dev
 }
 
 # What the provider `local` needs to build its image and run machines.
