@@ -194,9 +194,8 @@ def client_stub(call):
 
 def write_client_stubs(calls):
     stubs = "\n".join(client_stub(c) for c in calls if c.generated)
-    return f"""{NOTE}#include <cuda.h>
-
-#include "cuda_calls.hpp"
+    return f"""{NOTE}#include "cuda_calls.hpp"
+#include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
@@ -220,8 +219,7 @@ def write_per_thread_stubs(calls):
 }}
 """)
     body = "\n".join(stubs)
-    return f"""{NOTE}#include <cuda.h>
-
+    return f"""{NOTE}#include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/per_thread.hpp"
 
 using tnr::cuda::PerThreadDefaultStream;
