@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The generator refuses tables that would make the two ends disagree. Run: callgen_test.py CALLGEN TABLE HEADERS"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CALLGEN, TABLE, HEADERS = sys.argv[1:4]
+
+
+def generate(text):
+    with tempfile.TemporaryDirectory() as folder:
+        table = pathlib.Path(folder) / "cuda.calls"
+        table.write_text(text)
+        done = subprocess.run([sys.executable, CALLGEN, "--table", table, "--headers", HEADERS, "--out", folder + "/out"],
+                              capture_output=True, text=True)
+        header = pathlib.Path(folder) / "out" / "cuda_calls.hpp"
+        return done.returncode, done.stderr, header.read_text() if header.exists() else ""
+
+
+class Table(unittest.TestCase):
+    text = pathlib.Path(TABLE).read_text()
+
+    def line_of(self, symbol):
+        return next(line for line in self.text.splitlines() if f" {symbol}@" in line)
+
+    def refused(self, text, why):
+        code, stderr, _ = generate(text)
+        self.assertNotEqual(code, 0)
+        self.assertIn(why, stderr)
+
+    def test_the_table_itself_is_sound(self):
+        self.assertEqual(generate(self.text)[0], 0)
+
+    def test_a_symbol_of_the_header_may_not_be_missing(self):
+        self.refused(self.text.replace(self.line_of("cuMemsetD8Async") + "\n", ""), "cuMemsetD8Async")
+
+    def test_an_id_may_not_stand_twice(self):
+        line = self.line_of("cuInit")
+        self.refused(self.text.replace(line, line.replace(line.split()[0], self.line_of("cuDeviceGet").split()[0])), "twice")
+
+    def test_a_pointer_needs_a_direction(self):
+        line = self.line_of("cuCtxGetLimit")
+        self.refused(self.text.replace(line, line.replace("pvalue:out", "")), "pvalue")
+
+    def test_a_parameter_must_exist(self):
+        line = self.line_of("cuCtxGetLimit")
+        self.refused(self.text.replace(line, line.replace("pvalue", "value")), "no parameter")
+
+    def test_the_hash_changes_with_meaning_and_not_with_comments(self):
+        hash_of = lambda text: next(l for l in generate(text)[2].splitlines() if "calls_table_hash" in l)
+        line = self.line_of("cuCtxSetLimit")
+        self.assertEqual(hash_of(self.text), hash_of("# a remark\n" + self.text))
+        self.assertNotEqual(hash_of(self.text), hash_of(self.text.replace(line, line.replace("sync ", "async"))))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,108 @@
+// Control messages and configuration: foreign text in, clear errors out.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/device_description.hpp"
+#include "gpu_client/protocol/gpu_config.hpp"
+
+using namespace tnr;
+using nlohmann::json;
+
+TEST_CASE("only objects of bounded size and depth are control messages", "[control]") {
+    auto refused = [](const std::string& text) { return !control::parse(text.data(), text.size()); };
+    CHECK_FALSE(refused(R"({"op":"hello"})"));
+    CHECK(refused(""));
+    CHECK(refused("[1,2]"));
+    CHECK(refused("{\"op\":"));
+    CHECK(refused(std::string(100'000, '[')));
+    CHECK(refused("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}"));
+    CHECK(refused("{\"a\":\"" + std::string(2 << 20, 'x') + "\"}"));
+    CHECK(refused("{\"a\":\"\xff\xfe\"}"));
+}
+
+TEST_CASE("an error survives the trip", "[control]") {
+    Error error{Error::Kind::not_found, "there is no 'h300'", "there are: h100"};
+    auto back = control::error_from_json(control::to_json(error));
+    CHECK(back.kind == error.kind);
+    CHECK(back.what == error.what);
+    CHECK(back.hint == error.hint);
+    CHECK(control::error_from_json(json(7)).kind == Error::Kind::remote);
+}
+
+TEST_CASE("an unreachable pool is an error that names the address, within its time", "[control]") {
+    auto client = control::Client::open("tcp://127.0.0.1:1", {});
+    REQUIRE(client);
+    auto answer = (*client)->request({{"op", "hello"}}, std::chrono::milliseconds(50));
+    REQUIRE(!answer);
+    CHECK(answer.error().kind == Error::Kind::network);
+    CHECK(answer.error().what.find("127.0.0.1:1") != std::string::npos);
+    CHECK_FALSE(answer.error().hint.empty());
+}
+
+TEST_CASE("an address that is none is refused with an example", "[control]") {
+    auto client = control::Client::open("h100.example", {});
+    REQUIRE(!client);
+    CHECK(client.error().kind == Error::Kind::usage);
+    CHECK(client.error().hint.find("tcp://") != std::string::npos);
+}
+
+TEST_CASE("a GPU configuration reads back as it was written", "[config]") {
+    GpuConfig config;
+    config.pool = "tcp://pool:14900";
+    config.gpu = "h100";
+    config.count = 2;
+    config.machine_name = "demo";
+    config.keys = {wire::make_key_pair().public_key, wire::make_key_pair()};
+    auto back = parse_gpu_config(to_json_text(config));
+    REQUIRE(back);
+    CHECK(back->pool == config.pool);
+    CHECK(back->count == 2);
+    CHECK(back->keys.server_public == config.keys.server_public);
+    CHECK(back->keys.own.secret_key == config.keys.own.secret_key);
+    CHECK(back->machine_name == "demo");
+}
+
+TEST_CASE("a broken GPU configuration is an error, not a crash", "[config]") {
+    for (auto* text : {"", "{}", "[]", R"({"pool":1,"gpu":"h100"})", R"({"pool":"x","gpu":"h100","count":0})",
+                       R"({"pool":"x","gpu":"h100","machine":3})"})
+        CHECK_FALSE(parse_gpu_config(text));
+}
+
+TEST_CASE("keys", "[keys]") {
+    auto pair = wire::make_key_pair();
+    CHECK(wire::looks_like_key(pair.public_key));
+    CHECK(wire::public_of(pair.secret_key) == pair.public_key);
+    CHECK_FALSE(wire::looks_like_key("short"));
+    CHECK_FALSE(wire::looks_like_key(std::string(40, '"')));
+    CHECK(wire::public_of("nonsense").empty());
+}
+
+TEST_CASE("a device description survives the trip, and an impossible one is refused", "[control]") {
+    DeviceDescription device;
+    device.name = "NVIDIA H100 (emulated)";
+    device.uuid = std::string(32, 'a');
+    device.memory_bytes = uint64_t{80} << 30;
+    device.attributes = {{75, 12}, {76, 0}};
+    device.granularity_bytes = 2 << 20;
+    device.range_address = 0x7f0000000000;
+    device.range_bytes = uint64_t{1} << 40;
+    auto value = to_json(device);
+    auto back = device_from_json(value);
+    REQUIRE(back);
+    CHECK(back->attributes == device.attributes);
+    CHECK(back->range_bytes == device.range_bytes);
+
+    auto without = [&](const char* key) {
+        auto broken = value;
+        broken.erase(key);
+        return !device_from_json(broken);
+    };
+    CHECK(without("uuid"));
+    CHECK(without("range"));
+    value["granularity_bytes"] = 3;
+    CHECK_FALSE(device_from_json(value));
+    value["granularity_bytes"] = 2 << 20;
+    value["attributes"] = {{"seventy", 1}};
+    CHECK_FALSE(device_from_json(value));
+}
