@@ -34,7 +34,8 @@ Result<std::vector<PoolLogin>> Logins::all() const {
     if (!text) return text.error();
     try {
         std::vector<PoolLogin> logins;
-        for (const auto& entry : Json::parse(*text).at("pools")) logins.push_back(from_json(entry));
+        Json file = Json::parse(*text);
+        for (const auto& entry : file.at("pools")) logins.push_back(from_json(entry));
         return logins;
     } catch (const Json::exception& failure) {
         return Error{Error::Kind::usage, path_ + " is damaged: " + failure.what(),

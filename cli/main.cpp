@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -64,6 +65,23 @@ bool wants_json(int argc, char** argv) {
     return false;
 }
 
+// Z85 keys may begin with a dash; the line that `tnr-gpu-server enroll` prints must still be pasted as it is.
+std::vector<std::string> arguments(int argc, char** argv) {
+    constexpr size_t key_length = 40;
+    std::vector<std::string> words(argv + 1, argv + argc);
+    for (size_t i = 0; i + 3 < words.size(); ++i) {
+        bool login = words[i] == "login" && words[i + 1] == "pool" && words[i + 2].compare(0, 6, "tcp://") == 0;
+        bool dashed = false;
+        for (size_t k = i + 3; k < words.size() && k < i + 5; ++k)
+            dashed |= words[k].size() == key_length && words[k][0] == '-';
+        if (!login || !dashed) continue;
+        words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 2, "--");
+        break;
+    }
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    return words;
+}
+
 int run_command(int argc, char** argv, Session& session) {
     CLI::App app{"tnr: machines without a GPU that behave as if one were plugged in"};
     app.name("tnr");
@@ -81,7 +99,7 @@ int run_command(int argc, char** argv, Session& session) {
         "130 interrupted; `run` and `connect -- CMD` end with the program's own.");
     add_commands(app, session);
     try {
-        app.parse(argc, argv);
+        app.parse(arguments(argc, argv));
     } catch (const CLI::ParseError& problem) {
         if (problem.get_exit_code() == 0) return app.exit(problem, session.out, session.err);
         session.json = wants_json(argc, argv);
