@@ -1,0 +1,176 @@
+// Contexts of a program's own, and each thread's stack of them.
+#include <thread>
+
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+namespace {
+CUcontext current_context() {
+    CUcontext current = reinterpret_cast<CUcontext>(1);
+    CU_OK(cu.cuCtxGetCurrent(&current));
+    return current;
+}
+
+// A context that is created current, as cuCtxCreate does.
+CUcontext create_context(unsigned flags = 0) {
+    CUcontext context = nullptr;
+    CU_OK(cu.cuInit(0));
+    CU_OK(cu.context_create(&context, flags, 0));
+    return context;
+}
+}  // namespace
+
+TEST_CASE("a new context becomes current and popping brings back the one before", "[context]") {
+    CUcontext first = create_context(), second = create_context(), popped = nullptr;
+    CHECK(first != second);
+    CHECK(current_context() == second);
+    CU_OK(cu.cuCtxPopCurrent(&popped));
+    CHECK(popped == second);
+    CHECK(current_context() == first);
+    CU_OK(cu.cuCtxPushCurrent(second));
+    CHECK(current_context() == second);
+    CU_OK(cu.cuCtxDestroy(second));  // destroying the current one pops it
+    CHECK(current_context() == first);
+    CU_OK(cu.cuCtxDestroy(first));
+    CHECK(current_context() == nullptr);
+}
+
+TEST_CASE("an empty stack of contexts cannot be popped", "[context]") {
+    CU_OK(cu.cuInit(0));
+    REQUIRE(current_context() == nullptr);
+    CUcontext popped = nullptr;
+    CU_CHECK(cu.cuCtxPopCurrent(&popped), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_CASE("setting the current context replaces the top of the stack", "[context]") {
+    CUcontext first = create_context(), second = create_context(), popped = nullptr;
+    CU_OK(cu.cuCtxPopCurrent(&popped));
+    CU_OK(cu.cuCtxSetCurrent(second));  // instead of first
+    CHECK(current_context() == second);
+    CU_OK(cu.cuCtxSetCurrent(nullptr));  // pops
+    CHECK(current_context() == nullptr);
+    CU_OK(cu.cuCtxDestroy(first));
+    CU_OK(cu.cuCtxDestroy(second));
+}
+
+TEST_CASE("work without a current context is refused", "[context]") {
+    CU_OK(cu.cuInit(0));
+    REQUIRE(current_context() == nullptr);
+    CUdeviceptr address = 0;
+    CUmodule module = nullptr;
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdevice device = 0;
+    size_t free_bytes = 0, total = 0;
+    CU_CHECK(cu.cuMemAlloc(&address, 16), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuModuleLoadData(&module, ptx_image().data), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuEventCreate(&event, 0), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuMemGetInfo(&free_bytes, &total), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_CASE("every thread has a stack of its own", "[context]") {
+    CUcontext context = create_context(), seen = context;
+    CUresult popped = CUDA_SUCCESS;
+    std::thread([&] {
+        cu.cuCtxGetCurrent(&seen);
+        CUcontext none = nullptr;
+        popped = cu.cuCtxPopCurrent(&none);
+    }).join();
+    CHECK(seen == nullptr);
+    CHECK(popped == CUDA_ERROR_INVALID_CONTEXT);
+    CHECK(current_context() == context);
+    CU_OK(cu.cuCtxDestroy(context));
+}
+
+TEST_CASE("a context can be current to several threads", "[context]") {
+    CUcontext context = create_context();
+    Memory memory(std::vector<int>{1});
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    int seen = 0;
+    std::thread([&] {
+        result = cu.cuCtxPushCurrent(context);
+        if (result == CUDA_SUCCESS) result = cu.cuMemcpyDtoH(&seen, memory.address, sizeof(seen));
+    }).join();
+    CHECK(result == CUDA_SUCCESS);
+    CHECK(seen == 1);
+    CU_OK(cu.cuCtxDestroy(context));
+}
+
+TEST_CASE("a context knows its device, flags, version and id", "[context]") {
+    CUcontext first = create_context(CU_CTX_SCHED_BLOCKING_SYNC), second = create_context();
+    CU_OK(cu.cuCtxSetCurrent(first));
+    CUdevice device = -1;
+    CU_OK(cu.cuCtxGetDevice(&device));
+    CHECK(device == 0);
+    unsigned flags = 0, version = 0;
+    CU_OK(cu.cuCtxGetFlags(&flags));
+    CHECK((flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
+    CU_OK(cu.cuCtxGetApiVersion(first, &version));
+    CHECK(version >= 3010);
+    unsigned long long id = 0, other_id = 0, current_id = 0;
+    CU_OK(cu.cuCtxGetId(first, &id));
+    CU_OK(cu.cuCtxGetId(second, &other_id));
+    CU_OK(cu.cuCtxGetId(nullptr, &current_id));
+    CHECK(id != other_id);
+    CHECK(current_id == id);
+    CU_OK(cu.cuCtxDestroy(second));
+    CU_OK(cu.cuCtxDestroy(first));
+}
+
+TEST_CASE("contexts with impossible flags or devices are refused", "[context]") {
+    CU_OK(cu.cuInit(0));
+    CUcontext context = nullptr;
+    CU_CHECK(cu.context_create(&context, 0xffffff, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.context_create(&context, 0, 1000), CUDA_ERROR_INVALID_DEVICE);
+    CU_CHECK(cu.context_create(nullptr, 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("limits of a context can be read and set", "[context]") {
+    Gpu gpu;
+    size_t bytes = 0;
+    CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE));
+    CHECK(bytes >= 512);
+    CU_OK(cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192));
+    CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE));
+    CHECK(bytes >= 8192);
+    CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE));
+    CHECK(bytes >= 4096);
+    CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_MALLOC_HEAP_SIZE));
+    CHECK(bytes >= 1 << 20);
+    CU_CHECK(cu.cuCtxGetLimit(&bytes, static_cast<CUlimit>(1000)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+}
+
+TEST_CASE("the cache preference is a hint that is accepted", "[context]") {
+    Gpu gpu;
+    CU_OK(cu.cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
+    CUfunc_cache config = CU_FUNC_CACHE_PREFER_NONE;
+    CU_OK(cu.cuCtxGetCacheConfig(&config));
+    CHECK((config == CU_FUNC_CACHE_PREFER_L1 || config == CU_FUNC_CACHE_PREFER_NONE));
+}
+
+TEST_CASE("destroying a context frees its memory", "[context]") {
+    Gpu gpu;
+    size_t before = 0, during = 0, after = 0, total = 0;
+    const size_t bytes = size_t{256} << 20;
+    CU_OK(cu.cuMemGetInfo(&before, &total));
+    CUcontext context = create_context();
+    CUdeviceptr abandoned = 0;
+    CU_OK(cu.cuMemAlloc(&abandoned, bytes));
+    CU_OK(cu.cuMemGetInfo(&during, &total));
+    CHECK(before - during >= bytes);
+    CU_OK(cu.cuCtxDestroy(context));
+    CU_OK(cu.cuMemGetInfo(&after, &total));
+    CHECK(after + bytes > before);
+}
+
+TEST_CASE("handles of a destroyed context are refused", "[context]") {
+    CUcontext context = create_context();
+    CU_OK(cu.cuCtxDestroy(context));
+    CU_CHECK_EITHER(cu.cuCtxDestroy(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CU_CHECK_EITHER(cu.cuCtxPushCurrent(context), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CU_CHECK_EITHER(cu.cuCtxDestroy(nullptr), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT);
+}

@@ -1,0 +1,111 @@
+// Events: their state and the time between them.
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+TEST_CASE("an event that was never recorded counts as complete", "[event]") {
+    Gpu gpu;
+    Event event;
+    CU_CHECK(cu.cuEventQuery(event), CUDA_SUCCESS);
+    CU_CHECK(cu.cuEventSynchronize(event), CUDA_SUCCESS);
+}
+
+TEST_CASE("an event is complete once the work before it is", "[event]") {
+    Gpu gpu;
+    Stream stream;
+    Event event;
+    Gate gate(stream);
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    gate.open();
+    CU_OK(cu.cuEventSynchronize(event));
+    CU_CHECK(cu.cuEventQuery(event), CUDA_SUCCESS);
+}
+
+TEST_CASE("an event means its latest record", "[event]") {
+    Gpu gpu;
+    Stream stream;
+    Event event;
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_OK(cu.cuEventSynchronize(event));
+    Gate gate(stream);
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    gate.open();
+    CU_OK(cu.cuEventSynchronize(event));
+}
+
+TEST_CASE("the time between two events is that of the work between them", "[event]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Event start, middle, end;
+    Memory out(32 * sizeof(unsigned));
+    auto spin = [&](int rounds) {
+        return launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, rounds);
+    };
+    CU_OK(spin(1));  // loads the code
+    CU_OK(cu.cuEventRecord(start, stream));
+    CU_OK(spin(100));
+    CU_OK(cu.cuEventRecord(middle, stream));
+    CU_OK(spin(50'000));
+    CU_OK(cu.cuEventRecord(end, stream));
+    CU_OK(cu.cuEventSynchronize(end));
+    float first = -1, second = -1, both = -1, backwards = 1;
+    CU_OK(cu.cuEventElapsedTime(&first, start, middle));
+    CU_OK(cu.cuEventElapsedTime(&second, middle, end));
+    CU_OK(cu.cuEventElapsedTime(&both, start, end));
+    CU_OK(cu.cuEventElapsedTime(&backwards, end, start));
+    CHECK(first >= 0);
+    CHECK(second > first);
+    CHECK(both == Approx(first + second).margin(0.01));  // the resolution is about half a microsecond
+    CHECK(backwards == Approx(-both).margin(0.01));
+}
+
+TEST_CASE("times of events that have none are refused", "[event]") {
+    Gpu gpu;
+    Stream stream;
+    Event recorded, unrecorded, untimed(CU_EVENT_DISABLE_TIMING);
+    float time_ms = 0;
+    CU_OK(cu.cuEventRecord(recorded, stream));
+    CU_OK(cu.cuEventRecord(untimed, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_CHECK(cu.cuEventElapsedTime(&time_ms, recorded, unrecorded), CUDA_ERROR_INVALID_HANDLE);
+    CU_CHECK(cu.cuEventElapsedTime(&time_ms, recorded, untimed), CUDA_ERROR_INVALID_HANDLE);
+    Gate gate(stream);
+    Event pending;
+    CU_OK(cu.cuEventRecord(pending, stream));
+    CU_CHECK(cu.cuEventElapsedTime(&time_ms, recorded, pending), CUDA_ERROR_NOT_READY);
+}
+
+TEST_CASE("events with impossible flags are refused", "[event]") {
+    Gpu gpu;
+    CUevent event = nullptr;
+    CU_CHECK(cu.cuEventCreate(&event, 0xff00), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuEventCreate(&event, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);  // needs DISABLE_TIMING
+    CU_CHECK(cu.cuEventCreate(nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("an event waited for by blocking is an event like others", "[event]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Event event(CU_EVENT_BLOCKING_SYNC);
+    Memory value(std::vector<int>{0});
+    CU_OK(launch(module.function("store"), stream, value.address, 12));
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_OK(cu.cuEventSynchronize(event));
+    CHECK(value.first<int>() == 12);
+}
+
+TEST_CASE("an event may be destroyed before it is complete", "[event]") {
+    Gpu gpu;
+    Stream stream;
+    CUevent event = nullptr;
+    CU_OK(cu.cuEventCreate(&event, CU_EVENT_DEFAULT));
+    Gate gate(stream);
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_OK(cu.cuEventDestroy(event));
+    gate.open();
+    CU_OK(cu.cuStreamSynchronize(stream));
+}

@@ -1,0 +1,89 @@
+// See gpu.hpp.
+#include "gpu.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace driver_api {
+
+std::string name_of(CUresult result) {
+    const char* name = nullptr;
+    if (cu.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) return "error " + std::to_string(result);
+    return name;
+}
+
+namespace {
+constexpr const char* fresh_process_variable = "TNR_TEST_FRESH_PROCESS";
+
+struct Ended {
+    int status = 0;
+    std::string output;
+};
+
+Ended start_again_for(const std::string& test_case) {
+    std::array<int, 2> ends{};
+    REQUIRE(pipe(ends.data()) == 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        setenv(fresh_process_variable, "1", 1);
+        execl("/proc/self/exe", "driver_api_tests", ('"' + test_case + '"').c_str(), "--warn", "NoTests", nullptr);
+        _exit(127);
+    }
+    close(ends[1]);
+    Ended ended;
+    std::array<char, 4096> buffer{};
+    for (ssize_t got; (got = read(ends[0], buffer.data(), buffer.size())) > 0;)
+        ended.output.append(buffer.data(), size_t(got));
+    close(ends[0]);
+    REQUIRE(waitpid(child, &ended.status, 0) == child);
+    return ended;
+}
+}  // namespace
+
+bool in_fresh_process() {
+    return std::getenv(fresh_process_variable) != nullptr;
+}
+
+void run_in_fresh_process(const char* test_case) {
+    Ended ended = start_again_for(test_case);
+    INFO("in a process of its own:\n" << ended.output);
+    CHECK(WIFEXITED(ended.status));
+    CHECK((WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0));
+}
+
+Gpu::Gpu(int ordinal) {
+    CU_OK(cu.cuInit(0));
+    CU_OK(cu.cuDeviceGet(&device, ordinal));
+    CU_OK(cu.cuDevicePrimaryCtxRetain(&context, device));
+    CU_OK(cu.cuCtxSetCurrent(context));
+}
+
+Gpu::~Gpu() {
+    cu.cuCtxSetCurrent(nullptr);
+    cu.cuDevicePrimaryCtxRelease(device);
+}
+
+int Gpu::attribute(CUdevice_attribute which) const {
+    int value = -1;
+    CU_OK(cu.cuDeviceGetAttribute(&value, which, device));
+    return value;
+}
+
+Memory::Memory(size_t bytes) {
+    CU_OK(cu.cuMemAlloc(&address, bytes));
+    CU_OK(cu.cuMemsetD8(address, 0xA5, bytes));  // what no right answer consists of
+}
+
+Memory::~Memory() {
+    cu.cuMemFree(address);
+}
+
+}  // namespace driver_api

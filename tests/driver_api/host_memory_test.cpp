@@ -1,0 +1,119 @@
+// Pinned host memory: CUDA's own and the program's, registered.
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+TEST_CASE("pinned memory is ordinary memory that copies can use", "[host memory]") {
+    Gpu gpu;
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&pinned), 4000));
+    for (int i = 0; i < 1000; ++i) pinned[i] = i;
+    Memory memory(4000);
+    Stream stream;
+    CU_OK(cu.cuMemcpyHtoDAsync(memory.address, pinned, 4000, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(memory.read<int>(1000) == std::vector<int>(pinned, pinned + 1000));
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
+TEST_CASE("an asynchronous copy from pinned memory takes what is there when it runs", "[host memory]") {
+    Gpu gpu;
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&pinned), sizeof(int)));
+    *pinned = 1;
+    Memory memory(sizeof(int));
+    {
+        Stream stream;
+        Gate gate(stream);
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, pinned, sizeof(int), stream));
+        CU_CHECK(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);  // it returned without waiting for the gate
+        gate.open();
+        CU_OK(cu.cuStreamSynchronize(stream));
+    }
+    CHECK(memory.first<int>() == 1);
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
+TEST_CASE("a copy into pinned memory is there when its stream is done", "[host memory]") {
+    Gpu gpu;
+    Stream stream;
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&pinned), 4000, CU_MEMHOSTALLOC_PORTABLE));
+    std::fill(pinned, pinned + 1000, -1);
+    Memory memory(std::vector<int>(1000, 6));
+    CU_OK(cu.cuMemcpyDtoHAsync(pinned, memory.address, 4000, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(std::vector<int>(pinned, pinned + 1000) == std::vector<int>(1000, 6));
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
+TEST_CASE("pinned memory remembers its flags", "[host memory]") {
+    Gpu gpu;
+    void* pinned = nullptr;
+    unsigned flags = 0;
+    CU_OK(cu.cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
+    CU_OK(cu.cuMemHostGetFlags(&flags, pinned));
+    CHECK((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0);
+    CHECK((flags & CU_MEMHOSTALLOC_PORTABLE) != 0);
+    CU_OK(cu.cuMemFreeHost(pinned));
+    CU_CHECK(cu.cuMemHostAlloc(&pinned, 100, 0xff00), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemHostAlloc(nullptr, 100, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("memory that was not pinned is refused", "[host memory]") {
+    Gpu gpu;
+    std::vector<int> ordinary(1000);
+    CUdeviceptr address = 0;
+    CU_CHECK(cu.cuMemFreeHost(ordinary.data()), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemHostUnregister(ordinary.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    CU_CHECK(cu.cuMemHostGetDevicePointer(&address, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("the program's own memory can be registered once", "[host memory]") {
+    Gpu gpu;
+    Stream stream;
+    std::vector<int> data(10'000, 4), back(10'000, 0);
+    const size_t bytes = data.size() * sizeof(int);
+    CU_OK(cu.cuMemHostRegister(data.data(), bytes, 0));
+    CU_CHECK(cu.cuMemHostRegister(data.data(), bytes, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    Memory memory(bytes);
+    CU_OK(cu.cuMemcpyHtoDAsync(memory.address, data.data(), bytes, stream));
+    CU_OK(cu.cuMemcpyDtoHAsync(back.data(), memory.address, bytes, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(back == data);
+    CU_OK(cu.cuMemHostUnregister(data.data()));
+    CU_CHECK(cu.cuMemHostUnregister(data.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    CU_OK(cu.cuMemHostRegister(data.data(), bytes, CU_MEMHOSTREGISTER_PORTABLE));
+    CU_OK(cu.cuMemHostUnregister(data.data()));
+    CU_CHECK(cu.cuMemHostRegister(nullptr, bytes, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemHostRegister(data.data(), 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("kernels read and write mapped host memory", "[host memory][mapped]") {
+    Gpu gpu;
+    Module module;
+    int* host = nullptr;
+    CUdeviceptr device = 0;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&host), 4000, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cu.cuMemHostGetDevicePointer(&device, host, 0));
+    for (int round = 0; round < 3; ++round) {
+        std::fill(host, host + 1000, 10 * round);
+        CU_OK(launch_shaped(module.function("add"), 4, 64, 0, nullptr, device, 1000, 5));
+        CU_OK(cu.cuCtxSynchronize());
+        CHECK(std::vector<int>(host, host + 1000) == std::vector<int>(1000, 10 * round + 5));
+    }
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+TEST_CASE("kernels use registered memory through its device pointer", "[host memory][mapped]") {
+    Gpu gpu;
+    Module module;
+    std::vector<int> values(5000, 3);
+    CUdeviceptr device = 0;
+    CU_OK(cu.cuMemHostRegister(values.data(), values.size() * sizeof(int), CU_MEMHOSTREGISTER_DEVICEMAP));
+    CU_OK(cu.cuMemHostGetDevicePointer(&device, values.data(), 0));
+    CU_OK(launch_shaped(module.function("add"), 4, 64, 0, nullptr, device, 5000, 4));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(values == std::vector<int>(5000, 7));
+    CU_OK(cu.cuMemHostUnregister(values.data()));
+}

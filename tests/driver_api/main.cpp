@@ -1,0 +1,17 @@
+// Runs the suite on the libcuda that TNR_TEST_DRIVER names ("libcuda.so.1" when it is not set).
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "driver.hpp"
+
+int main(int count, char** arguments) {
+    const char* path = std::getenv("TNR_TEST_DRIVER");
+    std::string problem = driver_api::load_driver(path ? path : "libcuda.so.1");
+    if (!problem.empty()) {
+        std::fprintf(stderr, "driver_api_tests: cannot load the driver under test: %s\n", problem.c_str());
+        return 1;
+    }
+    return Catch::Session().run(count, arguments);
+}

@@ -1,0 +1,204 @@
+// What waits for what: within a stream, across streams by events, and the default streams. Gates hold a stream, so
+// that "does not wait" is seen as a call that completes while the gate is shut.
+#include <thread>
+
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+TEST_CASE("work in one stream runs in the order it was given", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    CUfunction advance = module.function("advance");
+    Memory value(std::vector<int>{0});
+    for (int i = 0; i < 300; ++i) CU_OK(launch(advance, stream, value.address, i, i + 1));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(value.first<int>() == 300);
+}
+
+TEST_CASE("copies, fills and kernels of one stream keep their order", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    CUfunction advance = module.function("advance");
+    Memory value(std::vector<int>{0}), copy(std::vector<int>{0});
+    int two = 2, last = 0;
+    CU_OK(cu.cuMemsetD32Async(value.address, 1, 1, stream));
+    CU_OK(launch(advance, stream, value.address, 1, 5));
+    CU_OK(cu.cuMemcpyDtoDAsync(copy.address, value.address, sizeof(int), stream));
+    CU_OK(cu.cuMemcpyHtoDAsync(value.address, &two, sizeof(int), stream));
+    CU_OK(launch(advance, stream, copy.address, 5, 6));
+    CU_OK(cu.cuMemcpyDtoHAsync(&last, copy.address, sizeof(int), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(last == 6);
+    CHECK(value.first<int>() == 2);
+}
+
+TEST_CASE("a launch returns before its work is done", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Memory value(std::vector<int>{0});
+    Gate gate(stream);
+    CU_OK(launch(module.function("store"), stream, value.address, 1));
+    CU_CHECK(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    gate.open();
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_CHECK(cu.cuStreamQuery(stream), CUDA_SUCCESS);
+    CHECK(value.first<int>() == 1);
+}
+
+TEST_CASE("a stream waits for another one's event and for nothing recorded later", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream producer(CU_STREAM_NON_BLOCKING), consumer(CU_STREAM_NON_BLOCKING);
+    Event produced(CU_EVENT_DISABLE_TIMING);
+    Memory value(std::vector<int>{0}), seen(std::vector<int>{0});
+    {
+        Gate gate(producer);
+        CU_OK(launch(module.function("store"), producer, value.address, 9));
+        CU_OK(cu.cuEventRecord(produced, producer));
+        CU_OK(cu.cuStreamWaitEvent(consumer, produced, 0));
+        CU_OK(launch(module.function("copy_ints"), consumer, value.address, seen.address, 1));
+        CU_CHECK(cu.cuStreamQuery(consumer), CUDA_ERROR_NOT_READY);
+        CU_CHECK(cu.cuEventQuery(produced), CUDA_ERROR_NOT_READY);
+    }
+    CU_OK(cu.cuStreamSynchronize(consumer));
+    CHECK(seen.first<int>() == 9);
+
+    // The event is recorded again after the wait was given: the wait is for the record before.
+    CU_OK(cu.cuStreamSynchronize(producer));
+    CU_OK(cu.cuStreamWaitEvent(consumer, produced, 0));
+    Gate gate(producer);
+    CU_OK(cu.cuEventRecord(produced, producer));
+    CU_OK(cu.cuStreamSynchronize(consumer));
+}
+
+TEST_CASE("waiting for an event that was never recorded waits for nothing", "[ordering]") {
+    Gpu gpu;
+    Stream stream;
+    Event event;
+    CU_OK(cu.cuStreamWaitEvent(stream, event, 0));
+    CU_OK(cu.cuStreamSynchronize(stream));
+}
+
+TEST_CASE("independent streams do not hold each other up", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream held(CU_STREAM_NON_BLOCKING), free_stream(CU_STREAM_NON_BLOCKING), other(CU_STREAM_DEFAULT);
+    Memory value(std::vector<int>{0, 0});
+    Gate gate(held);
+    CU_OK(launch(module.function("store"), free_stream, value.address, 3));
+    CU_OK(launch(module.function("store"), other, value.address + 4, 4));
+    CU_OK(cu.cuStreamSynchronize(free_stream));
+    CU_OK(cu.cuStreamSynchronize(other));
+    gate.open();
+    CHECK(value.read<int>(2) == std::vector<int>{3, 4});
+}
+
+TEST_CASE("the legacy default stream waits for blocking streams, and they for it", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream blocking, later;
+    Memory value(std::vector<int>{0});
+    CUfunction advance = module.function("advance");
+    {
+        Gate gate(blocking);
+        CU_OK(launch(advance, blocking, value.address, 0, 1));
+        CU_OK(launch(advance, nullptr, value.address, 1, 2));
+        CU_OK(launch(advance, later, value.address, 2, 3));
+        CU_CHECK(cu.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+        CU_CHECK(cu.cuStreamQuery(later), CUDA_ERROR_NOT_READY);
+    }
+    CU_OK(cu.cuStreamSynchronize(later));
+    CHECK(value.first<int>() == 3);
+}
+
+TEST_CASE("the legacy default stream and non-blocking streams ignore each other", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream held(CU_STREAM_NON_BLOCKING);
+    Memory value(std::vector<int>{0});
+    {
+        Gate gate(held);
+        CU_OK(launch(module.function("store"), CU_STREAM_LEGACY, value.address, 5));
+        CU_OK(cu.cuStreamSynchronize(nullptr));
+        CHECK(value.first<int>() == 5);
+    }
+    Gate gate(nullptr);
+    CU_OK(launch(module.function("store"), held, value.address, 6));
+    CU_OK(cu.cuStreamSynchronize(held));
+}
+
+TEST_CASE("a synchronous copy waits for work before it in the legacy default stream", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream blocking;
+    Memory out(32 * sizeof(unsigned)), value(std::vector<int>{0});
+    CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, blocking, out.address, 20'000));
+    CU_OK(launch(module.function("store"), blocking, value.address, 1));
+    CHECK(value.first<int>() == 1);  // no synchronisation but the copy's own
+}
+
+TEST_CASE("waiting for the context waits for every stream of it", "[ordering]") {
+    Gpu gpu;
+    Module module;
+    Stream first(CU_STREAM_NON_BLOCKING), second(CU_STREAM_NON_BLOCKING);
+    Memory out(32 * sizeof(unsigned));
+    Event done[2];
+    for (auto& [stream, event] : {std::pair<CUstream, CUevent>{first, done[0]}, {second, done[1]}}) {
+        CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, 5'000));
+        CU_OK(cu.cuEventRecord(event, stream));
+    }
+    CU_OK(cu.cuCtxSynchronize());
+    CU_CHECK(cu.cuEventQuery(done[0]), CUDA_SUCCESS);
+    CU_CHECK(cu.cuEventQuery(done[1]), CUDA_SUCCESS);
+}
+
+TEST_CASE("each thread has a default stream of its own, by handle and by entry point", "[ordering][per-thread]") {
+    Gpu gpu;
+    Module module;
+    CUfunction store = module.function("store");
+    Memory value(std::vector<int>{0, 0});
+    Gate gate(CU_STREAM_PER_THREAD);
+    CU_CHECK(cu.stream_query_per_thread(nullptr), CUDA_ERROR_NOT_READY);  // the same stream by the other way
+    CUresult results[4] = {CUDA_ERROR_UNKNOWN, CUDA_ERROR_UNKNOWN, CUDA_ERROR_UNKNOWN, CUDA_ERROR_UNKNOWN};
+    std::thread([&] {
+        results[0] = cu.cuCtxSetCurrent(gpu.context);
+        int number = 7;
+        void* arguments[] = {&value.address, &number};
+        results[1] = cu.launch_kernel_per_thread(store, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+        results[2] = cu.stream_synchronize_per_thread(nullptr);  // while the other thread's stream is held
+        results[3] = cu.cuStreamQuery(CU_STREAM_PER_THREAD);
+    }).join();
+    for (CUresult result : results) CU_CHECK(result, CUDA_SUCCESS);
+    gate.open();
+    CU_OK(cu.stream_synchronize_per_thread(nullptr));
+    CHECK(value.first<int>() == 7);
+}
+
+TEST_CASE("per-thread entry points use the thread's stream for copies, fills and events", "[ordering][per-thread]") {
+    Gpu gpu;
+    Stream blocking;
+    Event event;
+    Memory memory(4 * sizeof(int));
+    std::vector<int> data{1, 2, 3, 4}, back(4, 0);
+    Gate gate(blocking);  // would hold the legacy default stream
+    CU_OK(cu.copy_to_device_async_per_thread(memory.address, data.data(), 16, nullptr));
+    CU_OK(cu.memset_per_thread(memory.address, 9, 1, nullptr));
+    CU_OK(cu.event_record_per_thread(event, nullptr));
+    CU_OK(cu.cuEventSynchronize(event));
+    CU_OK(cu.copy_to_host_per_thread(back.data(), memory.address, 16));
+    CHECK(back == std::vector<int>{9, 2, 3, 4});
+}
+
+TEST_CASE("the legacy default stream waits for per-thread streams", "[ordering][per-thread]") {
+    Gpu gpu;
+    Gate gate(CU_STREAM_PER_THREAD);
+    Event event;
+    CU_OK(cu.cuEventRecord(event, CU_STREAM_LEGACY));
+    CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    gate.open();
+    CU_OK(cu.cuEventSynchronize(event));
+}

@@ -1,0 +1,75 @@
+// What can be learned from a pointer.
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+namespace {
+template <class T>
+T ask(CUpointer_attribute which, CUdeviceptr address) {
+    T value{};
+    CU_OK(cu.cuPointerGetAttribute(&value, which, address));
+    return value;
+}
+}  // namespace
+
+TEST_CASE("a device pointer says where it belongs", "[pointer]") {
+    Gpu gpu;
+    CUdeviceptr address = 0;
+    CU_OK(cu.cuMemAlloc(&address, 1 << 20));
+    CUdeviceptr inside = address + 777;
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside) == CU_MEMORYTYPE_DEVICE);
+    CHECK(ask<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside) == gpu.context);
+    CHECK(ask<CUdeviceptr>(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, inside) == inside);
+    CHECK(ask<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside) == 0);
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_IS_MANAGED, inside) == 0);
+    CHECK(ask<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside) == address);
+    CHECK(ask<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside) == 1 << 20);
+    void* host = nullptr;
+    CU_CHECK(cu.cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, inside), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemFree(address));
+    unsigned type = 0;
+    CU_CHECK(cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("two allocations have two buffer ids, even at one address", "[pointer]") {
+    Gpu gpu;
+    CUdeviceptr address = 0;
+    CU_OK(cu.cuMemAlloc(&address, 4096));
+    auto first = ask<unsigned long long>(CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+    CU_OK(cu.cuMemFree(address));
+    CU_OK(cu.cuMemAlloc(&address, 4096));
+    CHECK(ask<unsigned long long>(CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != first);
+    CU_OK(cu.cuMemFree(address));
+}
+
+TEST_CASE("a pointer to pinned memory is a host pointer", "[pointer]") {
+    Gpu gpu;
+    void* pinned = nullptr;
+    CU_OK(cu.cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    auto address = reinterpret_cast<CUdeviceptr>(pinned);
+    CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CU_MEMORYTYPE_HOST);
+    CHECK(ask<void*>(CU_POINTER_ATTRIBUTE_HOST_POINTER, address) == pinned);
+    CUdeviceptr device = 0;
+    CU_OK(cu.cuMemHostGetDevicePointer(&device, pinned, 0));
+    CHECK(ask<CUdeviceptr>(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) == device);
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
+TEST_CASE("several attributes are asked at once and unknown pointers give zeros", "[pointer]") {
+    Gpu gpu;
+    Memory memory(4096);
+    int local = 0;
+    unsigned type = 99;
+    CUcontext context = nullptr;
+    int ordinal = 99;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void* where[] = {&type, &context, &ordinal};
+    CU_OK(cu.cuPointerGetAttributes(3, which, where, memory.address + 5));
+    CHECK(type == CU_MEMORYTYPE_DEVICE);
+    CHECK(context == gpu.context);
+    CHECK(ordinal == 0);
+    CU_OK(cu.cuPointerGetAttributes(2, which, where, reinterpret_cast<CUdeviceptr>(&local)));
+    CHECK(type == 0);
+    CHECK(context == nullptr);
+}

@@ -1,0 +1,135 @@
+// Streams themselves: flags, priorities, callbacks, and what happens when one is destroyed.
+#include <atomic>
+
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+TEST_CASE("a stream knows its flags, priority, context and id", "[stream]") {
+    Gpu gpu;
+    Stream blocking, non_blocking(CU_STREAM_NON_BLOCKING);
+    unsigned flags = 99;
+    CU_OK(cu.cuStreamGetFlags(blocking, &flags));
+    CHECK(flags == CU_STREAM_DEFAULT);
+    CU_OK(cu.cuStreamGetFlags(non_blocking, &flags));
+    CHECK(flags == CU_STREAM_NON_BLOCKING);
+    CUcontext context = nullptr;
+    CU_OK(cu.cuStreamGetCtx(blocking, &context));
+    CHECK(context == gpu.context);
+    unsigned long long first = 0, second = 0;
+    CU_OK(cu.cuStreamGetId(blocking, &first));
+    CU_OK(cu.cuStreamGetId(non_blocking, &second));
+    CHECK(first != second);
+    int priority = 99;
+    CU_OK(cu.cuStreamGetPriority(blocking, &priority));
+    CHECK(priority == 0);
+}
+
+TEST_CASE("priorities are kept within the context's range", "[stream]") {
+    Gpu gpu;
+    int least = 0, greatest = 0, priority = 99;
+    CU_OK(cu.cuCtxGetStreamPriorityRange(&least, &greatest));
+    CHECK(least >= greatest);  // a smaller number comes first
+    for (auto [asked, given] :
+         {std::pair{greatest, greatest}, {least, least}, {greatest - 100, greatest}, {least + 100, least}}) {
+        CUstream stream = nullptr;
+        CU_OK(cu.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, asked));
+        CU_OK(cu.cuStreamGetPriority(stream, &priority));
+        CHECK(priority == given);
+        CU_OK(cu.cuStreamDestroy(stream));
+    }
+}
+
+TEST_CASE("streams with unknown flags are refused", "[stream]") {
+    Gpu gpu;
+    CUstream stream = nullptr;
+    CU_CHECK(cu.cuStreamCreate(&stream, 0xff00), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuStreamCreate(nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a destroyed stream finishes its work", "[stream]") {
+    Gpu gpu;
+    Module module;
+    Memory value(std::vector<int>{0});
+    CUstream stream = nullptr;
+    CU_OK(cu.cuStreamCreate(&stream, 0));
+    Gate gate(stream);
+    CU_OK(launch(module.function("store"), stream, value.address, 4));
+    CU_OK(cu.cuStreamDestroy(stream));  // returns although the work has not begun
+    gate.open();
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(value.first<int>() == 4);
+}
+
+TEST_CASE("the default streams cannot be destroyed", "[stream]") {
+    Gpu gpu;
+    CU_CHECK_EITHER(cu.cuStreamDestroy(nullptr), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuStreamSynchronize(nullptr));
+}
+
+namespace {
+struct Seen {
+    std::atomic<int> order{0};
+    int first = -1, second = -1;
+    CUresult status = CUDA_ERROR_UNKNOWN;
+    CUstream stream = nullptr;
+};
+}  // namespace
+
+TEST_CASE("host functions and callbacks run in stream order", "[stream]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Seen seen;
+    Memory value(std::vector<int>{0});
+    int before = -1, after = -1;
+    CU_OK(launch(module.function("store"), stream, value.address, 1));
+    CU_OK(cu.cuMemcpyDtoHAsync(&before, value.address, sizeof(int), stream));
+    CU_OK(cu.cuLaunchHostFunc(
+        stream, [](void* data) { static_cast<Seen*>(data)->first = static_cast<Seen*>(data)->order++; }, &seen));
+    CU_OK(cu.cuStreamAddCallback(
+        stream,
+        [](CUstream which, CUresult status, void* data) {
+            auto* seen = static_cast<Seen*>(data);
+            seen->second = seen->order++;
+            seen->status = status;
+            seen->stream = which;
+        },
+        &seen, 0));
+    CU_OK(launch(module.function("store"), stream, value.address, 2));
+    CU_OK(cu.cuMemcpyDtoHAsync(&after, value.address, sizeof(int), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(before == 1);
+    CHECK(after == 2);
+    CHECK(seen.first == 0);
+    CHECK(seen.second == 1);
+    CHECK(seen.status == CUDA_SUCCESS);
+    CHECK(seen.stream == stream.handle);
+}
+
+TEST_CASE("a host function sees what a copy before it has brought", "[stream]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Memory value(std::vector<int>{0});
+    struct {
+        int* pinned = nullptr;
+        int seen = -1;
+    } shared;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&shared.pinned), sizeof(int)));
+    *shared.pinned = -2;
+    CU_OK(launch(module.function("store"), stream, value.address, 31));
+    CU_OK(cu.cuMemcpyDtoHAsync(shared.pinned, value.address, sizeof(int), stream));
+    using Shared = decltype(shared);
+    CU_OK(cu.cuLaunchHostFunc(
+        stream, [](void* data) { static_cast<Shared*>(data)->seen = *static_cast<Shared*>(data)->pinned; }, &shared));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(shared.seen == 31);
+    CU_OK(cu.cuMemFreeHost(shared.pinned));
+}
+
+TEST_CASE("host functions that are none are refused", "[stream]") {
+    Gpu gpu;
+    Stream stream;
+    CU_CHECK(cu.cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+}
