@@ -1,0 +1,32 @@
+// Where cuMemAlloc's addresses come from: a large range reserved once per device, of which only what is
+// allocated is backed by pages. Freed memory gives its pages back and starts at zero when it is used again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace tnr::emulated {
+
+// Every allocation starts at a multiple of this, as the driver's do (it promises 256).
+inline constexpr uint64_t allocation_granule = 512;
+
+// Thread-safe.
+class Arena {
+public:
+    // Reserves addresses; false when the system refuses.
+    bool reserve(uint64_t bytes);
+    // 0 when there is no free stretch long enough. `bytes` is a multiple of the granule.
+    uint64_t allocate(uint64_t bytes);
+    void release(uint64_t address, uint64_t bytes);
+
+private:
+    bool commit(uint64_t begin, uint64_t end);
+    void decommit(uint64_t begin, uint64_t end);
+
+    std::mutex mutex_;
+    uint64_t base_ = 0;
+    std::map<uint64_t, uint64_t> free_;  // begin -> bytes; neighbours are always merged
+};
+
+}  // namespace tnr::emulated

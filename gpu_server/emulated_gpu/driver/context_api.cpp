@@ -1,0 +1,334 @@
+// cuCtx* and cuDevicePrimaryCtx*.
+#include "gpu_server/emulated_gpu/driver/current.hpp"
+#include "gpu_server/emulated_gpu/driver/event.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+// Retaining, releasing and resetting primary contexts happen one at a time.
+std::mutex& primary_mutex() {
+    static std::mutex& mutex = *new std::mutex;
+    return mutex;
+}
+
+bool valid_flags(unsigned flags) {
+    unsigned schedule = flags & CU_CTX_SCHED_MASK;
+    bool one_schedule = (schedule & (schedule - 1)) == 0;
+    return !(flags & ~unsigned{CU_CTX_FLAGS_MASK}) && one_schedule;
+}
+
+CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, unsigned api_version) {
+    return initialized([&]() -> CUresult {
+        if (!out || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+        Device* device = device_of(ordinal);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        Context* context = Context::create(*device, flags);
+        context->api_version = api_version;
+        context_stack().push_back(context);
+        *out = context->as<CUcontext>();
+        return CUDA_SUCCESS;
+    });
+}
+
+// For functions that take a context, null meaning the current one.
+template <class Call>
+CUresult on_context(CUcontext handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto named = find<Context>(handle);
+        Context* context = handle ? named.get() : current_context();
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (CUresult error = context->status()) return error;
+        return call(*context);
+    });
+}
+
+template <class Call>
+CUresult on_primary(CUdevice ordinal, Call&& call) {
+    return initialized([&]() -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        std::lock_guard lock(primary_mutex());
+        return call(*device->primary);
+    });
+}
+
+}  // namespace
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+    return create(context, flags, device, 3020);
+}
+
+// Affinity to some of the multiprocessors would need MPS.
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam*, int count, unsigned flags, CUdevice device) {
+    if (count > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return create(context, flags, device, 3020);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags, CUdevice device) {
+    if (parameters && parameters->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (parameters && parameters->cigParams) return CUDA_ERROR_NOT_SUPPORTED;
+    return create(context, flags, device, 3020);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext handle) {
+    return initialized([&]() -> CUresult {
+        auto context = find<Context>(handle);
+        if (!context || context->primary || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
+        driver().registry.hide(context);
+        ContextStack& stack = context_stack();
+        if (!stack.empty() && stack.back() == context.get()) stack.pop_back();
+        context->tear_down();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxDestroy(CUcontext context) {
+    return cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+    return initialized([&]() -> CUresult {
+        auto context = find<Context>(handle);
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        context_stack().push_back(context.get());
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* out) {
+    return initialized([&]() -> CUresult {
+        ContextStack& stack = context_stack();
+        if (stack.empty() || !stack.back()) return CUDA_ERROR_INVALID_CONTEXT;
+        if (out) *out = stack.back()->as<CUcontext>();
+        stack.pop_back();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+    return cuCtxPushCurrent_v2(context);
+}
+CUresult cuCtxPopCurrent(CUcontext* context) {
+    return cuCtxPopCurrent_v2(context);
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle) {
+    return initialized([&]() -> CUresult {
+        ContextStack& stack = context_stack();
+        std::shared_ptr<Context> context;
+        if (handle && !(context = find<Context>(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+        if (!stack.empty()) stack.pop_back();
+        if (context) stack.push_back(context.get());
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetCurrent(CUcontext* out) {
+    return initialized([&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = current_context();
+        *out = context ? context->as<CUcontext>() : nullptr;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
+    return initialized([&]() -> CUresult {
+        if (!device) return CUDA_ERROR_INVALID_VALUE;
+        auto named = find<Context>(handle);
+        Context* context = handle ? named.get() : current_context();
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        *device = context->device.ordinal;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+    return cuCtxGetDevice_v2(device, nullptr);
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!flags) return CUDA_ERROR_INVALID_VALUE;
+        *flags = context.flags;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+        context.flags = flags;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+    return on_context(handle, [&](Context& context) -> CUresult {
+        if (!id) return CUDA_ERROR_INVALID_VALUE;
+        *id = context.id;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
+    return on_context(handle, [&](Context& context) -> CUresult {
+        if (!version) return CUDA_ERROR_INVALID_VALUE;
+        *version = context.api_version;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
+    return on_context(handle, [](Context& context) {
+        context.synchronize();
+        return context.status();
+    });
+}
+
+CUresult cuCtxSynchronize() {
+    return in_context([](Context& context) {
+        context.synchronize();
+        return context.status();
+    });
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    return in_context([&](Context& context) -> CUresult {
+        if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        context.limits[limit] = value;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!value || limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+        if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        *value = context.limits[limit];
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+    return in_context([&](Context& context) -> CUresult {
+        if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+        context.cache_config = config;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!config) return CUDA_ERROR_INVALID_VALUE;
+        *config = context.cache_config;
+        return CUDA_SUCCESS;
+    });
+}
+
+// The bank width cannot be changed on any GPU of today; the functions remain.
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig) {
+    return in_context([](Context&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
+    return in_context([&](Context&) -> CUresult {
+        if (!config) return CUDA_ERROR_INVALID_VALUE;
+        *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxResetPersistingL2Cache() {
+    return in_context([](Context&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) {
+    return in_context([](Context&) { return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY; });
+}
+
+// Deprecated since CUDA 4; a context has no counter any more.
+CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
+        *out = context.as<CUcontext>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxDetach(CUcontext handle) {
+    return on_context(handle, [](Context&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
+    return in_context([&](Context& context) -> CUresult {
+        auto peer = find<Context>(handle);
+        if (flags) return CUDA_ERROR_INVALID_VALUE;
+        if (!peer || !peer->alive() || peer.get() == &context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (&peer->device == &context.device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+        return context.enable_peer(*peer);
+    });
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle) {
+    return in_context([&](Context& context) -> CUresult {
+        auto peer = find<Context>(handle);
+        if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
+        return context.disable_peer(*peer);
+    });
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
+    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (primary.primary_retained++ == 0) primary.activate(primary.flags);
+        *out = primary.as<CUcontext>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+        if (primary.primary_retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        if (--primary.primary_retained == 0 && primary.alive()) primary.tear_down();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+        if (primary.alive()) primary.tear_down();
+        primary.primary_retained = 0;
+        primary.flags = 0;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
+    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+        if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+        *flags = primary.flags;
+        *active = primary.alive();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
+    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+        if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+        primary.flags = flags;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    return cuDevicePrimaryCtxRelease_v2(device);
+}
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+    return cuDevicePrimaryCtxReset_v2(device);
+}
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+    return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}

@@ -1,0 +1,28 @@
+// The copies and fills of the API, checked and brought into the form that streams perform.
+#pragma once
+
+#include "gpu_server/emulated_gpu/driver/operation.hpp"
+
+namespace tnr::emulated {
+
+// Which side of a copy is what, as the called function says.
+enum class Side { device, host, either };
+
+// Fails unless every byte that lies in device memory is there.
+CUresult check_copy(Context& context, const Copy& copy, Side destination, Side source);
+CUresult check_fill(Context& context, const Fill& fill);
+
+Copy line(uint64_t destination, uint64_t source, size_t bytes);
+
+// The two structures of cuda.h. Arrays are not emulated: CUDA_ERROR_NOT_SUPPORTED.
+CUresult box_of(const CUDA_MEMCPY2D& given, Copy& copy, Side& destination, Side& source);
+CUresult box_of(const CUDA_MEMCPY3D& given, Copy& copy, Side& destination, Side& source);
+
+// Synchronous: returns when it is done, except between device addresses, where CUDA promises no more than
+// the order in the stream.
+CUresult copy_now(Context& context, CUstream stream, const Copy& copy, Side destination, Side source);
+// Asynchronous: may keep pageable memory only as long as the call lasts.
+CUresult copy_later(CUstream stream, const Copy& copy, Side destination, Side source);
+CUresult fill_later(CUstream stream, const Fill& fill);
+
+}  // namespace tnr::emulated

@@ -1,0 +1,212 @@
+#include "gpu_server/emulated_gpu/driver/launch.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "gpu_server/emulated_gpu/driver/event.hpp"
+#include "gpu_server/emulated_gpu/driver/module.hpp"
+#include "gpu_server/emulated_gpu/driver/occupancy.hpp"
+#include "gpu_server/emulated_gpu/driver/per_thread.hpp"
+#include "gpu_server/emulated_gpu/driver/print.hpp"
+
+namespace tnr::emulated {
+namespace {
+
+CUresult check_shape(const LaunchRequest& request, const Function& function) {
+    const ptx::Dim3 &grid = request.grid, &block = request.block;
+    if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z) return CUDA_ERROR_INVALID_VALUE;
+    if (grid.x > unsigned{grid_x_max} || grid.y > unsigned{grid_yz_max} || grid.z > unsigned{grid_yz_max})
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block.x > unsigned{threads_per_block_max} || block.y > unsigned{threads_per_block_max} ||
+        block.z > unsigned{block_z_max})
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t threads = uint64_t{block.x} * block.y * block.z;
+    const ptx::Kernel& kernel = function.kernel();
+    if (threads > uint64_t{threads_per_block_max} ||
+        (kernel.max_threads_per_block && threads > kernel.max_threads_per_block))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (request.dynamic_shared_bytes > static_cast<unsigned>(max_dynamic_shared(kernel, *function.settings)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+// All blocks of a cooperative launch must be on the device at once.
+CUresult check_cooperative(const Context& context, const LaunchRequest& request, const Function& function) {
+    uint64_t threads = uint64_t{request.block.x} * request.block.y * request.block.z;
+    uint64_t room =
+        static_cast<uint64_t>(blocks_per_multiprocessor_of(function.kernel(), threads, request.dynamic_shared_bytes));
+    room *= static_cast<uint64_t>(context.device.type->multiprocessors);
+    unsigned __int128 blocks = static_cast<unsigned __int128>(request.grid.x) * request.grid.y * request.grid.z;
+    return blocks <= room ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+}
+
+// The list is pairs of a name and a value, ended by CU_LAUNCH_PARAM_END.
+CUresult parameters_from_extra(void** extra, std::vector<std::byte>& parameters) {
+    const void* buffer = nullptr;
+    const size_t* size = nullptr;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = static_cast<const size_t*>(extra[1]);
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (parameters.empty()) return CUDA_SUCCESS;
+    if (!buffer || !size || *size < parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(parameters.data(), buffer, parameters.size());
+    return CUDA_SUCCESS;
+}
+
+CUresult copy_parameters(const LaunchRequest& request, const ptx::Kernel& kernel, std::vector<std::byte>& parameters) {
+    parameters.resize(kernel.parameter_bytes);
+    if (request.parameters && request.extra) return CUDA_ERROR_INVALID_VALUE;
+    if (request.extra) return parameters_from_extra(request.extra, parameters);
+    if (!request.parameters) return kernel.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+        if (!request.parameters[i]) return CUDA_ERROR_INVALID_VALUE;
+        std::memcpy(parameters.data() + kernel.parameters[i].offset, request.parameters[i], kernel.parameters[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+bool launches_block() {
+    static const bool wish = [] {
+        const char* value = getenv("CUDA_LAUNCH_BLOCKING");
+        return value && *value == '1';
+    }();
+    return wish;
+}
+
+}  // namespace
+
+CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLaunch& launch) {
+    if (CUresult error = function_of(context, request.function, launch.function)) return error;
+    const Function& function = *launch.function;
+    if (&function.module()->context != &context) return CUDA_ERROR_INVALID_HANDLE;
+    if (CUresult error = check_shape(request, function)) return error;
+    if (request.cooperative)
+        if (CUresult error = check_cooperative(context, request, function)) return error;
+    launch.grid = request.grid;
+    launch.block = request.block;
+    launch.dynamic_shared_bytes = request.dynamic_shared_bytes;
+    launch.cooperative = request.cooperative;
+    return copy_parameters(request, function.kernel(), launch.parameters);
+}
+
+}  // namespace tnr::emulated
+
+using namespace tnr::emulated;
+
+namespace {
+
+CUresult launch_on(Stream& stream, const LaunchRequest& request) {
+    KernelLaunch launch;
+    if (CUresult error = prepare_launch(stream.context, request, launch)) return error;
+    flush_print();
+    if (launches_block() && !stream.capture) return enqueue_and_wait(stream, std::move(launch));
+    return enqueue(stream, std::move(launch));
+}
+
+CUresult launch(CUstream handle, const LaunchRequest& request) {
+    return on_stream(handle, [&](Stream& stream) {
+        if (&stream.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
+        return launch_on(stream, request);
+    });
+}
+
+// Attributes that would change the result are honoured or refused; those that only tune are ignored.
+CUresult read_attributes(const CUlaunchConfig& config, LaunchRequest& request) {
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const CUlaunchAttribute& attribute = config.attrs[i];
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            auto& size = attribute.value.clusterDim;
+            if (size.x > 1 || size.y > 1 || size.z > 1) return CUDA_ERROR_NOT_SUPPORTED;  // no clusters here
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+// Events that a launch attribute asks to be recorded. The emulation has no "block start" to tell apart from
+// completion, and completion is later, so it keeps every promise that the event makes.
+CUresult record_attribute_events(const CUlaunchConfig& config, Stream& stream) {
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const CUlaunchAttribute& attribute = config.attrs[i];
+        CUevent event = attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? attribute.value.programmaticEvent.event
+                        : attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
+                            ? attribute.value.launchCompletionEvent.event
+                            : nullptr;
+        if (!event) continue;
+        if (CUresult error = record_event(event, stream)) return error;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult launch_with_config(const CUlaunchConfig* config, bool per_thread_default, CUfunction function,
+                            void** parameters, void** extra) {
+    if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+    LaunchRequest request{function,
+                          {config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes,
+                          false,
+                          parameters,
+                          extra};
+    CUstream handle = per_thread_default ? per_thread(config->hStream) : config->hStream;
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        if (&stream.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
+        if (CUresult error = read_attributes(*config, request)) return error;
+        if (CUresult error = launch_on(stream, request)) return error;
+        return record_attribute_events(*config, stream);
+    });
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters,
+                        void** extra) {
+    return launch(stream,
+                  {function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, parameters, extra});
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters,
+                             void** extra) {
+    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, per_thread(stream),
+                          parameters, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                   CUstream stream, void** parameters) {
+    return launch(stream,
+                  {function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, true, parameters, nullptr});
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                        CUstream stream, void** parameters) {
+    return cuLaunchCooperativeKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                                     per_thread(stream), parameters);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+    return launch_with_config(config, false, function, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+    return launch_with_config(config, true, function, parameters, extra);
+}
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        if (!function) return CUDA_ERROR_INVALID_VALUE;
+        return enqueue(stream, HostCall{function, data});
+    });
+}
+
+CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void* data) {
+    return cuLaunchHostFunc(per_thread(stream), function, data);
+}

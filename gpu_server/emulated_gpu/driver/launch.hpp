@@ -1,0 +1,19 @@
+// A launch, checked and with its parameters copied.
+#pragma once
+
+#include "gpu_server/emulated_gpu/driver/operation.hpp"
+
+namespace tnr::emulated {
+
+struct LaunchRequest {
+    CUfunction function = nullptr;
+    ptx::Dim3 grid, block;
+    unsigned dynamic_shared_bytes = 0;
+    bool cooperative = false;
+    void** parameters = nullptr;  // one pointer per parameter, or
+    void** extra = nullptr;       // the CU_LAUNCH_PARAM_* list with one buffer
+};
+
+CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLaunch& launch);
+
+}  // namespace tnr::emulated

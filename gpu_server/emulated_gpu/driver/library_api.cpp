@@ -1,0 +1,188 @@
+// cuLibrary* and cuKernel*: code that belongs to no context; the runtime loads everything this way.
+#include "gpu_server/emulated_gpu/driver/module.hpp"
+#include "gpu_server/emulated_gpu/driver/print.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+CUresult register_library(Code code, CUlibrary* out) {
+    auto library = driver().registry.add(std::make_shared<Library>(std::move(code)));
+    for (size_t i = 0; i < library->code->kernels().size(); ++i)
+        library->kernels.push_back(driver().registry.add(std::make_shared<Kernel>(library, i)));
+    *out = library->as<CUlibrary>();
+    return CUDA_SUCCESS;
+}
+
+template <class Call>
+CUresult on_library(CUlibrary handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto library = find<Library>(handle);
+        return library ? call(*library) : CUDA_ERROR_INVALID_HANDLE;
+    });
+}
+
+template <class Call>
+CUresult on_kernel(CUkernel handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto kernel = find<Kernel>(handle);
+        auto library = kernel ? kernel->library.lock() : nullptr;
+        return library ? call(*kernel, *library) : CUDA_ERROR_INVALID_HANDLE;
+    });
+}
+
+// The library in the current context.
+template <class Call>
+CUresult on_instance(CUlibrary handle, Call&& call) {
+    return in_context([&](Context& context) -> CUresult {
+        auto library = find<Library>(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        std::shared_ptr<Module> module;
+        if (CUresult error = library->instance(context, module)) return error;
+        return call(*module);
+    });
+}
+
+}  // namespace
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option* options, void** values, unsigned count,
+                           CUlibraryOption*, void**, unsigned) {
+    return initialized([&]() -> CUresult {
+        if (!library || !image || (count && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+        flush_print();
+        Code code;
+        std::string error;
+        CUresult result = compile(image, code, error);
+        fill_jit_logs(count, options, values, error);
+        return result == CUDA_SUCCESS ? register_library(std::move(code), library) : result;
+    });
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options, void** values,
+                               unsigned count, CUlibraryOption*, void**, unsigned) {
+    return initialized([&]() -> CUresult {
+        if (!library || (count && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+        Code code;
+        std::string error;
+        CUresult result = compile_file(path, code, error);
+        fill_jit_logs(count, options, values, error);
+        return result == CUDA_SUCCESS ? register_library(std::move(code), library) : result;
+    });
+}
+
+CUresult cuLibraryUnload(CUlibrary handle) {
+    return on_library(handle, [&](Library& library) -> CUresult {
+        if (!driver().registry.remove(library.handle())) return CUDA_ERROR_INVALID_HANDLE;
+        library.unload();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
+    return on_library(handle, [&](Library& library) -> CUresult {
+        if (!kernel || !name) return CUDA_ERROR_INVALID_VALUE;
+        size_t index = kernel_index(*library.code, name);
+        if (index == library.kernels.size()) return CUDA_ERROR_NOT_FOUND;
+        *kernel = library.kernels[index]->as<CUkernel>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
+    return on_library(handle, [&](Library& library) -> CUresult {
+        if (!count) return CUDA_ERROR_INVALID_VALUE;
+        *count = static_cast<unsigned>(library.kernels.size());
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned count, CUlibrary handle) {
+    return on_library(handle, [&](Library& library) -> CUresult {
+        if (!kernels) return CUDA_ERROR_INVALID_VALUE;
+        for (unsigned i = 0; i < count && i < library.kernels.size(); ++i)
+            kernels[i] = library.kernels[i]->as<CUkernel>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
+    return on_instance(handle, [&](Module& found) -> CUresult {
+        if (!module) return CUDA_ERROR_INVALID_VALUE;
+        *module = found.as<CUmodule>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
+    return on_instance(
+        handle, [&](Module& module) { return cuModuleGetGlobal_v2(address, size, module.as<CUmodule>(), name); });
+}
+
+// PTX marks managed variables only with an attribute that the interpreter does not keep, so there are none.
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
+    return on_library(handle, [&](Library&) -> CUresult {
+        return !name || (!address && !size) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    });
+}
+
+CUresult cuLibraryGetUnifiedFunction(void** function, CUlibrary handle, const char* name) {
+    return on_library(handle, [&](Library&) -> CUresult {
+        return !function || !name ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    });
+}
+
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!function) return CUDA_ERROR_INVALID_VALUE;
+        if (!find<Kernel>(handle)) return CUDA_ERROR_INVALID_HANDLE;
+        std::shared_ptr<Function> found;
+        if (CUresult error = function_of(context, reinterpret_cast<CUfunction>(handle), found)) return error;
+        *function = found->as<CUfunction>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
+    return on_kernel(handle, [&](Kernel&, Library& owner) -> CUresult {
+        if (!library) return CUDA_ERROR_INVALID_VALUE;
+        *library = owner.as<CUlibrary>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuKernelGetName(const char** name, CUkernel handle) {
+    return on_kernel(handle, [&](Kernel& kernel, Library& library) -> CUresult {
+        if (!name) return CUDA_ERROR_INVALID_VALUE;
+        *name = library.code->kernels()[kernel.index].name.c_str();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* size) {
+    return on_kernel(handle, [&](Kernel& kernel, Library& library) {
+        return parameter_info(library.code->kernels()[kernel.index], index, offset, size);
+    });
+}
+
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle, CUdevice device) {
+    return on_kernel(handle, [&](Kernel& kernel, Library& library) -> CUresult {
+        if (!value) return CUDA_ERROR_INVALID_VALUE;
+        if (!device_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+        return get_attribute(*library.code, library.code->kernels()[kernel.index],
+                             *kernel.settings[static_cast<size_t>(device)], attribute, *value);
+    });
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle, CUdevice device) {
+    return on_kernel(handle, [&](Kernel& kernel, Library& library) -> CUresult {
+        if (!device_of(device)) return CUDA_ERROR_INVALID_DEVICE;
+        return set_attribute(library.code->kernels()[kernel.index], *kernel.settings[static_cast<size_t>(device)],
+                             attribute, value);
+    });
+}
+
+// A preference between shared memory and cache, of which the emulation has neither: accepted.
+CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache, CUdevice device) {
+    return on_kernel(handle,
+                     [&](Kernel&, Library&) { return device_of(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; });
+}

@@ -1,0 +1,89 @@
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+#include <sys/mman.h>
+
+namespace tnr::emulated {
+namespace {
+
+uint64_t granules(uint64_t size) {
+    return (size + allocation_granule - 1) / allocation_granule * allocation_granule;
+}
+
+}  // namespace
+
+CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_t& address) {
+    if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (size > device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
+    uint64_t bytes = granules(size);
+    if (!device.charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t begin = device.arena.allocate(bytes);
+    if (!begin) {
+        device.refund(bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    like.begin = begin;
+    like.size = size;
+    like.device = device.ordinal;
+    driver().addresses.insert(like);
+    address = begin;
+    return CUDA_SUCCESS;
+}
+
+void give_back(const Allocation& allocation) {
+    Device& device = *driver().devices[static_cast<size_t>(allocation.device)];
+    switch (allocation.type) {
+        case MemoryType::device:
+        case MemoryType::managed:
+            device.arena.release(allocation.begin, granules(allocation.size));
+            device.refund(granules(allocation.size));
+            break;
+        case MemoryType::host:
+            munmap(pointer(allocation.begin), allocation.size);
+            break;
+        case MemoryType::registered:
+        case MemoryType::mapped:
+            break;  // the memory is the caller's
+    }
+}
+
+void free_memory_of(Context& context) {
+    for (const Allocation& allocation : driver().addresses.of_context(&context))
+        if (driver().addresses.take(allocation.begin, [&](auto& a) { return a.context == &context; }))
+            give_back(allocation);
+}
+
+bool accessible(Context& context, const Allocation& allocation) {
+    if (allocation.is_host() || allocation.type == MemoryType::managed) return true;
+    if (allocation.type == MemoryType::mapped) return allocation.access >> context.device.ordinal & 1;
+    if (!allocation.context || allocation.context == &context) return allocation.device == context.device.ordinal;
+    return context.can_reach(*allocation.context);
+}
+
+bool known(uint64_t address) {
+    return driver().addresses.find(address).has_value();
+}
+
+bool usable(Context& context, uint64_t address, uint64_t size) {
+    if (size == 0) return true;
+    if (!driver().addresses.covers(address, size)) return false;
+    for (uint64_t at = address; at < address + size;) {
+        auto allocation = driver().addresses.find(at);
+        // A copy may touch memory of any device (it is a peer copy then); mapped memory needs its rights.
+        if (!allocation || (allocation->type == MemoryType::mapped && !accessible(context, *allocation))) return false;
+        at = allocation->end();
+    }
+    return true;
+}
+
+ptx::Memory::Range KernelMemory::range_of(uint64_t address) const {
+    // An access just behind an odd-sized allocation still lies in its granule, as it would on a GPU.
+    auto allocation = driver().addresses.find(address);
+    if (!allocation) allocation = driver().addresses.find(address & ~(allocation_granule - 1));
+    if (!allocation || !accessible(context_, *allocation)) return {};
+    bool has_granules = allocation->type == MemoryType::device || allocation->type == MemoryType::managed;
+    uint64_t end = has_granules ? allocation->begin + granules(allocation->size) : allocation->end();
+    if (address >= end) return {};
+    return {allocation->begin, end};
+}
+
+}  // namespace tnr::emulated

@@ -1,0 +1,41 @@
+// Device and pinned memory: who may use what, and how it is taken and given back.
+#pragma once
+
+#include "gpu_server/emulated_gpu/driver/address_map.hpp"
+#include "gpu_server/emulated_gpu/driver/context.hpp"
+#include "gpu_server/emulated_gpu/ptx/ptx.hpp"
+
+namespace tnr::emulated {
+
+// Takes `size` bytes of the device's memory. `like` says whose it is; begin and size are filled in.
+CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_t& address);
+// Gives back what allocate_device or the host functions have taken; `allocation` is already off the map.
+void give_back(const Allocation& allocation);
+// Everything that dies with the context.
+void free_memory_of(Context& context);
+
+// May kernels and copies of `context` use this memory?
+bool accessible(Context& context, const Allocation& allocation);
+// Is every byte of the range there, and may the context use it? An empty range always is.
+bool usable(Context& context, uint64_t address, uint64_t size);
+// Is the memory something that the driver allocated or pinned? Else it is an ordinary host pointer.
+bool known(uint64_t address);
+
+inline uint64_t number(const void* pointer) {
+    return reinterpret_cast<uint64_t>(pointer);
+}
+inline void* pointer(uint64_t address) {
+    return reinterpret_cast<void*>(address);
+}
+
+// What the interpreter asks while a kernel of `context` runs.
+class KernelMemory : public ptx::Memory {
+public:
+    explicit KernelMemory(Context& context) : context_(context) {}
+    Range range_of(uint64_t address) const override;
+
+private:
+    Context& context_;
+};
+
+}  // namespace tnr::emulated

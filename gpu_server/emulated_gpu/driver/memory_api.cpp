@@ -1,0 +1,90 @@
+// cuMemAlloc and its relatives for device memory.
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+// cuMemAllocPitch: rows start at multiples of this.
+constexpr size_t pitch_alignment = 512;
+
+Allocation owned_by(Context& context) {
+    Allocation allocation;
+    allocation.context = &context;
+    return allocation;
+}
+
+bool is_device(const Allocation& allocation) {
+    return allocation.type == MemoryType::device || allocation.type == MemoryType::managed;
+}
+
+}  // namespace
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!address) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t begin = 0;
+        CUresult result = allocate_device(context.device, size, owned_by(context), begin);
+        if (result == CUDA_SUCCESS) *address = begin;
+        return result;
+    });
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element) {
+    if (!address || !pitch || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
+    size_t row = (width + pitch_alignment - 1) / pitch_alignment * pitch_alignment;
+    size_t bytes = 0;
+    if (row < width || __builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = cuMemAlloc_v2(address, bytes);
+    if (result == CUDA_SUCCESS) *pitch = row;
+    return result;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
+    return in_context([&](Context& context) -> CUresult {
+        bool attach = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST;
+        if (!address || !attach) return CUDA_ERROR_INVALID_VALUE;
+        Allocation like = owned_by(context);
+        like.type = MemoryType::managed;
+        uint64_t begin = 0;
+        CUresult result = allocate_device(context.device, size, like, begin);
+        if (result == CUDA_SUCCESS) *address = begin;
+        return result;
+    });
+}
+
+// Waits for the context's work first, as the driver does: a kernel may still be using the memory.
+CUresult cuMemFree_v2(CUdeviceptr address) {
+    return in_context([&](Context& context) -> CUresult {
+        if (address == 0) return CUDA_SUCCESS;
+        auto found = driver().addresses.find(address);
+        if (!found || found->begin != address || !is_device(*found) || found->in_module)
+            return CUDA_ERROR_INVALID_VALUE;
+        (found->context ? *found->context : context).synchronize();
+        auto taken = driver().addresses.take(
+            address, [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });
+        if (!taken) return CUDA_ERROR_INVALID_VALUE;  // another thread was faster
+        give_back(*taken);
+        return context.status();
+    });
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!free && !total) return CUDA_ERROR_INVALID_VALUE;
+        if (free) *free = context.device.memory_total - context.device.memory_used;
+        if (total) *total = context.device.memory_total;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+    return in_context([&](Context&) -> CUresult {
+        auto found = driver().addresses.find(address);
+        if (!found) return CUDA_ERROR_NOT_FOUND;
+        if (base) *base = found->begin;
+        if (size) *size = found->size;
+        return CUDA_SUCCESS;
+    });
+}

@@ -1,0 +1,112 @@
+#include "gpu_server/emulated_gpu/driver/module.hpp"
+
+#include <cstring>
+
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+namespace tnr::emulated {
+
+CUresult Module::place_globals() {
+    const auto& globals = code->globals();
+    Allocation like;
+    like.context = &context;
+    like.in_module = true;
+    for (const ptx::Global& global : globals) {
+        uint64_t address = 0;
+        // A variable without a size (extern) still gets an address of its own.
+        if (CUresult error = allocate_device(context.device, std::max<uint64_t>(global.size, 1), like, address))
+            return error;
+        global_addresses.push_back(address);
+    }
+    for (size_t i = 0; i < globals.size(); ++i)
+        code->initialise(i, global_addresses, {static_cast<std::byte*>(pointer(global_addresses[i])), globals[i].size});
+    return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Function> Module::function(size_t index) {
+    if (index >= code->kernels().size()) return nullptr;
+    std::lock_guard lock(mutex_);
+    functions_.resize(code->kernels().size());
+    auto& function = functions_[index];
+    if (function) return function;
+    auto owner = library.lock();
+    auto settings = owner ? owner->kernels[index]->settings[static_cast<size_t>(context.device.ordinal)]
+                          : std::make_shared<FunctionSettings>();
+    function = driver().registry.add(
+        std::make_shared<Function>(shared_from_this(), code->kernels()[index], std::move(settings)));
+    return function;
+}
+
+void Module::unload() {
+    std::vector<std::shared_ptr<Function>> functions;
+    {
+        std::lock_guard lock(mutex_);
+        functions.swap(functions_);
+    }
+    for (auto& function : functions)
+        if (function) driver().registry.remove(function->handle());
+    for (uint64_t address : global_addresses)
+        if (auto taken = driver().addresses.take(address, [](const Allocation& a) { return a.in_module; }))
+            give_back(*taken);
+}
+
+CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
+    std::lock_guard lock(mutex_);
+    auto& here = instances_[&context];
+    if (!here || !find<Module>(here->handle())) {  // none yet, or gone with a context that has been reset
+        auto fresh = std::make_shared<Module>(context, code);
+        if (CUresult error = fresh->place_globals()) {
+            fresh->unload();
+            return error;
+        }
+        fresh->library = weak_from_this();
+        here = driver().registry.add(std::move(fresh));
+        context.own(here->handle());
+    }
+    module = here;
+    return CUDA_SUCCESS;
+}
+
+void Library::unload() {
+    for (auto& kernel : kernels) driver().registry.remove(kernel->handle());
+    std::lock_guard lock(mutex_);
+    for (auto& [context, module] : instances_) {
+        if (!driver().registry.remove(module->handle())) continue;
+        context->synchronize();
+        context->disown(module->handle());
+        module->unload();
+    }
+    instances_.clear();
+}
+
+CUresult function_of(Context& context, CUfunction handle, std::shared_ptr<Function>& function) {
+    function = find<Function>(handle);
+    if (function) return CUDA_SUCCESS;
+    auto kernel = find<Kernel>(handle);
+    auto library = kernel ? kernel->library.lock() : nullptr;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    std::shared_ptr<Module> module;
+    if (CUresult error = library->instance(context, module)) return error;
+    function = module->function(kernel->index);
+    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+namespace {
+
+template <class Items>
+size_t index_by_name(const Items& items, const char* name) {
+    size_t index = 0;
+    while (index < items.size() && items[index].name != name) ++index;
+    return index;
+}
+
+}  // namespace
+
+size_t kernel_index(const ptx::Module& code, const char* name) {
+    return index_by_name(code.kernels(), name);
+}
+size_t global_index(const ptx::Module& code, const char* name) {
+    return index_by_name(code.globals(), name);
+}
+
+}  // namespace tnr::emulated

@@ -1,0 +1,120 @@
+// Code: modules (of one context), libraries (of none, instantiated in each context that uses them), and
+// the functions and kernels in them.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu_server/emulated_gpu/driver/context.hpp"
+#include "gpu_server/emulated_gpu/ptx/ptx.hpp"
+
+namespace tnr::emulated {
+
+class Library;
+class Module;
+using Code = std::shared_ptr<const ptx::Module>;
+
+// Settings of a function (cuFuncSetAttribute) or, per device, of a kernel (cuKernelSetAttribute).
+struct FunctionSettings {
+    std::atomic<int> max_dynamic_shared{-1};  // -1: as the compute capability gives it
+    std::atomic<int> carveout{-1};
+    std::atomic<int> non_portable_cluster{0};
+    std::atomic<int> cluster_scheduling{0};
+};
+
+class Function : public Object {
+public:
+    static constexpr Kind kind_of = Kind::function;
+    Function(std::shared_ptr<Module> module, const ptx::Kernel& kernel, std::shared_ptr<FunctionSettings> shared)
+        : Object(kind_of), settings(std::move(shared)), module_(std::move(module)), kernel_(kernel) {}
+
+    const std::shared_ptr<Module>& module() const { return module_; }
+    const ptx::Kernel& kernel() const { return kernel_; }
+
+    const std::shared_ptr<FunctionSettings> settings;  // a kernel's, where the function is one's
+
+private:
+    std::shared_ptr<Module> module_;
+    const ptx::Kernel& kernel_;  // part of the module's code
+};
+
+// Its variables' memory goes back when the last of handle, functions and launches is gone.
+class Module : public Object, public std::enable_shared_from_this<Module> {
+public:
+    static constexpr Kind kind_of = Kind::module;
+    Module(Context& owner, Code compiled) : Object(kind_of), context(owner), code(std::move(compiled)) {}
+
+    // Gives the variables addresses and initial values.
+    CUresult place_globals();
+    // Null when there is no kernel of that index.
+    std::shared_ptr<Function> function(size_t index);
+    // Takes its functions' handles away and frees its variables.
+    void unload();
+    void dismiss() override { unload(); }
+
+    Context& context;
+    const Code code;
+    std::vector<uint64_t> global_addresses;  // fixed once place_globals() has returned
+    std::weak_ptr<Library> library;          // that it is an instance of, if any
+
+private:
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<Function>> functions_;
+};
+
+class Kernel : public Object {
+public:
+    static constexpr Kind kind_of = Kind::kernel;
+    Kernel(std::weak_ptr<Library> owner, size_t position)
+        : Object(kind_of), library(std::move(owner)), index(position) {
+        for (size_t i = 0; i < driver().devices.size(); ++i) settings.push_back(std::make_shared<FunctionSettings>());
+    }
+
+    const std::weak_ptr<Library> library;
+    const size_t index;
+    std::vector<std::shared_ptr<FunctionSettings>> settings;  // by device
+};
+
+class Library : public Object, public std::enable_shared_from_this<Library> {
+public:
+    static constexpr Kind kind_of = Kind::library;
+    explicit Library(Code compiled) : Object(kind_of), code(std::move(compiled)) {}
+
+    const Code code;
+    std::vector<std::shared_ptr<Kernel>> kernels;  // fixed after loading
+    // The library in this context, loaded when it is first asked for.
+    CUresult instance(Context& context, std::shared_ptr<Module>& module);
+    void unload();
+
+private:
+    std::mutex mutex_;
+    std::map<Context*, std::shared_ptr<Module>> instances_;
+};
+
+// What cuModuleLoadData accepts: PTX text, a fat binary, or a wrapper around one. `error` explains.
+CUresult compile(const void* image, Code& code, std::string& error);
+CUresult compile_file(const char* path, Code& code, std::string& error);
+
+// A CUfunction, or a CUkernel in its place (the runtime passes kernels to launches), in this context.
+CUresult function_of(Context& context, CUfunction handle, std::shared_ptr<Function>& function);
+
+// Position of the kernel or variable of that name; the size if there is none.
+size_t kernel_index(const ptx::Module& code, const char* name);
+size_t global_index(const ptx::Module& code, const char* name);
+
+// What a JIT call tells its caller in the buffers given as options.
+void fill_jit_logs(unsigned count, CUjit_option* options, void** values, const std::string& error);
+
+CUresult get_attribute(const ptx::Module& code, const ptx::Kernel& kernel, const FunctionSettings& settings,
+                       CUfunction_attribute attribute, int& value);
+CUresult set_attribute(const ptx::Kernel& kernel, FunctionSettings& settings, CUfunction_attribute attribute,
+                       int value);
+CUresult parameter_info(const ptx::Kernel& kernel, size_t index, size_t* offset, size_t* size);
+
+// The most dynamic shared memory that a launch of it may ask for.
+int max_dynamic_shared(const ptx::Kernel& kernel, const FunctionSettings& settings);
+
+}  // namespace tnr::emulated

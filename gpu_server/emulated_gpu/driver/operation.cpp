@@ -1,0 +1,111 @@
+#include "gpu_server/emulated_gpu/driver/operation.hpp"
+
+#include <cstring>
+
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/module.hpp"
+#include "gpu_server/emulated_gpu/driver/print.hpp"
+
+namespace tnr::emulated {
+namespace {
+
+void copy_row(uint64_t destination, uint64_t source, size_t bytes) {
+    std::memmove(pointer(destination), pointer(source), bytes);
+}
+
+void perform_on(Context&, const Copy& copy) {
+    for (size_t z = 0; z < copy.depth; ++z)
+        for (size_t y = 0; y < copy.height; ++y)
+            copy_row(copy.destination + z * copy.destination_slice + y * copy.destination_pitch,
+                     copy.source + z * copy.source_slice + y * copy.source_pitch, copy.width);
+}
+
+template <class T>
+void fill_row(uint64_t address, unsigned value, size_t count) {
+    T* row = static_cast<T*>(pointer(address));
+    std::fill_n(row, count, static_cast<T>(value));
+}
+
+void perform_on(Context&, const Fill& fill) {
+    for (size_t y = 0; y < fill.height; ++y) {
+        uint64_t row = fill.destination + y * fill.pitch;
+        if (fill.element == 1)
+            fill_row<uint8_t>(row, fill.value, fill.width);
+        else if (fill.element == 2)
+            fill_row<uint16_t>(row, fill.value, fill.width);
+        else
+            fill_row<uint32_t>(row, fill.value, fill.width);
+    }
+}
+
+CUresult code_of(ptx::Outcome outcome) {
+    switch (outcome) {
+        case ptx::Outcome::done:
+        case ptx::Outcome::cancelled:
+            return CUDA_SUCCESS;
+        case ptx::Outcome::illegal_address:
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        case ptx::Outcome::misaligned_address:
+            return CUDA_ERROR_MISALIGNED_ADDRESS;
+        case ptx::Outcome::deadlock:  // a GPU would hang until its watchdog says this
+            return CUDA_ERROR_LAUNCH_TIMEOUT;
+        case ptx::Outcome::trap:
+            return CUDA_ERROR_LAUNCH_FAILED;
+        case ptx::Outcome::assert_failed:
+            return CUDA_ERROR_ASSERT;
+        case ptx::Outcome::illegal_instruction:
+            return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    }
+    return CUDA_ERROR_UNKNOWN;
+}
+
+void perform_on(Context& context, const KernelLaunch& launch) {
+    KernelMemory memory(context);
+    Module& module = *launch.function->module();
+    ptx::Launch run;
+    run.module = module.code.get();
+    run.kernel = launch.function->kernel().index;
+    run.global_addresses = module.global_addresses;
+    run.grid = launch.grid;
+    run.block = launch.block;
+    run.dynamic_shared_bytes = launch.dynamic_shared_bytes;
+    run.parameters = launch.parameters;
+    run.cooperative = launch.cooperative;
+    run.memory = &memory;
+    run.print = [](void*, std::string_view text) { buffer_print(text); };
+    run.cancelled = context.cancelled();
+    ptx::Report report = ptx::run(run);
+    CUresult code = code_of(report.outcome);
+    if (code == CUDA_SUCCESS) return;
+    log_debug(report.detail);
+    set_last_error(report.detail);
+    context.fail(code);
+}
+
+void perform_on(Context&, const HostCall& call) {
+    flush_print();
+    call.function(call.data);
+}
+
+}  // namespace
+
+void perform(Context& context, const Operation& operation) {
+    if (context.faulted()) return;
+    std::visit([&](const auto& work) { perform_on(context, work); }, operation);
+}
+
+CUresult enqueue(Stream& stream, Operation operation) {
+    if (auto capture = capture_of(stream)) return capture->add(stream, std::move(operation));
+    stream.context.submit(
+        stream, [&context = stream.context, operation = std::move(operation)] { perform(context, operation); });
+    return CUDA_SUCCESS;
+}
+
+CUresult enqueue_and_wait(Stream& stream, Operation operation) {
+    if (CUresult error = refuse_while_capturing(stream)) return error;
+    stream.context.run(stream, [&] { perform(stream.context, operation); });
+    flush_print();
+    return stream.context.status();
+}
+
+}  // namespace tnr::emulated

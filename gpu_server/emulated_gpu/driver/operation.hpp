@@ -1,0 +1,60 @@
+// The things a stream can be told to do. Calls, graph nodes and stream capture all make these, so each kind
+// of work is performed in exactly one place.
+#pragma once
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "gpu_server/emulated_gpu/driver/context.hpp"
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+namespace tnr::emulated {
+
+class Function;
+class Module;
+
+// A box of `depth` slices of `height` rows of `width` bytes.
+struct Copy {
+    uint64_t destination = 0, source = 0;
+    size_t width = 0, height = 1, depth = 1;
+    size_t destination_pitch = 0, source_pitch = 0;  // bytes from row to row
+    size_t destination_slice = 0, source_slice = 0;  // bytes from slice to slice
+
+    bool empty() const { return width == 0 || height == 0 || depth == 0; }
+};
+
+// `height` rows of `width` elements, each of `element` (1, 2 or 4) bytes.
+struct Fill {
+    uint64_t destination = 0;
+    size_t pitch = 0;
+    unsigned value = 0;
+    unsigned element = 1;
+    size_t width = 0, height = 1;
+};
+
+struct KernelLaunch {
+    std::shared_ptr<Function> function;  // keeps its module's code and memory
+    ptx::Dim3 grid, block;
+    unsigned dynamic_shared_bytes = 0;
+    bool cooperative = false;
+    std::vector<std::byte> parameters;
+};
+
+struct HostCall {
+    CUhostFn function = nullptr;
+    void* data = nullptr;
+};
+
+using Operation = std::variant<Copy, Fill, KernelLaunch, HostCall>;
+
+// Does it now, on this thread. After a fault of the context it does nothing; a faulting kernel fails the
+// context.
+void perform(Context& context, const Operation& operation);
+
+// Appends it to the stream, or to the graph that the stream is being captured into.
+CUresult enqueue(Stream& stream, Operation operation);
+// The same and waits; while capturing it is an error, since nothing would ever be done.
+CUresult enqueue_and_wait(Stream& stream, Operation operation);
+
+}  // namespace tnr::emulated

@@ -1,0 +1,324 @@
+// The virtual memory API: addresses and memory are taken separately and put together by mapping.
+//
+// All physical memory is one sparse memory file. Each handle is a stretch of it that is never used again
+// (a file can be 8 EiB long), so releasing memory is punching a hole, and the same memory can be mapped at
+// several addresses.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+// The driver's granularity on every GPU of the last ten years.
+constexpr uint64_t granularity = uint64_t{2} << 20;
+
+class MemoryFile {
+public:
+    static MemoryFile& get() {
+        static MemoryFile& file = *new MemoryFile;
+        return file;
+    }
+    int fd() const { return fd_; }
+    // The start of `bytes` fresh bytes, or -1.
+    int64_t extend(uint64_t bytes) {
+        std::lock_guard lock(mutex_);
+        int64_t begin = end_;
+        if (fd_ < 0 || ftruncate(fd_, end_ + static_cast<int64_t>(bytes)) != 0) return -1;
+        end_ += static_cast<int64_t>(bytes);
+        return begin;
+    }
+    void discard(int64_t begin, uint64_t bytes) {
+        (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<int64_t>(bytes));
+    }
+
+private:
+    std::mutex mutex_;
+    const int fd_ = memfd_create("emulated-gpu", MFD_CLOEXEC);
+    int64_t end_ = 0;
+};
+
+// What cuMemCreate returns. Each mapping holds a reference, so the memory lives until it is both released
+// and unmapped.
+class PhysicalMemory : public Object {
+public:
+    static constexpr Kind kind_of = Kind::physical_memory;
+    PhysicalMemory(Device& owner, uint64_t size, int64_t start, const CUmemAllocationProp& given)
+        : Object(kind_of), device(owner), bytes(size), offset(start), properties(given) {}
+    ~PhysicalMemory() override {
+        MemoryFile::get().discard(offset, bytes);
+        device.refund(bytes);
+    }
+
+    Device& device;
+    const uint64_t bytes;
+    const int64_t offset;
+    const CUmemAllocationProp properties;
+    std::atomic<int> references{1};  // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
+};
+
+struct Mapping {
+    uint64_t bytes;
+    std::shared_ptr<PhysicalMemory> memory;
+};
+
+// Reservations and mappings by address. The address map knows mappings too, but only what they are.
+struct VirtualMemory {
+    std::mutex mutex;
+    std::map<uint64_t, uint64_t> reserved;  // begin -> bytes
+    std::map<uint64_t, Mapping> mapped;
+
+    static VirtualMemory& get() {
+        static VirtualMemory& instance = *new VirtualMemory;
+        return instance;
+    }
+
+    bool within_reservation(uint64_t address, uint64_t size) const {
+        auto next = reserved.upper_bound(address);
+        if (next == reserved.begin()) return false;
+        auto [begin, bytes] = *std::prev(next);
+        return address - begin <= bytes && size <= bytes - (address - begin);
+    }
+    bool any_mapping(uint64_t address, uint64_t size) const {
+        auto next = mapped.lower_bound(address + size);
+        if (next == mapped.begin()) return false;
+        auto& [begin, mapping] = *std::prev(next);
+        return begin + mapping.bytes > address;
+    }
+    // Do whole mappings make up the range without a gap?
+    bool exactly_mapped(uint64_t address, uint64_t size) const {
+        uint64_t at = address;
+        for (auto it = mapped.find(address); it != mapped.end() && it->first == at && at < address + size; ++it)
+            at += it->second.bytes;
+        return at == address + size;
+    }
+};
+
+bool aligned(uint64_t value) {
+    return value % granularity == 0;
+}
+
+CUresult check_location(const CUmemLocation& location) {
+    if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    return device_of(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult check_properties(const CUmemAllocationProp* properties) {
+    if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    // Memory cannot be given to other processes.
+    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    return check_location(properties->location);
+}
+
+// Nothing may still be running that uses the memory.
+void wait_for_everything() {
+    for (auto& device : driver().devices)
+        if (device->primary->alive()) device->primary->synchronize();
+    if (Context* context = current_context(); context && context->alive()) context->synchronize();
+}
+
+}  // namespace
+
+CUresult cuMemGetAllocationGranularity(size_t* size, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags option) {
+    return initialized([&]() -> CUresult {
+        if (!size || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = check_properties(properties)) return error;
+        *size = granularity;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t alignment, CUdeviceptr wish,
+                             unsigned long long flags) {
+    return initialized([&]() -> CUresult {
+        if (!address || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
+        if (alignment & (alignment - 1)) return CUDA_ERROR_INVALID_VALUE;
+        alignment = std::max<size_t>(alignment, granularity);
+        uint64_t bytes = 0;
+        if (__builtin_add_overflow(size, alignment, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+        // The wish is a hint; MAP_FIXED_NOREPLACE takes it only where nothing is.
+        constexpr int flags_any = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        uint64_t begin = 0;
+        if (wish && wish % alignment == 0) {
+            void* there = mmap(pointer(wish), size, PROT_NONE, flags_any | MAP_FIXED_NOREPLACE, -1, 0);
+            if (there == pointer(wish))
+                begin = wish;
+            else if (there != MAP_FAILED)
+                munmap(there, size);
+        }
+        if (!begin) {
+            void* range = mmap(nullptr, bytes, PROT_NONE, flags_any, -1, 0);
+            if (range == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+            begin = (number(range) + alignment - 1) / alignment * alignment;
+            if (begin > number(range)) munmap(range, begin - number(range));
+            uint64_t behind = number(range) + bytes - (begin + size);
+            if (behind) munmap(pointer(begin + size), behind);
+        }
+        VirtualMemory& memory = VirtualMemory::get();
+        std::lock_guard lock(memory.mutex);
+        memory.reserved.emplace(begin, size);
+        *address = begin;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
+    return initialized([&]() -> CUresult {
+        VirtualMemory& memory = VirtualMemory::get();
+        std::lock_guard lock(memory.mutex);
+        auto found = memory.reserved.find(address);
+        if (found == memory.reserved.end() || found->second != size || memory.any_mapping(address, size))
+            return CUDA_ERROR_INVALID_VALUE;
+        munmap(pointer(address), size);
+        memory.reserved.erase(found);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* properties,
+                     unsigned long long flags) {
+    return initialized([&]() -> CUresult {
+        if (!handle || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = check_properties(properties)) return error;
+        Device& device = *device_of(properties->location.id);
+        if (!device.charge(size)) return CUDA_ERROR_OUT_OF_MEMORY;
+        int64_t offset = MemoryFile::get().extend(size);
+        if (offset < 0) {
+            device.refund(size);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        auto memory = driver().registry.add(std::make_shared<PhysicalMemory>(device, size, offset, *properties));
+        *handle = memory->handle();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    return initialized([&]() -> CUresult {
+        auto memory = find<PhysicalMemory>(handle);
+        if (!memory) return CUDA_ERROR_INVALID_VALUE;
+        if (--memory->references == 0) driver().registry.remove(handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+    return initialized([&]() -> CUresult {
+        if (!handle) return CUDA_ERROR_INVALID_VALUE;
+        VirtualMemory& virtual_memory = VirtualMemory::get();
+        std::lock_guard lock(virtual_memory.mutex);
+        auto next = virtual_memory.mapped.upper_bound(number(address));
+        if (next == virtual_memory.mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
+        auto& [begin, mapping] = *std::prev(next);
+        if (number(address) - begin >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
+        // A released handle comes back to life under a new number.
+        if (find<PhysicalMemory>(mapping.memory->handle()))
+            ++mapping.memory->references;
+        else {
+            mapping.memory->references = 1;
+            driver().registry.add(mapping.memory);
+        }
+        *handle = mapping.memory->handle();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+    return initialized([&]() -> CUresult {
+        auto memory = find<PhysicalMemory>(handle);
+        if (!memory || !properties) return CUDA_ERROR_INVALID_VALUE;
+        *properties = memory->properties;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+    return initialized([&]() -> CUresult {
+        if (flags || size == 0 || !aligned(size) || !aligned(address) || !aligned(offset))
+            return CUDA_ERROR_INVALID_VALUE;
+        auto physical = find<PhysicalMemory>(handle);
+        if (!physical || offset > physical->bytes || size > physical->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
+        VirtualMemory& memory = VirtualMemory::get();
+        std::lock_guard lock(memory.mutex);
+        if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
+            return CUDA_ERROR_INVALID_VALUE;
+        void* at = mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                        MemoryFile::get().fd(), physical->offset + static_cast<int64_t>(offset));
+        if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+        Allocation allocation;
+        allocation.begin = address;
+        allocation.size = size;
+        allocation.type = MemoryType::mapped;
+        allocation.device = physical->device.ordinal;
+        allocation.owner = handle;
+        driver().addresses.insert(allocation);
+        memory.mapped.emplace(address, Mapping{size, std::move(physical)});
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+    return initialized([&]() -> CUresult {
+        VirtualMemory& memory = VirtualMemory::get();
+        {
+            std::lock_guard lock(memory.mutex);
+            if (size == 0 || !memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+        }
+        wait_for_everything();
+        std::lock_guard lock(memory.mutex);
+        if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+        for (uint64_t at = address; at < address + size;) {
+            auto found = memory.mapped.find(at);
+            driver().addresses.take(at, [](const Allocation&) { return true; });
+            at += found->second.bytes;
+            memory.mapped.erase(found);
+        }
+        mmap(pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptions, size_t count) {
+    return initialized([&]() -> CUresult {
+        if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t granted = 0, revoked = 0;
+        for (size_t i = 0; i < count; ++i) {
+            if (CUresult error = check_location(descriptions[i].location)) return error;
+            uint64_t bit = uint64_t{1} << descriptions[i].location.id;
+            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                revoked |= bit;
+            else
+                granted |= bit;
+        }
+        VirtualMemory& memory = VirtualMemory::get();
+        std::lock_guard lock(memory.mutex);
+        if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+        bool any = false;
+        driver().addresses.update(address, size, [&](Allocation& allocation) {
+            allocation.access = (allocation.access & ~revoked) | granted;
+            any = any || allocation.access;
+        });
+        mprotect(pointer(address), size, any ? PROT_READ | PROT_WRITE : PROT_NONE);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+    return initialized([&]() -> CUresult {
+        if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = check_location(*location)) return error;
+        auto found = driver().addresses.find(address);
+        if (!found || found->type != MemoryType::mapped) return CUDA_ERROR_INVALID_VALUE;
+        bool granted = found->access >> location->id & 1;
+        *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}

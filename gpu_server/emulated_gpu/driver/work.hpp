@@ -1,0 +1,64 @@
+// Work in order: a Stream is a queue of functions, run one after another on some thread; a Point is a place
+// in such a queue that others can wait for. Knows nothing of contexts: rules between streams are the
+// context's (context.hpp).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tnr::emulated {
+
+class Queue;
+
+// "Everything up to and including the item `ticket` of `queue`". A default Point is in the past.
+struct Point {
+    std::shared_ptr<Queue> queue;
+    uint64_t ticket = 0;
+
+    bool passed() const;
+    void wait() const;
+};
+
+// Thread-safe. Items start in the order of their submission and only when their `after` points have passed;
+// these must have been submitted before, so a cycle cannot arise. An item must not throw.
+class Queue : public std::enable_shared_from_this<Queue> {
+public:
+    using Item = std::function<void()>;
+
+    // Runs `item` in its turn on a pool thread.
+    Point submit(Item item, std::vector<Point> after = {});
+    // Runs `item` in its turn and returns when it is done: on this thread if the queue is idle, which
+    // saves two thread switches for a synchronous copy.
+    // `placement` is a lock of the caller's that decides the order; it is released once the item has its place.
+    void run(Item item, std::vector<Point> after, std::unique_lock<std::mutex>& placement);
+
+    Point last();  // the newest item
+    bool passed(uint64_t ticket);
+    void wait(uint64_t ticket);
+
+private:
+    struct Entry {
+        Item item;
+        std::vector<Point> after;
+    };
+    void start_draining();
+    void drain();
+
+    std::mutex mutex_;
+    std::condition_variable progress_;
+    std::deque<Entry> waiting_;
+    uint64_t submitted_ = 0;
+    uint64_t completed_ = 0;
+    bool draining_ = false;  // some thread is running items, and will go on until none is left
+};
+
+// Runs `job` on a thread of its own, taken from those that have become idle. There are as many as have ever
+// been busy at once; they live until the process ends.
+void run_on_pool(std::function<void()> job);
+
+}  // namespace tnr::emulated
