@@ -73,8 +73,11 @@ Result<> link_or_copy(const fs::path& from, const fs::path& to) {
     fs::create_hard_link(from, to, failed);
     if (!failed) return Ok{};
     fs::copy_file(from, to, failed);
-    if (failed) return file_error("copy " + from.string() + " to", to, failed.value());
-    return Ok{};
+    if (!failed) return Ok{};
+    // libstdc++ reports a full disk as an input/output error.
+    int error = failed.value();
+    if (error == EIO && fs::space(to.parent_path(), failed).available < fs::file_size(from, failed)) error = ENOSPC;
+    return file_error("copy " + from.string() + " to", to, error);
 }
 
 }  // namespace tnr::local
