@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Runs a command beside a GPU server of its own, with our libcuda.so.1 in front of it.
+
+    with_server.py --server bin/tnr-gpu-server --client lib [--emulate h100:2] [--gpu h100] -- ./saxpy
+
+The server listens on a port of the kernel's choice and keeps its state in a temporary folder; both are gone when the
+command has ended. The exit status is the command's own; 125 says that the server did not come up, or died on the way.
+"""
+import argparse
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+
+START_LIMIT_S = 60  # a loaded machine with sanitizers needs 10
+SERVER_FAILED = 125
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", required=True, help="the tnr-gpu-server program")
+    parser.add_argument("--client", required=True, help="folder with our libcuda.so.1")
+    parser.add_argument("--emulate", default="h100:2", help="GPUs to emulate")
+    parser.add_argument("--memory-mib", default="2048", help="memory of each emulated GPU")
+    parser.add_argument("--driver", help="use this libcuda.so.1 instead of emulating")
+    parser.add_argument("--gpu", default="h100", help="what the command asks for: TNR_GPU")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    arguments.command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not arguments.command:
+        parser.error("no command given")
+    return arguments
+
+
+def start_server(arguments, folder):
+    gpus = ["--driver", arguments.driver] if arguments.driver else [
+        "--emulate", arguments.emulate, "--emulated-memory", arguments.memory_mib]
+    command = [arguments.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
+               "--state", os.path.join(folder, "server"), *gpus]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def address_of(server):
+    """What the server says it listens on; None when it says nothing in time or ends."""
+    waiting = selectors.DefaultSelector()
+    waiting.register(server.stdout, selectors.EVENT_READ)
+    if not waiting.select(START_LIMIT_S):
+        return None
+    for line in server.stdout:
+        if line.startswith(b"listening on "):
+            return line.split()[2].decode()
+    return None
+
+
+def client_environment(arguments, address, folder):
+    environment = dict(os.environ, TNR_POOL=address, TNR_GPU=arguments.gpu, HOME=folder,
+                       TNR_TEST_DRIVER=os.path.join(os.path.abspath(arguments.client), "libcuda.so.1"))
+    before = environment.get("LD_LIBRARY_PATH")
+    environment["LD_LIBRARY_PATH"] = os.path.abspath(arguments.client) + (":" + before if before else "")
+    environment.pop("TNR_CONFIG", None)  # a configured machine must not lend its own pool to the test
+    return environment
+
+
+def stop(server):
+    """Asks first, so that the server can end its workers; then ends its whole process group."""
+    server.terminate()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        print("with_server: the server did not stop when asked", file=sys.stderr)
+    try:
+        os.killpg(server.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    server.wait()
+
+
+def main():
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True) as folder:
+        server = start_server(arguments, folder)
+        try:
+            address = address_of(server)
+            if address is None:
+                print("with_server: the server did not start", file=sys.stderr)
+                return SERVER_FAILED
+            status = subprocess.run(arguments.command, env=client_environment(arguments, address, folder)).returncode
+            if server.poll() is not None:
+                print(f"with_server: the server died (status {server.returncode})", file=sys.stderr)
+                return SERVER_FAILED
+        finally:
+            stop(server)
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
