@@ -27,11 +27,12 @@ struct Allocation {
     MemoryType type = MemoryType::device;
     int device = 0;              // whose memory it is; for host memory the device of its context
     Context* context = nullptr;  // who frees it when it is destroyed; null: outlives contexts
-    uint64_t access = 0;         // mapped: one bit per device that may use it; else all
+    uint64_t access = 0;         // one bit per device that cuMemSetAccess or cuMemPoolSetAccess has let use it
     uint64_t buffer_id = 0;      // unique for the life of the process
     uint64_t owner = 0;          // handle of the pool or the physical memory behind it; 0: none
     unsigned flags = 0;          // host: as given at allocation
     bool in_module = false;      // a module's variable: cuMemFree refuses it
+    bool freed = false;          // by a stream that has not got there yet
 
     uint64_t end() const { return begin + size; }
     bool is_host() const { return type == MemoryType::host || type == MemoryType::registered; }

@@ -54,7 +54,8 @@ void free_memory_of(Context& context) {
 
 bool accessible(Context& context, const Allocation& allocation) {
     if (allocation.is_host() || allocation.type == MemoryType::managed) return true;
-    if (allocation.type == MemoryType::mapped) return allocation.access >> context.device.ordinal & 1;
+    if (allocation.access >> context.device.ordinal & 1) return true;
+    if (allocation.type == MemoryType::mapped) return false;
     if (!allocation.context || allocation.context == &context) return allocation.device == context.device.ordinal;
     return context.can_reach(*allocation.context);
 }

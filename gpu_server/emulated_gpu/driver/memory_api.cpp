@@ -1,5 +1,6 @@
 // cuMemAlloc and its relatives for device memory.
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
@@ -59,12 +60,13 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     return in_context([&](Context& context) -> CUresult {
         if (address == 0) return CUDA_SUCCESS;
         auto found = driver().addresses.find(address);
-        if (!found || found->begin != address || !is_device(*found) || found->in_module)
+        if (!found || found->begin != address || !is_device(*found) || found->in_module || found->freed)
             return CUDA_ERROR_INVALID_VALUE;
         (found->context ? *found->context : context).synchronize();
         auto taken = driver().addresses.take(
             address, [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });
         if (!taken) return CUDA_ERROR_INVALID_VALUE;  // another thread was faster
+        if (auto pool = find<Pool>(taken->owner)) pool->used -= taken->size;
         give_back(*taken);
         return context.status();
     });

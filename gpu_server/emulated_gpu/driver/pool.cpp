@@ -1,0 +1,276 @@
+// Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
+
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/per_thread.hpp"
+
+namespace tnr::emulated {
+namespace {
+
+std::mutex& pool_mutex() {
+    static std::mutex& mutex = *new std::mutex;
+    return mutex;
+}
+
+// Called with pool_mutex() held.
+void ensure_default(Device& device) {
+    if (device.default_pool) return;
+    device.default_pool = driver().registry.add(std::make_shared<Pool>(device, 0));
+    device.current_pool = device.default_pool;
+}
+
+std::shared_ptr<Pool> default_pool(Device& device) {
+    std::lock_guard lock(pool_mutex());
+    ensure_default(device);
+    return device.default_pool;
+}
+
+CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
+    if (pool.size_max && pool.used + size > pool.size_max) return CUDA_ERROR_OUT_OF_MEMORY;
+    Allocation like;
+    like.owner = pool.handle();
+    like.access = pool.access;
+    return allocate_device(pool.device, size, like, address);
+}
+
+CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
+    if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult error = refuse_while_capturing(stream)) return error;
+    uint64_t address = 0;
+    CUresult result = allocate_once(pool, size, address);
+    // What is missing may be on its way back in some stream.
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && size <= pool.device.memory_total) {
+        stream.context.synchronize();
+        result = allocate_once(pool, size, address);
+    }
+    if (result != CUDA_SUCCESS) return result;
+    uint64_t used = pool.used += size, high = pool.used_high;
+    while (used > high && !pool.used_high.compare_exchange_weak(high, used)) {
+    }
+    *out = address;
+    return CUDA_SUCCESS;
+}
+
+// What the stream does when it gets there. Memory goes back even after a fault.
+void release(uint64_t address, uint64_t buffer_id) {
+    auto taken = driver().addresses.take(address, [&](const Allocation& a) { return a.buffer_id == buffer_id; });
+    if (!taken) return;
+    if (auto pool = find<Pool>(taken->owner)) pool->used -= taken->size;
+    give_back(*taken);
+}
+
+CUresult free_in_order(Stream& stream, CUdeviceptr address) {
+    if (CUresult error = refuse_while_capturing(stream)) return error;
+    auto found = driver().addresses.find(address);
+    if (!found || found->begin != address || found->type != MemoryType::device || found->in_module)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool first = false;
+    driver().addresses.update(address, 1, [&](Allocation& allocation) {
+        first = !allocation.freed && allocation.buffer_id == found->buffer_id;
+        allocation.freed = true;
+    });
+    if (!first) return CUDA_ERROR_INVALID_VALUE;
+    stream.context.submit(stream, [address, id = found->buffer_id] { release(address, id); });
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value) {
+    auto* number = static_cast<cuuint64_t*>(value);
+    auto* flag = static_cast<int*>(value);
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+            *flag = pool.reuse_event;
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+            *flag = pool.reuse_opportunistic;
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+            *flag = pool.reuse_internal;
+            break;
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            *number = pool.release_threshold;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:  // nothing is kept back, so what is used is all there is
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            *number = pool.used;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            *number = pool.used_high;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value) {
+    auto number = [&] { return *static_cast<cuuint64_t*>(value); };
+    auto flag = [&] { return *static_cast<int*>(value); };
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+            pool.reuse_event = flag();
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+            pool.reuse_opportunistic = flag();
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+            pool.reuse_internal = flag();
+            break;
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            pool.release_threshold = number();
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            if (number() != 0) return CUDA_ERROR_INVALID_VALUE;  // it can only be reset
+            pool.used_high = pool.used.load();
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+template <class Call>
+CUresult on_pool(CUmemoryPool handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto pool = find<Pool>(handle);
+        return pool ? call(*pool) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+}  // namespace
+
+std::shared_ptr<Pool> current_pool(Device& device) {
+    std::lock_guard lock(pool_mutex());
+    ensure_default(device);
+    return device.current_pool;
+}
+
+}  // namespace tnr::emulated
+
+using namespace tnr::emulated;
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream handle) {
+    return on_stream(
+        handle, [&](Stream& stream) { return allocate(stream, *current_pool(stream.context.device), size, address); });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool_handle, CUstream handle) {
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        auto pool = find<Pool>(pool_handle);
+        return pool ? allocate(stream, *pool, size, address) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+    return on_stream(handle, [&](Stream& stream) { return free_in_order(stream, address); });
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
+    return cuMemAllocAsync(address, size, per_thread(stream));
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
+    return cuMemAllocFromPoolAsync(address, size, pool, per_thread(stream));
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return cuMemFreeAsync(address, per_thread(stream));
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+    return initialized([&]() -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = default_pool(*device)->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+    return initialized([&]() -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = current_pool(*device)->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!device || &pool.device != device) return CUDA_ERROR_INVALID_DEVICE;
+        std::lock_guard lock(pool_mutex());
+        device->current_pool = find<Pool>(handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+    return initialized([&]() -> CUresult {
+        if (!pool || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+        Device* device = device_of(properties->location.id);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = driver().registry.add(std::make_shared<Pool>(*device, properties->maxSize))->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+// What was allocated from it lives on until it is freed.
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        std::lock_guard lock(pool_mutex());
+        if (pool.device.default_pool.get() == &pool) return CUDA_ERROR_INVALID_VALUE;
+        if (pool.device.current_pool.get() == &pool) pool.device.current_pool = pool.device.default_pool;
+        return driver().registry.remove(pool.handle()) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+    return on_pool(handle, [](Pool&) { return CUDA_SUCCESS; });  // nothing is kept back
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return on_pool(
+        handle, [&](Pool& pool) { return value ? pool_attribute(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE; });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return on_pool(handle, [&](Pool& pool) {
+        return value ? set_pool_attribute(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+// Holds for what is allocated from now on.
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptions, size_t count) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        if (!descriptions && count) return CUDA_ERROR_INVALID_VALUE;
+        for (size_t i = 0; i < count; ++i) {
+            const CUmemLocation& location = descriptions[i].location;
+            if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location.id))
+                return CUDA_ERROR_INVALID_DEVICE;
+            uint64_t bit = uint64_t{1} << location.id;
+            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+                if (location.id == pool.device.ordinal) return CUDA_ERROR_INVALID_DEVICE;
+                pool.access &= ~bit;
+            } else {
+                pool.access |= bit;
+            }
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location->id))
+            return CUDA_ERROR_INVALID_VALUE;
+        bool granted = location->id == pool.device.ordinal || pool.access >> location->id & 1;
+        *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
