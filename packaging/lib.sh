@@ -73,7 +73,7 @@ local_machine_packages() {
 
 # What the tests need on top of that.
 test_packages() {
-    echo catch2 clang clang-tidy clang-format openssh-server openssh-client git procps
+    echo catch2 clang clang-tidy clang-format openssh-server openssh-client git procps mtools dosfstools
 }
 
 package_installed() {
