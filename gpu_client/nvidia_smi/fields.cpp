@@ -1,0 +1,183 @@
+// See fields.hpp. To add one: a line in gpu_fields().
+#include "gpu_client/nvidia_smi/fields.hpp"
+
+#include <cstdio>
+#include <ctime>
+
+namespace tnr::smi {
+
+std::string mib(unsigned long long bytes) {
+    return std::to_string(bytes >> 20);
+}
+
+// The value of an NVML function with one number, as text.
+template <auto Function, class Number = unsigned>
+static std::string number(const System&, const Gpu& gpu) {
+    Number value{};
+    return Function(gpu.handle, &value) == NVML_SUCCESS ? std::to_string(static_cast<long long>(value)) : not_available;
+}
+
+template <auto Function>
+static std::string watts(const System&, const Gpu& gpu) {
+    unsigned milliwatts = 0;
+    if (Function(gpu.handle, &milliwatts) != NVML_SUCCESS) return not_available;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", milliwatts / 1000.0);
+    return text;
+}
+
+template <auto Function, nvmlClockType_t Type>
+static std::string clock(const System&, const Gpu& gpu) {
+    unsigned mhz = 0;
+    return Function(gpu.handle, Type, &mhz) == NVML_SUCCESS ? std::to_string(mhz) : not_available;
+}
+
+template <auto Function>
+static std::string switched(const System&, const Gpu& gpu) {
+    nvmlEnableState_t state{};
+    if (Function(gpu.handle, &state) != NVML_SUCCESS) return not_available;
+    return state == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
+}
+
+static std::string utilization(const Gpu& gpu, unsigned nvmlUtilization_t::*part) {
+    nvmlUtilization_t rates{};
+    return nvmlDeviceGetUtilizationRates(gpu.handle, &rates) == NVML_SUCCESS ? std::to_string(rates.*part)
+                                                                             : not_available;
+}
+
+static std::string temperature(const System&, const Gpu& gpu) {
+    unsigned celsius = 0;
+    return nvmlDeviceGetTemperature(gpu.handle, NVML_TEMPERATURE_GPU, &celsius) == NVML_SUCCESS
+               ? std::to_string(celsius)
+               : not_available;
+}
+
+static std::string performance_state(const System&, const Gpu& gpu) {
+    nvmlPstates_t state{};
+    return nvmlDeviceGetPerformanceState(gpu.handle, &state) == NVML_SUCCESS ? "P" + std::to_string(state)
+                                                                             : not_available;
+}
+
+static std::string compute_mode(const System&, const Gpu& gpu) {
+    static constexpr const char* names[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
+    nvmlComputeMode_t mode{};
+    bool known = nvmlDeviceGetComputeMode(gpu.handle, &mode) == NVML_SUCCESS && mode < 4u;
+    return known ? names[mode] : not_available;
+}
+
+static std::string ecc_mode(const System&, const Gpu& gpu) {
+    nvmlEnableState_t current{}, pending{};
+    if (nvmlDeviceGetEccMode(gpu.handle, &current, &pending) != NVML_SUCCESS) return not_available;
+    return current == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
+}
+
+static std::string mig_mode(const System&, const Gpu& gpu) {
+    unsigned current = 0, pending = 0;
+    if (nvmlDeviceGetMigMode(gpu.handle, &current, &pending) != NVML_SUCCESS) return not_available;
+    return current ? "Enabled" : "Disabled";
+}
+
+static std::string ecc_errors(const System&, const Gpu& gpu) {
+    unsigned long long count = 0;
+    auto result =
+        nvmlDeviceGetTotalEccErrors(gpu.handle, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &count);
+    return result == NVML_SUCCESS ? std::to_string(count) : not_available;
+}
+
+static std::string compute_capability(const System&, const Gpu& gpu) {
+    int major = 0, minor = 0;
+    if (nvmlDeviceGetCudaComputeCapability(gpu.handle, &major, &minor) != NVML_SUCCESS) return not_available;
+    return std::to_string(major) + "." + std::to_string(minor);
+}
+
+static std::string timestamp(const System&, const Gpu&) {
+    char text[40];
+    auto now = std::time(nullptr);
+    std::tm local{};
+    std::strftime(text, sizeof text, "%Y/%m/%d %H:%M:%S.000", localtime_r(&now, &local));
+    return text;
+}
+
+using S = const System&;
+using G = const Gpu&;
+
+const std::vector<Field>& gpu_fields() {
+    static const std::vector<Field> fields{
+        {"timestamp", "", timestamp},
+        {"driver_version", "", [](S system, G) { return system.driver_version; }},
+        {"count", "", [](S system, G) { return std::to_string(system.gpus.size()); }},
+        {"name", "", [](S, G gpu) { return gpu.name; }},
+        {"uuid", "", [](S, G gpu) { return gpu.uuid; }},
+        {"index", "", [](S, G gpu) { return std::to_string(gpu.index); }},
+        {"pci.bus_id", "", [](S, G gpu) { return gpu.bus_id; }},
+        {"compute_cap", "", compute_capability},
+        {"memory.total", "MiB", [](S, G gpu) { return mib(gpu.memory_total); }},
+        {"memory.used", "MiB", [](S, G gpu) { return mib(gpu.memory_used); }},
+        {"memory.free", "MiB", [](S, G gpu) { return mib(gpu.memory_total - gpu.memory_used); }},
+        {"utilization.gpu", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::gpu); }},
+        {"utilization.memory", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::memory); }},
+        {"temperature.gpu", "", temperature},
+        {"fan.speed", "%", number<nvmlDeviceGetFanSpeed>},
+        {"pstate", "", performance_state},
+        {"power.draw", "W", watts<nvmlDeviceGetPowerUsage>},
+        {"power.limit", "W", watts<nvmlDeviceGetEnforcedPowerLimit>},
+        {"clocks.gr", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS>},
+        {"clocks.sm", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_SM>},
+        {"clocks.mem", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_MEM>},
+        {"clocks.video", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_VIDEO>},
+        {"clocks.max.gr", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_GRAPHICS>},
+        {"clocks.max.sm", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_SM>},
+        {"clocks.max.mem", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_MEM>},
+        {"pcie.link.gen.current", "", number<nvmlDeviceGetCurrPcieLinkGeneration>},
+        {"pcie.link.gen.max", "", number<nvmlDeviceGetMaxPcieLinkGeneration>},
+        {"pcie.link.width.current", "", number<nvmlDeviceGetCurrPcieLinkWidth>},
+        {"pcie.link.width.max", "", number<nvmlDeviceGetMaxPcieLinkWidth>},
+        {"persistence_mode", "", switched<nvmlDeviceGetPersistenceMode>},
+        {"display_active", "", switched<nvmlDeviceGetDisplayActive>},
+        {"compute_mode", "", compute_mode},
+        {"ecc.mode.current", "", ecc_mode},
+        {"ecc.errors.uncorrected.volatile.total", "", ecc_errors},
+        {"mig.mode.current", "", mig_mode},
+    };
+    return fields;
+}
+
+const Field* find_gpu_field(const std::string& name) {
+    static const std::vector<std::pair<std::string, std::string>> aliases{
+        {"gpu_name", "name"},
+        {"gpu_uuid", "uuid"},
+        {"gpu_bus_id", "pci.bus_id"},
+        {"clocks.current.sm", "clocks.sm"},
+        {"clocks.current.memory", "clocks.mem"},
+        {"clocks.current.graphics", "clocks.gr"},
+        {"enforced.power.limit", "power.limit"},
+    };
+    auto wanted = name;
+    for (auto& [alias, real] : aliases)
+        if (alias == name) wanted = real;
+    for (auto& field : gpu_fields())
+        if (wanted == field.name) return &field;
+    return nullptr;
+}
+
+const std::vector<ProcessField>& process_fields() {
+    using P = const Process&;
+    static const std::vector<ProcessField> fields{
+        {"gpu_name", "", [](G gpu, P) { return gpu.name; }},
+        {"gpu_uuid", "", [](G gpu, P) { return gpu.uuid; }},
+        {"gpu_bus_id", "", [](G gpu, P) { return gpu.bus_id; }},
+        {"pid", "", [](G, P process) { return std::to_string(process.pid); }},
+        {"process_name", "", [](G, P process) { return process.name; }},
+        {"used_gpu_memory", "MiB", [](G, P process) { return mib(process.used_bytes); }},
+    };
+    return fields;
+}
+
+const ProcessField* find_process_field(const std::string& name) {
+    auto wanted = name == "name" ? "process_name" : name == "used_memory" ? "used_gpu_memory" : name;
+    for (auto& field : process_fields())
+        if (wanted == field.name) return &field;
+    return nullptr;
+}
+
+}  // namespace tnr::smi
