@@ -1,0 +1,55 @@
+// See log.hpp.
+#include "gpu_server/pool/log.hpp"
+
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+namespace tnr::server {
+
+static constexpr std::string_view level_names[] = {"error", "warning", "info", "debug", "trace"};
+// Enough for a process's name or a file's; more would bury the line's own message.
+static constexpr size_t printable_max = 200;
+
+static LogLevel wanted_level() {
+    const char* set = getenv("TNR_LOG");
+    for (int level = 0; set && level < 5; ++level)
+        if (level_names[level] == set) return static_cast<LogLevel>(level);
+    return LogLevel::info;
+}
+
+bool log_enabled(LogLevel level) {
+    static const LogLevel wanted = wanted_level();
+    return level <= wanted;
+}
+
+static std::string utc_now() {
+    timeval now{};
+    gettimeofday(&now, nullptr);
+    tm parts{};
+    gmtime_r(&now.tv_sec, &parts);
+    char seconds[24], text[32];
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text, sizeof text, "%s.%03dZ", seconds, static_cast<int>(now.tv_usec / 1000 % 1000));
+    return text;
+}
+
+void log(LogLevel level, std::string_view text) {
+    if (!log_enabled(level)) return;
+    std::string line = utc_now() + " " + std::string(level_names[static_cast<int>(level)]) + ": " + std::string(text);
+    line += '\n';
+    (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
+std::string printable(std::string_view foreign) {
+    std::string text(foreign.substr(0, printable_max));
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    if (foreign.size() > printable_max) text += "…";
+    return text;
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,20 @@
+// What the server says while it runs: to stderr, one line an event, with UTC time, for `journalctl` and for grep.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tnr::server {
+
+enum class LogLevel { error, warning, info, debug, trace };
+
+// TNR_LOG=error|warning|info|debug|trace, read once; `info` when it is unset or something else.
+bool log_enabled(LogLevel level);
+
+// Any thread. The line is written with one write(), so lines of several processes on one stderr do not mix.
+void log(LogLevel level, std::string_view text);
+
+// Text that came from elsewhere, fit for one log line: control characters become '?', what is long is cut.
+std::string printable(std::string_view foreign);
+
+}  // namespace tnr::server

@@ -1,0 +1,72 @@
+// The few things of SQLite that the store needs, with errors as Results.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <initializer_list>
+#include <string>
+#include <variant>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+using Database = Handle<sqlite3, sqlite3_close>;
+
+inline Error database_error(sqlite3* database, const std::string& doing) {
+    return {Error::Kind::internal, doing + " in the server's database failed: " + sqlite3_errmsg(database)};
+}
+
+// One statement, run to its end or row by row.
+class Statement {
+public:
+    using Value = std::variant<std::monostate, int64_t, std::string>;
+
+    Statement(sqlite3* database, const char* sql, std::initializer_list<Value> values) : database_(database) {
+        sqlite3_stmt* made = nullptr;
+        failed_ = sqlite3_prepare_v2(database, sql, -1, &made, nullptr) != SQLITE_OK;
+        statement_.reset(made);
+        int at = 0;
+        for (auto& value : values) {
+            ++at;
+            if (auto* number = std::get_if<int64_t>(&value))
+                sqlite3_bind_int64(made, at, *number);
+            else if (auto* text = std::get_if<std::string>(&value))
+                sqlite3_bind_text(made, at, text->data(), static_cast<int>(text->size()), SQLITE_TRANSIENT);
+        }
+    }
+
+    // True while there is a row to read.
+    bool next() {
+        if (failed_) return false;
+        int code = sqlite3_step(statement_.get());
+        failed_ = code != SQLITE_ROW && code != SQLITE_DONE;
+        conflict_ = code == SQLITE_CONSTRAINT;
+        return code == SQLITE_ROW;
+    }
+    bool failed() const { return failed_; }
+    bool conflict() const { return conflict_; }  // a row with this key is already there
+    // For a statement without rows.
+    Result<> run(const std::string& doing) {
+        while (next()) {
+        }
+        if (failed_) return database_error(database_, doing);
+        return Ok{};
+    }
+
+    int64_t number(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+    bool is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
+    std::string text(int column) const {
+        auto* bytes = sqlite3_column_text(statement_.get(), column);
+        return bytes ? reinterpret_cast<const char*>(bytes) : "";
+    }
+
+private:
+    sqlite3* database_;
+    Handle<sqlite3_stmt, sqlite3_finalize> statement_;
+    bool failed_ = false;
+    bool conflict_ = false;
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,181 @@
+// The store of one node: a SQLite file in the state folder.
+//
+// Write-ahead log with synchronous=NORMAL: a commit survives every crash of ours and costs microseconds; a power cut
+// may lose the last moments of the ledger, which is worth less than the fsync each claim would wait for.
+#include <mutex>
+
+#include "gpu_server/pool/sqlite.hpp"
+#include "gpu_server/pool/store.hpp"
+
+namespace tnr::server {
+namespace {
+
+// How long one process waits for another's transaction; ours take less than a millisecond.
+constexpr int busy_timeout_ms = 2000;
+
+constexpr const char* schema = R"(
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    CREATE TABLE IF NOT EXISTS keys (
+        public_key TEXT PRIMARY KEY,
+        role TEXT NOT NULL CHECK (role IN ('account', 'machine')),
+        account TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        enrolled_ms INTEGER NOT NULL,
+        UNIQUE (role, account, machine));
+    CREATE TABLE IF NOT EXISTS claims (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        account TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        gpu TEXT NOT NULL,
+        devices TEXT NOT NULL,
+        began_ms INTEGER NOT NULL,
+        ended_ms INTEGER,
+        reason TEXT NOT NULL DEFAULT '');
+    CREATE INDEX IF NOT EXISTS open_claims ON claims (id) WHERE ended_ms IS NULL;
+    CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL);
+)";
+
+constexpr const char* now_ms_sql = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
+
+class SqliteStore : public Store {
+public:
+    explicit SqliteStore(Database database) : database_(std::move(database)) {}
+
+    Result<> add_account(const std::string& name, const std::string& public_key, bool replace) override {
+        std::lock_guard lock(mutex_);
+        Statement taken(database_.get(), "SELECT 1 FROM keys WHERE role = 'account' AND account = ?", {name});
+        if (taken.next() && !replace)
+            return Error{Error::Kind::usage, "there is already an account '" + name + "'",
+                         "choose another name, or add --replace to make its old key worthless"};
+        return put("account", name, "", public_key);
+    }
+
+    Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
+        std::lock_guard lock(mutex_);
+        return put("machine", account, name, public_key);
+    }
+
+    Result<> remove_machine(const std::string& account, const std::string& name) override {
+        std::lock_guard lock(mutex_);
+        return Statement(database_.get(), "DELETE FROM keys WHERE role = 'machine' AND account = ? AND machine = ?",
+                         {account, name})
+            .run("forgetting a machine");
+    }
+
+    Result<std::optional<Owner>> find_key(const std::string& public_key) override {
+        std::lock_guard lock(mutex_);
+        Statement row(database_.get(), "SELECT role, account, machine FROM keys WHERE public_key = ?", {public_key});
+        if (!row.next()) {
+            if (row.failed()) return database_error(database_.get(), "looking up a key");
+            return std::optional<Owner>();
+        }
+        return std::optional<Owner>(owner(row, 0));
+    }
+
+    Result<std::vector<KeyRecord>> keys() override {
+        std::lock_guard lock(mutex_);
+        std::vector<KeyRecord> found;
+        Statement row(
+            database_.get(),
+            "SELECT public_key, role, account, machine, enrolled_ms FROM keys ORDER BY account, role, machine", {});
+        while (row.next()) found.push_back({row.text(0), owner(row, 1), row.number(4)});
+        if (row.failed()) return database_error(database_.get(), "listing the keys");
+        return found;
+    }
+
+    Result<int64_t> begin_claim(const ClaimRecord& claim) override {
+        std::lock_guard lock(mutex_);
+        auto begun = Statement(database_.get(),
+                               "INSERT INTO claims (account, machine, gpu, devices, began_ms) VALUES (?, ?, ?, ?, ?)",
+                               {claim.account, claim.machine, claim.gpu, claim.devices, claim.began_ms})
+                         .run("noting a claim");
+        if (!begun) return begun.error();
+        return int64_t{sqlite3_last_insert_rowid(database_.get())};
+    }
+
+    Result<> end_claim(int64_t id, int64_t ended_ms, const std::string& reason) override {
+        std::lock_guard lock(mutex_);
+        return Statement(database_.get(),
+                         "UPDATE claims SET ended_ms = ?, reason = ? WHERE id = ? AND ended_ms IS NULL",
+                         {ended_ms, reason, id})
+            .run("noting a claim's end");
+    }
+
+    Result<> note_alive(int64_t now_ms) override {
+        std::lock_guard lock(mutex_);
+        return Statement(database_.get(), "INSERT OR REPLACE INTO alive (one, at_ms) VALUES (1, ?)", {now_ms})
+            .run("noting that the server is alive");
+    }
+
+    Result<std::vector<ClaimRecord>> close_open_claims(const std::string& reason) override {
+        std::lock_guard lock(mutex_);
+        // A claim cannot have ended before it began, nor later than the last sign of life we wrote.
+        Statement row(database_.get(),
+                      "UPDATE claims SET reason = ?, ended_ms = max(began_ms, coalesce((SELECT at_ms FROM alive), 0)) "
+                      "WHERE ended_ms IS NULL "
+                      "RETURNING id, account, machine, gpu, devices, began_ms, ended_ms, reason",
+                      {reason});
+        return claims(row);
+    }
+
+    Result<std::vector<ClaimRecord>> ledger() override {
+        std::lock_guard lock(mutex_);
+        Statement row(database_.get(),
+                      "SELECT id, account, machine, gpu, devices, began_ms, ended_ms, reason FROM claims ORDER BY id",
+                      {});
+        return claims(row);
+    }
+
+private:
+    Result<> put(const char* role, const std::string& account, const std::string& machine,
+                 const std::string& public_key) {
+        // Replaces what the same owner had; a key that belongs to another owner is a conflict on the primary key.
+        std::string sql = std::string(
+                              "INSERT INTO keys (public_key, role, account, machine, enrolled_ms) "
+                              "VALUES (?, ?, ?, ?, ") +
+                          now_ms_sql +
+                          ") ON CONFLICT (role, account, machine) DO UPDATE SET public_key = excluded.public_key, "
+                          "enrolled_ms = excluded.enrolled_ms";
+        Statement statement(database_.get(), sql.c_str(), {public_key, std::string(role), account, machine});
+        auto done = statement.run("enrolling a key");
+        if (statement.conflict())
+            return Error{Error::Kind::usage, "this key already belongs to somebody else", "make a new key pair"};
+        return done;
+    }
+
+    static Owner owner(const Statement& row, int from) {
+        auto role = row.text(from) == "account" ? Owner::Role::account : Owner::Role::machine;
+        return {role, row.text(from + 1), row.text(from + 2)};
+    }
+
+    Result<std::vector<ClaimRecord>> claims(Statement& row) {
+        std::vector<ClaimRecord> found;
+        while (row.next()) {
+            ClaimRecord claim{row.number(0), row.text(1), row.text(2), row.text(3), row.text(4), row.number(5)};
+            if (!row.is_null(6)) claim.ended_ms = row.number(6);
+            claim.reason = row.text(7);
+            found.push_back(std::move(claim));
+        }
+        if (row.failed()) return database_error(database_.get(), "reading the ledger");
+        return found;
+    }
+
+    std::mutex mutex_;  // the authentication thread looks keys up while the main thread notes claims
+    Database database_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_sqlite_store(const std::string& path) {
+    sqlite3* opened = nullptr;
+    int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+    Database database(opened);
+    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    sqlite3_busy_timeout(opened, busy_timeout_ms);
+    if (sqlite3_exec(opened, schema, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(opened, "preparing " + path);
+    return std::unique_ptr<Store>(std::make_unique<SqliteStore>(std::move(database)));
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,54 @@
+// Starting our own binary again as a worker or a helper, in a process group of its own, and talking to it.
+//
+// A child gets nothing of ours but what is listed: descriptor 3 is a control socket (one JSON object per packet),
+// descriptor 4 a listening socket if there is one, stderr is ours, the environment is what the plan says. It dies with
+// us, whatever ends us.
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+inline constexpr int child_control_fd = 3;
+inline constexpr int child_listen_fd = 4;
+
+struct ChildPlan {
+    std::string program;                   // path
+    std::vector<std::string> arguments;    // without the program itself
+    std::vector<std::string> environment;  // NAME=value, all there is
+    int listen_fd = -1;
+};
+
+struct Child {
+    pid_t pid = -1;
+    UniqueFd control;  // non-blocking
+};
+
+// From the thread that lives as long as the process: the kernel ties a child's life to the thread that made it.
+Result<Child> start_child(const ChildPlan& plan);
+
+// The child and all it has started. It still must be waited for.
+void kill_child(pid_t pid);
+// "exited with code 1", "was killed by signal 9 (Killed)"
+std::string describe_exit(int status);
+
+// What is set in our environment and of use to a child: PATH, locale, TNR_LOG, and what CUDA reads.
+std::vector<std::string> inherited_environment();
+
+// One message to the other end. False when it is gone (or hopelessly behind).
+bool send_message(int control, const nlohmann::json& message);
+struct Received {
+    enum class What { message, nothing_now, closed, nonsense } what;
+    std::string text;
+};
+Received receive_message(int control);
+
+}  // namespace tnr::server

@@ -1,0 +1,136 @@
+// Claims and sessions. A claim binds GPUs to a machine, from its first process that needs CUDA until a moment after its
+// last; a session is one such process, and has a worker process of its own.
+//
+// Requests that must wait (a worker that starts, a GPU that is being wiped) are answered later, from the event loop;
+// nothing here ever blocks.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "gpu_client/protocol/keys.hpp"
+#include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/workers.hpp"
+
+namespace tnr::server {
+
+// Who asks.
+struct Caller {
+    enum class Role { account, machine, open };
+    Role role = Role::open;
+    std::string account;     // empty when open
+    std::string machine;     // whose GPUs it is about
+    std::string public_key;  // empty when plain
+    std::string address;     // the peer's IP address
+    std::string label() const { return account.empty() ? machine : account + "/" + machine; }
+};
+
+struct GpuWish {
+    std::string gpu;
+    int count = 1;
+};
+
+struct Process {
+    int pid = 0;
+    std::string name;
+};
+
+using Reply = std::function<void(Result<nlohmann::json>)>;
+
+struct Session {
+    std::string id;
+    Process process;
+    Worker* worker = nullptr;
+    std::vector<uint64_t> granted_bytes;  // per GPU of the claim
+    EventLoop::Clock::time_point since;
+    Caller caller;
+    Reply reply;  // empty once answered
+    EventLoop::TimerId timeout = 0;
+};
+
+struct Claim {
+    int64_t id = 0;  // in the ledger
+    std::string account, machine, gpu;
+    std::vector<int> gpus;
+    int64_t began_ms = 0;
+    std::list<Session> sessions;
+    std::vector<Worker*> leftovers;  // told to die, not yet gone
+    EventLoop::TimerId linger = 0;
+    bool ending = false;
+    std::string why_ending;
+    bool belongs_to(const Caller& caller) const { return account == caller.account && machine == caller.machine; }
+};
+
+struct ClaimOptions {
+    std::chrono::milliseconds linger = default_linger;
+    bool plain = false;          // sessions without encryption
+    std::string worker_address;  // what clients are told; empty: where the worker listens
+};
+
+class Claims {
+public:
+    Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options);
+    ~Claims();
+
+    // Makes the caller's claim or joins it.
+    void open_session(const Caller& caller, const GpuWish& wish, const Process& process, Reply reply);
+    // The GPUs that a session would get now. Claims nothing.
+    void describe(const Caller& caller, const GpuWish& wish, Reply reply);
+    // Likewise, without waiting for a description.
+    Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
+    void release(const Caller& caller, const std::string& why);
+    void end_all(const std::string& why);  // and refuse everything from now on
+
+    const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }
+
+private:
+    // Something to try again whenever the world has changed. It says whether it is done.
+    struct Waiting {
+        std::function<bool()> attempt;
+        Reply reply;
+        EventLoop::TimerId timeout;
+    };
+    void wait_for(std::function<bool()> attempt, const Reply& reply, const std::string& what);
+    void try_waiting();
+
+    bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
+    bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
+    Result<> check_wish(const GpuWish& wish) const;
+    Claim* find(const Caller& caller, const std::string& gpu);
+    bool make_room(const GpuWish& wish);
+    Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
+    Result<Worker*> worker_for(Claim& claim);
+    void serve(Claim& claim, Session& session);
+
+    void worker_ready(Worker& worker);
+    void worker_gone(Worker& worker, const std::string& how);
+    void memory_wanted(Worker& worker, const MemoryWish& wish);
+    void memory_returned(Worker& worker, const MemoryWish& wish);
+    void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
+    void settle(Claim& claim);  // after a session or a leftover has gone
+    void end(Claim& claim, const std::string& why);
+    void finish(Claim& claim);
+    std::string labels(const std::vector<int>& gpus);
+
+    EventLoop& loop_;
+    Gpus& gpus_;
+    Workers& workers_;
+    Store& store_;
+    ClaimOptions options_;
+    std::list<std::unique_ptr<Claim>> claims_;
+    std::list<Waiting> waiting_;
+    bool trying_ = false, try_again_ = false;
+    bool stopping_ = false;
+};
+
+// Milliseconds since 1970.
+int64_t now_ms();
+
+}  // namespace tnr::server

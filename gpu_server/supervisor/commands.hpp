@@ -1,0 +1,23 @@
+// The commands of tnr-gpu-server beside `serve`: they work on the state folder, whether a server runs or not.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+struct EnrollOptions {
+    std::string name;
+    std::string address;  // empty: where `serve` listened last
+    std::string state;
+    bool replace = false;
+};
+
+// Prints exactly one line, with the only copy of the secret there is.
+Result<> enroll(const EnrollOptions& options, std::ostream& out);
+
+Result<> list_keys(const std::string& state, std::ostream& out);
+
+}  // namespace tnr::server

@@ -1,0 +1,114 @@
+// See endpoint.hpp.
+#include "gpu_server/supervisor/endpoint.hpp"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+namespace tnr::server {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, Releaser<addrinfo, freeaddrinfo>>;
+
+Result<Addresses> resolve(const std::string& host, int port, int flags) {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags;
+    int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (code != 0) return Error{Error::Kind::usage, "'" + host + "' is no address: " + gai_strerror(code)};
+    return Addresses(found);
+}
+
+bool parse_port(std::string_view text, int& port) {
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+    return error == std::errc{} && end == text.data() + text.size() && port >= 0 && port <= 65535;
+}
+
+std::string numeric_host(const sockaddr* address, socklen_t size) {
+    char host[NI_MAXHOST];
+    return getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
+}
+
+int port_of(int socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    char port[NI_MAXSERV] = "0";
+    getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+    getnameinfo(reinterpret_cast<sockaddr*>(&address), size, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
+    return std::atoi(port);
+}
+
+UniqueFd try_listen(const addrinfo& address, int backlog) {
+    UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket) return {};
+    int on = 1;
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // a fixed range is used again and again
+    if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || listen(socket.get(), backlog) != 0) return {};
+    return socket;
+}
+
+}  // namespace
+
+bool Endpoint::loopback() const {
+    return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+std::string Endpoint::text() const {
+    bool ipv6 = host.find(':') != std::string::npos;
+    return "tcp://" + (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<Endpoint> parse_endpoint(const std::string& address) {
+    Error wrong{Error::Kind::usage, "'" + address + "' is no address", "it looks like tcp://127.0.0.1:14900"};
+    constexpr std::string_view scheme = "tcp://";
+    if (!address.starts_with(scheme)) return wrong;
+    auto colon = address.rfind(':');
+    if (colon <= scheme.size()) return wrong;
+    Endpoint endpoint{address.substr(scheme.size(), colon - scheme.size()), 0};
+    if (!parse_port(std::string_view(address).substr(colon + 1), endpoint.port)) return wrong;
+    if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']'))
+        endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
+    if (endpoint.host == "*") endpoint.host = "0.0.0.0";
+    if (endpoint.host.empty()) return wrong;
+    return endpoint;
+}
+
+Result<PortRange> parse_port_range(const std::string& text) {
+    PortRange range;
+    auto dash = text.find('-');
+    bool sound = dash != std::string::npos && parse_port(std::string_view(text).substr(0, dash), range.first) &&
+                 parse_port(std::string_view(text).substr(dash + 1), range.last) && range.first >= 1 &&
+                 range.first <= range.last;
+    if (!sound) return Error{Error::Kind::usage, "'" + text + "' is no range of ports", "it looks like 15000-15099"};
+    return range;
+}
+
+Result<UniqueFd> listen_on(const std::string& host, PortRange ports, int backlog, Endpoint& endpoint) {
+    for (int port = ports.first; port <= ports.last; ++port) {
+        auto addresses = resolve(host, port, AI_PASSIVE);
+        if (!addresses) return addresses.error();
+        UniqueFd socket = try_listen(**addresses, backlog);
+        if (!socket) continue;
+        endpoint = {host, port_of(socket.get())};
+        return socket;
+    }
+    std::string where =
+        ports.first == 0 ? host : host + ", ports " + std::to_string(ports.first) + "-" + std::to_string(ports.last);
+    return Error{Error::Kind::internal, "cannot listen on " + where + ": " + std::strerror(errno)};
+}
+
+std::string local_address_towards(const std::string& peer) {
+    auto addresses = resolve(peer, 9, AI_NUMERICHOST);  // any port: nothing is sent
+    if (!addresses) return {};
+    UniqueFd socket(::socket((*addresses)->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket || connect(socket.get(), (*addresses)->ai_addr, (*addresses)->ai_addrlen) != 0) return {};
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    return numeric_host(reinterpret_cast<sockaddr*>(&address), size);
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,75 @@
+// The GPUs of this node: which are free, and what happens to one between two claims. It is wiped by a helper process,
+// then a worker is started on it that waits, warm, for whoever comes next.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/memory_ledger.hpp"
+#include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/workers.hpp"
+
+namespace tnr::server {
+
+struct Gpu {
+    enum class State { wiping, free, claimed, broken };
+    int index = 0;
+    FoundGpu found;
+    State state = State::wiping;
+    std::optional<DeviceDescription> description;  // once a worker has told it; without a session's address range
+    Worker* warm = nullptr;                        // starts, or waits for the next claim
+    MemoryLedger memory;
+    int quick_deaths = 0;  // in a row
+    EventLoop::TimerId restart = 0;
+    std::string label() const { return found.type + " #" + std::to_string(index); }
+};
+
+class Gpus {
+public:
+    Gpus(EventLoop& loop, Reaper& reaper, Workers& workers, const GpuSource& source)
+        : loop_(loop), reaper_(reaper), workers_(workers), source_(source) {}
+
+    // All start with being wiped: who knows what an earlier server left in them.
+    void add(std::vector<FoundGpu> found);
+    // A GPU has become free, or a description known: what waited for that may go on.
+    void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
+
+    Gpu& at(int index) { return gpus_[static_cast<size_t>(index)]; }
+    std::vector<Gpu>& all() { return gpus_; }
+    std::set<std::string> types() const;  // that are in working order
+    int count(const std::string& type) const;
+    std::vector<int> with_state(const std::string& type, Gpu::State state) const;
+
+    // free → claimed.
+    void claim(const std::vector<int>& indexes);
+    // The GPU's waiting worker, if it has one, is the caller's now.
+    Worker* take_warm(Gpu& gpu);
+    // claimed → wiping → free. Only when no process of ours has anything on it any more.
+    void give_back(const std::vector<int>& indexes);
+
+    // From Workers' events.
+    void describe(Worker& worker);
+    bool warm_worker_gone(Worker& worker, const std::string& how);  // false: it was none
+    void stop() { stopping_ = true; }                               // start nothing any more
+
+private:
+    void wipe(Gpu& gpu);
+    void wiped(int index, const std::string& how, uint64_t bytes);
+    void start_warm(Gpu& gpu);
+    void failed(Gpu& gpu, const std::string& why, std::function<void(Gpu&)> again);
+
+    EventLoop& loop_;
+    Reaper& reaper_;
+    Workers& workers_;
+    const GpuSource& source_;
+    std::function<void()> changed_;
+    std::vector<Gpu> gpus_;
+    bool stopping_ = false;
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,160 @@
+// See handler.hpp. The table of operations is in gpu_client/protocol/control.hpp.
+#include "gpu_server/supervisor/handler.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/log.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+// A peer that names no machine of its own: the account's laptop, or a program on this host.
+static constexpr const char* unnamed_machine = "local";
+
+void Handler::handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer) {
+    uint64_t id = 0;
+    auto request = parse_request(data, size, id);
+    auto reply = [id, answer = std::move(answer)](Result<json> result) {
+        answer(result ? answer_text(id, std::move(*result)) : error_text(id, result.error()));
+    };
+    if (!request) return reply(request.error());
+    // Asked for each request, so that a key that was forgotten a moment ago is worth nothing now.
+    auto caller = identify(peer, *request);
+    if (!caller) return reply(caller.error());
+    dispatch(*caller, *request, reply);
+}
+
+Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
+    std::string machine = request.machine.empty() ? unnamed_machine : request.machine;
+    if (peer.public_key.empty()) return Caller{Caller::Role::open, "", machine, "", peer.address};
+    auto owner = store_.find_key(peer.public_key);
+    if (!owner) return owner.error();
+    if (!*owner) return Error{Error::Kind::auth, "this key is not enrolled any more", "enroll it again"};
+    if ((*owner)->role == Owner::Role::machine)
+        return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key, peer.address};
+    return Caller{Caller::Role::account, (*owner)->account, machine, peer.public_key, peer.address};
+}
+
+static const char* role_name(Caller::Role role) {
+    return role == Caller::Role::account ? "account" : role == Caller::Role::machine ? "machine" : "open";
+}
+
+void Handler::dispatch(const Caller& caller, const Request& request, Reply reply) {
+    bool for_accounts =
+        request.op == Op::enroll_machine || request.op == Op::forget_machine || request.op == Op::claims;
+    if (for_accounts && caller.role == Caller::Role::machine)
+        return reply(Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"});
+    GpuWish wish{request.gpu, request.count};
+    switch (request.op) {
+        case Op::hello:
+            return reply(json{{"protocol", wire::protocol_version},
+                              {"table", control::table_hash()},
+                              {"version", control::version()},
+                              {"role", role_name(caller.role)}});
+        case Op::types:
+            return reply(types());
+        case Op::describe:
+            return claims_.describe(caller, wish, std::move(reply));
+        case Op::session:
+            return claims_.open_session(caller, wish, {request.pid, request.process}, std::move(reply));
+        case Op::nvml:
+            return reply(nvml(caller, request));
+        case Op::enroll_machine:
+            return reply(enroll(caller, request));
+        case Op::forget_machine:
+            return reply(forget(caller, request));
+        case Op::claims:
+            return reply(claims_of(caller));
+        case Op::release:
+            claims_.release(caller, "released by its machine");
+            return reply(json::object());
+    }
+}
+
+json Handler::types() {
+    json list = json::array();
+    for (auto& type : gpus_.types()) {
+        uint64_t memory = 0;
+        for (auto& gpu : gpus_.all())
+            if (gpu.found.type == type) memory = gpu.found.memory_bytes;
+        list.push_back({{"name", type},
+                        {"total", gpus_.count(type)},
+                        {"free", gpus_.with_state(type, Gpu::State::free).size() +
+                                     gpus_.with_state(type, Gpu::State::wiping).size()},
+                        {"memory_bytes", memory}});
+    }
+    return {{"types", list}};
+}
+
+json Handler::claims_of(const Caller& caller) {
+    json list = json::array();
+    for (auto& claim : claims_.all()) {
+        if (claim->account != caller.account || claim->ending) continue;
+        json devices = json::array();
+        for (int index : claim->gpus) devices.push_back(gpus_.at(index).found.uuid);
+        list.push_back({{"machine", claim->machine},
+                        {"gpu", claim->gpu},
+                        {"devices", devices},
+                        {"since", claim->began_ms / 1000},
+                        {"sessions", claim->sessions.size()}});
+    }
+    return {{"claims", list}};
+}
+
+Result<json> Handler::nvml(const Caller& caller, const Request& request) {
+    auto gpus = claims_.would_get(caller, {request.gpu, request.count});
+    if (!gpus) return gpus.error();
+    std::vector<NvmlDevice> devices;
+    for (int index : *gpus) {
+        Gpu& gpu = gpus_.at(index);
+        NvmlDevice device;
+        device.index = index;
+        device.type = gpu.found.type;
+        device.name = gpu.found.name;
+        device.uuid = gpu.found.uuid;
+        device.memory_bytes = gpu.found.memory_bytes;
+        if (gpu.description) {
+            device.pci_domain = gpu.description->pci_domain;
+            device.pci_bus = gpu.description->pci_bus;
+            device.pci_device = gpu.description->pci_device;
+            device.driver_version = gpu.description->driver_version;
+        }
+        for (auto& claim : claims_.all()) {
+            if (!claim->belongs_to(caller)) continue;  // another's processes are nobody else's business
+            for (size_t i = 0; i < claim->gpus.size(); ++i)
+                for (auto& session : claim->sessions)
+                    if (claim->gpus[i] == index)
+                        device.processes.push_back(
+                            {session.process.pid, session.process.name, session.worker->pid, session.granted_bytes[i]});
+        }
+        devices.push_back(std::move(device));
+    }
+    return nvml_.snapshot(devices);
+}
+
+Result<json> Handler::enroll(const Caller& caller, const Request& request) {
+    // An open pool asks nobody for a key. Remembering one would let whoever reaches it over loopback today come in
+    // from anywhere once the pool is not open any more.
+    if (caller.role == Caller::Role::open) return json::object();
+    auto stored = store_.put_machine(caller.account, request.name, request.public_key);
+    if (!stored) return stored.error();
+    log(LogLevel::info, caller.account + " enrolled machine " + request.name);
+    return json::object();
+}
+
+Result<json> Handler::forget(const Caller& caller, const Request& request) {
+    if (caller.role == Caller::Role::account) {
+        auto removed = store_.remove_machine(caller.account, request.name);
+        if (!removed) return removed.error();
+        log(LogLevel::info, caller.account + " forgot machine " + request.name);
+    }
+    Caller machine = caller;
+    machine.machine = request.name;
+    claims_.release(machine, "its machine was forgotten");
+    return json::object();
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,44 @@
+// What each control request does, and who may ask for it. Knows nothing of sockets.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/nvml_source.hpp"
+#include "gpu_server/supervisor/request.hpp"
+
+namespace tnr::server {
+
+// What the socket tells of a request's sender.
+struct Peer {
+    std::string public_key;  // proven by the handshake; empty when plain
+    std::string address;
+};
+
+class Handler {
+public:
+    Handler(Gpus& gpus, Claims& claims, Store& store, NvmlSource& nvml)
+        : gpus_(gpus), claims_(claims), store_(store), nvml_(nvml) {}
+
+    // Foreign bytes in, exactly one call of `answer` with text, now or later.
+    void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
+
+private:
+    Result<Caller> identify(const Peer& peer, const Request& request);
+    void dispatch(const Caller& caller, const Request& request, Reply reply);
+    nlohmann::json types();
+    nlohmann::json claims_of(const Caller& caller);
+    Result<nlohmann::json> nvml(const Caller& caller, const Request& request);
+    Result<nlohmann::json> enroll(const Caller& caller, const Request& request);
+    Result<nlohmann::json> forget(const Caller& caller, const Request& request);
+
+    Gpus& gpus_;
+    Claims& claims_;
+    Store& store_;
+    NvmlSource& nvml_;
+};
+
+}  // namespace tnr::server

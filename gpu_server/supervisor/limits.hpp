@@ -1,0 +1,57 @@
+// The supervisor's limits. Each bounds what a peer, a worker or a broken GPU can make it hold or wait for.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace tnr::server {
+
+using std::chrono::milliseconds;
+
+// What we still read of an oversized control message, so that its sender gets an answer; beyond, ZeroMQ cuts the line.
+inline constexpr size_t control_answerable_factor = 4;
+
+inline constexpr size_t machine_name_bytes_max = 64;  // a host name's label has at most 63
+inline constexpr size_t process_name_bytes_max = 256;
+inline constexpr size_t gpu_name_bytes_max = 64;
+inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as many
+
+// Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).
+inline constexpr size_t sessions_per_claim_max = 64;
+// Requests that wait for a worker or a GPU; every one of them may be a stranger's (open pools), so not many.
+inline constexpr size_t waiting_requests_max = 256;
+
+// A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
+inline constexpr milliseconds worker_start_timeout{10'000};
+// A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…
+inline constexpr milliseconds quick_death{30'000};
+// … and after this many in a row nobody gets the GPU any more.
+inline constexpr int quick_deaths_max = 5;
+inline constexpr milliseconds restart_delay{100};  // doubles with every quick death
+
+// How long a claim outlives its last session, so that the next command of a script finds its GPU still there. One
+// second, so that the GPU of a killed client is another's within two.
+inline constexpr milliseconds default_linger{1000};
+
+// Overwriting 80 GB takes 0.1 s; a driver that starts cold, a few seconds. Longer, and the GPU is stuck.
+inline constexpr milliseconds wipe_timeout{60'000};
+// Memory of an emulated GPU is gone with its worker: the same code runs, on an amount that costs no time.
+inline constexpr uint64_t emulated_wipe_bytes = uint64_t{16} << 20;
+
+// Memory of a GPU that is never granted: the sessions' contexts, the driver's own needs, the display.
+// One 32nd, and at most 1.5 GiB: three sessions' contexts on a large GPU.
+inline constexpr uint64_t reserve_share = 32;
+inline constexpr uint64_t reserve_bytes_max = uint64_t{3} << 29;
+
+// A worker that is told to end may say good-bye to its client; then it is killed.
+inline constexpr milliseconds goodbye_grace{500};
+// The whole server's end; whatever still lives then dies with it.
+inline constexpr milliseconds shutdown_grace{1500};
+// How often open claims are noted as in use, which is how exact the ledger is after a crash.
+inline constexpr milliseconds alive_interval{10'000};
+
+// One message between supervisor and worker: the description of 16 devices is about 100 KiB.
+inline constexpr size_t worker_message_bytes_max = size_t{256} << 10;
+
+}  // namespace tnr::server

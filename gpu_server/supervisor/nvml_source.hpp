@@ -1,0 +1,46 @@
+// What `nvml` requests are answered from. The supervisor knows who uses what; a source adds what the hardware tells
+// (temperature, power, utilisation) and speaks for the GPUs of one caller only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+// One client process on a GPU.
+struct NvmlProcess {
+    int pid = 0;                 // on the client's machine
+    std::string name;            // as the client told it
+    int worker_pid = 0;          // on this node: what the real NVML knows it by
+    uint64_t granted_bytes = 0;  // of this GPU; an upper bound of what it uses
+};
+
+// The supervisor's own facts about one GPU that the caller may see.
+struct NvmlDevice {
+    int index = 0;     // among this node's
+    std::string type;  // "h100"
+    std::string name;
+    std::string uuid;  // 32 hex digits
+    int pci_domain = 0, pci_bus = 0, pci_device = 0;
+    uint64_t memory_bytes = 0;
+    int driver_version = 0;  // as cuDriverGetVersion tells it; 0: not known yet
+    std::vector<NvmlProcess> processes;
+};
+
+class NvmlSource {
+public:
+    virtual ~NvmlSource() = default;
+    // {"devices": […], "processes": […]}: what the client's libnvidia-ml reads. Called on the supervisor's only thread,
+    // so it must answer within milliseconds: cache what is slow.
+    virtual Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) = 0;
+};
+
+// Where there is no NVML: the supervisor's own facts, nothing invented.
+std::unique_ptr<NvmlSource> make_own_facts_source();
+
+}  // namespace tnr::server

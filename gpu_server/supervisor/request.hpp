@@ -1,0 +1,37 @@
+// A control request as the supervisor understands it: every field checked, nothing of the peer's JSON left.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+enum class Op { hello, types, describe, session, nvml, enroll_machine, forget_machine, claims, release };
+
+// Fields that an operation does not have are left empty. See gpu_client/protocol/control.hpp for the table.
+struct Request {
+    uint64_t id = 0;
+    Op op = Op::hello;
+    std::string gpu;
+    int count = 1;
+    int pid = 0;
+    std::string process;
+    std::string name;
+    std::string public_key;
+    std::string machine;  // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
+};
+
+// Foreign bytes. Never throws. On an Error `id` still says whom to answer, when that much could be read.
+Result<Request> parse_request(const void* data, size_t size, uint64_t& id);
+
+// {"id", …fields} and {"id", "error"}, as text.
+std::string answer_text(uint64_t id, nlohmann::json fields);
+std::string error_text(uint64_t id, const Error& error);
+
+// Letters, digits, '-', '_' and '.', not empty: what accounts and machines may be called.
+bool is_name(const std::string& text);
+
+}  // namespace tnr::server

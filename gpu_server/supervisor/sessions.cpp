@@ -1,0 +1,230 @@
+// Sessions within claims: from the request to the worker that serves it, and to its end. See claims.hpp.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+// 128 bits that cannot be guessed: it is the routing id by which a worker knows its client.
+static std::string random_id() {
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) std::abort();  // cannot happen for so few
+    std::string text;
+    for (auto byte : bytes) {
+        text += "0123456789abcdef"[byte >> 4];
+        text += "0123456789abcdef"[byte & 15];
+    }
+    return text;
+}
+
+static std::string seconds_since(EventLoop::Clock::time_point then) {
+    auto tenths = std::chrono::duration_cast<milliseconds>(EventLoop::Clock::now() - then).count() / 100;
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+// ---- describe
+
+void Claims::describe(const Caller& caller, const GpuWish& wish, Reply reply) {
+    if (try_describe(caller, wish, reply)) return;
+    wait_for([this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply,
+             "the description of the " + wish.gpu);
+}
+
+bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
+    auto gpus = would_get(caller, wish);
+    if (!gpus) {
+        reply(gpus.error());
+        return true;
+    }
+    json devices = json::array();
+    for (int index : *gpus) {
+        auto& description = gpus_.at(index).description;
+        if (!description) return false;
+        devices.push_back(to_json(*description));
+    }
+    reply(json{{"devices", devices}});
+    return true;
+}
+
+// ---- session
+
+void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, Reply reply) {
+    if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
+    if (try_session(caller, wish, process, reply)) return;
+    wait_for([this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); }, reply,
+             "a " + wish.gpu);
+}
+
+// True: answered, or a session has taken over the reply.
+bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+    auto refuse = [&](Error error) {
+        reply(std::move(error));
+        return true;
+    };
+    if (auto sound = check_wish(wish); !sound) return refuse(sound.error());
+    Claim* claim = find(caller, wish.gpu);
+    if (claim && claim->ending) return false;  // it starts anew when the old one is gone
+    if (claim && wish.count > static_cast<int>(claim->gpus.size()))
+        return refuse({Error::Kind::usage,
+                       caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
+                           " and asks for " + std::to_string(wish.count),
+                       "end its other GPU programs first"});
+    if (claim && claim->sessions.size() >= sessions_per_claim_max)
+        return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
+                                                " processes of a machine can use its GPU at once"});
+    if (!claim) {
+        auto free = gpus_.with_state(wish.gpu, Gpu::State::free).size();
+        if (free < static_cast<size_t>(wish.count)) {
+            if (make_room(wish)) return false;
+            return refuse({Error::Kind::remote,
+                           "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use",
+                           "try again later, or ask for another type"});
+        }
+        auto made = make_claim(caller, wish);
+        if (!made) return refuse(made.error());
+        claim = *made;
+    }
+    if (auto added = add_session(*claim, caller, process, reply); !added) {
+        settle(*claim);
+        return refuse(added.error());
+    }
+    return true;
+}
+
+// The waiting worker of the claim's GPU, else one that starts now.
+Result<Worker*> Claims::worker_for(Claim& claim) {
+    std::vector<std::string> selectors;
+    for (int index : claim.gpus) {
+        Gpu& gpu = gpus_.at(index);
+        Worker* warm = gpus_.take_warm(gpu);
+        if (warm && claim.gpus.size() == 1) return warm;
+        if (warm) {  // it sees one GPU only, and this claim has several
+            workers_.kill(*warm);
+            claim.leftovers.push_back(warm);
+        }
+        selectors.push_back(gpu.found.selector);
+    }
+    return workers_.start(claim.gpus, selectors);
+}
+
+Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply) {
+    auto worker = worker_for(claim);
+    if (!worker) return worker.error();
+    Session session;
+    session.id = random_id();
+    session.process = process;
+    session.worker = *worker;
+    session.granted_bytes.resize(claim.gpus.size());
+    session.since = EventLoop::Clock::now();
+    session.caller = caller;
+    session.reply = reply;
+    loop_.cancel(std::exchange(claim.linger, 0));
+    auto& added = claim.sessions.emplace_back(std::move(session));
+    if (added.worker->state == Worker::State::warm) {
+        serve(claim, added);
+    } else {
+        added.timeout = loop_.after(worker_start_timeout, [this, worker = added.worker] {
+            worker->last_word = "did not start in time";
+            workers_.kill(*worker);
+        });
+    }
+    return Ok{};
+}
+
+void Claims::serve(Claim& claim, Session& session) {
+    loop_.cancel(std::exchange(session.timeout, 0));
+    auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();
+    json serve = {{"session", session.id},
+                  {"client_key", session.caller.public_key},
+                  {"server_public", keys.public_key},
+                  {"server_secret", keys.secret_key},
+                  {"grant_bytes", 0},
+                  {"account", claim.account},
+                  {"machine", claim.machine}};
+    Worker& worker = *session.worker;
+    worker.state = Worker::State::serving;
+    if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
+
+    Endpoint endpoint = worker.endpoint;
+    if (!options_.worker_address.empty()) endpoint.host = options_.worker_address;
+    if (endpoint.wildcard()) endpoint.host = local_address_towards(session.caller.address);
+    json devices = json::array();
+    for (auto& device : worker.devices) devices.push_back(to_json(device));
+    for (int index : claim.gpus) gpus_.at(index).quick_deaths = 0;
+    log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
+                            std::to_string(session.process.pid) + " (" + printable(session.process.name) +
+                            ") is served by worker " + std::to_string(worker.pid));
+    std::exchange(session.reply, nullptr)(json{
+        {"endpoint", endpoint.text()}, {"server_key", keys.public_key}, {"session", session.id}, {"devices", devices}});
+}
+
+// ---- what workers report
+
+void Claims::worker_ready(Worker& worker) {
+    gpus_.describe(worker);
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions)
+            if (session.worker == &worker) serve(*claim, session);
+    try_waiting();
+}
+
+void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions) {
+            if (session.worker != &worker) continue;
+            auto& memory = gpus_.at(worker.gpus[wish.device]).memory;
+            uint64_t bytes = memory.answer(wish.bytes, session.granted_bytes[wish.device]);
+            memory.grant(bytes);
+            session.granted_bytes[wish.device] += bytes;
+            workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
+            return;
+        }
+}
+
+void Claims::memory_returned(Worker& worker, const MemoryWish& wish) {
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions) {
+            if (session.worker != &worker) continue;
+            uint64_t bytes = std::min(wish.bytes, session.granted_bytes[wish.device]);
+            session.granted_bytes[wish.device] -= bytes;
+            gpus_.at(worker.gpus[wish.device]).memory.take_back(bytes);
+            return;
+        }
+}
+
+void Claims::worker_gone(Worker& worker, const std::string& how) {
+    if (gpus_.warm_worker_gone(worker, how)) return;
+    for (auto& claim : claims_) {
+        auto left = std::find(claim->leftovers.begin(), claim->leftovers.end(), &worker);
+        if (left != claim->leftovers.end()) {
+            claim->leftovers.erase(left);
+            return settle(*claim);
+        }
+        for (auto at = claim->sessions.begin(); at != claim->sessions.end(); ++at)
+            if (at->worker == &worker) return session_over(*claim, at, how);
+    }
+}
+
+void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
+    loop_.cancel(session->timeout);
+    for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.take_back(session->granted_bytes[i]);
+    std::string what = claim.ending ? claim.why_ending : "its worker " + how;
+    log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session->caller.label() + " process " +
+                            std::to_string(session->process.pid) + " (" + printable(session->process.name) + ") on " +
+                            labels(claim.gpus) + " ended after " + seconds_since(session->since) + ": " + what);
+    Reply unanswered = std::move(session->reply);
+    claim.sessions.erase(session);
+    if (unanswered)
+        unanswered(Error{Error::Kind::remote, "the GPU could not be prepared: " + what,
+                         "try again; if it stays so, the server's log says more"});
+    settle(claim);
+}
+
+}  // namespace tnr::server

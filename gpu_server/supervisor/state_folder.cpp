@@ -1,0 +1,94 @@
+// See state_folder.hpp.
+#include "gpu_server/supervisor/state_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "api_client/base/paths.hpp"
+
+namespace tnr::server {
+
+namespace fs = std::filesystem;
+
+static Error file_error(const fs::path& path, const char* doing) {
+    return {Error::Kind::internal, std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(errno)};
+}
+
+static std::string read_line(const fs::path& path) {
+    std::string line;
+    std::ifstream file(path);
+    std::getline(file, line);
+    return line;
+}
+
+// Complete or not at all: a crash in between leaves the old file.
+static Result<> write_line(const fs::path& path, const std::string& line) {
+    fs::path fresh = path.string() + ".new";
+    UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    std::string text = line + "\n";
+    bool written = file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                   fsync(file.get()) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
+    if (!written) return file_error(path, "write");
+    return Ok{};
+}
+
+Result<StateFolder> StateFolder::open(const std::string& path) {
+    fs::path folder = path.empty() ? state_dir() / "server" : fs::path(path);
+    std::error_code error;
+    folder = fs::absolute(folder, error);
+    fs::create_directories(folder.parent_path(), error);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error(folder, "make");
+    struct stat status {};
+    if (stat(folder.c_str(), &status) != 0) return file_error(folder, "use");
+    if (!S_ISDIR(status.st_mode)) return Error{Error::Kind::usage, folder.string() + " is not a folder"};
+    if ((status.st_mode & 077) != 0)
+        return Error{Error::Kind::usage, folder.string() + " holds secret keys, but others may enter it",
+                     "chmod 700 " + folder.string()};
+    return StateFolder(folder);
+}
+
+wire::KeyPair make_pasteable_key_pair() {
+    auto keys = wire::make_key_pair();
+    while (keys.public_key.starts_with('-') || keys.secret_key.starts_with('-')) keys = wire::make_key_pair();
+    return keys;
+}
+
+Result<wire::KeyPair> StateFolder::server_keys() const {
+    fs::path file = path_ / "server.key";
+    std::error_code error;
+    if (!fs::exists(file, error)) {
+        auto keys = make_pasteable_key_pair();
+        if (auto written = write_line(file, keys.secret_key); !written) return written.error();
+        return keys;
+    }
+    std::string secret = read_line(file);
+    std::string public_key = wire::public_of(secret);
+    if (public_key.empty())
+        return Error{Error::Kind::internal, file.string() + " holds no key",
+                     "restore it from a backup; a new key would lock out every enrolled client"};
+    return wire::KeyPair{public_key, secret};
+}
+
+std::string StateFolder::last_address() const {
+    return read_line(path_ / "address");
+}
+
+Result<> StateFolder::save_address(const std::string& address) const {
+    return write_line(path_ / "address", address);
+}
+
+Result<UniqueFd> StateFolder::lock() const {
+    fs::path file = path_ / "lock";
+    UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd) return file_error(file, "open");
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    return Error{Error::Kind::usage, "another tnr-gpu-server already serves with " + path_.string(),
+                 "stop it, or give this one a folder of its own: --state DIR"};
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,39 @@
+// The server's own folder: its key pair, the database, and where it listened last. Nobody else may look inside.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/base/result.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::server {
+
+class StateFolder {
+public:
+    // Makes it, mode 0700. `path` empty: $XDG_STATE_HOME/tnr/server, else ~/.local/state/tnr/server.
+    static Result<StateFolder> open(const std::string& path);
+
+    const std::filesystem::path& path() const { return path_; }
+    std::string database() const { return path_ / "pool.db"; }
+
+    // Made at the first call ever; the secret half is in server.key, mode 0600.
+    Result<wire::KeyPair> server_keys() const;
+
+    // The address `serve` listened on last; empty when it never ran.
+    std::string last_address() const;
+    Result<> save_address(const std::string& address) const;
+
+    // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held.
+    Result<UniqueFd> lock() const;
+
+private:
+    explicit StateFolder(std::filesystem::path path) : path_(std::move(path)) {}
+    std::filesystem::path path_;
+};
+
+// Keys that no command line takes for an option: z85 has '-' among its characters.
+wire::KeyPair make_pasteable_key_pair();
+
+}  // namespace tnr::server

@@ -1,0 +1,118 @@
+// See supervisor.hpp.
+#include "gpu_server/supervisor/supervisor.hpp"
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <cstring>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/control_socket.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
+
+namespace tnr::server {
+namespace {
+
+// After a crash: what was in use then is not any more. Its workers died with their supervisor.
+Result<> recover(Store& store) {
+    auto closed = store.close_open_claims("server restarted");
+    if (!closed) return closed.error();
+    for (auto& claim : *closed)
+        log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " + claim.machine + " on " + claim.gpu +
+                                   " was open when the server ended; closed in the ledger");
+    return Ok{};
+}
+
+void note_alive(EventLoop& loop, Store& store) {
+    if (auto noted = store.note_alive(now_ms()); !noted) log(LogLevel::error, noted.error().what);
+    loop.after(alive_interval, [&] { note_alive(loop, store); });
+}
+
+std::string summary(const std::vector<FoundGpu>& gpus) {
+    std::string text;
+    for (auto& gpu : gpus) text += (text.empty() ? "" : ", ") + gpu.type;
+    return text;
+}
+
+Result<ControlSocketOptions> control_options(const ServeOptions& options, const StateFolder& folder) {
+    ControlSocketOptions control;
+    auto listen = parse_endpoint(options.listen);
+    if (!listen) return listen.error();
+    if (options.plain && !listen->loopback())
+        return Error{Error::Kind::usage, "plain text is for loopback only, and " + options.listen + " is not",
+                     "leave --plain away: clients then need a key, see tnr-gpu-server enroll --help"};
+    control.listen = *listen;
+    control.plain = options.plain;
+    auto keys = folder.server_keys();
+    if (!keys) return keys.error();
+    if (!options.plain) control.keys = *keys;
+    return control;
+}
+
+}  // namespace
+
+Result<> serve(const ServeOptions& options, const std::function<void(const std::string&)>& ready) {
+    // Our memory holds the pool's keys; workers run as the same user and are fed by strangers.
+    prctl(PR_SET_DUMPABLE, 0);
+
+    auto folder = StateFolder::open(options.state);
+    if (!folder) return folder.error();
+    auto control = control_options(options, *folder);
+    if (!control) return control.error();
+    auto lock = folder->lock();
+    if (!lock) return lock.error();
+    auto store = open_sqlite_store(folder->database());
+    if (!store) return store.error();
+    if (auto recovered = recover(**store); !recovered) return recovered.error();
+
+    GpuOptions gpu_options = options.gpus;
+    gpu_options.emulated_seed = folder->server_keys()->public_key;
+    auto source = GpuSource::choose(gpu_options);
+    if (!source) return source.error();
+    auto found = source->find();
+    if (!found) return found.error();
+
+    EventLoop loop;
+    std::function<void(int)> asked_to_end;
+    Reaper reaper(loop, [&](int signal) { asked_to_end(signal); });
+    auto socket = ControlSocket::open(*control, **store);  // makes threads: after the Reaper has blocked signals
+    if (!socket) return socket.error();
+
+    std::string worker_host = options.worker_address.empty() ? control->listen.host : options.worker_address;
+    if (control->listen.wildcard()) worker_host = control->listen.host;
+    Workers workers(loop, reaper, *source, worker_host, options.worker_ports);
+    Gpus gpus(loop, reaper, workers, *source);
+    Claims claims(loop, gpus, workers, **store, {options.linger, options.plain, options.worker_address});
+    auto nvml = make_own_facts_source();
+    Handler handler(gpus, claims, **store, *nvml);
+
+    bool ending = false;
+    asked_to_end = [&](int signal) {
+        if (ending) return;
+        ending = true;
+        log(LogLevel::info, std::string("ending: ") + strsignal(signal));
+        gpus.stop();
+        claims.end_all("the pool's server was stopped");
+        for (auto* worker : workers.all())
+            if (worker->state != Worker::State::serving) workers.kill(*worker);
+        loop.after(shutdown_grace, [&] { loop.stop(); });
+    };
+
+    std::string types = summary(*found);
+    gpus.add(std::move(*found));
+    note_alive(loop, **store);
+    if (auto saved = folder->save_address((*socket)->address()); !saved) return saved.error();
+    (*socket)->serve(loop, handler);
+    log(LogLevel::info, "tnr-gpu-server " + control::version() +
+                            (options.name.empty() ? "" : " (" + options.name + ")") + " serves " + types + " at " +
+                            (*socket)->address() + (options.plain ? ", plain text" : ""));
+    ready((*socket)->address());
+    while (!ending) loop.run_once(milliseconds::max());
+    while (!workers.none() && !loop.stopped()) loop.run_once(milliseconds::max());
+    log(LogLevel::info, "ended");
+    return Ok{};
+}
+
+}  // namespace tnr::server

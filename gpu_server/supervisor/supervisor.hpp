@@ -1,0 +1,30 @@
+// `tnr-gpu-server serve`: one thread that owns the node's GPUs, the claims on them and the control socket.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
+#include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+
+namespace tnr::server {
+
+struct ServeOptions {
+    std::string listen = "tcp://127.0.0.1:14900";
+    bool plain = false;  // no keys, no encryption: on loopback only
+    std::string state;   // folder; empty: the default
+    std::string name;    // of the pool, for the log
+    GpuOptions gpus;
+    std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
+    PortRange worker_ports;
+    std::chrono::milliseconds linger = default_linger;
+};
+
+// Returns when a signal has asked the server to end, and everything has ended. `ready` is told the address.
+Result<> serve(const ServeOptions& options, const std::function<void(const std::string& address)>& ready);
+
+}  // namespace tnr::server

@@ -1,0 +1,129 @@
+// See workers.hpp. A worker has been fed by a stranger: whatever it says is checked like a stranger's word.
+#include "gpu_server/supervisor/workers.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_server/pool/log.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+// Connections that wait until the worker accepts them; a session needs one.
+static constexpr int worker_backlog = 16;
+
+Workers::~Workers() {
+    for (auto& worker : workers_) {
+        loop_.unwatch(worker->control.get());
+        kill_child(worker->pid);
+    }
+}
+
+Result<Worker*> Workers::start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) {
+    auto worker = std::make_unique<Worker>();
+    auto listener = listen_on(host_, ports_, worker_backlog, worker->endpoint);
+    if (!listener) {
+        Error error = listener.error();
+        error.hint = "each worker needs a port of its own: check --worker-address and --worker-ports";
+        return error;
+    }
+    auto plan = source_.plan("worker", selectors);
+    plan.listen_fd = listener->get();
+    auto child = start_child(plan);
+    if (!child) return child.error();
+    worker->pid = child->pid;
+    worker->control = std::move(child->control);
+    worker->gpus = gpus;
+    worker->started = EventLoop::Clock::now();
+    Worker* started = worker.get();
+    workers_.push_back(std::move(worker));
+    loop_.watch(started->control.get(), [this, started] { read_messages(*started); });
+    reaper_.expect(started->pid, [this, started](int status) { exited(*started, status); });
+    log(LogLevel::debug, "worker " + std::to_string(started->pid) + " started at " + started->endpoint.text());
+    return started;
+}
+
+bool Workers::tell(Worker& worker, const json& message) {
+    if (worker.state == Worker::State::dying) return false;
+    if (send_message(worker.control.get(), message)) return true;
+    kill(worker);
+    return false;
+}
+
+void Workers::kill(Worker& worker) {
+    if (worker.state != Worker::State::dying) loop_.unwatch(worker.control.get());
+    worker.state = Worker::State::dying;
+    kill_child(worker.pid);
+}
+
+std::vector<Worker*> Workers::all() const {
+    std::vector<Worker*> found;
+    for (auto& worker : workers_) found.push_back(worker.get());
+    return found;
+}
+
+void Workers::read_messages(Worker& worker) {
+    while (worker.state != Worker::State::dying) {
+        auto received = receive_message(worker.control.get());
+        if (received.what == Received::What::nothing_now) return;
+        if (received.what == Received::What::message && understand(worker, received.text)) continue;
+        if (received.what != Received::What::closed)
+            log(LogLevel::error,
+                "worker " + std::to_string(worker.pid) + " talks nonsense: " + printable(received.text));
+        kill(worker);  // if it is exiting already, that changes nothing about its exit code
+    }
+}
+
+static MemoryWish memory_wish(const json& value) {
+    return {value.at("device").get<size_t>(), value.at("bytes").get<uint64_t>(), value.value("ticket", uint64_t{0})};
+}
+
+bool Workers::understand(Worker& worker, const std::string& text) try {
+    auto parsed = control::parse(text.data(), text.size());
+    if (!parsed) return false;
+    auto& message = *parsed;
+    if (message.contains("ready")) {
+        if (worker.state != Worker::State::starting) return false;
+        for (auto& value : message.at("devices")) {
+            auto device = device_from_json(value);
+            if (!device) return false;
+            worker.devices.push_back(std::move(*device));
+        }
+        if (worker.devices.size() != worker.gpus.size()) return false;
+        worker.state = Worker::State::warm;
+        events_.ready(worker);
+    } else if (message.contains("grant") || message.contains("returned")) {
+        bool grant = message.contains("grant");
+        auto wish = memory_wish(message.at(grant ? "grant" : "returned"));
+        if (wish.device >= worker.gpus.size() || worker.state != Worker::State::serving) return false;
+        (grant ? events_.wants_memory : events_.returns_memory)(worker, wish);
+    } else if (message.contains("ended") || message.contains("failed")) {
+        worker.last_word = printable(message.at(message.contains("ended") ? "ended" : "failed").get<std::string>());
+    } else {
+        return false;
+    }
+    return true;
+} catch (const json::exception&) {
+    return false;
+}
+
+void Workers::exited(Worker& worker, int status) {
+    // What it said last may still be in the socket.
+    if (worker.state != Worker::State::dying) {
+        auto received = receive_message(worker.control.get());
+        while (received.what == Received::What::message && understand(worker, received.text))
+            received = receive_message(worker.control.get());
+        loop_.unwatch(worker.control.get());
+        worker.state = Worker::State::dying;
+    }
+    std::string how = describe_exit(status);
+    if (!worker.last_word.empty()) how = worker.last_word + " (" + how + ")";
+    auto mine = std::find_if(workers_.begin(), workers_.end(), [&](auto& one) { return one.get() == &worker; });
+    auto owned = std::move(*mine);
+    workers_.erase(mine);
+    events_.gone(worker, how);
+}
+
+}  // namespace tnr::server

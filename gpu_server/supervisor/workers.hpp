@@ -1,0 +1,86 @@
+// The worker processes of this node: starts them, understands what they say, notices when they are gone.
+// Which GPU they belong to and what they are for is decided elsewhere (gpus.hpp, claims.hpp).
+//
+// Control messages, one JSON object per packet:
+//   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
+//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine}}
+//                        grant_bytes: of each device, before it has asked; the keys are empty for plain text
+//   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
+//   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
+//   supervisor → worker  {"end": "why"}                                    say good-bye to the client and exit
+//   worker → supervisor  {"ended": "why"}                                  its last word
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "gpu_client/protocol/device_description.hpp"
+#include "gpu_server/supervisor/child.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
+#include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/reaper.hpp"
+
+namespace tnr::server {
+
+struct Worker {
+    enum class State { starting, warm, serving, dying };
+    State state = State::starting;
+    pid_t pid = -1;
+    std::vector<int> gpus;  // indexes into the node's list
+    Endpoint endpoint;      // where it listens
+    std::vector<DeviceDescription> devices;
+    EventLoop::Clock::time_point started;
+    std::string last_word;  // why it ended or failed, in its own words
+    UniqueFd control;
+};
+
+struct MemoryWish {
+    size_t device = 0;  // of the worker's own
+    uint64_t bytes = 0;
+    uint64_t ticket = 0;
+};
+
+class Workers {
+public:
+    struct Events {
+        std::function<void(Worker&)> ready;
+        std::function<void(Worker&, const MemoryWish&)> wants_memory;
+        std::function<void(Worker&, const MemoryWish&)> returns_memory;
+        // It has exited and been waited for; the object is gone after the call. `how` is for people.
+        std::function<void(Worker&, const std::string& how)> gone;
+    };
+
+    Workers(EventLoop& loop, Reaper& reaper, const GpuSource& source, std::string host, PortRange ports)
+        : loop_(loop), reaper_(reaper), source_(source), host_(std::move(host)), ports_(ports) {}
+    ~Workers();
+    void on(Events events) { events_ = std::move(events); }
+
+    // Pointers stay valid until `gone`.
+    Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors);
+    // False: it is dead, `gone` will follow.
+    bool tell(Worker& worker, const nlohmann::json& message);
+    void kill(Worker& worker);
+    bool none() const { return workers_.empty(); }
+    std::vector<Worker*> all() const;
+
+private:
+    void read_messages(Worker& worker);
+    bool understand(Worker& worker, const std::string& text);
+    void exited(Worker& worker, int status);
+
+    EventLoop& loop_;
+    Reaper& reaper_;
+    const GpuSource& source_;
+    std::string host_;
+    PortRange ports_;
+    Events events_;
+    std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace tnr::server
