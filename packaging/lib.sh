@@ -18,12 +18,16 @@ fail() {
 
 # quietly "what we do" COMMAND...: one line when it starts; the output goes to a log whose end is shown on failure.
 quietly() {
-    local what=$1 status=0 log
+    local what=$1 status log
     shift
     mkdir -p "$log_dir"
-    log=$log_dir/$(tr -cs 'a-zA-Z0-9\n' - <<<"$what").log
+    log=$log_dir/$(tr -cs 'a-zA-Z0-9\n' - <<<"$what" | sed 's/-*$//').log
     step "$what"
-    "$@" >"$log" 2>&1 </dev/null || status=$?
+    # Not `"$@" || status=$?`: inside that, a function would go on after a command of its own that failed.
+    set +e
+    (set -e; "$@") >"$log" 2>&1 </dev/null
+    status=$?
+    set -e
     if [ $status -ne 0 ]; then
         tail -n 40 "$log" >&2
         fail "$what: exit code $status" "the whole output is in $log"
