@@ -12,9 +12,15 @@ namespace {
 // Longest decimal real we convert: longer ones are no number a compiler wrote.
 constexpr size_t real_chars_max = 64;
 
-bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%'; }
-bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool starts_word(char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
+}
+bool in_word(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$';
+}
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 int digit_value(char c) {
     if (is_digit(c)) return c - '0';
@@ -82,11 +88,15 @@ Token Lexer::number() {
     if (at(pos_) == '0' && (second == 'f' || second == 'F' || second == 'd' || second == 'D')) return hex_real(token);
     int base = 10;
     size_t end = pos_;
-    if (at(pos_) == '0' && (second == 'x' || second == 'X')) base = 16, end += 2;
-    else if (at(pos_) == '0' && (second == 'b' || second == 'B')) base = 2, end += 2;
-    else if (at(pos_) == '0' && is_digit(second)) base = 8;
+    if (at(pos_) == '0' && (second == 'x' || second == 'X'))
+        base = 16, end += 2;
+    else if (at(pos_) == '0' && (second == 'b' || second == 'B'))
+        base = 2, end += 2;
+    else if (at(pos_) == '0' && is_digit(second))
+        base = 8;
     size_t first = end;
-    while (digit_value(at(end)) < base) token.value = token.value * base + static_cast<uint64_t>(digit_value(at(end++)));
+    while (digit_value(at(end)) < base)
+        token.value = token.value * base + static_cast<uint64_t>(digit_value(at(end++)));
     if (base == 10 && ((at(end) == '.' && is_digit(at(end + 1))) || at(end) == 'e' || at(end) == 'E'))
         return decimal_real(token, end);
     bool empty = end == first;

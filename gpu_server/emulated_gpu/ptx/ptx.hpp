@@ -50,8 +50,7 @@ public:
     virtual uint32_t target_sm() const = 0;  // 80 for `.target sm_80`
     // Fills `bytes` (Global::size long) with the initial value of global `index`. `addresses` holds the
     // device address of every global, in order: initialisers may contain the address of another one.
-    virtual void initialise(size_t index, std::span<const uint64_t> addresses,
-                            std::span<std::byte> bytes) const = 0;
+    virtual void initialise(size_t index, std::span<const uint64_t> addresses, std::span<std::byte> bytes) const = 0;
 };
 
 // Error::what names the line and, for an unsupported one, the instruction: "line 42: tex.2d is not
@@ -80,17 +79,17 @@ struct Dim3 {
 
 struct Launch {
     const Module* module = nullptr;
-    uint32_t kernel = 0;                      // index into Module::kernels()
+    uint32_t kernel = 0;                         // index into Module::kernels()
     std::span<const uint64_t> global_addresses;  // as for Module::initialise
     Dim3 grid, block;
     uint32_t dynamic_shared_bytes = 0;
-    std::span<const std::byte> parameters;    // Kernel::parameter_bytes long
-    bool cooperative = false;                 // all blocks must be able to wait for each other
+    std::span<const std::byte> parameters;  // Kernel::parameter_bytes long
+    bool cooperative = false;               // all blocks must be able to wait for each other
     Memory* memory = nullptr;
     // Receives what device printf wrote, whole lines in order per thread. Called from any thread.
     void (*print)(void* context, std::string_view text) = nullptr;
     void* print_context = nullptr;
-    const bool* cancelled = nullptr;          // read with atomic_ref now and then; true: stop early
+    const bool* cancelled = nullptr;  // read with atomic_ref now and then; true: stop early
 };
 
 // `deadlock`: no thread of a block can ever run again (a barrier that cannot be reached); hardware would hang.
@@ -107,8 +106,8 @@ enum class Outcome {
 
 struct Report {
     Outcome outcome = Outcome::done;
-    uint64_t warp_instructions = 0;  // how many were executed, for benchmarks
     std::string detail;  // "kernel _Z4sinkPi, line 31: read of 4 bytes at 0x0 by block (0,0,0) thread (5,0,0)"
+    uint64_t warp_instructions = 0;  // how many were executed, for benchmarks
 };
 
 // Runs the whole grid and returns. Uses up to `threads` host threads (0: as many as there are cores).

@@ -8,12 +8,32 @@
 namespace tnr::ptx {
 
 enum class Type : uint8_t {
-    none, pred,
-    b8, b16, b32, b64, b128,
-    u8, u16, u32, u64,
-    s8, s16, s32, s64,
-    f16, f16x2, bf16, bf16x2, tf32, f32, f64,
-    u16x2, s16x2, e4m3x2, e5m2x2,
+    none,
+    pred,
+    b8,
+    b16,
+    b32,
+    b64,
+    b128,
+    u8,
+    u16,
+    u32,
+    u64,
+    s8,
+    s16,
+    s32,
+    s64,
+    f16,
+    f16x2,
+    bf16,
+    bf16x2,
+    tf32,
+    f32,
+    f64,
+    u16x2,
+    s16x2,
+    e4m3x2,
+    e5m2x2,
 };
 
 enum class Space : uint8_t { reg, global, constant, shared, local, param, generic };
@@ -21,14 +41,38 @@ enum class Space : uint8_t { reg, global, constant, shared, local, param, generi
 // Bytes in memory; a predicate has none.
 constexpr uint32_t size_of(Type type) {
     switch (type) {
-        case Type::b8: case Type::u8: case Type::s8: return 1;
-        case Type::b16: case Type::u16: case Type::s16: case Type::f16: case Type::bf16:
-        case Type::e4m3x2: case Type::e5m2x2: return 2;
-        case Type::b32: case Type::u32: case Type::s32: case Type::f32: case Type::tf32:
-        case Type::f16x2: case Type::bf16x2: case Type::u16x2: case Type::s16x2: return 4;
-        case Type::b64: case Type::u64: case Type::s64: case Type::f64: return 8;
-        case Type::b128: return 16;
-        case Type::none: case Type::pred: return 0;
+        case Type::b8:
+        case Type::u8:
+        case Type::s8:
+            return 1;
+        case Type::b16:
+        case Type::u16:
+        case Type::s16:
+        case Type::f16:
+        case Type::bf16:
+        case Type::e4m3x2:
+        case Type::e5m2x2:
+            return 2;
+        case Type::b32:
+        case Type::u32:
+        case Type::s32:
+        case Type::f32:
+        case Type::tf32:
+        case Type::f16x2:
+        case Type::bf16x2:
+        case Type::u16x2:
+        case Type::s16x2:
+            return 4;
+        case Type::b64:
+        case Type::u64:
+        case Type::s64:
+        case Type::f64:
+            return 8;
+        case Type::b128:
+            return 16;
+        case Type::none:
+        case Type::pred:
+            return 0;
     }
     return 0;
 }

@@ -1,0 +1,181 @@
+// See builtin.hpp.
+#include "gpu_server/emulated_gpu/ptx/builtin.hpp"
+
+#include <cstdlib>
+#include <map>
+
+#include "gpu_server/emulated_gpu/ptx/access.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+constexpr uint64_t heap_bytes_max = uint64_t{64} << 20;  // cudaLimitMallocHeapSize's default is 8 MiB
+
+// What one lane sees: printf's pointers may lead to global, shared or its own local memory.
+class LaneSource : public PrintSource {
+public:
+    LaneSource(Warp& w, uint32_t lane) : warp_(w), lane_(lane) {}
+    bool read(uint64_t address, void* to, uint32_t bytes) override {
+        auto* p = generic_pointer(warp_, lane_, address, bytes, false);
+        if (p) std::memcpy(to, p, bytes);
+        return p != nullptr;
+    }
+
+private:
+    Warp& warp_;
+    uint32_t lane_;
+};
+
+std::byte* frame_bytes(Warp& w, uint32_t lane, const ByteRange& range) {
+    return w.local + lane * w.local_stride + w.frame->local_base + range.offset;
+}
+
+template <class T>
+T argument(Warp& w, uint32_t lane, const Call& call, size_t index) {
+    T value;
+    std::memcpy(&value, frame_bytes(w, lane, call.arguments[index]), sizeof value);
+    return value;
+}
+
+template <class T>
+void result(Warp& w, uint32_t lane, const Call& call, T value) {
+    if (!call.results.empty()) std::memcpy(frame_bytes(w, lane, call.results[0]), &value, sizeof value);
+}
+
+void print(Warp& w, uint32_t lane, const Call& call) {
+    LaneSource source(w, lane);
+    std::string text;
+    auto format = argument<uint64_t>(w, lane, call, 0), values = argument<uint64_t>(w, lane, call, 1);
+    if (!format_print(source, format, values, text)) return memory_fault(w, format, lane, 1, "printf's read", false);
+    auto& launch = *w.block->grid->launch;
+    if (launch.print) {
+        std::lock_guard lock(w.block->grid->mutex);
+        launch.print(launch.print_context, text);
+    }
+    result(w, lane, call, static_cast<int32_t>(text.size()));
+}
+
+std::string text_at(Warp& w, uint32_t lane, uint64_t address) {
+    constexpr size_t text_max = 1024;
+    std::string text;
+    LaneSource source(w, lane);
+    for (char c = 0; address && text.size() < text_max && source.read(address++, &c, 1) && c;) text += c;
+    return text;
+}
+
+// __assertfail(message, file, line, function, char size)
+void assert_fail(Warp& w, uint32_t lane, const Call& call) {
+    auto message = text_at(w, lane, argument<uint64_t>(w, lane, call, 0));
+    auto file = text_at(w, lane, argument<uint64_t>(w, lane, call, 1));
+    auto line = argument<uint32_t>(w, lane, call, 2);
+    auto function = text_at(w, lane, argument<uint64_t>(w, lane, call, 3));
+    auto& launch = *w.block->grid->launch;
+    auto tid = [&](uint32_t k) { return std::to_string(k); };
+    uint32_t thread = w.index * warp_lanes + lane;
+    auto& id = w.block->id;
+    auto text = file + ":" + std::to_string(line) + ": " + function + ": block: [" + tid(id.x) + "," + tid(id.y) + "," +
+                tid(id.z) + "], thread: [" + tid(thread % launch.block.x) + "," +
+                tid(thread / launch.block.x % launch.block.y) + "," + tid(thread / launch.block.x / launch.block.y) +
+                "] Assertion `" + message + "` failed.\n";
+    if (launch.print) {
+        std::lock_guard lock(w.block->grid->mutex);
+        launch.print(launch.print_context, text);
+    }
+    fault(w, Outcome::assert_failed, lane, "assertion `" + message + "` failed");
+}
+
+bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, uint32_t result_bytes) {
+    if (call.arguments.size() != arguments.size()) return false;
+    size_t k = 0;
+    for (auto bytes : arguments)
+        if (call.arguments[k++].size < bytes) return false;
+    return call.results.empty() || (call.results.size() == 1 && call.results[0].size >= result_bytes);
+}
+
+}  // namespace
+
+bool builtin_fits(const Call& call) {
+    switch (call.builtin) {
+        case Builtin::vprintf:
+            return long_enough(call, {8, 8}, 4);
+        case Builtin::assert_fail:
+            return long_enough(call, {8, 8, 4, 8, 8}, 0);
+        case Builtin::malloc:
+            return long_enough(call, {8}, 8);
+        case Builtin::free:
+            return long_enough(call, {8}, 0);
+        default:
+            return false;
+    }
+}
+
+void call_builtin(Warp& w, const Call& call) {
+    refresh_ranges(*w.worker);
+    for (uint32_t rest = w.active; rest && !(w.event & event_fault); rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        switch (call.builtin) {
+            case Builtin::vprintf:
+                print(w, lane, call);
+                break;
+            case Builtin::assert_fail:
+                assert_fail(w, lane, call);
+                break;
+            case Builtin::malloc:
+                result(w, lane, call, DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 0)));
+                break;
+            case Builtin::free:
+                DeviceHeap::instance().release(argument<uint64_t>(w, lane, call, 0));
+                break;
+            case Builtin::none:
+                break;
+        }
+    }
+}
+
+struct DeviceHeap::State {
+    std::mutex mutex;
+    std::map<uint64_t, uint64_t> sizes;  // by address
+    uint64_t used = 0;
+};
+
+DeviceHeap::DeviceHeap() : state_(std::make_unique<State>()) {}
+DeviceHeap::~DeviceHeap() {
+    for (auto& [address, bytes] : state_->sizes) std::free(reinterpret_cast<void*>(address));
+}
+
+DeviceHeap& DeviceHeap::instance() {
+    static DeviceHeap heap;
+    return heap;
+}
+
+uint64_t DeviceHeap::allocate(uint64_t bytes) {
+    std::lock_guard lock(state_->mutex);
+    if (bytes == 0 || bytes > heap_bytes_max - state_->used) return 0;
+    bytes = (bytes + 15) & ~uint64_t{15};
+    auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
+    if (!address) return 0;
+    state_->sizes[address] = bytes;
+    state_->used += bytes;
+    return address;
+}
+
+// A pointer that malloc never gave is ignored: hardware would corrupt its heap, we need not.
+void DeviceHeap::release(uint64_t address) {
+    std::lock_guard lock(state_->mutex);
+    auto found = state_->sizes.find(address);
+    if (found == state_->sizes.end()) return;
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+    state_->used -= found->second;
+    state_->sizes.erase(found);
+    std::free(reinterpret_cast<void*>(address));
+}
+
+Memory::Range DeviceHeap::range_of(uint64_t address) {
+    std::lock_guard lock(state_->mutex);
+    auto after = state_->sizes.upper_bound(address);
+    if (after == state_->sizes.begin()) return {};
+    auto& [begin, bytes] = *std::prev(after);
+    return address - begin < bytes ? Memory::Range{begin, begin + bytes} : Memory::Range{};
+}
+
+}  // namespace tnr::ptx

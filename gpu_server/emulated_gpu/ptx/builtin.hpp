@@ -1,0 +1,40 @@
+// The functions that device code calls and no module defines: printf, assert, malloc, free.
+#pragma once
+
+#include "gpu_server/emulated_gpu/ptx/machine.hpp"
+
+namespace tnr::ptx {
+
+// Whether a call's arguments are as long as the builtin reads and writes.
+bool builtin_fits(const Call& call);
+void call_builtin(Warp& warp, const Call& call);
+
+// Device printf: `arguments` are as the compiler stores them, each aligned to its size. `read_string`
+// fetches what %s points to; it gives false for a bad pointer.
+class PrintSource {
+public:
+    virtual ~PrintSource() = default;
+    virtual bool read(uint64_t address, void* to, uint32_t bytes) = 0;
+};
+// False when a pointer was bad.
+bool format_print(PrintSource& source, uint64_t format, uint64_t arguments, std::string& out);
+
+// What device malloc hands out: host memory that lives as long as the process, as the CUDA heap lives as
+// long as the context.
+class DeviceHeap {
+public:
+    static DeviceHeap& instance();
+    uint64_t allocate(uint64_t bytes);  // 0: the heap is full
+    void release(uint64_t address);
+    Memory::Range range_of(uint64_t address);
+    uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+private:
+    struct State;
+    DeviceHeap();
+    ~DeviceHeap();
+    std::unique_ptr<State> state_;
+    std::atomic<uint64_t> generation_{0};
+};
+
+}  // namespace tnr::ptx

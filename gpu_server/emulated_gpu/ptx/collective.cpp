@@ -1,0 +1,398 @@
+// What lanes of a warp do together: shfl, vote, match, redux, elect, bar.warp.sync. A lane that arrives
+// waits (Warp::at_sync) until all lanes of its mask that have not exited stand there too, whatever frames
+// they are in; then the operation is done for all of them at once. activemask never waits.
+#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
+#include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+// dst, d: results; a, b, c: sources; count: which operation (per group); flags:
+enum Flag : uint8_t { flag_legacy = 1, flag_pair = 2 };  // legacy: no mask operand, all who are there
+using Operation = void (*)(Warp&, const Instr&, uint32_t lanes);
+
+template <class T>
+void gather(Warp& w, RegRef ref, uint32_t lanes, T (&values)[warp_lanes]) {
+    for (; lanes; lanes &= lanes - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        values[lane] = w.reg_of<T>(lane, ref)[lane];
+    }
+}
+
+uint32_t gather_mask(Warp& w, RegRef ref, uint32_t lanes) {
+    uint32_t bits = 0;
+    for (; lanes; lanes &= lanes - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        bits |= *w.reg_of<uint32_t>(lane, ref) & 1u << lane;
+    }
+    return bits;
+}
+
+template <class T>
+void put(Warp& w, RegRef ref, uint32_t lane, T value) {
+    w.reg_of<T>(lane, ref)[lane] = value;
+}
+
+void put_predicate(Warp& w, RegRef ref, uint32_t lane, bool value) {
+    auto& mask = *w.reg_of<uint32_t>(lane, ref);
+    mask = value ? mask | 1u << lane : mask & ~(1u << lane);
+}
+
+enum class Shuffle : uint16_t { up, down, bfly, idx };
+
+void shuffle(Warp& w, const Instr& i, uint32_t lanes) {
+    uint32_t values[warp_lanes] = {}, by[warp_lanes] = {}, limit[warp_lanes] = {};
+    gather(w, i.a, lanes, values);
+    gather(w, i.b, lanes, by);
+    gather(w, i.c, lanes, limit);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t segment = limit[lane] >> 8 & 31, clamp = limit[lane] & 31, b = by[lane] & 31;
+        int32_t last = static_cast<int32_t>((lane & segment) | (clamp & ~segment));
+        auto first = static_cast<int32_t>(lane & segment), from = static_cast<int32_t>(lane);
+        bool valid = true;
+        switch (static_cast<Shuffle>(i.count)) {
+            case Shuffle::up:
+                from -= static_cast<int32_t>(b);
+                valid = from >= last;
+                break;
+            case Shuffle::down:
+                from += static_cast<int32_t>(b);
+                valid = from <= last;
+                break;
+            case Shuffle::bfly:
+                from ^= static_cast<int32_t>(b);
+                valid = from <= last;
+                break;
+            case Shuffle::idx:
+                from = first | static_cast<int32_t>(b & ~segment);
+                valid = from <= last;
+                break;
+        }
+        if (!valid) from = static_cast<int32_t>(lane);
+        put(w, i.dst, lane, values[from]);
+        if (i.flags & flag_pair) put_predicate(w, i.d, lane, valid);
+    }
+}
+
+enum class Vote : uint16_t { all, any, uni, ballot };
+
+void vote(Warp& w, const Instr& i, uint32_t lanes) {
+    uint32_t truth = gather_mask(w, i.a, lanes);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        switch (static_cast<Vote>(i.count)) {
+            case Vote::all:
+                put_predicate(w, i.dst, lane, truth == lanes);
+                break;
+            case Vote::any:
+                put_predicate(w, i.dst, lane, truth != 0);
+                break;
+            case Vote::uni:
+                put_predicate(w, i.dst, lane, truth == 0 || truth == lanes);
+                break;
+            case Vote::ballot:
+                put(w, i.dst, lane, truth);
+                break;
+        }
+    }
+}
+
+template <class T, bool All>
+void match(Warp& w, const Instr& i, uint32_t lanes) {
+    T values[warp_lanes] = {};
+    gather(w, i.a, lanes, values);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t same = 0;
+        for (uint32_t others = lanes; others; others &= others - 1) {
+            auto other = static_cast<uint32_t>(std::countr_zero(others));
+            if (values[other] == values[lane]) same |= 1u << other;
+        }
+        put(w, i.dst, lane, !All || same == lanes ? same : 0u);
+        if (i.flags & flag_pair) put_predicate(w, i.d, lane, same == lanes);
+    }
+}
+
+template <class T, auto F>
+void reduce(Warp& w, const Instr& i, uint32_t lanes) {
+    T values[warp_lanes] = {};
+    gather(w, i.a, lanes, values);
+    auto first = static_cast<uint32_t>(std::countr_zero(lanes));
+    T result = values[first];
+    for (uint32_t rest = lanes & (lanes - 1); rest; rest &= rest - 1)
+        result = F(result, values[std::countr_zero(rest)]);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1)
+        put(w, i.dst, static_cast<uint32_t>(std::countr_zero(rest)), result);
+}
+
+template <class T>
+T add(T a, T b) {
+    return static_cast<T>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+template <class T>
+T smaller(T a, T b) {
+    return a < b ? a : b;
+}
+template <class T>
+T larger(T a, T b) {
+    return a > b ? a : b;
+}
+template <class T>
+T bits_and(T a, T b) {
+    return a & b;
+}
+template <class T>
+T bits_or(T a, T b) {
+    return a | b;
+}
+template <class T>
+T bits_xor(T a, T b) {
+    return a ^ b;
+}
+
+void elect(Warp& w, const Instr& i, uint32_t lanes) {
+    auto leader = static_cast<uint32_t>(std::countr_zero(lanes));
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        put(w, i.dst, lane, leader);
+        put_predicate(w, i.d, lane, lane == leader);
+    }
+}
+
+void only_wait(Warp&, const Instr&, uint32_t) {}
+
+template <Operation F>
+void collective(Warp& w, const Instr& i);
+
+// Every collective's handler is collective<F>; its Operation is found again by the handler when lanes that
+// exit complete it for others.
+struct Known {
+    Handler handler;
+    Operation operation;
+};
+template <Operation F>
+constexpr Known known() {
+    return {collective<F>, F};
+}
+constexpr Known all_known[] = {
+    known<shuffle>(),
+    known<vote>(),
+    known<match<uint32_t, false>>(),
+    known<match<uint32_t, true>>(),
+    known<match<uint64_t, false>>(),
+    known<match<uint64_t, true>>(),
+    known<elect>(),
+    known<only_wait>(),
+    known<reduce<uint32_t, add<uint32_t>>>(),
+    known<reduce<uint32_t, smaller<uint32_t>>>(),
+    known<reduce<uint32_t, larger<uint32_t>>>(),
+    known<reduce<int32_t, smaller<int32_t>>>(),
+    known<reduce<int32_t, larger<int32_t>>>(),
+    known<reduce<uint32_t, bits_and<uint32_t>>>(),
+    known<reduce<uint32_t, bits_or<uint32_t>>>(),
+    known<reduce<uint32_t, bits_xor<uint32_t>>>(),
+};
+
+Operation operation_of(const Instr& i) {
+    for (auto& entry : all_known)
+        if (entry.handler == i.run) return entry.operation;
+    return nullptr;
+}
+
+// Lanes that wait with this mask at this instruction; for bar.warp.sync at any such.
+uint32_t partners(const Warp& w, uint32_t pc, uint32_t mask) {
+    auto& code = w.program->code;
+    bool any_place = code[pc].run == Handler{collective<only_wait>};
+    uint32_t found = 0;
+    for (uint32_t rest = w.at_sync & mask; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        bool same = w.lane_pc[lane] == pc || (any_place && code[w.lane_pc[lane]].run == code[pc].run);
+        if (same && w.sync_mask[lane] == mask) found |= 1u << lane;
+    }
+    return found;
+}
+
+void complete(Warp& w, uint32_t pc, uint32_t lanes) {
+    auto& instr = w.program->code[pc];
+    operation_of(instr)(w, instr, lanes);
+    w.at_sync &= ~lanes;
+    for (; lanes; lanes &= lanes - 1) ++w.lane_pc[std::countr_zero(lanes)];
+}
+
+template <Operation F>
+void collective(Warp& w, const Instr& i) {
+    if (i.flags & flag_legacy) return F(w, i, w.active);
+    auto* masks = w.reg<uint32_t>(i.table);
+    // The usual case: all lanes of one mask are here already.
+    uint32_t mask = masks[std::countr_zero(w.active)];
+    bool same = true;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) same &= masks[std::countr_zero(rest)] == mask;
+    if (same && (mask & w.live) == w.active) return F(w, i, w.active);
+    uint32_t pc = w.pc - 1;
+    reschedule(w);
+    w.park(w.active, pc);
+    w.at_sync |= w.active;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        // A lane outside its own mask is undefined behaviour; it waits for nobody but the others.
+        w.sync_mask[lane] = masks[lane] | 1u << lane;
+    }
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        if (!(w.at_sync >> lane & 1)) continue;  // done with an earlier one
+        uint32_t there = partners(w, pc, w.sync_mask[lane]);
+        if ((w.sync_mask[lane] & w.live) == there) complete(w, pc, there);
+    }
+}
+
+void activemask(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    uint32_t active = w.active;
+    for_lanes(active, [=](uint32_t l) { d[l] = active; });
+}
+
+// `mask`: the operand with the lanes that take part, or none for the forms before Volta.
+Instr& emit(Decoder& d, Handler handler, const ast::Operand* mask) {
+    RegRef ref = mask ? d.source(*mask, Type::b32) : 0;
+    auto& instr = d.emit(handler);
+    instr.table = ref;
+    instr.flags = mask ? 0 : flag_legacy;
+    return instr;
+}
+
+void decode_shuffle(Decoder& d) {
+    bool sync = d.take("sync");
+    auto mode = d.take_any_of({"up", "down", "bfly", "idx"});
+    if (mode.empty() || !d.take("b32")) return d.unsupported();
+    auto a = d.source(1, Type::b32), b = d.source(2, Type::b32), c = d.source(3, Type::b32);
+    auto& results = d.operand(0);
+    bool pair = results.kind == ast::Operand::Kind::pair;
+    auto dst = d.dest(pair ? results.parts[0] : results, Type::b32);
+    auto valid = pair ? d.predicate_dest(results.parts[1]) : 0;
+    auto& instr = emit(d, collective<shuffle>, sync ? &d.operand(4) : nullptr);
+    instr.dst = dst;
+    instr.a = a;
+    instr.b = b;
+    instr.c = c;
+    instr.d = valid;
+    if (pair) instr.flags |= flag_pair;
+    instr.count = static_cast<uint16_t>(mode == "up"     ? Shuffle::up
+                                        : mode == "down" ? Shuffle::down
+                                        : mode == "bfly" ? Shuffle::bfly
+                                                         : Shuffle::idx);
+}
+
+void decode_vote(Decoder& d) {
+    bool sync = d.take("sync");
+    auto mode = d.take_any_of({"all", "any", "uni", "ballot"});
+    bool ballot = mode == "ballot";
+    if (mode.empty() || !d.take(ballot ? "b32" : "pred")) return d.unsupported();
+    auto a = d.predicate(d.operand(1));
+    auto dst = d.dest(0, ballot ? Type::b32 : Type::pred);
+    auto& instr = emit(d, collective<vote>, sync ? &d.operand(2) : nullptr);
+    instr.dst = dst;
+    instr.a = a;
+    instr.count = static_cast<uint16_t>(mode == "all"   ? Vote::all
+                                        : mode == "any" ? Vote::any
+                                        : ballot        ? Vote::ballot
+                                                        : Vote::uni);
+}
+
+void decode_match(Decoder& d) {
+    d.take("sync");
+    bool all = d.take("all");
+    if (!all && !d.take("any")) return d.unsupported();
+    d.take("sync");
+    auto type = d.take_type();
+    if (type != Type::b32 && type != Type::b64) return d.unsupported();
+    auto a = d.source(1, type);
+    auto& results = d.operand(0);
+    bool pair = results.kind == ast::Operand::Kind::pair;
+    auto dst = d.dest(pair ? results.parts[0] : results, Type::b32);
+    auto valid = pair ? d.predicate_dest(results.parts[1]) : 0;
+    Handler narrow = all ? collective<match<uint32_t, true>> : collective<match<uint32_t, false>>;
+    Handler wide = all ? collective<match<uint64_t, true>> : collective<match<uint64_t, false>>;
+    auto& instr = emit(d, type == Type::b32 ? narrow : wide, &d.operand(2));
+    instr.dst = dst;
+    instr.a = a;
+    instr.d = valid;
+    if (pair) instr.flags |= flag_pair;
+}
+
+Handler reduce_handler(std::string_view op, Type type) {
+    bool is_signed = type == Type::s32;
+    if (op == "add") return collective<reduce<uint32_t, add<uint32_t>>>;
+    if (op == "min")
+        return is_signed ? collective<reduce<int32_t, smaller<int32_t>>>
+                         : collective<reduce<uint32_t, smaller<uint32_t>>>;
+    if (op == "max")
+        return is_signed ? collective<reduce<int32_t, larger<int32_t>>>
+                         : collective<reduce<uint32_t, larger<uint32_t>>>;
+    if (op == "and") return collective<reduce<uint32_t, bits_and<uint32_t>>>;
+    if (op == "or") return collective<reduce<uint32_t, bits_or<uint32_t>>>;
+    return collective<reduce<uint32_t, bits_xor<uint32_t>>>;
+}
+
+void decode_redux(Decoder& d) {
+    d.take("sync");
+    auto op = d.take_any_of({"add", "min", "max", "and", "or", "xor"});
+    auto type = d.take_type();
+    if (op.empty() || (type != Type::u32 && type != Type::s32 && type != Type::b32)) return d.unsupported();
+    auto a = d.source(1, type);
+    auto dst = d.dest(0, type);
+    auto& instr = emit(d, reduce_handler(op, type), &d.operand(2));
+    instr.dst = dst;
+    instr.a = a;
+}
+
+void decode_elect(Decoder& d) {
+    d.take("sync");
+    auto& results = d.operand(0);
+    if (results.kind != ast::Operand::Kind::pair) return d.fail("expected d|p");
+    auto dst = d.dest(results.parts[0], Type::b32);
+    auto leader = d.predicate_dest(results.parts[1]);
+    auto& instr = emit(d, collective<elect>, &d.operand(1));
+    instr.dst = dst;
+    instr.d = leader;
+}
+
+}  // namespace
+
+void check_collectives(Warp& w) {
+    uint32_t seen = 0;
+    for (uint32_t rest = w.at_sync; rest; rest = w.at_sync & ~seen) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t there = partners(w, w.lane_pc[lane], w.sync_mask[lane]);
+        seen |= there | 1u << lane;
+        if ((w.sync_mask[lane] & w.live) == there) complete(w, w.lane_pc[lane], there);
+    }
+}
+
+bool decode_collective(Decoder& d) {
+    auto name = d.inst().name;
+    if (name == "shfl")
+        decode_shuffle(d);
+    else if (name == "vote")
+        decode_vote(d);
+    else if (name == "match")
+        decode_match(d);
+    else if (name == "redux")
+        decode_redux(d);
+    else if (name == "elect")
+        decode_elect(d);
+    else if (name == "activemask") {
+        d.take("b32");
+        auto dst = d.dest(0, Type::b32);
+        d.emit(activemask).dst = dst;
+    } else if (name == "bar" || name == "barrier") {
+        if (!d.take("warp")) return false;
+        if (!d.take("sync")) return d.unsupported(), true;
+        emit(d, collective<only_wait>, &d.operand(0));
+    } else {
+        return false;
+    }
+    return true;
+}
+
+}  // namespace tnr::ptx

@@ -1,0 +1,269 @@
+// run(): a launch from checks to report. Host threads take blocks in order; each runs its blocks' warps in
+// turn. A block that only polls memory may wait for a block that has not begun, so more blocks are begun
+// beside it; in a cooperative launch all are.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "gpu_server/emulated_gpu/ptx/access.hpp"
+#include "gpu_server/emulated_gpu/ptx/limits.hpp"
+#include "gpu_server/emulated_gpu/ptx/machine.hpp"
+#include "gpu_server/emulated_gpu/ptx/module.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+constexpr size_t resident_blocks_max = 64;  // per worker, without cooperation: what a spinning grid may expect
+constexpr unsigned threads_max = 256;       // host threads; more cores than that share one launch badly
+
+uint64_t volume(const Dim3& dim) {
+    return uint64_t{dim.x} * dim.y * dim.z;
+}
+
+Dim3 position(uint64_t index, const Dim3& size) {
+    return {static_cast<uint32_t>(index % size.x), static_cast<uint32_t>(index / size.x % size.y),
+            static_cast<uint32_t>(index / size.x / size.y)};
+}
+
+std::string check(const Launch& launch, const LoadedModule& module) {
+    if (launch.kernel >= module.kernels().size()) return "there is no such kernel";
+    auto& kernel = module.kernels()[launch.kernel];
+    uint64_t threads = volume(launch.block);
+    if (threads == 0 || threads > threads_per_block_max || launch.block.x > 1024 || launch.block.y > 1024 ||
+        launch.block.z > 1024)
+        return "a block has 1 to 1024 threads";
+    if (volume(launch.grid) == 0 || launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid has no such size";
+    if (kernel.max_threads_per_block && threads > kernel.max_threads_per_block)
+        return "the block is larger than the kernel's .maxntid";
+    if (launch.parameters.size() < kernel.parameter_bytes) return "parameters are missing";
+    if (launch.global_addresses.size() < module.globals().size()) return "addresses of globals are missing";
+    auto& layout = module.layout(launch.kernel);
+    if (layout.dynamic_at + launch.dynamic_shared_bytes > shared_bytes_max) return "too much shared memory";
+    return {};
+}
+
+void fill_relocated(Grid& grid, const LoadedModule& module) {
+    auto& layout = module.layout(grid.launch->kernel);
+    auto& constants = grid.program->launch_constants;
+    grid.relocated.resize(constants.size() * warp_lanes * 12);
+    for (size_t k = 0; k < constants.size(); ++k) {
+        uint64_t address = 0;
+        if (!constants[k].is_shared) {
+            address = grid.launch->global_addresses[constants[k].variable];
+        } else if (auto found = layout.shared.find(constants[k].variable); found != layout.shared.end()) {
+            address = found->second;
+        } else {
+            address = layout.dynamic_at;  // or a variable of another kernel, which this one never reads
+        }
+        address += static_cast<uint64_t>(constants[k].addend);
+        auto* at = grid.relocated.data() + k * warp_lanes * 12;
+        for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
+            std::memcpy(at + lane * 8, &address, 8);
+            std::memcpy(at + warp_lanes * 8 + lane * 4, &address, 4);
+        }
+    }
+}
+
+void map_local(Block& block) {
+    size_t lanes = block.warps.size() * warp_lanes;
+    block.local_bytes = lanes * block.grid->local_stride;
+    if (block.local_bytes == 0) return;
+    // Not touched, not used: most threads need a small part of what a deep recursion would.
+    void* memory =
+        mmap(nullptr, block.local_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    block.local = memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+std::unique_ptr<Block> make_block(Worker& worker) {
+    auto& grid = *worker.grid;
+    auto block = std::make_unique<Block>();
+    block->grid = &grid;
+    block->worker = &worker;
+    block->threads = static_cast<uint32_t>(volume(grid.launch->block));
+    constexpr size_t alignment = 1024;  // no kernel asks for more
+    block->shared.resize(grid.shared_bytes + alignment);
+    auto address = reinterpret_cast<uint64_t>(block->shared.data());
+    block->shared_base = block->shared.data() + (alignment - address % alignment) % alignment;
+    for (uint32_t first = 0; first < block->threads; first += warp_lanes) {
+        auto& w = *block->warps.emplace_back(std::make_unique<Warp>());
+        uint32_t lanes = std::min(warp_lanes, block->threads - first);
+        w.exists = lanes == warp_lanes ? all_lanes : (1u << lanes) - 1;
+        w.index = first / warp_lanes;
+        w.block = block.get();
+        w.worker = &worker;
+        w.program = grid.program;
+        // Handlers read these two only.
+        w.bases[base_constants] = const_cast<std::byte*>(grid.program->constants.data());
+        w.bases[base_relocated] = grid.relocated.data();
+        w.local_stride = grid.local_stride;
+    }
+    map_local(*block);
+    for (auto& w : block->warps)
+        if (block->local) w->local = block->local + w->index * warp_lanes * grid.local_stride;
+    return block;
+}
+
+void start_block(Block& block, uint64_t index) {
+    block.index = index;
+    block.id = position(index, block.grid->launch->grid);
+    block.live_threads = block.threads;
+    block.barriers.clear();
+    block.spinning = false;
+    for (auto& w : block.warps) start_warp(*w, *block.grid->function);
+    if (block.grid->local_stride && !block.local)
+        fault(*block.warps[0], Outcome::illegal_address, 0, "no host memory for the local memory of a block");
+}
+
+// One turn for every warp. False when the block is done or can never be.
+bool run_round(Block& block) {
+    bool any = false, spinning = true;
+    for (auto& w : block.warps) {
+        if (!runnable(*w)) continue;
+        any = true;
+        run_warp(*w);
+        spinning &= w->spinning;
+        if (block.grid->stop.load(std::memory_order_relaxed)) return false;
+    }
+    block.spinning = spinning;
+    if (block.live_threads == 0) return false;
+    if (any) return true;
+    for (auto& w : block.warps) {
+        if (!w->live) continue;
+        auto lane = static_cast<uint32_t>(std::countr_zero(w->live));
+        w->pc = w->lane_pc[lane] + 1;
+        fault(*w, Outcome::deadlock, lane, "deadlock: waits for threads that will never come");
+        return false;
+    }
+    return false;
+}
+
+bool cancelled(Grid& grid) {
+    auto* flag = grid.launch->cancelled;
+    if (!flag || !__atomic_load_n(flag, __ATOMIC_RELAXED)) return false;
+    std::lock_guard lock(grid.mutex);
+    if (!grid.stop.exchange(true))
+        grid.report = {Outcome::cancelled, "kernel " + grid.kernel->name + " was cancelled", 0};
+    return true;
+}
+
+class BlockSource {
+public:
+    explicit BlockSource(Worker& worker) : worker_(worker), next_(worker.index) {}
+    // False when no block is left.
+    bool next(uint64_t& index) {
+        auto& grid = *worker_.grid;
+        if (!grid.launch->cooperative) return (index = grid.next_block.fetch_add(1)) < grid.blocks;
+        index = next_;
+        next_ += worker_.count;
+        return index < grid.blocks;
+    }
+
+private:
+    Worker& worker_;
+    uint64_t next_;
+};
+
+void work(Worker& worker) {
+    auto& grid = *worker.grid;
+    BlockSource source(worker);
+    std::vector<std::unique_ptr<Block>> resident, spare;
+    bool more = true;
+    auto admit = [&] {
+        uint64_t index = 0;
+        if (!more || !(more = source.next(index))) return;
+        if (spare.empty()) spare.push_back(make_block(worker));
+        resident.push_back(std::move(spare.back()));
+        spare.pop_back();
+        start_block(*resident.back(), index);
+    };
+    admit();
+    while (grid.launch->cooperative && more) admit();
+    while (!resident.empty() && !grid.stop.load(std::memory_order_relaxed) && !cancelled(grid)) {
+        bool spinning = true;
+        for (size_t k = 0; k < resident.size();) {
+            bool unfinished = run_round(*resident[k]);
+            if (grid.stop.load(std::memory_order_relaxed)) break;
+            spinning &= resident[k]->spinning && unfinished;
+            if (unfinished) {
+                ++k;
+                continue;
+            }
+            spare.push_back(std::move(resident[k]));
+            resident.erase(resident.begin() + static_cast<ptrdiff_t>(k));
+        }
+        if (resident.empty())
+            admit();
+        else if (spinning && more && resident.size() < resident_blocks_max)
+            admit();
+        else if (spinning)
+            std::this_thread::yield();
+    }
+    uint64_t count = 0;
+    for (auto* blocks : {&resident, &spare})
+        for (auto& block : *blocks)
+            for (auto& w : block->warps) count += w->instructions;
+    grid.instructions += count;
+}
+
+void run_workers(Grid& grid, unsigned threads) {
+    unsigned wanted = threads ? threads : std::max(1u, std::thread::hardware_concurrency());
+    auto count = static_cast<unsigned>(std::min<uint64_t>({wanted, threads_max, grid.blocks}));
+    std::vector<Worker> workers(count);
+    for (unsigned k = 0; k < count; ++k) {
+        workers[k].grid = &grid;
+        workers[k].index = k;
+        workers[k].count = count;
+    }
+    std::vector<std::thread> helpers;
+    for (unsigned k = 1; k < count; ++k) helpers.emplace_back([&worker = workers[k]] { work(worker); });
+    work(workers[0]);
+    for (auto& helper : helpers) helper.join();
+}
+
+}  // namespace
+
+Block::~Block() {
+    if (local) munmap(local, local_bytes);
+}
+
+uint32_t current_line(const Warp& w) {
+    return w.program->lines[w.pc - 1];
+}
+
+void fault(Warp& w, Outcome outcome, uint32_t lane, const std::string& what) {
+    auto& grid = *w.block->grid;
+    w.event |= event_fault;
+    std::lock_guard lock(grid.mutex);
+    if (grid.stop.exchange(true)) return;
+    auto triple = [](const Dim3& d) {
+        return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+    };
+    auto thread = position(w.index * warp_lanes + lane, grid.launch->block);
+    auto line = w.pc > 0 ? current_line(w) : 0;
+    grid.report = {outcome,
+                   "kernel " + grid.kernel->name + ", line " + std::to_string(line) + ": " + what + " by block " +
+                       triple(w.block->id) + " thread " + triple(thread),
+                   0};
+}
+
+Report run(const Launch& launch, unsigned threads) {
+    auto* module = static_cast<const LoadedModule*>(launch.module);
+    if (auto wrong = check(launch, *module); !wrong.empty()) return {Outcome::illegal_instruction, wrong, 0};
+    auto& layout = module->layout(launch.kernel);
+    Grid grid;
+    grid.launch = &launch;
+    grid.kernel = &module->kernels()[launch.kernel];
+    grid.program = &module->program();
+    grid.function = &grid.program->functions[layout.function];
+    grid.static_shared = static_cast<uint32_t>(layout.dynamic_at);
+    grid.shared_bytes = grid.static_shared + launch.dynamic_shared_bytes;
+    grid.local_stride = (layout.local_bytes + 63) & ~uint64_t{63};
+    grid.blocks = volume(launch.grid);
+    fill_relocated(grid, *module);
+    run_workers(grid, threads);
+    grid.report.warp_instructions = grid.instructions;
+    return std::move(grid.report);
+}
+
+}  // namespace tnr::ptx

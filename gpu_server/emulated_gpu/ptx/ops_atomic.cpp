@@ -1,0 +1,230 @@
+// atom and red. Blocks run on several host threads, so these are the host's own atomics; what the host
+// lacks (float sums, min and max, inc and dec) is a compare-and-swap loop.
+#include <cmath>
+
+#include "gpu_server/emulated_gpu/ptx/half.hpp"
+#include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+#include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+template <class T>
+T exchange_if(std::byte* p, T expected, T wanted) {
+    __atomic_compare_exchange_n(reinterpret_cast<T*>(p), &expected, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected;
+}
+
+// U: the unsigned type of the memory's size; F makes the new bits from the old and the operand's.
+template <class U, auto F>
+U update(std::byte* p, U operand) {
+    U old = __atomic_load_n(reinterpret_cast<U*>(p), __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(reinterpret_cast<U*>(p), &old, F(old, operand), true, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
+template <class U>
+U fetch_add(std::byte* p, U v) {
+    return __atomic_fetch_add(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
+}
+template <class U>
+U fetch_and(std::byte* p, U v) {
+    return __atomic_fetch_and(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
+}
+template <class U>
+U fetch_or(std::byte* p, U v) {
+    return __atomic_fetch_or(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
+}
+template <class U>
+U fetch_xor(std::byte* p, U v) {
+    return __atomic_fetch_xor(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
+}
+template <class U>
+U swap(std::byte* p, U v) {
+    return __atomic_exchange_n(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
+}
+
+template <class U, class S>
+U smaller(U a, U b) {
+    return static_cast<S>(a) < static_cast<S>(b) ? a : b;
+}
+template <class U, class S>
+U larger(U a, U b) {
+    return static_cast<S>(a) > static_cast<S>(b) ? a : b;
+}
+uint32_t increment(uint32_t a, uint32_t limit) {
+    return a >= limit ? 0 : a + 1;
+}
+uint32_t decrement(uint32_t a, uint32_t limit) {
+    return a == 0 || a > limit ? limit : a - 1;
+}
+
+uint32_t add_f32(uint32_t a, uint32_t b) {
+    return std::bit_cast<uint32_t>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
+}
+uint64_t add_f64(uint64_t a, uint64_t b) {
+    return std::bit_cast<uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
+}
+uint16_t add_f16(uint16_t a, uint16_t b) {
+    return to_half(half_to_float(a) + half_to_float(b));
+}
+uint16_t add_bf16(uint16_t a, uint16_t b) {
+    return to_bfloat(bfloat_to_float(a) + bfloat_to_float(b));
+}
+template <uint16_t (*F)(uint16_t, uint16_t)>
+uint32_t on_halves(uint32_t a, uint32_t b) {
+    return F(static_cast<uint16_t>(a), static_cast<uint16_t>(b)) |
+           static_cast<uint32_t>(F(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))) << 16;
+}
+
+// A lane's pointer, or nullptr after the fault.
+template <Where W>
+std::byte* target(Warp& w, const Instr& i, uint32_t lane, uint32_t bytes) {
+    auto address = static_cast<AddressType<W>>(w.reg<AddressType<W>>(i.a)[lane] + static_cast<uint64_t>(i.imm));
+    bool misaligned = address & (bytes - 1);
+    auto* p = misaligned ? nullptr : pointer<W>(w, lane, address, bytes, true);
+    if (!p) memory_fault(w, address, lane, bytes, "atomic access", misaligned);
+    return p;
+}
+
+template <Where W, class U, auto F>
+void atomic(Warp& w, const Instr& i) {
+    refresh_ranges(*w.worker);
+    auto *d = w.reg<U>(i.dst), *b = w.reg<U>(i.b);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto* p = target<W>(w, i, lane, sizeof(U));
+        if (!p) return;
+        d[lane] = F(p, b[lane]);
+    }
+}
+
+// The destination of a cas may be its operand: values are taken before.
+template <Where W, class U>
+void compare_and_swap(Warp& w, const Instr& i) {
+    refresh_ranges(*w.worker);
+    w.polled = true;  // locks are taken so
+    auto *d = w.reg<U>(i.dst), *b = w.reg<U>(i.b), *c = w.reg<U>(i.c);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto* p = target<W>(w, i, lane, sizeof(U));
+        if (!p) return;
+        d[lane] = exchange_if<U>(p, b[lane], c[lane]);
+    }
+}
+
+// An exchange takes locks too.
+template <Where W, class U>
+void exchange(Warp& w, const Instr& i) {
+    w.polled = true;
+    atomic<W, U, swap<U>>(w, i);
+}
+
+template <Where W, class U>
+Handler bitwise(std::string_view op) {
+    if (op == "exch") return exchange<W, U>;
+    if (op == "and") return atomic<W, U, fetch_and<U>>;
+    if (op == "or") return atomic<W, U, fetch_or<U>>;
+    if (op == "xor") return atomic<W, U, fetch_xor<U>>;
+    return op == "cas" ? compare_and_swap<W, U> : nullptr;
+}
+
+template <Where W, class U, class S>
+Handler arithmetic(std::string_view op) {
+    if (op == "add") return atomic<W, U, fetch_add<U>>;
+    if (op == "min") return atomic<W, U, update<U, smaller<U, S>>>;
+    if (op == "max") return atomic<W, U, update<U, larger<U, S>>>;
+    if constexpr (sizeof(U) == 4) {
+        if (op == "inc") return atomic<W, U, update<U, increment>>;
+        if (op == "dec") return atomic<W, U, update<U, decrement>>;
+    }
+    return nullptr;
+}
+
+template <Where W>
+Handler handler_for(std::string_view op, Type type) {
+    switch (type) {
+        case Type::b16:
+            return op == "cas"    ? Handler{compare_and_swap<W, uint16_t>}
+                   : op == "exch" ? exchange<W, uint16_t>
+                                  : nullptr;
+        case Type::b32:
+            return bitwise<W, uint32_t>(op);
+        case Type::b64:
+            return bitwise<W, uint64_t>(op);
+        case Type::u32:
+            return arithmetic<W, uint32_t, uint32_t>(op);
+        case Type::s32:
+            return arithmetic<W, uint32_t, int32_t>(op);
+        case Type::u64:
+            return arithmetic<W, uint64_t, uint64_t>(op);
+        case Type::s64:
+            return arithmetic<W, uint64_t, int64_t>(op);
+        case Type::f32:
+            return op == "add" ? atomic<W, uint32_t, update<uint32_t, add_f32>> : nullptr;
+        case Type::f64:
+            return op == "add" ? atomic<W, uint64_t, update<uint64_t, add_f64>> : nullptr;
+        case Type::f16:
+            return op == "add" ? atomic<W, uint16_t, update<uint16_t, add_f16>> : nullptr;
+        case Type::bf16:
+            return op == "add" ? atomic<W, uint16_t, update<uint16_t, add_bf16>> : nullptr;
+        case Type::f16x2:
+            return op == "add" ? atomic<W, uint32_t, update<uint32_t, on_halves<add_f16>>> : nullptr;
+        case Type::bf16x2:
+            return op == "add" ? atomic<W, uint32_t, update<uint32_t, on_halves<add_bf16>>> : nullptr;
+        default:
+            return nullptr;
+    }
+}
+
+Handler atomic_handler(Where where, std::string_view op, Type type) {
+    switch (where) {
+        case Where::global:
+            return handler_for<Where::global>(op, type);
+        case Where::shared:
+            return handler_for<Where::shared>(op, type);
+        case Where::shared32:
+            return handler_for<Where::shared32>(op, type);
+        case Where::generic:
+            return handler_for<Where::generic>(op, type);
+        default:
+            return nullptr;
+    }
+}
+
+void decode(Decoder& d, bool returns) {
+    take_ordering(d);
+    auto space = take_space(d);
+    auto op = d.take_any_of({"add", "min", "max", "inc", "dec", "cas", "exch", "and", "or", "xor"});
+    d.take("noftz");
+    take_cache_hints(d);
+    auto type = d.take_type();
+    size_t at = returns ? 1 : 0;
+    auto address = decode_address(d, d.operand(at), space);
+    auto handler = op.empty() || d.failed() ? nullptr : atomic_handler(address.where, op, type);
+    if (!handler) return d.unsupported();
+    auto b = d.source(at + 1, type);
+    auto c = op == "cas" ? d.source(at + 2, type) : 0;
+    auto dst = returns ? d.dest(0, type) : d.temporary(type);
+    auto& instr = d.emit(handler);
+    instr.dst = dst;
+    instr.a = address.base;
+    instr.imm = address.offset;
+    instr.b = b;
+    instr.c = c;
+}
+
+}  // namespace
+
+bool decode_atomic(Decoder& d) {
+    auto name = d.inst().name;
+    if (name != "atom" && name != "red") return false;
+    for (auto modifier : d.inst().modifiers)
+        if (modifier == "async" || modifier.substr(0, 1) == "v") return d.unsupported(), true;
+    decode(d, name == "atom");
+    return true;
+}
+
+}  // namespace tnr::ptx

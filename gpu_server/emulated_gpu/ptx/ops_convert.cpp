@@ -1,0 +1,447 @@
+// cvt among all types. Values pass through the widest type that holds the source exactly: __int128 for
+// integers, double for floats (long double is not needed: the only inexact way, 64-bit integers to
+// floats, is done directly). The target's rounding and saturation follow.
+#include <cfenv>
+#include <cmath>
+#include <limits>
+
+#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
+#include "gpu_server/emulated_gpu/ptx/half.hpp"
+#include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_relu = 4 };
+
+// Rounding of a conversion, to a float's precision or (`integral`) to an integer value.
+struct Mode {
+    Rounding rounding = Rounding::nearest;
+    bool integral = false;
+};
+Mode mode_of(const Instr& i) {
+    return {static_cast<Rounding>(i.count & 7), (i.count & 8) != 0};
+}
+
+int host_rounding(Rounding rounding) {
+    switch (rounding) {
+        case Rounding::zero:
+            return FE_TOWARDZERO;
+        case Rounding::down:
+            return FE_DOWNWARD;
+        case Rounding::up:
+            return FE_UPWARD;
+        default:
+            return FE_TONEAREST;
+    }
+}
+
+double to_integral(double value, Rounding rounding) {
+    switch (rounding) {
+        case Rounding::zero:
+            return std::trunc(value);
+        case Rounding::down:
+            return std::floor(value);
+        case Rounding::up:
+            return std::ceil(value);
+        case Rounding::away:
+            return std::round(value);
+        case Rounding::nearest:
+            return std::nearbyint(value);
+    }
+    return value;
+}
+
+// Integer to integer: wraps, or with .sat clamps to the target's range.
+template <class D, class S>
+void integer_to_integer(Warp& w, const Instr& i) {
+    bool sat = i.flags & flag_sat;
+    auto* d = w.reg<D>(i.dst);
+    auto* a = w.reg<S>(i.a);
+    if (!sat) return for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<D>(a[l]); });
+    for_lanes(w.active, [=](uint32_t l) {
+        auto wide = static_cast<__int128>(a[l]);
+        auto low = static_cast<__int128>(std::numeric_limits<D>::min());
+        auto high = static_cast<__int128>(std::numeric_limits<D>::max());
+        d[l] = static_cast<D>(wide < low ? low : wide > high ? high : wide);
+    });
+}
+
+// Float to integer always clamps; NaN gives 0, as hardware does for narrow types and documents for all.
+template <class D>
+D to_integer(double value, Rounding rounding) {
+    if (value != value) return 0;
+    value = to_integral(value, rounding);
+    constexpr double low = static_cast<double>(std::numeric_limits<D>::min());
+    const double beyond = std::ldexp(1.0, std::numeric_limits<D>::digits);
+    if (value < low) return std::numeric_limits<D>::min();
+    if (value >= beyond) return std::numeric_limits<D>::max();
+    return static_cast<D>(value);
+}
+
+struct F32 {
+    using Stored = float;
+    static double value(float stored, uint8_t flags) { return flags & flag_ftz ? flushed(stored) : stored; }
+};
+struct F64 {
+    using Stored = double;
+    static double value(double stored, uint8_t) { return stored; }
+};
+struct F16 {
+    using Stored = uint16_t;
+    static double value(uint16_t stored, uint8_t) { return half_to_float(stored); }
+};
+struct Bf16 {
+    using Stored = uint16_t;
+    static double value(uint16_t stored, uint8_t flags) {
+        float value = bfloat_to_float(stored);
+        return flags & flag_ftz ? flushed(value) : value;
+    }
+};
+
+template <class D, class V>
+void float_to_integer(Warp& w, const Instr& i) {
+    auto* d = w.reg<D>(i.dst);
+    auto* a = w.reg<typename V::Stored>(i.a);
+    auto rounding = mode_of(i).rounding;
+    uint8_t flags = i.flags;
+    for_lanes(w.active, [=](uint32_t l) { d[l] = to_integer<D>(V::value(a[l], flags), rounding); });
+}
+
+float narrowed(double value, Rounding rounding) {
+    if (rounding == Rounding::nearest) return static_cast<float>(value);
+    std::fesetround(host_rounding(rounding));
+    volatile double source = value;
+    volatile float result = static_cast<float>(source);
+    std::fesetround(FE_TONEAREST);
+    return result;
+}
+
+double saturated(double value) {
+    return value >= 0 ? (value > 1 ? 1 : value) : 0;
+}
+
+// Float to float. A double holds every source; rounding happens once, here.
+template <class V>
+typename V::Stored from_double(double value, Rounding rounding, uint8_t flags) {
+    if (flags & flag_sat) value = saturated(value);
+    if ((flags & flag_relu) && !(value > 0)) value = value != value ? value : 0;
+    if constexpr (std::is_same_v<V, F64>) {
+        return value;
+    } else if constexpr (std::is_same_v<V, F32>) {
+        if (value != value) return std::bit_cast<float>(0x7fffffffu);
+        float result = narrowed(value, rounding);
+        return flags & flag_ftz ? flushed(result) : result;
+    } else {
+        return static_cast<uint16_t>(encode(value, std::is_same_v<V, F16> ? half_format : bfloat_format, rounding));
+    }
+}
+
+template <class D, class S>
+void float_to_float(Warp& w, const Instr& i) {
+    auto* d = w.reg<typename D::Stored>(i.dst);
+    auto* a = w.reg<typename S::Stored>(i.a);
+    auto mode = mode_of(i);
+    uint8_t flags = i.flags;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        double value = S::value(a[l], flags);
+        if (mode.integral) value = to_integral(value, mode.rounding);
+        d[l] = from_double<D>(value, mode.integral ? Rounding::nearest : mode.rounding, flags);
+    }
+}
+
+void half_to_float_fast(Warp& w, const Instr& i) {
+    auto* d = w.reg<float>(i.dst);
+    auto* a = w.reg<uint16_t>(i.a);
+    for_lanes(w.active, [=](uint32_t l) { d[l] = half_to_float(a[l]); });
+}
+
+// 64-bit integers do not fit a double: the host converts them itself, in the right mode.
+template <class D, class S>
+void integer_to_float(Warp& w, const Instr& i) {
+    auto* d = w.reg<typename D::Stored>(i.dst);
+    auto* a = w.reg<S>(i.a);
+    auto rounding = mode_of(i).rounding;
+    if constexpr (std::is_same_v<D, F32> || std::is_same_v<D, F64>) {
+        if (rounding == Rounding::nearest && !(i.flags & flag_sat))
+            return for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<typename D::Stored>(a[l]); });
+    }
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        if constexpr (std::is_same_v<D, F32> || std::is_same_v<D, F64>) {
+            std::fesetround(host_rounding(rounding));
+            volatile S source = a[l];
+            volatile typename D::Stored result = static_cast<typename D::Stored>(source);
+            std::fesetround(FE_TONEAREST);
+            typename D::Stored kept = result;
+            d[l] = i.flags & flag_sat ? static_cast<typename D::Stored>(saturated(kept)) : kept;
+        } else {
+            // Beyond 2^53 bits are lost to a sticky last bit, which is all the small format's rounding needs.
+            auto wide = static_cast<__int128>(a[l]);
+            bool negative = wide < 0;
+            auto size = static_cast<uint64_t>(negative ? -wide : wide);
+            if (size >> 53) size = (size & ~uint64_t{2047}) | (size & 2047 ? 2048 : 0);
+            double value = static_cast<double>(size);
+            d[l] = from_double<D>(negative ? -value : value, rounding, i.flags);
+        }
+    }
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a becomes the high half. imm: which format.
+void pack_pair(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    auto *a = w.reg<float>(i.a), *b = w.reg<float>(i.b);
+    auto rounding = mode_of(i).rounding;
+    Format format = i.imm == 0 ? half_format : bfloat_format;
+    auto convert = [&](float x) {
+        double value = F32::value(x, i.flags & flag_ftz);
+        if ((i.flags & flag_relu) && value < 0) value = 0;
+        return encode(value, format, rounding, i.flags & flag_sat);
+    };
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        d[l] = convert(a[l]) << 16 | convert(b[l]);
+    }
+}
+
+// cvt.rn.satfinite.e4m3x2.f32 d, a, b and .e4m3x2.f16x2 d, a.
+void pack_bytes(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint16_t>(i.dst);
+    Format format = i.imm & 1 ? e5m2_format : e4m3_format;
+    bool from_halves = i.imm & 2;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t packed = w.reg<uint32_t>(i.a)[l];
+        double high = from_halves ? half_to_float(static_cast<uint16_t>(packed >> 16)) : w.reg<float>(i.a)[l];
+        double low = from_halves ? half_to_float(static_cast<uint16_t>(packed)) : w.reg<float>(i.b)[l];
+        if ((i.flags & flag_relu) && high < 0) high = 0;
+        if ((i.flags & flag_relu) && low < 0) low = 0;
+        d[l] = static_cast<uint16_t>(encode(high, format, Rounding::nearest, true) << 8 |
+                                     encode(low, format, Rounding::nearest, true));
+    }
+}
+
+void unpack_bytes(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    auto* a = w.reg<uint16_t>(i.a);
+    Format format = i.imm & 1 ? e5m2_format : e4m3_format;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t high = to_half(decode_bits_of(a[l] >> 8, format)), low = to_half(decode_bits_of(a[l] & 255, format));
+        d[l] = high << 16 | low;
+    }
+}
+
+void to_tf32(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    auto* a = w.reg<float>(i.a);
+    auto rounding = mode_of(i).rounding;
+    bool relu = i.flags & flag_relu;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto l = static_cast<uint32_t>(std::countr_zero(rest));
+        double value = relu && a[l] < 0 ? 0 : a[l];
+        d[l] = encode(value, tf32_format, rounding) << 13;
+    }
+}
+
+template <class D>
+Handler integer_from(Type from) {
+    switch (from) {
+        case Type::u8:
+        case Type::b8:
+            return integer_to_integer<D, uint8_t>;
+        case Type::u16:
+        case Type::b16:
+            return integer_to_integer<D, uint16_t>;
+        case Type::u32:
+        case Type::b32:
+            return integer_to_integer<D, uint32_t>;
+        case Type::u64:
+        case Type::b64:
+            return integer_to_integer<D, uint64_t>;
+        case Type::s8:
+            return integer_to_integer<D, int8_t>;
+        case Type::s16:
+            return integer_to_integer<D, int16_t>;
+        case Type::s32:
+            return integer_to_integer<D, int32_t>;
+        case Type::s64:
+            return integer_to_integer<D, int64_t>;
+        case Type::f32:
+            return float_to_integer<D, F32>;
+        case Type::f64:
+            return float_to_integer<D, F64>;
+        case Type::f16:
+            return float_to_integer<D, F16>;
+        case Type::bf16:
+            return float_to_integer<D, Bf16>;
+        default:
+            return nullptr;
+    }
+}
+
+template <class D>
+Handler float_from(Type from) {
+    switch (from) {
+        case Type::u8:
+            return integer_to_float<D, uint8_t>;
+        case Type::u16:
+            return integer_to_float<D, uint16_t>;
+        case Type::u32:
+            return integer_to_float<D, uint32_t>;
+        case Type::u64:
+            return integer_to_float<D, uint64_t>;
+        case Type::s8:
+            return integer_to_float<D, int8_t>;
+        case Type::s16:
+            return integer_to_float<D, int16_t>;
+        case Type::s32:
+            return integer_to_float<D, int32_t>;
+        case Type::s64:
+            return integer_to_float<D, int64_t>;
+        case Type::f32:
+            return float_to_float<D, F32>;
+        case Type::f64:
+            return float_to_float<D, F64>;
+        case Type::f16:
+            return float_to_float<D, F16>;
+        case Type::bf16:
+            return float_to_float<D, Bf16>;
+        default:
+            return nullptr;
+    }
+}
+
+Handler conversion(Type to, Type from) {
+    switch (to) {
+        case Type::u8:
+        case Type::b8:
+            return integer_from<uint8_t>(from);
+        case Type::u16:
+        case Type::b16:
+            return integer_from<uint16_t>(from);
+        case Type::u32:
+        case Type::b32:
+            return integer_from<uint32_t>(from);
+        case Type::u64:
+        case Type::b64:
+            return integer_from<uint64_t>(from);
+        case Type::s8:
+            return integer_from<int8_t>(from);
+        case Type::s16:
+            return integer_from<int16_t>(from);
+        case Type::s32:
+            return integer_from<int32_t>(from);
+        case Type::s64:
+            return integer_from<int64_t>(from);
+        case Type::f32:
+            return float_from<F32>(from);
+        case Type::f64:
+            return float_from<F64>(from);
+        case Type::f16:
+            return float_from<F16>(from);
+        case Type::bf16:
+            return float_from<Bf16>(from);
+        default:
+            return nullptr;
+    }
+}
+
+bool take_mode(Decoder& d, Mode& mode) {
+    struct Named {
+        std::string_view name;
+        Mode mode;
+    };
+    static constexpr Named all[] = {
+        {"rn", {Rounding::nearest, false}}, {"rz", {Rounding::zero, false}},  {"rm", {Rounding::down, false}},
+        {"rp", {Rounding::up, false}},      {"rna", {Rounding::away, false}}, {"rni", {Rounding::nearest, true}},
+        {"rzi", {Rounding::zero, true}},    {"rmi", {Rounding::down, true}},  {"rpi", {Rounding::up, true}},
+    };
+    for (auto& named : all)
+        if (d.take(named.name)) return mode = named.mode, true;
+    return false;
+}
+
+void finish(Instr& instr, RegRef dst, RegRef a, uint8_t flags, Mode mode) {
+    instr.dst = dst;
+    instr.a = a;
+    instr.flags = flags;
+    instr.count = static_cast<uint16_t>(static_cast<uint16_t>(mode.rounding) | (mode.integral ? 8 : 0));
+}
+
+void decode_packed(Decoder& d, Type to, Type from, uint8_t flags, Mode mode) {
+    bool bytes = to == Type::e4m3x2 || to == Type::e5m2x2;
+    if (from == Type::e4m3x2 || from == Type::e5m2x2) {
+        if (to != Type::f16x2) return d.unsupported();
+        auto a = d.source(1, Type::b16);
+        auto dst = d.dest(0, Type::b32);
+        auto& instr = d.emit(unpack_bytes);
+        finish(instr, dst, a, flags, mode);
+        instr.imm = from == Type::e5m2x2;
+        return;
+    }
+    bool halves = from == Type::f16x2;
+    if ((from != Type::f32 && !halves) || (halves && !bytes)) return d.unsupported();
+    auto a = d.source(1, halves ? Type::b32 : Type::f32);
+    auto b = halves ? a : d.source(2, Type::f32);
+    auto dst = d.dest(0, bytes ? Type::b16 : Type::b32);
+    auto& instr = d.emit(bytes ? pack_bytes : pack_pair);
+    finish(instr, dst, a, flags, mode);
+    instr.b = b;
+    instr.imm = bytes ? (to == Type::e5m2x2) | (halves ? 2 : 0) : to == Type::bf16x2;
+}
+
+Type unsigned_of(uint32_t bytes) {
+    return bytes == 1 ? Type::u8 : bytes == 2 ? Type::u16 : bytes == 4 ? Type::u32 : Type::u64;
+}
+
+// A source register wider than the type is cut: its lanes lie further apart, so it is copied first.
+RegRef narrow_source(Decoder& d, Type from) {
+    uint32_t bytes = 0;
+    auto a = d.loose_source(d.operand(1), from, bytes);
+    if (d.failed() || bytes == size_of(from)) return a;
+    auto narrow = d.temporary(from);
+    finish(d.emit(conversion(unsigned_of(size_of(from)), unsigned_of(bytes))), narrow, a, 0, {});
+    return narrow;
+}
+
+void decode_cvt(Decoder& d) {
+    Mode mode;
+    bool has_mode = take_mode(d, mode);
+    uint8_t flags = 0;
+    if (d.take("ftz")) flags |= flag_ftz;
+    if (d.take("sat") || d.take("satfinite")) flags |= flag_sat;
+    if (d.take("relu")) flags |= flag_relu;
+    auto to = d.take_type(), from = d.take_type();
+    if (to == Type::f16x2 || to == Type::bf16x2 || to == Type::e4m3x2 || to == Type::e5m2x2)
+        return decode_packed(d, to, from, flags, mode);
+    if (to == Type::tf32) {
+        auto a = d.source(1, Type::f32);
+        auto dst = d.dest(0, Type::b32);
+        return finish(d.emit(to_tf32), dst, a, flags, mode);
+    }
+    auto handler = conversion(to, from);
+    if (!handler) return d.unsupported();
+    if (!has_mode && is_float(from) && !is_float(to)) mode = {Rounding::zero, true};
+    if (to == Type::f32 && from == Type::f16 && flags == 0 && !mode.integral) handler = half_to_float_fast;
+    auto a = narrow_source(d, from);
+    uint32_t bytes = 0;
+    auto dst = d.loose_dest(d.operand(0), to, bytes);
+    if (d.failed()) return;
+    if (bytes == size_of(to)) return finish(d.emit(handler), dst, a, flags, mode);
+    // A register wider than the type is filled by the type's own extension.
+    auto narrow = d.temporary(to);
+    finish(d.emit(handler), narrow, a, flags, mode);
+    finish(d.emit(conversion(unsigned_of(bytes), is_signed(to) ? to : unsigned_of(size_of(to)))), dst, narrow, 0, {});
+}
+
+}  // namespace
+
+bool decode_convert(Decoder& d) {
+    if (d.inst().name != "cvt") return false;
+    decode_cvt(d);
+    return true;
+}
+
+}  // namespace tnr::ptx

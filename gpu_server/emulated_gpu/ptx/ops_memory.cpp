@@ -1,0 +1,260 @@
+// ld, ldu, st, prefetch and their kin. An element type and a register type per handler: registers may be
+// wider than what is loaded or stored.
+#include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+#include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+enum Flag : uint8_t { flag_strong = 1 };
+
+// A strong read is an acquire: fences on other machines order relaxed reads too, and here it costs nothing.
+template <class T>
+T read(const std::byte* p, bool strong) {
+    if (strong) return __atomic_load_n(reinterpret_cast<const T*>(p), __ATOMIC_ACQUIRE);
+    T value;
+    std::memcpy(&value, p, sizeof value);
+    return value;
+}
+
+template <class T>
+void write(std::byte* p, T value, bool strong) {
+    if (strong) return __atomic_store_n(reinterpret_cast<T*>(p), value, __ATOMIC_RELEASE);
+    std::memcpy(p, &value, sizeof value);
+}
+
+// The checked pointer of one lane, or nullptr after reporting the fault.
+template <Where W>
+std::byte* checked(Warp& w, uint32_t lane, uint64_t address, uint32_t bytes, bool writing) {
+    if (address & (bytes - 1)) {
+        memory_fault(w, address, lane, bytes, writing ? "write" : "read", true);
+        return nullptr;
+    }
+    auto* p = pointer<W>(w, lane, address, bytes, writing);
+    if (!p) memory_fault(w, address, lane, bytes, writing ? "write" : "read", false);
+    return p;
+}
+
+template <Where W, class T, class R>
+void load(Warp& w, const Instr& i) {
+    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
+    auto* d = w.reg<R>(i.dst);
+    auto* base = w.reg<AddressType<W>>(i.a);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
+        auto* p = checked<W>(w, lane, address, sizeof(T), false);
+        if (!p) return;
+        d[lane] = static_cast<R>(read<T>(p, false));
+    }
+}
+
+// Vectors and strong reads.
+template <Where W, class T, class R>
+void load_many(Warp& w, const Instr& i) {
+    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
+    bool strong = i.flags & flag_strong;
+    if (strong) w.polled = true;
+    alignas(64) T values[8][warp_lanes];  // an element may overwrite the address register
+    auto* base = w.reg<AddressType<W>>(i.a);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
+        auto* p = checked<W>(w, lane, address, sizeof(T) * i.count, false);
+        if (!p) return;
+        for (uint32_t e = 0; e < i.count; ++e) values[e][lane] = read<T>(p + e * sizeof(T), strong);
+    }
+    for (uint32_t e = 0; e < i.count; ++e) {
+        auto* d = w.reg<R>(w.program->registers[i.table + e]);
+        for_lanes(w.active, [&, d](uint32_t l) { d[l] = static_cast<R>(values[e][l]); });
+    }
+}
+
+template <Where W, class T, class R>
+void store(Warp& w, const Instr& i) {
+    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
+    bool strong = i.flags & flag_strong;
+    auto* base = w.reg<AddressType<W>>(i.a);
+    const R* sources[8];
+    for (uint32_t e = 0; e < i.count; ++e) sources[e] = w.reg<R>(w.program->registers[i.table + e]);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
+        auto* p = checked<W>(w, lane, address, sizeof(T) * i.count, true);
+        if (!p) return;
+        for (uint32_t e = 0; e < i.count; ++e) write<T>(p + e * sizeof(T), static_cast<T>(sources[e][lane]), strong);
+    }
+}
+
+// A kernel parameter is the same for all.
+template <class T, class R>
+void load_parameter(Warp& w, const Instr& i) {
+    T value;
+    std::memcpy(&value, w.block->grid->launch->parameters.data() + i.imm, sizeof value);
+    auto* d = w.reg<R>(i.dst);
+    auto wide = static_cast<R>(value);
+    for_lanes(w.active, [=](uint32_t l) { d[l] = wide; });
+}
+
+enum class Shape { one, many, parameter, store };
+
+template <Where W, class T, class R>
+Handler shaped(Shape shape) {
+    if (shape == Shape::parameter) return load_parameter<T, R>;
+    if (shape == Shape::store) return store<W, T, R>;
+    return shape == Shape::one ? load<W, T, R> : load_many<W, T, R>;
+}
+
+template <Where W, class T>
+Handler for_register(Shape shape, uint32_t bytes) {
+    if constexpr (sizeof(T) == 1)
+        if (bytes == 1) return shaped<W, T, uint8_t>(shape);
+    if constexpr (sizeof(T) <= 2)
+        if (bytes == 2) return shaped<W, T, uint16_t>(shape);
+    if constexpr (sizeof(T) <= 4)
+        if (bytes == 4) return shaped<W, T, uint32_t>(shape);
+    return bytes == 8 ? shaped<W, T, uint64_t>(shape) : nullptr;
+}
+
+template <Where W>
+Handler for_type(Shape shape, Type type, uint32_t bytes) {
+    if (is_signed(type) && size_of(type) == 1) return for_register<W, int8_t>(shape, bytes);
+    if (is_signed(type) && size_of(type) == 2) return for_register<W, int16_t>(shape, bytes);
+    if (is_signed(type) && size_of(type) == 4) return for_register<W, int32_t>(shape, bytes);
+    switch (size_of(type)) {
+        case 1:
+            return for_register<W, uint8_t>(shape, bytes);
+        case 2:
+            return for_register<W, uint16_t>(shape, bytes);
+        case 4:
+            return for_register<W, uint32_t>(shape, bytes);
+        case 8:
+            return for_register<W, uint64_t>(shape, bytes);
+        default:
+            return nullptr;
+    }
+}
+
+Handler memory_handler(Where where, Shape shape, Type type, uint32_t bytes) {
+    switch (where) {
+        case Where::global:
+            return for_type<Where::global>(shape, type, bytes);
+        case Where::shared:
+            return for_type<Where::shared>(shape, type, bytes);
+        case Where::shared32:
+            return for_type<Where::shared32>(shape, type, bytes);
+        case Where::local:
+            return for_type<Where::local>(shape, type, bytes);
+        case Where::frame:
+            return for_type<Where::frame>(shape, type, bytes);
+        case Where::param:
+            return for_type<Where::param>(shape, type, bytes);
+        case Where::generic:
+            return for_type<Where::generic>(shape, type, bytes);
+    }
+    return nullptr;
+}
+
+uint32_t take_width(Decoder& d) {
+    if (d.take("v2")) return 2;
+    if (d.take("v4")) return 4;
+    return d.take("v8") ? 8 : 1;
+}
+
+// The registers of a scalar or vector operand; all of one width.
+uint32_t decode_values(Decoder& d, const ast::Operand& operand, Type type, uint32_t width, bool results,
+                       std::vector<RegRef>& refs) {
+    uint32_t bytes = 0, widest = size_of(type);
+    bool vector = operand.kind == ast::Operand::Kind::vector;
+    if ((vector ? operand.parts.size() : 1) != width) d.fail("the operand does not fit the vector's width");
+    if (d.failed()) return 0;
+    for (uint32_t e = 0; e < width; ++e) {
+        auto& part = vector ? operand.parts[e] : operand;
+        auto known = d.type_of(part);
+        if (known != Type::none && known != Type::pred) widest = size_of(known);
+    }
+    for (uint32_t e = 0; e < width; ++e) {
+        auto& part = vector ? operand.parts[e] : operand;
+        bool is_register = d.type_of(part) != Type::none;
+        // Constants and `_` take the width of the registers beside them.
+        auto unsized = widest == 1 ? Type::b8 : widest == 2 ? Type::b16 : widest == 4 ? Type::b32 : Type::b64;
+        bytes = widest;
+        if (results)
+            refs.push_back(is_register ? d.loose_dest(part, type, bytes) : d.dest(part, unsized));
+        else if (is_register)
+            refs.push_back(d.loose_source(part, type, bytes));
+        else
+            refs.push_back(d.source(part, part.kind == ast::Operand::Kind::integer ? unsized : type));
+        if (bytes != widest) d.fail("the registers of the vector are not all of one width");
+        if (d.failed()) return 0;
+    }
+    return widest;
+}
+
+void decode_access(Decoder& d, bool is_store) {
+    bool strong = take_ordering(d);
+    auto space = take_space(d);
+    take_cache_hints(d);
+    uint32_t width = take_width(d);
+    auto type = d.take_type();
+    if (type == Type::none || type == Type::pred || type == Type::b128 || size_of(type) * width > 32)
+        return d.unsupported();
+    auto& memory = d.operand(is_store ? 0 : 1);
+    auto& values = d.operand(is_store ? 1 : 0);
+    if (d.operand_count() > 2 && !d.failed()) {  // a cache policy
+        if (d.type_of(d.operand(2)) == Type::none) return d.unsupported();
+    }
+    auto address = decode_address(d, memory, space);
+    std::vector<RegRef> refs;
+    uint32_t bytes = decode_values(d, values, type, width, !is_store, refs);
+    if (d.failed()) return;
+    if (is_store && (address.where == Where::param || space == Space::constant))
+        return d.fail("parameters and constants are read only");
+    bool one = width == 1 && !strong;
+    auto shape = is_store ? Shape::store : one ? Shape::one : Shape::many;
+    if (shape == Shape::one && address.is_entry_parameter) {
+        if (address.offset < 0 || address.offset + size_of(type) > d.function().parameter_bytes)
+            return d.fail("the read is outside the parameters");
+        shape = Shape::parameter;
+    }
+    auto handler = memory_handler(address.where, shape, type, bytes);
+    if (!handler) return d.unsupported();
+    auto table = d.add_table(refs);
+    auto& instr = d.emit(handler);
+    instr.dst = refs[0];
+    instr.a = address.base;
+    instr.imm = address.offset;
+    instr.flags = strong ? flag_strong : 0;
+    instr.count = static_cast<uint16_t>(width);
+    instr.table = table;
+}
+
+void ignore_all_modifiers(Decoder& d) {
+    for (auto modifier : d.inst().modifiers) d.take(modifier);
+}
+
+}  // namespace
+
+bool decode_memory(Decoder& d) {
+    auto name = d.inst().name;
+    if (name == "ld" || name == "ldu")
+        decode_access(d, false);
+    else if (name == "st")
+        decode_access(d, true);
+    else if (name == "prefetch" || name == "prefetchu" || name == "applypriority" || name == "discard") {
+        if (name == "discard") return d.unsupported(), true;  // it may change what is read: never pretend
+        ignore_all_modifiers(d);
+    } else if (name == "createpolicy") {
+        ignore_all_modifiers(d);
+        auto dst = d.dest(0, Type::b64);
+        auto a = d.constant(0, 8);
+        auto& instr = d.emit(move_handler(8));
+        instr.dst = dst;
+        instr.a = a;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+}  // namespace tnr::ptx

@@ -1,0 +1,416 @@
+// Declarations: see parser.hpp.
+#include "gpu_server/emulated_gpu/ptx/parser.hpp"
+
+#include <bit>
+
+#include "gpu_server/emulated_gpu/ptx/limits.hpp"
+
+namespace tnr::ptx {
+
+Result<ast::Unit> parse(std::string_view text) {
+    if (text.size() > text_bytes_max) return Error{Error::Kind::usage, "line 1: the PTX text is longer than 256 MiB"};
+    while (!text.empty() && text.back() == '\0') text.remove_suffix(1);  // drivers are given C strings
+    return Parser(text).unit();
+}
+
+void Parser::advance() {
+    if (!error_.empty()) {
+        token_ = Token{};
+        return;
+    }
+    token_ = ahead_;
+    ahead_ = lexer_.next();
+    if (token_.kind == Token::Kind::bad) fail("'" + std::string(token_.text.substr(0, 40)) + "' is not PTX");
+}
+
+void Parser::fail(const std::string& what) {
+    fail_at(token_.line, what);
+}
+
+void Parser::fail_at(uint32_t line, const std::string& what) {
+    if (error_.empty()) error_ = "line " + std::to_string(line) + ": " + what;
+    token_ = Token{};
+}
+
+bool Parser::accept(char c) {
+    if (!token_.is(c)) return false;
+    advance();
+    return true;
+}
+
+bool Parser::accept_dotted(std::string_view word) {
+    if (!token_.is_dotted(word)) return false;
+    advance();
+    return true;
+}
+
+void Parser::expect(char c) {
+    if (!accept(c)) fail(std::string("expected '") + c + "' before '" + std::string(token_.text.substr(0, 40)) + "'");
+}
+
+std::string_view Parser::word(const char* what) {
+    if (token_.kind != Token::Kind::word) fail(std::string("expected ") + what);
+    auto text = token_.text;
+    advance();
+    return text;
+}
+
+uint64_t Parser::integer(const char* what) {
+    if (token_.kind != Token::Kind::integer) fail(std::string("expected ") + what);
+    auto value = token_.value;
+    advance();
+    return value;
+}
+
+// .loc and .file have no semicolon: they end with their line.
+void Parser::skip_line() {
+    uint32_t line = token_.line;
+    while (token_.kind != Token::Kind::end && token_.line == line) advance();
+}
+
+void Parser::skip_to_semicolon() {
+    while (token_.kind != Token::Kind::end && !token_.is(';')) advance();
+    expect(';');
+}
+
+void Parser::skip_braces() {
+    expect('{');
+    for (uint32_t depth = 1; depth > 0 && token_.kind != Token::Kind::end; advance()) {
+        if (token_.is('{')) ++depth;
+        if (token_.is('}')) --depth;
+    }
+}
+
+Result<ast::Unit> Parser::unit() {
+    header();
+    while (token_.kind != Token::Kind::end) directive();
+    if (!error_.empty()) return Error{Error::Kind::usage, error_};
+    return std::move(unit_);
+}
+
+void Parser::header() {
+    if (!accept_dotted("version")) return fail("a PTX module begins with .version");
+    advance();
+    while (token_.kind != Token::Kind::end) {
+        if (accept_dotted("target")) {
+            auto name = word("a target such as sm_80");
+            if (name.substr(0, 3) != "sm_") return fail("'" + std::string(name) + "' is no target such as sm_80");
+            for (char c : name.substr(3, 3))
+                if (c >= '0' && c <= '9') unit_.target_sm = unit_.target_sm * 10 + static_cast<uint32_t>(c - '0');
+            while (accept(',')) word("a target option");
+        } else if (accept_dotted("address_size")) {
+            if (integer("64") != 64) return fail(".address_size 32 is not supported by the emulated GPU");
+        } else {
+            break;
+        }
+    }
+    if (unit_.target_sm == 0) fail("a PTX module names its .target");
+}
+
+void Parser::directive() {
+    bool external = false;
+    for (;; advance()) {
+        if (token_.is_dotted("extern"))
+            external = true;
+        else if (!token_.is_dotted("visible") && !token_.is_dotted("weak") && !token_.is_dotted("common"))
+            break;
+    }
+    if (accept_dotted("entry")) return function(true);
+    if (accept_dotted("func")) return function(false);
+    if (accept_dotted("global")) return variable(Space::global, external);
+    if (accept_dotted("const")) return variable(Space::constant, external);
+    if (accept_dotted("shared")) return variable(Space::shared, external);
+    if (token_.is_dotted("file") || token_.is_dotted("loc")) return skip_line();
+    if (accept_dotted("section")) {
+        advance();
+        return skip_braces();
+    }
+    if (accept_dotted("pragma")) return skip_to_semicolon();
+    if (accept_dotted("alias")) return fail(".alias is not supported by the emulated GPU");
+    if (token_.is('@')) return skip_line();  // @@DWARF of old compilers
+    if (accept(';')) return;
+    fail("'" + std::string(token_.kind == Token::Kind::dotted ? "." : "") + std::string(token_.text.substr(0, 40)) +
+         "' is not supported here by the emulated GPU");
+}
+
+uint32_t Parser::declare_function(std::string_view name, bool is_entry) {
+    auto known = scopes_[0].find(name);
+    if (known != scopes_[0].end()) {
+        if (known->second.kind != Symbol::Kind::function) {
+            fail("'" + std::string(name) + "' is declared twice");
+            return 0;
+        }
+        return known->second.index;
+    }
+    auto index = static_cast<uint32_t>(unit_.functions.size());
+    if (index >= functions_max) fail("more functions than the emulated GPU takes");
+    auto& added = unit_.functions.emplace_back();
+    added.name = name;
+    added.is_entry = is_entry;
+    scopes_[0][name] = {Symbol::Kind::function, index};
+    return index;
+}
+
+void Parser::function(bool is_entry) {
+    uint32_t line = token_.line;
+    scopes_.emplace_back();  // parameters belong to the body's outermost scope
+    std::vector<uint32_t> returns, takes;
+    if (!is_entry && token_.is('(')) parameters(returns);
+    auto name = word("a function's name");
+    if (!error_.empty()) return;
+    current_ = declare_function(name, is_entry);
+    if (token_.is('(')) parameters(takes);
+    if (!error_.empty()) return;
+    auto& fn = unit_.functions[current_];
+    for (auto list : {&returns, &takes})
+        for (auto index : *list) unit_.variables[index].function = current_;
+    performance_directives(fn);
+    bool has_body = token_.is('{');
+    if (has_body) {
+        if (fn.defined) return fail("function '" + std::string(name) + "' is defined twice");
+        fn.defined = true;
+        fn.scope_parents = {0};
+        scope_ids_ = {0};
+        body();
+    } else {
+        accept(';');
+    }
+    auto& done = unit_.functions[current_];
+    if (done.line == 0 || has_body) {  // a later repetition of the prototype changes nothing
+        done.line = line;
+        done.parameters = std::move(takes);
+        done.returns = std::move(returns);
+    }
+    scopes_.resize(1);
+    current_ = ast::nothing;
+}
+
+void Parser::parameters(std::vector<uint32_t>& list) {
+    expect('(');
+    while (!token_.is(')') && token_.kind != Token::Kind::end) {
+        if (accept_dotted("reg")) return fail(".reg parameters are not supported by the emulated GPU");
+        if (!accept_dotted("param")) return fail("expected .param");
+        list.push_back(static_cast<uint32_t>(unit_.variables.size()));
+        declarators(Space::param, false, true);
+        if (!accept(',')) break;
+    }
+    expect(')');
+}
+
+void Parser::performance_directives(ast::Function& fn) {
+    while (token_.kind == Token::Kind::dotted) {
+        bool threads = token_.text == "maxntid" || token_.text == "reqntid";
+        if (token_.text == "noreturn") {
+            advance();
+            continue;
+        }
+        if (!threads && token_.text != "minnctapersm" && token_.text != "maxnctapersm" && token_.text != "maxnreg" &&
+            token_.text != "pragma" && token_.text != "explicitcluster" && token_.text != "abi_preserve" &&
+            token_.text != "abi_preserve_control" && token_.text != "noinline")
+            return fail("." + std::string(token_.text) + " is not supported by the emulated GPU");
+        bool pragma = token_.text == "pragma";
+        advance();
+        if (pragma) {
+            skip_to_semicolon();
+            continue;
+        }
+        uint64_t product = 1;
+        while (token_.kind == Token::Kind::integer) {
+            product *= std::min<uint64_t>(token_.value, 1024);
+            advance();
+            if (!accept(',')) break;
+        }
+        if (threads) fn.max_threads = static_cast<uint32_t>(std::min<uint64_t>(product, 1024));
+    }
+}
+
+// .param .align 8 .b8 name[16], .global .u32 a, b = 3;
+void Parser::variable(Space space, bool external) {
+    declarators(space, external, false);
+    expect(';');
+}
+
+void Parser::declarators(Space space, bool external, bool parameter) {
+    uint32_t align = 0, width = 1;
+    auto type = Type::none;
+    while (token_.kind == Token::Kind::dotted) {
+        if (accept_dotted("align")) {
+            auto value = integer("an alignment");
+            if (value == 0 || value > align_max || !std::has_single_bit(value)) return fail("not an alignment");
+            align = static_cast<uint32_t>(value);
+            continue;
+        }
+        if (token_.text == "v2" || token_.text == "v4") {
+            width = token_.text == "v2" ? 2 : 4;
+        } else if (token_.text == "ptr" || token_.text == "global" || token_.text == "const" ||
+                   token_.text == "shared" || token_.text == "local" || token_.text == "generic" ||
+                   token_.text == "managed" || token_.text == "unified") {
+            // .ptr .global .align 16: what a pointer parameter points to; the alignment is not the parameter's.
+            bool pointer = token_.text == "ptr";
+            advance();
+            if (pointer && token_.kind == Token::Kind::dotted && token_.text != "align") advance();
+            if (pointer && accept_dotted("align")) integer("an alignment");
+            continue;
+        } else {
+            auto named = type_named(token_.text);
+            if (!named || size_of(*named) == 0)
+                return fail("." + std::string(token_.text) + " is not supported by the emulated GPU");
+            type = *named;
+        }
+        advance();
+    }
+    if (type == Type::none) return fail("expected a type");
+    do {
+        ast::Variable added;
+        added.line = token_.line;
+        added.name = word("a variable's name");
+        added.space = space;
+        added.type = type;
+        added.external = external;
+        added.function = current_;
+        added.scope = current_ == ast::nothing ? 0 : scope_ids_.back();
+        uint64_t element = uint64_t{size_of(type)} * width;
+        added.align = align ? align : static_cast<uint32_t>(element);
+        array_size(added, element, external);
+        if (accept('=')) initialiser(added);
+        if (!error_.empty()) return;
+        auto index = static_cast<uint32_t>(unit_.variables.size());
+        if (index >= variables_max) return fail("more variables than the emulated GPU takes");
+        auto name = added.name;
+        unit_.variables.push_back(std::move(added));
+        // `.extern` and the definition may both appear; the later one wins.
+        scopes_.back()[name] = {Symbol::Kind::variable, index};
+        if (parameter) return;
+    } while (accept(','));
+}
+
+void Parser::array_size(ast::Variable& variable, uint64_t element, bool external) {
+    uint64_t size = element;
+    while (accept('[')) {
+        if (token_.is(']')) {  // extern shared, or counted by its initialiser
+            size = 0;
+        } else {
+            auto count = static_cast<uint64_t>(constant());
+            if (count > variable_bytes_max / std::max<uint64_t>(size, 1))
+                return fail("an array larger than the emulated GPU takes");
+            size *= count;
+        }
+        expect(']');
+    }
+    variable.size = size;
+    uint64_t limit = variable.space == Space::global ? variable_bytes_max : local_variable_bytes_max;
+    if (size > limit) fail("a variable larger than the emulated GPU takes");
+    if (size == 0 && !external && variable.space == Space::shared) fail("a shared array without a size");
+}
+
+void Parser::initialiser(ast::Variable& variable) {
+    if (variable.space != Space::global && variable.space != Space::constant)
+        return fail("only .global and .const variables have initial values");
+    uint64_t offset = 0;
+    bool counted = variable.size == 0;
+    if (counted) variable.size = variable_bytes_max;
+    if (token_.is('{'))
+        initial_list(variable, offset, 0);
+    else
+        initial_value(variable, 0), offset = size_of(variable.type);
+    if (counted) variable.size = offset;
+}
+
+void Parser::initial_list(ast::Variable& variable, uint64_t& offset, int depth) {
+    if (depth > nesting_max) return fail("lists nested too deeply");
+    expect('{');
+    while (!token_.is('}') && token_.kind != Token::Kind::end) {
+        if (token_.is('{')) {
+            initial_list(variable, offset, depth + 1);
+        } else {
+            initial_value(variable, offset);
+            offset += size_of(variable.type);
+        }
+        if (!accept(',')) break;
+    }
+    expect('}');
+}
+
+// 3, -1.5, symbol+8, generic(symbol), 0xff00(symbol)
+void Parser::initial_value(ast::Variable& variable, uint64_t offset) {
+    uint32_t bytes = size_of(variable.type);
+    if (offset + bytes > variable.size) return fail("more initial values than the variable has room for");
+    ast::Relocation relocation{offset, bytes, 0, false, 0, 0};
+    uint64_t value = 0;
+    bool symbol = false;
+    auto take_symbol = [&] {
+        auto name = word("a symbol");
+        auto* found = find(name);
+        if (!found) return fail("'" + std::string(name) + "' is not declared");
+        symbol = true;
+        relocation.is_function = found->kind == Symbol::Kind::function;
+        relocation.index = found->index;
+        if (relocation.is_function) return;
+        auto space = unit_.variables[found->index].space;
+        if (found->kind != Symbol::Kind::variable || (space != Space::global && space != Space::constant))
+            fail("'" + std::string(name) + "' has no constant address");
+    };
+    if (token_.kind == Token::Kind::integer && ahead_.is('(')) {
+        uint64_t mask = token_.value;
+        advance(), advance();
+        take_symbol();
+        expect(')');
+        relocation.shift = mask ? static_cast<uint32_t>(std::countr_zero(mask)) : 0;
+    } else if (token_.is_word("generic") && ahead_.is('(')) {
+        advance(), advance();
+        take_symbol();
+        expect(')');
+    } else if (token_.kind == Token::Kind::word) {
+        take_symbol();
+    } else {
+        bool minus = token_.is('-') && (ahead_.kind == Token::Kind::real32 || ahead_.kind == Token::Kind::real64);
+        if (minus) advance();
+        if (token_.kind == Token::Kind::real32 || token_.kind == Token::Kind::real64) {
+            bool single = token_.kind == Token::Kind::real32;
+            value = token_.value;
+            if (minus) value ^= single ? 0x80000000u : uint64_t{1} << 63;
+            if (single && bytes == 8)
+                value = std::bit_cast<uint64_t>(double{std::bit_cast<float>(static_cast<uint32_t>(value))});
+            if (!single && bytes == 4)
+                value = std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(value)));
+            advance();
+        } else {
+            value = static_cast<uint64_t>(constant());
+        }
+    }
+    if (symbol) {
+        if (token_.is('+') || token_.is('-')) relocation.addend = constant();
+        variable.relocations.push_back(relocation);
+        return;
+    }
+    if (!error_.empty() || value == 0) return;
+    if (offset + bytes > variable.initial.size()) variable.initial.resize(offset + bytes);
+    for (uint32_t i = 0; i < bytes && i < 8; ++i) variable.initial[offset + i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+// A sum of products: all that compilers write.
+int64_t Parser::constant() {
+    auto sum = static_cast<uint64_t>(token_.is('+') ? 0 : constant_term());
+    while (token_.is('+') || token_.is('-')) {
+        bool minus = token_.is('-');
+        advance();
+        auto term = static_cast<uint64_t>(constant_term());
+        sum = minus ? sum - term : sum + term;
+    }
+    return static_cast<int64_t>(sum);
+}
+
+int64_t Parser::constant_term() {
+    bool minus = accept('-');
+    auto value = integer("a number");
+    while (accept('*')) value *= integer("a number");
+    return static_cast<int64_t>(minus ? 0 - value : value);
+}
+
+const Parser::Symbol* Parser::find(std::string_view name) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+        if (auto found = scope->find(name); found != scope->end()) return &found->second;
+    return nullptr;
+}
+
+}  // namespace tnr::ptx

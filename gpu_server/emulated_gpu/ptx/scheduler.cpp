@@ -1,0 +1,148 @@
+// Which lanes run. A warp's lanes that stand at the same pc in the same frame form a group. Of several
+// groups the one deepest in calls and then lowest in the code runs: compilers lay out a join after the
+// branches that lead to it, so the lanes behind catch up with those that wait. When a group has used up
+// its turn (it may be spinning on what another lane must do), the next one runs first for once.
+#include "gpu_server/emulated_gpu/ptx/limits.hpp"
+#include "gpu_server/emulated_gpu/ptx/machine.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+// True when lane a's group should run rather than lane b's.
+bool before(const Warp& w, uint32_t a, uint32_t b) {
+    auto depth_a = w.lane_frame[a]->depth, depth_b = w.lane_frame[b]->depth;
+    return depth_a != depth_b ? depth_a > depth_b : w.lane_pc[a] < w.lane_pc[b];
+}
+
+uint32_t choose_leader(Warp& w, uint32_t candidates) {
+    if (std::exchange(w.rotate, false)) {
+        uint32_t others = candidates & ~w.group;
+        uint32_t later = others & ~((1u << w.rotate_from) - 1);
+        if (later) return static_cast<uint32_t>(std::countr_zero(later));
+        if (others) return static_cast<uint32_t>(std::countr_zero(others));
+    }
+    auto leader = static_cast<uint32_t>(std::countr_zero(candidates));
+    for (uint32_t rest = candidates & (candidates - 1); rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        if (before(w, lane, leader)) leader = lane;
+    }
+    return leader;
+}
+
+bool pick_group(Warp& w) {
+    uint32_t candidates = runnable(w);
+    if (!candidates) return false;
+    uint32_t leader = choose_leader(w, candidates);
+    w.pc = w.lane_pc[leader];
+    w.frame = w.lane_frame[leader];
+    w.bases[base_frame] = w.frame->registers;
+    w.group = 0;
+    w.join_pc = no_join;
+    for (uint32_t rest = candidates; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        if (w.lane_frame[lane] != w.frame) continue;
+        if (w.lane_pc[lane] == w.pc)
+            w.group |= 1u << lane;
+        else if (w.lane_pc[lane] > w.pc && w.lane_pc[lane] < w.join_pc)
+            w.join_pc = w.lane_pc[lane];
+    }
+    return true;
+}
+
+void run_group(Warp& w) {
+    const Instr* code = w.program->code.data();
+    uint64_t count = 0;
+    w.event = 0;
+    do {
+        const Instr& instr = code[w.pc++];
+        ++count;
+        w.active = w.group;
+        if (instr.guard_kind != Guard::none) {
+            uint32_t mask = w.mask(instr.guard);
+            w.active &= instr.guard_kind == Guard::if_true ? mask : ~mask;
+            if (!w.active) continue;
+        }
+        instr.run(w, instr);
+    } while (w.event == 0 && w.pc < w.join_pc);
+    w.instructions += count;
+    if (w.event == 0) w.park(w.group, w.pc);
+}
+
+}  // namespace
+
+void start_warp(Warp& w, const Function& function) {
+    w.live = w.exists;
+    w.at_barrier = w.at_sync = w.group = 0;
+    w.rotate = false;
+    auto* frame = push_frame(w, function, nullptr, w.exists);
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
+        w.lane_frame[lane] = frame;
+        w.lane_pc[lane] = function.entry_pc;
+    }
+}
+
+void run_warp(Warp& w) {
+    w.budget = turn_branches;
+    w.spinning = false;
+    while (pick_group(w)) {
+        run_group(w);
+        if (w.event & event_fault) return;
+        if (w.event & event_yield) {
+            w.rotate = true;
+            w.rotate_from = (static_cast<uint32_t>(std::countr_zero(w.group)) + 1) % warp_lanes;
+            return;
+        }
+    }
+    w.spinning = false;
+}
+
+void exit_lanes(Warp& w, uint32_t lanes) {
+    w.live &= ~lanes;
+    w.block->live_threads -= static_cast<uint32_t>(std::popcount(lanes));
+    for (auto* frame = w.frame; frame;) {
+        auto* caller = frame->caller;
+        leave_frame(w, frame, lanes);
+        frame = caller;
+    }
+    check_collectives(w);
+    check_barriers(*w.block);
+}
+
+Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lanes) {
+    uint64_t local_base = caller ? caller->local_base + caller->function->local_bytes : 0;
+    uint32_t depth = caller ? caller->depth + 1 : 0;
+    if (depth > call_depth_max || local_base + function.local_bytes > w.local_stride) {
+        fault(w, Outcome::illegal_address, static_cast<uint32_t>(std::countr_zero(lanes)), "stack overflow");
+        return nullptr;
+    }
+    auto& pool = w.worker->free_frames;
+    Frame* frame = nullptr;
+    for (size_t i = pool.size(); i-- > 0;) {
+        if (pool[i]->capacity < function.frame_bytes) continue;
+        frame = pool[i];
+        pool[i] = pool.back();
+        pool.pop_back();
+        break;
+    }
+    if (!frame) {
+        constexpr uint64_t alignment = 64;
+        frame = w.worker->frames.emplace_back(std::make_unique<Frame>()).get();
+        frame->capacity = function.frame_bytes;
+        frame->storage = std::make_unique<std::byte[]>(function.frame_bytes + 2 * alignment);
+        auto address = reinterpret_cast<uint64_t>(frame->storage.get());
+        frame->registers = frame->storage.get() + (alignment - address % alignment) % alignment;
+    }
+    frame->caller = caller;
+    frame->function = &function;
+    frame->depth = depth;
+    frame->lanes = lanes;
+    frame->local_base = local_base;
+    return frame;
+}
+
+void leave_frame(Warp& w, Frame* frame, uint32_t lanes) {
+    frame->lanes &= ~lanes;
+    if (frame->lanes == 0) w.worker->free_frames.push_back(frame);
+}
+
+}  // namespace tnr::ptx

@@ -1,0 +1,228 @@
+// The special registers: who a thread is, where it runs, what time it is.
+#include <chrono>
+
+#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
+#include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+const Dim3& block_size(const Warp& w) {
+    return w.block->grid->launch->block;
+}
+const Dim3& grid_size(const Warp& w) {
+    return w.block->grid->launch->grid;
+}
+
+uint64_t now_ns() {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count());
+}
+uint64_t clock_ns() {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
+}
+
+uint32_t thread_of(const Warp& w, uint32_t lane) {
+    return w.index * warp_lanes + lane;
+}
+uint32_t tid_x(const Warp& w, uint32_t l) {
+    return thread_of(w, l) % block_size(w).x;
+}
+uint32_t tid_y(const Warp& w, uint32_t l) {
+    return thread_of(w, l) / block_size(w).x % block_size(w).y;
+}
+uint32_t tid_z(const Warp& w, uint32_t l) {
+    return thread_of(w, l) / block_size(w).x / block_size(w).y;
+}
+uint32_t lane_id(const Warp&, uint32_t l) {
+    return l;
+}
+uint32_t lanes_eq(const Warp&, uint32_t l) {
+    return 1u << l;
+}
+uint32_t lanes_lt(const Warp&, uint32_t l) {
+    return (1u << l) - 1;
+}
+uint32_t lanes_le(const Warp&, uint32_t l) {
+    return (2u << l) - 1;
+}
+uint32_t lanes_gt(const Warp&, uint32_t l) {
+    return ~((2u << l) - 1);
+}
+uint32_t lanes_ge(const Warp&, uint32_t l) {
+    return ~((1u << l) - 1);
+}
+
+// A value that differs per lane.
+template <auto F>
+void per_lane(Warp& w, const Instr& i) {
+    auto* d = w.reg<uint32_t>(i.dst);
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        d[lane] = F(w, lane);
+    }
+}
+
+// One that all lanes of a warp share.
+template <class T, auto F>
+void per_warp(Warp& w, const Instr& i) {
+    auto* d = w.reg<T>(i.dst);
+    T value = static_cast<T>(F(w));
+    for_lanes(w.active, [=](uint32_t l) { d[l] = value; });
+}
+
+template <auto F>
+constexpr Handler word() {
+    return per_warp<uint32_t, F>;
+}
+
+uint64_t workspace(const Warp& w) {
+    return reinterpret_cast<uint64_t>(w.block->grid->workspace);
+}
+uint32_t ntid_x(const Warp& w) {
+    return block_size(w).x;
+}
+uint32_t ntid_y(const Warp& w) {
+    return block_size(w).y;
+}
+uint32_t ntid_z(const Warp& w) {
+    return block_size(w).z;
+}
+uint32_t ctaid_x(const Warp& w) {
+    return w.block->id.x;
+}
+uint32_t ctaid_y(const Warp& w) {
+    return w.block->id.y;
+}
+uint32_t ctaid_z(const Warp& w) {
+    return w.block->id.z;
+}
+uint32_t nctaid_x(const Warp& w) {
+    return grid_size(w).x;
+}
+uint32_t nctaid_y(const Warp& w) {
+    return grid_size(w).y;
+}
+uint32_t nctaid_z(const Warp& w) {
+    return grid_size(w).z;
+}
+uint32_t warp_id(const Warp& w) {
+    return w.index;
+}
+uint32_t nwarp_id(const Warp& w) {
+    return static_cast<uint32_t>(w.block->warps.size());
+}
+uint32_t sm_id(const Warp& w) {
+    return w.worker->index;
+}
+uint32_t nsm_id(const Warp& w) {
+    return w.worker->count;
+}
+uint64_t zero(const Warp&) {
+    return 0;
+}
+uint32_t one(const Warp&) {
+    return 1;
+}
+uint64_t time_ns(const Warp&) {
+    return now_ns();
+}
+uint64_t time_high(const Warp&) {
+    return now_ns() >> 32;
+}
+uint64_t clock_low(const Warp&) {
+    return clock_ns();
+}
+uint64_t clock_high(const Warp&) {
+    return clock_ns() >> 32;
+}
+uint32_t dynamic_shared(const Warp& w) {
+    return w.block->grid->launch->dynamic_shared_bytes;
+}
+uint32_t total_shared(const Warp& w) {
+    return w.block->grid->shared_bytes;
+}
+// cooperative_groups finds the memory of its grid barrier through these two.
+uint32_t workspace_high(const Warp& w) {
+    return static_cast<uint32_t>(workspace(w) >> 32);
+}
+uint32_t workspace_low(const Warp& w) {
+    return static_cast<uint32_t>(workspace(w));
+}
+
+struct Special {
+    std::string_view name;
+    Type type;
+    Handler handler;
+};
+
+constexpr Special specials[] = {
+    {"%tid.x", Type::u32, per_lane<tid_x>},
+    {"%tid.y", Type::u32, per_lane<tid_y>},
+    {"%tid.z", Type::u32, per_lane<tid_z>},
+    {"%laneid", Type::u32, per_lane<lane_id>},
+    {"%lanemask_eq", Type::u32, per_lane<lanes_eq>},
+    {"%lanemask_lt", Type::u32, per_lane<lanes_lt>},
+    {"%lanemask_le", Type::u32, per_lane<lanes_le>},
+    {"%lanemask_gt", Type::u32, per_lane<lanes_gt>},
+    {"%lanemask_ge", Type::u32, per_lane<lanes_ge>},
+    {"%ntid.x", Type::u32, word<ntid_x>()},
+    {"%ntid.y", Type::u32, word<ntid_y>()},
+    {"%ntid.z", Type::u32, word<ntid_z>()},
+    {"%ctaid.x", Type::u32, word<ctaid_x>()},
+    {"%ctaid.y", Type::u32, word<ctaid_y>()},
+    {"%ctaid.z", Type::u32, word<ctaid_z>()},
+    {"%nctaid.x", Type::u32, word<nctaid_x>()},
+    {"%nctaid.y", Type::u32, word<nctaid_y>()},
+    {"%nctaid.z", Type::u32, word<nctaid_z>()},
+    {"%warpid", Type::u32, word<warp_id>()},
+    {"%nwarpid", Type::u32, word<nwarp_id>()},
+    {"%smid", Type::u32, word<sm_id>()},
+    {"%nsmid", Type::u32, word<nsm_id>()},
+    {"%gridid", Type::u64, per_warp<uint64_t, zero>},
+    {"%clock", Type::u32, word<clock_low>()},
+    {"%clock_hi", Type::u32, word<clock_high>()},
+    {"%clock64", Type::u64, per_warp<uint64_t, clock_low>},
+    {"%globaltimer", Type::u64, per_warp<uint64_t, time_ns>},
+    {"%globaltimer_lo", Type::u32, word<time_ns>()},
+    {"%globaltimer_hi", Type::u32, word<time_high>()},
+    {"%dynamic_smem_size", Type::u32, word<dynamic_shared>()},
+    {"%total_smem_size", Type::u32, word<total_shared>()},
+    {"%aggr_smem_size", Type::u32, word<total_shared>()},
+    {"%envreg1", Type::u32, word<workspace_high>()},
+    {"%envreg2", Type::u32, word<workspace_low>()},
+    {"%current_graph_exec", Type::u64, per_warp<uint64_t, zero>},
+    // Without clusters every block is a cluster of its own.
+    {"%clusterid.x", Type::u32, word<ctaid_x>()},
+    {"%clusterid.y", Type::u32, word<ctaid_y>()},
+    {"%clusterid.z", Type::u32, word<ctaid_z>()},
+    {"%nclusterid.x", Type::u32, word<nctaid_x>()},
+    {"%nclusterid.y", Type::u32, word<nctaid_y>()},
+    {"%nclusterid.z", Type::u32, word<nctaid_z>()},
+    {"%cluster_ctaid.x", Type::u32, word<zero>()},
+    {"%cluster_ctaid.y", Type::u32, word<zero>()},
+    {"%cluster_ctaid.z", Type::u32, word<zero>()},
+    {"%cluster_nctaid.x", Type::u32, word<one>()},
+    {"%cluster_nctaid.y", Type::u32, word<one>()},
+    {"%cluster_nctaid.z", Type::u32, word<one>()},
+    {"%cluster_ctarank", Type::u32, word<zero>()},
+    {"%cluster_nctarank", Type::u32, word<one>()},
+};
+
+}  // namespace
+
+Handler special_handler(std::string_view name, Type& type) {
+    for (auto& special : specials) {
+        if (special.name != name) continue;
+        type = special.type;
+        return special.handler;
+    }
+    if (name.substr(0, 7) != "%envreg") return nullptr;
+    type = Type::b32;
+    return word<zero>();
+}
+
+}  // namespace tnr::ptx
