@@ -7,6 +7,8 @@
 #include "driver.hpp"
 
 int main(int count, char** arguments) {
+    // Lazy loading may wait for the whole context at a first launch: a test that holds a stream would never end.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     const char* path = std::getenv("TNR_TEST_DRIVER");
     std::string problem = driver_api::load_driver(path ? path : "libcuda.so.1");
     if (!problem.empty()) {

@@ -98,8 +98,9 @@ TEST_CASE("threads allocate and load at the same time", "[thread]") {
 TEST_CASE("one thread's wait does not hold up another's work", "[thread]") {
     Gpu gpu;
     Module module;
-    Stream held(CU_STREAM_NON_BLOCKING);
+    Stream held(CU_STREAM_NON_BLOCKING), free_stream(CU_STREAM_NON_BLOCKING);
     CUfunction advance = module.function("advance");
+    Memory value(std::vector<int>{0});  // made here: allocating and freeing may wait for the whole context
     Gate gate(held);
     std::atomic<bool> waited{false};
     Workers waiting, working;
@@ -108,11 +109,16 @@ TEST_CASE("one thread's wait does not hold up another's work", "[thread]") {
         waited = true;
         return right;
     });
-    working.start(gpu.context, [advance] { return chain_in_own_stream(advance); });
+    working.start(gpu.context, [&] {
+        for (int i = 0; i < rounds; ++i)
+            if (launch(advance, free_stream, value.address, i, i + 1) != CUDA_SUCCESS) return false;
+        return cu.cuStreamSynchronize(free_stream) == CUDA_SUCCESS;
+    });
     CHECK(working.failures() == 0);
     CHECK(!waited);
     gate.open();
     CHECK(waiting.failures() == 0);
+    CHECK(value.first<int>() == rounds);
 }
 
 TEST_CASE("work given by one thread is seen by another after a hand-over", "[thread]") {
