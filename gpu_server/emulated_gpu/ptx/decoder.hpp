@@ -131,7 +131,6 @@ bool decode_collective(Decoder& d);
 bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);
 bool decode_async(Decoder& d);
-bool decode_matrix(Decoder& d);
 
 // mov dst, source for one register; used by several groups.
 Handler move_handler(uint32_t bytes);
