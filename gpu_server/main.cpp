@@ -26,6 +26,7 @@ void add_serve(CLI::App& app, Result<>& result) {
         ->add_option("--emulate", options->gpus.emulate,
                      "Emulate GPUs on the CPU instead: h100:2,a100. Slow, and good for trying and testing")
         ->excludes(driver);
+    command->add_option("--nvml", options->nvml, "libnvidia-ml.so.1 to use (default: the system's, unless emulating)");
     command->add_option("--emulated-memory", options->gpus.emulated_memory_mib, "Memory of each emulated GPU")
         ->type_name("MIB");
     command->add_flag("--plain", options->plain, "No keys and no encryption; only on loopback");
@@ -42,6 +43,7 @@ void add_serve(CLI::App& app, Result<>& result) {
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
     command->callback([options, ports, linger_ms, &result] {
         options->linger = milliseconds(*linger_ms);
+        if (options->nvml.empty() && options->gpus.emulate.empty()) options->nvml = "libnvidia-ml.so.1";
         if (!ports->empty()) {
             auto range = parse_port_range(*ports);
             if (!range) return void(result = range.error());

@@ -121,6 +121,7 @@ Result<json> Handler::nvml(const Caller& caller, const Request& request) {
             device.pci_bus = gpu.description->pci_bus;
             device.pci_device = gpu.description->pci_device;
             device.driver_version = gpu.description->driver_version;
+            device.attributes = gpu.description->attributes;
         }
         for (auto& claim : claims_.all()) {
             if (!claim->belongs_to(caller)) continue;  // another's processes are nobody else's business

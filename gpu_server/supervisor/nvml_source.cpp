@@ -1,37 +1,51 @@
-// See nvml_source.hpp.
+// The supervisor's own facts as an NVML source: nothing invented. An emulated GPU has no temperature.
 #include "gpu_server/supervisor/nvml_source.hpp"
+
+#include <cuda.h>
 
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/supervisor/own_facts.hpp"
+
 namespace tnr::server {
 
-using nlohmann::json;
+static void add_attribute(GpuFacts& facts, const NvmlDevice& device, const char* value, CUdevice_attribute attribute) {
+    auto found = device.attributes.find(attribute);
+    if (found != device.attributes.end()) facts.values[value] = found->second;
+}
+
+static GpuFacts facts_of(const NvmlDevice& device) {
+    GpuFacts facts;
+    facts.name = device.name;
+    facts.uuid = device.uuid;
+    facts.pci_domain = device.pci_domain;
+    facts.pci_bus = device.pci_bus;
+    facts.pci_device = device.pci_device;
+    facts.memory_total = device.memory_bytes;
+    facts.cuda_version = device.driver_version;
+    add_attribute(facts, device, gpu_value::compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    add_attribute(facts, device, gpu_value::compute_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    add_attribute(facts, device, gpu_value::compute_mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+    for (auto& process : device.processes) facts.memory_used += process.granted_bytes;
+    return facts;
+}
+
+GpuSnapshot own_facts(const std::vector<NvmlDevice>& devices) {
+    GpuSnapshot snapshot;
+    for (unsigned index = 0; index < devices.size(); ++index) {
+        snapshot.devices.push_back(facts_of(devices[index]));
+        for (auto& process : devices[index].processes)
+            snapshot.processes.push_back({index, process.pid, process.name, process.granted_bytes});
+    }
+    return snapshot;
+}
 
 namespace {
 
 class OwnFacts : public NvmlSource {
 public:
-    Result<json> snapshot(const std::vector<NvmlDevice>& devices) override {
-        json answer = {{"devices", json::array()}, {"processes", json::array()}};
-        for (size_t i = 0; i < devices.size(); ++i) {
-            auto& device = devices[i];
-            uint64_t granted = 0;
-            for (auto& process : device.processes) {
-                granted += process.granted_bytes;
-                answer["processes"].push_back({{"device", i},
-                                               {"pid", process.pid},
-                                               {"name", process.name},
-                                               {"used_bytes", process.granted_bytes}});
-            }
-            answer["devices"].push_back(
-                {{"index", i},
-                 {"name", device.name},
-                 {"uuid", device.uuid},
-                 {"pci", {{"domain", device.pci_domain}, {"bus", device.pci_bus}, {"device", device.pci_device}}},
-                 {"memory", {{"total", device.memory_bytes}, {"used", granted}}},
-                 {"driver_version", device.driver_version}});
-        }
-        return answer;
+    Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) override {
+        return to_json(own_facts(devices));
     }
 };
 

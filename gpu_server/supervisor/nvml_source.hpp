@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -28,19 +29,23 @@ struct NvmlDevice {
     std::string uuid;  // 32 hex digits
     int pci_domain = 0, pci_bus = 0, pci_device = 0;
     uint64_t memory_bytes = 0;
-    int driver_version = 0;  // as cuDriverGetVersion tells it; 0: not known yet
+    int driver_version = 0;         // as cuDriverGetVersion tells it; 0: not known yet
+    std::map<int, int> attributes;  // CUdevice_attribute → value; empty: not known yet
     std::vector<NvmlProcess> processes;
 };
 
 class NvmlSource {
 public:
     virtual ~NvmlSource() = default;
-    // {"devices": […], "processes": […]}: what the client's libnvidia-ml reads. Called on the supervisor's only thread,
-    // so it must answer within milliseconds: cache what is slow.
+    // What the client's libnvidia-ml reads (gpu_facts.hpp). Called on the supervisor's only thread, so it must answer
+    // within milliseconds: cache what is slow.
     virtual Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) = 0;
 };
 
 // Where there is no NVML: the supervisor's own facts, nothing invented.
 std::unique_ptr<NvmlSource> make_own_facts_source();
+// The node's own NVML (`library`: "libnvidia-ml.so.1" or a path) adds what the hardware tells. Where the library does
+// not load or does not know a GPU, the supervisor's own facts remain.
+std::unique_ptr<NvmlSource> make_nvml_source(const std::string& library);
 
 }  // namespace tnr::server

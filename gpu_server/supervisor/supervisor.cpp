@@ -85,7 +85,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Workers workers(loop, reaper, *source, worker_host, options.worker_ports);
     Gpus gpus(loop, reaper, workers, *source);
     Claims claims(loop, gpus, workers, **store, {options.linger, options.plain, options.worker_address});
-    auto nvml = make_own_facts_source();
+    auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     Handler handler(gpus, claims, **store, *nvml);
 
     bool ending = false;

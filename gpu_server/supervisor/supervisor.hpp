@@ -19,6 +19,7 @@ struct ServeOptions {
     std::string state;   // folder; empty: the default
     std::string name;    // of the pool, for the log
     GpuOptions gpus;
+    std::string nvml;            // libnvidia-ml.so.1 to ask for temperatures and the like; empty: none
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
     std::chrono::milliseconds linger = default_linger;
