@@ -172,6 +172,8 @@ def client_stub(call):
             continue
         if said in HANDLES:
             body.append(f"        call.{said}({name});")
+        elif type_ == "CUdevice":
+            body.append(f"        call.ordinal({name});")
         elif said.startswith("device("):
             body.append(f"        call.device({name}, {said[7:-1]});")
         else:

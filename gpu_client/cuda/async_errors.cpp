@@ -1,0 +1,62 @@
+// See async_errors.hpp.
+#include "gpu_client/cuda/async_errors.hpp"
+
+#include "cuda_calls.hpp"
+#include "gpu_client/cuda/log.hpp"
+
+namespace tnr::cuda {
+
+static std::atomic<int> unreported{0};  // the first non-fatal failure that no call has returned yet
+
+bool ends_context(CUresult result) {
+    switch (result) {
+        case CUDA_ERROR_ECC_UNCORRECTABLE:
+        case CUDA_ERROR_ILLEGAL_ADDRESS:
+        case CUDA_ERROR_LAUNCH_TIMEOUT:
+        case CUDA_ERROR_ASSERT:
+        case CUDA_ERROR_HARDWARE_STACK_ERROR:
+        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+        case CUDA_ERROR_MISALIGNED_ADDRESS:
+        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+        case CUDA_ERROR_INVALID_PC:
+        case CUDA_ERROR_LAUNCH_FAILED:
+            return true;
+        default:
+            return false;
+    }
+}
+
+static const char* name_of(uint16_t op) {
+    for (auto& call : wire::calls)
+        if (call.op == op) return call.name;
+    return "a call";
+}
+
+void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
+    log(LogLevel::info, "%s failed after it had returned: error %d %.*s", name_of(op), static_cast<int>(result),
+        static_cast<int>(detail.size()), detail.data());
+    if (ends_context(result)) {
+        // The record does not say where; the contexts of a process share their worker's fate anyway.
+        contexts().each([&](Context& context, uint64_t) {
+            if (context.active) context.sticky = result;
+        });
+        return;
+    }
+    int none = 0;
+    unreported.compare_exchange_strong(none, result);
+}
+
+CUresult settle(CUresult result, Context* context) {
+    if (context && ends_context(result)) context->sticky = result;
+    if (context && context->sticky != 0) return static_cast<CUresult>(context->sticky.load());
+    if (result != CUDA_SUCCESS) return result;
+    if (unreported.load(std::memory_order_relaxed) == 0) return result;
+    return static_cast<CUresult>(unreported.exchange(0));
+}
+
+void forget_async_errors(Context& context) {
+    context.sticky = 0;
+    unreported = 0;
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,19 @@
+// See background_thread.hpp.
+#include "gpu_client/cuda/background_thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+
+namespace tnr::cuda {
+
+void start_background_thread(std::function<void()> run) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread(std::move(run)).detach();  // inherits the mask
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace tnr::cuda

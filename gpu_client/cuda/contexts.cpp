@@ -1,0 +1,298 @@
+// Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
+#include "gpu_client/cuda/contexts.hpp"
+
+#include <mutex>
+
+#include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/context_storage.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/events.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/streams.hpp"
+
+namespace tnr::cuda {
+
+// Guards the counts of primary contexts. Recursive: destructors of stored values may call back.
+static std::recursive_mutex& mutex() {
+    static auto* one = new std::recursive_mutex;
+    return *one;
+}
+static constexpr int devices_max = 64;
+static int retained[devices_max];  // how often the program holds each primary context
+
+static uint64_t next_context_id() {
+    static std::atomic<uint64_t> last{1000};
+    return ++last;
+}
+
+CUresult synchronize_context(Context& context) {
+    RemoteCall call(wire::op_cuCtxSynchronize, wire::CallWay::sync);
+    call.in_context(&context);
+    auto result = call.send();
+    if (result != CUDA_SUCCESS) return result;
+    raise_to(context.synced, call.position());
+    if (auto* device = find_device(context.device)) device->memory->context_synced(context.handle, call.position());
+    return CUDA_SUCCESS;
+}
+
+void context_ends(Context& context) {
+    storage_context_ends(context.handle);
+    forget_streams_of(context.handle);
+    forget_events_of(context.handle);
+    forget_modules_of(context.handle);
+    if (auto* device = find_device(context.device)) device->memory->context_ends(context.handle);
+}
+
+// Memory may only be unmapped when the GPU has finished with it.
+static void finish_work(Context& context) {
+    auto* device = find_device(context.device);
+    bool idle = context.synced >= context.last_use || !device || !device->memory->holds_any(context.handle);
+    if (!idle) (void)synchronize_context(context);
+}
+
+static CUresult activate(Context& context, Device& device) {
+    if (auto result = open_session(); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::op_cuDevicePrimaryCtxRetain, wire::CallWay::async_);
+    call.in_context(nullptr);
+    call.put(static_cast<uint32_t>(device.on_wire));
+    call.put(context.number);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    forget_async_errors(context);
+    context.active = true;
+    device.memory->ask_ahead();
+    return CUDA_SUCCESS;
+}
+
+static CUresult end_primary(Context& context, Device& device, uint16_t op, wire::CallWay way) {
+    finish_work(context);
+    context_ends(context);
+    context.active = false;
+    retained[device.ordinal] = 0;
+    RemoteCall call(op, way);
+    call.in_context(nullptr);
+    call.put(static_cast<uint32_t>(device.on_wire));
+    call.put(context.number);
+    auto result = call.send();
+    forget_async_errors(context);
+    return result;
+}
+
+static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    auto* device = find_device(ordinal);
+    if (!device) return CUDA_ERROR_INVALID_DEVICE;
+    if ((flags & ~unsigned{CU_CTX_FLAGS_MASK}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = open_session(); result != CUDA_SUCCESS) return result;
+    Context* made = nullptr;
+    uint64_t handle = contexts().create([&](Context& context, uint64_t index, uint64_t value) {
+        context.number = index + 1;
+        context.handle = value;
+        context.id = next_context_id();
+        context.device = ordinal;
+        context.primary = false;
+        context.flags = flags;
+        context.sticky = 0;
+        context.cache_config = context.shared_config = 0;
+        context.nonblocking_streams = 0;
+        context.last_use = context.synced = 0;
+        context.active = true;
+        made = &context;
+    });
+    RemoteCall call(wire::op_cuCtxCreate_v4, wire::CallWay::async_);
+    call.in_context(nullptr);
+    call.put(static_cast<uint32_t>(device->on_wire));
+    call.put(made->number);
+    call.put(uint32_t{flags});
+    if (auto result = call.send(); result != CUDA_SUCCESS) {
+        contexts().destroy(handle);
+        return result;
+    }
+    device->memory->ask_ahead();
+    thread_state().contexts.push_back(handle);
+    *out = handle_of<CUcontext>(handle);
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy_context(CUcontext handle) {
+    auto* context = find_context(handle);
+    if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+    finish_work(*context);
+    context_ends(*context);
+    auto& stack = thread_state().contexts;
+    if (!stack.empty() && stack.back() == context->handle) stack.pop_back();
+    RemoteCall call(wire::op_cuCtxDestroy_v2, wire::CallWay::async_);
+    call.in_context(nullptr);
+    call.put(context->number);
+    context->active = false;
+    if (!contexts().destroy(value_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+    return call.send();
+}
+
+static CUresult set_primary_flags(CUdevice ordinal, unsigned flags) {
+    auto* device = find_device(ordinal);
+    if (!device) return CUDA_ERROR_INVALID_DEVICE;
+    if ((flags & ~unsigned{CU_CTX_FLAGS_MASK}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    contexts().find(device->primary_context)->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
+    return guarded("cuDevicePrimaryCtxRetain", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto* device = find_device(ordinal);
+        if (!device || ordinal >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
+        std::lock_guard lock(mutex());
+        auto& context = *contexts().find(device->primary_context);
+        if (retained[ordinal] == 0)
+            if (auto result = activate(context, *device); result != CUDA_SUCCESS) return result;
+        ++retained[ordinal];
+        *out = handle_of<CUcontext>(context.handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+    return guarded("cuDevicePrimaryCtxRelease", [&]() -> CUresult {
+        auto* device = find_device(ordinal);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        std::lock_guard lock(mutex());
+        if (retained[ordinal] == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        if (--retained[ordinal] > 0) return CUDA_SUCCESS;
+        auto& context = *contexts().find(device->primary_context);
+        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
+    });
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice ordinal) {
+    return cuDevicePrimaryCtxRelease_v2(ordinal);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+    return guarded("cuDevicePrimaryCtxReset", [&]() -> CUresult {
+        auto* device = find_device(ordinal);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        std::lock_guard lock(mutex());
+        auto& context = *contexts().find(device->primary_context);
+        if (!context.active) return CUDA_SUCCESS;
+        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
+    });
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice ordinal) {
+    return cuDevicePrimaryCtxReset_v2(ordinal);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags) {
+    return guarded("cuDevicePrimaryCtxSetFlags", [&] { return set_primary_flags(ordinal, flags); });
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned int flags) {
+    return cuDevicePrimaryCtxSetFlags_v2(ordinal, flags);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* active) {
+    return guarded("cuDevicePrimaryCtxGetState", [&]() -> CUresult {
+        if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+        auto* device = find_device(ordinal);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        auto& context = *contexts().find(device->primary_context);
+        *flags = context.flags;
+        *active = context.active ? 1 : 0;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags, CUdevice ordinal) {
+    return guarded("cuCtxCreate", [&]() -> CUresult {
+        if (params && params->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+        return create_context(out, flags, ordinal);
+    });
+}
+
+CUresult CUDAAPI cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags, CUdevice ordinal) {
+    return guarded("cuCtxCreate", [&]() -> CUresult {
+        if (count > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+        return create_context(out, flags, ordinal);
+    });
+}
+
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice ordinal) {
+    return guarded("cuCtxCreate", [&] { return create_context(out, flags, ordinal); });
+}
+
+CUresult CUDAAPI cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice ordinal) {
+    return guarded("cuCtxCreate", [&] { return create_context(out, flags, ordinal); });
+}
+
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
+    return guarded("cuCtxDestroy", [&] { return destroy_context(context); });
+}
+
+CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
+    return guarded("cuCtxDestroy", [&] { return destroy_context(context); });
+}
+
+// Attach and detach count nothing any more: a context lives until it is destroyed.
+CUresult CUDAAPI cuCtxAttach(CUcontext* out, unsigned int flags) {
+    return guarded("cuCtxAttach", [&]() -> CUresult {
+        if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUcontext>(context->handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuCtxDetach(CUcontext handle) {
+    return guarded("cuCtxDetach",
+                   [&]() -> CUresult { return find_context(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; });
+}
+
+CUresult CUDAAPI cuCtxSynchronize() {
+    return guarded("cuCtxSynchronize", []() -> CUresult {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        return synchronize_context(*context);
+    });
+}
+
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
+    return guarded("cuCtxSynchronize", [&]() -> CUresult {
+        if (!handle) return cuCtxSynchronize();
+        auto* context = find_context(handle);
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        return synchronize_context(*context);
+    });
+}
+
+static CUresult peer_access(uint16_t op, CUcontext peer, const unsigned* flags) {
+    RemoteCall call(op, wire::CallWay::sync);
+    call.context(peer);
+    if (flags) call.put(uint32_t{*flags});
+    return call.send();
+}
+
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+    return guarded("cuCtxEnablePeerAccess", [&]() -> CUresult {
+        if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        return peer_access(wire::op_cuCtxEnablePeerAccess, peer, &flags);
+    });
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
+    return guarded("cuCtxDisablePeerAccess",
+                   [&] { return peer_access(wire::op_cuCtxDisablePeerAccess, peer, nullptr); });
+}
+
+}  // extern "C"

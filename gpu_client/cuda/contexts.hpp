@@ -1,0 +1,13 @@
+// Contexts begin and end.
+#pragma once
+
+#include "gpu_client/cuda/objects.hpp"
+
+namespace tnr::cuda {
+
+// Waits for all work of the context; what was freed before may then be used again.
+CUresult synchronize_context(Context& context);
+// Everything that belonged to the context is gone: memory, streams, events, modules, values that libraries kept.
+void context_ends(Context& context);
+
+}  // namespace tnr::cuda

@@ -1,0 +1,236 @@
+// See copies.hpp.
+//
+// To the device, small data travels inside the record; larger data in pieces that overlap sending with the copy to the
+// GPU. Pieces read the program's memory directly where CUDA's contract lets us: a waiting copy returns when they are
+// out, pinned memory must stay untouched anyway. Everything else is copied once.
+#include "gpu_client/cuda/copies.hpp"
+
+#include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/outgoing.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+// Below this a copy into a frame costs less than keeping count of it.
+constexpr uint64_t unstaged_bytes_min = 128 << 10;
+
+uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
+    return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
+}
+
+void pack(std::byte* to, const HostRows& from, uint64_t first_row, uint64_t rows) {
+    for (uint64_t row = 0; row < rows; ++row)
+        std::memcpy(to + row * from.row_bytes, from.address + (first_row + row) * from.pitch, from.row_bytes);
+}
+
+bool is_plain(const HostRows& host, uint64_t device_pitch) {
+    return host.rows == 1 || (host.pitch == host.row_bytes && device_pitch == host.row_bytes);
+}
+
+bool is_sound(const HostRows& host, const DeviceRows& device) {
+    if (!host.address || host.row_bytes > host.pitch || host.row_bytes > device.pitch) return false;
+    return host.rows < (uint64_t{1} << 32) && host.pitch < (uint64_t{1} << 40) && device.pitch < (uint64_t{1} << 40) &&
+           is_allocated(device.address, extent(host.row_bytes, host.rows, device.pitch));
+}
+
+// One record of a copy to the device.
+class Upload {
+public:
+    Upload(const StreamRef& stream, uint32_t flags) : stream_(stream), flags_(flags) {}
+
+    CUresult plain(uint64_t to, const std::byte* from, uint64_t bytes, zmq::message_t* bulk) {
+        RemoteCall call(wire::op_cuMemcpyHtoDAsync_v2, wire::CallWay::async_);
+        call.put(to);
+        call.use(stream_);
+        call.put(flags_ | (bulk ? 0 : uint32_t{wire::copy_inline}));
+        call.put(bytes);
+        if (!bulk) call.put_raw(from, bytes);
+        return call.send(bulk);
+    }
+    CUresult rows(const DeviceRows& to, const HostRows& from, uint64_t first, uint64_t count) {
+        wire::Copy2DRecord record{to.address + first * to.pitch,  to.pitch, 0, 0, from.row_bytes, count, stream_.number,
+                                  wire::CopyDirection::to_device, flags_};
+        uint64_t bytes = count * from.row_bytes;
+        RemoteCall call(wire::op_cuMemcpy2DAsync_v2, wire::CallWay::async_);
+        if (bytes <= wire::inline_copy_bytes_max) {
+            record.flags |= wire::copy_inline;
+            wire::Bytes packed(bytes);
+            pack(packed.data(), from, first, count);
+            put(call, record);
+            call.put_raw(packed.data(), bytes);
+            return call.send();
+        }
+        zmq::message_t piece(bytes);
+        pack(piece.data<std::byte>(), from, first, count);
+        put(call, record);
+        return call.send(&piece);
+    }
+
+private:
+    void put(RemoteCall& call, const wire::Copy2DRecord& record) {
+        if (stream_.object) call.in_context(contexts().find(stream_.object->context));
+        call.works_in(stream_);
+        call.put(record);
+    }
+
+    StreamRef stream_;
+    uint32_t flags_;
+};
+
+CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const StreamRef& stream, bool wait) {
+    Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
+    if (bytes <= wire::inline_copy_bytes_max) return upload.plain(to, from, bytes, nullptr);
+    PinnedRange range;
+    bool pinned = !wait && find_pinned(from, bytes, range);
+    bool unstaged = bytes >= unstaged_bytes_min && (wait || pinned);
+    auto* outgoing = unstaged ? Outgoing::begin(pinned ? &range : nullptr) : nullptr;
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t offset = 0; offset < bytes && result == CUDA_SUCCESS; offset += wire::piece_bytes_max) {
+        uint64_t length = std::min<uint64_t>(bytes - offset, wire::piece_bytes_max);
+        auto piece = outgoing ? outgoing->frame(from + offset, length) : zmq::message_t(from + offset, length);
+        result = upload.plain(to + offset, nullptr, length, &piece);
+    }
+    if (!outgoing) return result;
+    session()->flush();
+    if (wait)
+        outgoing->wait();
+    else
+        outgoing->let_go();
+    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
+}
+
+// A copy that nobody waits for: lives until its answer is there.
+struct DetachedCopy {
+    Pending pending;
+    wire::Bytes payload;
+    std::atomic<int>* in_flight = nullptr;
+};
+
+bool take_short_answer(Pending& pending) {
+    wire::Reader answer(pending.answer);
+    auto data = answer.bytes();
+    return answer.finished() && pending.destination.write(0, data);
+}
+
+CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to, const PinnedRange& range,
+                        const StreamRef& stream, Context& context) {
+    auto* copy = new DetachedCopy;
+    copy->payload = std::move(payload);
+    copy->in_flight = range.in_flight;
+    copy->in_flight->fetch_add(1);
+    copy->pending.destination = to;
+    copy->pending.as_news = true;
+    copy->pending.when_done = [copy, op](Pending& pending) {
+        if (pending.result == CUDA_SUCCESS && !take_short_answer(pending)) pending.result = CUDA_ERROR_UNKNOWN;
+        if (pending.result != CUDA_SUCCESS) async_call_failed(op, pending.result, "");
+        copy->in_flight->fetch_sub(1);
+        delete copy;
+    };
+    uint64_t position = session()->request(context.number, op, copy->payload, copy->pending);
+    raise_to(context.last_use, position);
+    if (stream.object) raise_to(stream.object->last_use, position);
+    return position != 0 ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
+CUresult download_now(uint16_t op, const wire::Bytes& payload, const Destination& to, const StreamRef& stream,
+                      Context& context) {
+    RemoteCall call(op, wire::CallWay::sync);
+    call.in_context(&context);
+    call.works_in(stream);
+    call.put_raw(payload.data() + sizeof(uint64_t), payload.size() - sizeof(uint64_t));
+    call.into(to);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    if (!take_short_answer(call.pending())) return CUDA_ERROR_UNKNOWN;
+    note_synced(stream, context, call.position());
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
+    if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
+    if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (is_plain(from, to.pitch))
+        return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
+    if (from.row_bytes > wire::piece_bytes_max) {
+        for (uint64_t row = 0; row < from.rows; ++row) {
+            auto result = upload_plain(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes,
+                                       stream, wait);
+            if (result != CUDA_SUCCESS) return result;
+        }
+        return CUDA_SUCCESS;
+    }
+    Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
+    uint64_t at_a_time = wire::piece_bytes_max / from.row_bytes;
+    for (uint64_t row = 0; row < from.rows; row += at_a_time) {
+        auto result = upload.rows(to, from, row, std::min(at_a_time, from.rows - row));
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) {
+    if (to.row_bytes == 0 || to.rows == 0) return CUDA_SUCCESS;
+    if (!is_sound(to, from)) return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+
+    uint64_t bytes = to.row_bytes * to.rows;
+    Destination destination{to.address, bytes, to.rows > 1 ? to.row_bytes : 0, to.pitch};
+    PinnedRange range;
+    bool later = !wait && !sync_mode() && find_pinned(to.address, extent(to.row_bytes, to.rows, to.pitch), range);
+    uint32_t flags = wait ? uint32_t{wire::copy_sync} : 0;
+    uint16_t op = is_plain(to, from.pitch) ? wire::op_cuMemcpyDtoHAsync_v2 : wire::op_cuMemcpy2DAsync_v2;
+    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
+    wire::Writer out(payload);
+    if (op == wire::op_cuMemcpyDtoHAsync_v2) {
+        out.put(from.address);
+        out.put(stream.number);
+        out.put(flags);
+        out.put(bytes);
+    } else {
+        out.put(wire::Copy2DRecord{0, 0, from.address, from.pitch, to.row_bytes, to.rows, stream.number,
+                                   wire::CopyDirection::from_device, flags});
+    }
+    return later ? download_later(op, std::move(payload), destination, range, stream, *context)
+                 : download_now(op, payload, destination, stream, *context);
+}
+
+CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait) {
+    if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
+    if (row_bytes > to.pitch || row_bytes > from.pitch) return CUDA_ERROR_INVALID_VALUE;
+    bool there = is_allocated(to.address, extent(row_bytes, rows, to.pitch)) &&
+                 is_allocated(from.address, extent(row_bytes, rows, from.pitch));
+    if (!there) return CUDA_ERROR_INVALID_VALUE;
+    if (rows == 1 || (to.pitch == row_bytes && from.pitch == row_bytes))
+        return wait ? cuMemcpyDtoD_v2(to.address, from.address, row_bytes * rows)
+                    : cuMemcpyDtoDAsync_v2(to.address, from.address, row_bytes * rows, in);
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::op_cuMemcpy2DAsync_v2, wire::CallWay::async_);
+    if (stream.object) call.in_context(contexts().find(stream.object->context));
+    call.works_in(stream);
+    call.put(wire::Copy2DRecord{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
+                                wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
+    return call.send();
+}
+
+CUresult copy_on_host(HostRows to, HostRows from, CUstream in) {
+    if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
+    if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = cuStreamSynchronize(in); result != CUDA_SUCCESS) return result;
+    for (uint64_t row = 0; row < from.rows; ++row)
+        std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,51 @@
+// The plain copies. Their names say the direction, except cuMemcpy's: there the addresses tell.
+#include "gpu_client/cuda/copies.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+
+using namespace tnr::cuda;
+
+static HostRows host(const void* address, size_t bytes) {
+    return {static_cast<std::byte*>(const_cast<void*>(address)), bytes, 1, bytes};
+}
+
+static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
+    return copy_to_device({to, bytes}, host(from, bytes), stream, wait);
+}
+
+static CUresult from_device(void* to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    return copy_from_device(host(to, bytes), {from, bytes}, stream, wait);
+}
+
+static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    bool there = is_device_address(to), here = !is_device_address(from);
+    auto* local_to = handle_of<void*>(to);
+    auto* local_from = handle_of<const void*>(from);
+    if (there && here) return to_device(to, local_from, bytes, stream, wait);
+    if (there) return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
+    if (!here) return from_device(local_to, from, bytes, stream, wait);
+    return copy_on_host(host(local_to, bytes), host(local_from, bytes), stream);
+}
+
+extern "C" {
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+    return guarded("cuMemcpyHtoD", [&] { return to_device(to, from, bytes, nullptr, true); });
+}
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyHtoDAsync", [&] { return to_device(to, from, bytes, stream, false); });
+}
+CUresult CUDAAPI cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+    return guarded("cuMemcpyDtoH", [&] { return from_device(to, from, bytes, nullptr, true); });
+}
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyDtoHAsync", [&] { return from_device(to, from, bytes, stream, false); });
+}
+CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+    return guarded("cuMemcpy", [&] { return between(to, from, bytes, nullptr, true); });
+}
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyAsync", [&] { return between(to, from, bytes, stream, false); });
+}
+
+}  // extern "C"

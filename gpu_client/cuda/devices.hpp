@@ -1,0 +1,38 @@
+// The GPUs as the pool describes them. All questions about a device are answered from here.
+#pragma once
+
+#include <bitset>
+#include <vector>
+
+#include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/protocol/device_description.hpp"
+
+namespace tnr::cuda {
+
+class DeviceMemory;
+
+// Attribute ids that fit; cuda.h 13.0 ends at 146.
+inline constexpr int device_attributes_max = 512;
+
+struct Device {
+    int ordinal = 0;  // as the program counts, after CUDA_VISIBLE_DEVICES
+    int on_wire = 0;  // as the session counts
+    DeviceDescription description;
+    CUuuid uuid{};
+    int attributes[device_attributes_max] = {};
+    std::bitset<device_attributes_max> known;
+    uint64_t primary_context = 0;  // handle; made with the device, active once retained
+    DeviceMemory* memory = nullptr;
+
+    int attribute(int id) const { return attributes[id]; }
+    bool runs_ptx_only() const;  // the emulated GPU has no machine code of its own
+};
+
+// Asks the pool once per process. Failure is told on stderr once.
+CUresult describe_devices();
+// Empty before describe_devices().
+const std::vector<Device*>& devices();
+Device* find_device(CUdevice ordinal);
+int driver_version();
+
+}  // namespace tnr::cuda

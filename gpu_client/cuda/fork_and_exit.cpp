@@ -1,0 +1,74 @@
+// See fork_and_exit.hpp.
+#include "gpu_client/cuda/fork_and_exit.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/pool.hpp"
+#include "gpu_client/cuda/session.hpp"
+
+namespace tnr::cuda {
+
+// How long exit waits for the worker's farewell. It takes one round trip when all is well.
+static constexpr std::chrono::milliseconds farewell_timeout{500};
+// File descriptors that the child looks at. Ours are opened early, hence low.
+static constexpr int descriptors_searched = 1024;
+
+static sockaddr_in worker_address{};
+
+void remember_endpoint(const std::string& endpoint) {
+    auto colon = endpoint.rfind(':');
+    auto slashes = endpoint.find("//");
+    if (colon == std::string::npos || slashes == std::string::npos || colon < slashes + 2) return;
+    auto host = endpoint.substr(slashes + 2, colon - slashes - 2);
+    sockaddr_in address{};
+    if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) return;  // a name: TCP's own death rattle must do
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(std::strtoul(endpoint.c_str() + colon + 1, nullptr, 10)));
+    worker_address = address;
+}
+
+// In the child, between fork and exec: only async-signal-safe calls.
+static void child_begins() {
+    auto before = library_state.load();
+    if (before == LibraryState::uninitialized) return;
+    library_state = LibraryState::forked;
+    for (int fd = 3; worker_address.sin_port != 0 && fd < descriptors_searched; ++fd) {
+        sockaddr_in peer{};
+        socklen_t length = sizeof peer;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+        bool ours = peer.sin_family == AF_INET && peer.sin_port == worker_address.sin_port &&
+                    peer.sin_addr.s_addr == worker_address.sin_addr.s_addr;
+        if (ours) ::close(fd);
+    }
+}
+
+void watch_fork_and_exit() {
+    static auto* once = new std::once_flag;
+    std::call_once(*once, [] { ::pthread_atfork(nullptr, nullptr, child_begins); });
+}
+
+// Runs when the library is unloaded or the process exits: after the exit handlers of the program and of the CUDA
+// runtime inside it. Whatever is called later gets CUDA_ERROR_DEINITIALIZED.
+__attribute__((destructor)) static void say_goodbye() {
+    auto before = LibraryState::ready;
+    if (!library_state.compare_exchange_strong(before, LibraryState::ended)) return;
+    auto* open = session();
+    if (open && !open->lost()) try {
+            static Pending farewell;  // outlives a reply that comes too late
+            std::byte number[sizeof(uint64_t)];
+            open->request(0, wire::op_goodbye, number, farewell);
+            open->wait(farewell, farewell_timeout);
+        } catch (...) {  // a process that cannot say goodbye is noticed by its closed connection
+        }
+    print_stats(open ? open->link().bytes_sent() : 0, open ? open->link().bytes_received() : 0);
+}
+
+}  // namespace tnr::cuda

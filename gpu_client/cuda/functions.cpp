@@ -1,0 +1,122 @@
+// See functions.hpp; and the calls that ask about kernels.
+#include "gpu_client/cuda/functions.hpp"
+
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+
+namespace tnr::cuda {
+
+void note_attribute_change(Function& function, uint16_t op, std::span<const std::byte> payload) {
+    wire::Reader in(payload);  // as the generated stub has written it: parameters in C order
+    int attribute = 0, value = 0;
+    if (op == wire::op_cuFuncSetAttribute) {
+        in.get<uint64_t>();
+        attribute = in.get<int32_t>();
+        value = in.get<int32_t>();
+    } else if (op == wire::op_cuKernelSetAttribute) {
+        attribute = in.get<int32_t>();
+        value = in.get<int32_t>();
+    } else {
+        return;
+    }
+    auto* info = function.info.load();
+    if (attribute >= 0 && static_cast<uint32_t>(attribute) < info->attribute_count) info->attributes[attribute] = value;
+    forget_cached_answers();
+}
+
+static CUresult get_attribute(Function* function, CUfunction_attribute attribute, int* value) {
+    if (!value) return CUDA_ERROR_INVALID_VALUE;
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    auto* info = function->info.load();
+    if (attribute < 0 || static_cast<uint32_t>(attribute) >= info->attribute_count) return CUDA_ERROR_INVALID_VALUE;
+    *value = info->attributes[attribute];
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_name(Function* function, const char** name) {
+    if (!name) return CUDA_ERROR_INVALID_VALUE;
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    *name = function->info.load()->name.c_str();
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_parameter(Function* function, size_t index, size_t* offset, size_t* size) {
+    if (!offset) return CUDA_ERROR_INVALID_VALUE;
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    auto& parameters = function->info.load()->parameters;
+    if (index >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+    *offset = parameters[index].offset;
+    if (size) *size = parameters[index].size;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+    return guarded("cuFuncGetAttribute", [&] { return get_attribute(find_function(function), attribute, value); });
+}
+CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
+    return guarded("cuKernelGetAttribute", [&] { return get_attribute(find_function(kernel), attribute, value); });
+}
+CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction function) {
+    return guarded("cuFuncGetName", [&] { return get_name(find_function(function), name); });
+}
+CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel kernel) {
+    return guarded("cuKernelGetName", [&] { return get_name(find_function(kernel), name); });
+}
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
+    return guarded("cuFuncGetParamInfo", [&] { return get_parameter(find_function(function), index, offset, size); });
+}
+CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+    return guarded("cuKernelGetParamInfo", [&] { return get_parameter(find_function(kernel), index, offset, size); });
+}
+
+CUresult CUDAAPI cuFuncGetModule(CUmodule* out, CUfunction handle) {
+    return guarded("cuFuncGetModule", [&]() -> CUresult {
+        auto* function = find_function(handle);
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!function) return CUDA_ERROR_INVALID_HANDLE;
+        *out = handle_of<CUmodule>(function->library);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuKernelGetLibrary(CUlibrary* out, CUkernel kernel) {
+    return cuFuncGetModule(reinterpret_cast<CUmodule*>(out), handle_of<CUfunction>(value_of(kernel)));
+}
+
+CUresult CUDAAPI cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
+    return guarded("cuKernelGetFunction", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!find_function(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+        *out = handle_of<CUfunction>(value_of(kernel));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+    return guarded("cuFuncIsLoaded", [&]() -> CUresult {
+        if (!state) return CUDA_ERROR_INVALID_VALUE;
+        if (!find_function(function)) return CUDA_ERROR_INVALID_HANDLE;
+        *state = CU_FUNCTION_LOADING_STATE_LOADED;  // a handle is made from what the worker has loaded
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuFuncLoad(CUfunction function) {
+    return guarded("cuFuncLoad", [&] { return find_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; });
+}
+
+// The launches that used these (cuLaunch, cuLaunchGrid) are from CUDA 3 and not carried.
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction, int, int, int) {
+    return guarded("cuFuncSetBlockShape", [] { return CUDA_ERROR_NOT_SUPPORTED; });
+}
+
+}  // extern "C"

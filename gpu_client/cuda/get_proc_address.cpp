@@ -1,0 +1,62 @@
+// cuGetProcAddress: which ABI of a function a caller gets, by the CUDA version it was built for.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "gpu_client/cuda/entry_points.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+
+namespace tnr::cuda {
+
+static CUresult find(const char* name, void** out, int version, cuuint64_t flags,
+                     CUdriverProcAddressQueryResult& status) {
+    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    auto by_name = [](const EntryPoint& entry, std::string_view wanted) { return entry.name < wanted; };
+    auto* end = entry_points + entry_point_count;
+    auto* entry = std::lower_bound(entry_points, end, std::string_view(name), by_name);
+    status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    // Entries of one name are sorted by version: the last that is old enough wins.
+    for (; entry != end && std::strcmp(entry->name, name) == 0; ++entry) {
+        if (entry->since > version) {
+            if (!*out) status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+            break;
+        }
+        bool variant = per_thread && entry->per_thread_pointer && entry->per_thread_since <= version;
+        *out = variant ? entry->per_thread_pointer : entry->pointer;
+        status = CU_GET_PROC_ADDRESS_SUCCESS;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult get(const char* name, void** out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status,
+                    void* self) {
+    constexpr cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    if (!name || !out || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+    *out = nullptr;
+    auto found = CU_GET_PROC_ADDRESS_SUCCESS;
+    if (*name == 0) {  // cudart and NCCL ask for this first, to see who answers
+        *out = self;
+        if (status) *status = found;
+        return CUDA_SUCCESS;
+    }
+    auto result = find(name, out, version, flags, found);
+    if (status) *status = found;
+    return result;
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
+                                                CUdriverProcAddressQueryResult* status) {
+    return get(name, out, version, flags, status, reinterpret_cast<void*>(&cuGetProcAddress_v2));
+}
+
+// Without a status, the result alone tells that there is no such function.
+extern "C" CUresult CUDAAPI cuGetProcAddress(const char* name, void** out, int version, cuuint64_t flags) {
+    auto status = CU_GET_PROC_ADDRESS_SUCCESS;
+    auto result = get(name, out, version, flags, &status, reinterpret_cast<void*>(&cuGetProcAddress));
+    if (result == CUDA_SUCCESS && status != CU_GET_PROC_ADDRESS_SUCCESS) return CUDA_ERROR_NOT_FOUND;
+    return result;
+}

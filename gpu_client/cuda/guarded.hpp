@@ -1,0 +1,52 @@
+// What every exported CUDA function runs inside.
+//
+// The host program was built against a C API: an exception crossing into it would end a training run that a status
+// code lets it survive. And two states refuse every call alike: before cuInit, and in the child of a fork (which has
+// inherited our data but none of our threads, and must not touch its parent's sockets).
+#pragma once
+
+#include <atomic>
+
+#include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+namespace tnr::cuda {
+
+enum class LibraryState : int { uninitialized, ready, forked, ended };
+inline std::atomic<LibraryState> library_state{LibraryState::uninitialized};
+
+// Why no call can be served now; CUDA_SUCCESS when it can.
+inline CUresult refusal() {
+    switch (library_state.load(std::memory_order_acquire)) {
+        case LibraryState::ready:
+            return CUDA_SUCCESS;
+        case LibraryState::ended:
+            return CUDA_ERROR_DEINITIALIZED;
+        default:
+            return CUDA_ERROR_NOT_INITIALIZED;
+    }
+}
+
+// Translates the exception in flight: std::bad_alloc is out of memory, the rest is our fault and is logged.
+CUresult report_exception(const char* name) noexcept;
+void trace_call(const char* name, CUresult result);
+
+// For the few functions that answer before cuInit.
+template <class Call>
+CUresult guarded_always(const char* name, Call&& call) noexcept try {
+    auto result = call();
+    if (logs(LogLevel::trace)) trace_call(name, result);
+    return result;
+} catch (...) {
+    return report_exception(name);
+}
+
+template <class Call>
+CUresult guarded(const char* name, Call&& call) noexcept {
+    if (auto refused = refusal(); refused != CUDA_SUCCESS) return refused;
+    stats().calls.fetch_add(1, std::memory_order_relaxed);
+    return guarded_always(name, call);
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,100 @@
+// See host_functions.hpp.
+#include "gpu_client/cuda/host_functions.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/session.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+struct HostFunctions {
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool started = false;
+    uint64_t last_ticket = 0;
+    std::map<uint64_t, std::function<void()>> waiting;  // by ticket
+    std::deque<uint64_t> reached;
+};
+HostFunctions& host_functions() {
+    static auto* all = new HostFunctions;
+    return *all;
+}
+}  // namespace
+
+// One thread for all: CUDA promises streams no concurrency among their host functions.
+static void run_host_functions() {
+    auto& all = host_functions();
+    while (true) {
+        std::unique_lock lock(all.mutex);
+        all.wake.wait(lock, [&] { return !all.reached.empty(); });
+        uint64_t ticket = all.reached.front();
+        all.reached.pop_front();
+        auto node = all.waiting.extract(ticket);
+        lock.unlock();
+        if (node.empty()) continue;  // not one of ours
+        node.mapped()();
+        session()->append(0, wire::op_host_function_done, std::as_bytes(std::span(&ticket, 1)));
+        session()->flush();
+        session()->expect_news(-1);
+    }
+}
+
+void run_host_function_soon(uint64_t ticket) {
+    auto& all = host_functions();
+    std::lock_guard lock(all.mutex);
+    all.reached.push_back(ticket);
+    all.wake.notify_one();
+}
+
+static CUresult enqueue(CUstream in, std::function<void()> run) {
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    auto& all = host_functions();
+    uint64_t ticket = 0;
+    {
+        std::lock_guard lock(all.mutex);
+        if (!std::exchange(all.started, true)) start_background_thread(run_host_functions);
+        ticket = ++all.last_ticket;
+        all.waiting[ticket] = std::move(run);
+    }
+    RemoteCall call(wire::op_cuLaunchHostFunc, wire::CallWay::async_);
+    call.use(stream);
+    call.put(ticket);
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) {
+        session()->expect_news(+1);
+        return result;
+    }
+    std::lock_guard lock(all.mutex);
+    all.waiting.erase(ticket);
+    return result;
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+    return guarded("cuLaunchHostFunc", [&]() -> CUresult {
+        if (!function) return CUDA_ERROR_INVALID_VALUE;
+        return enqueue(stream, [=] { function(data); });
+    });
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned int flags) {
+    return guarded("cuStreamAddCallback", [&]() -> CUresult {
+        if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        return enqueue(stream, [=] { callback(stream, CUDA_SUCCESS, data); });
+    });
+}
+
+}  // extern "C"

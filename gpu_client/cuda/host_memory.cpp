@@ -1,0 +1,153 @@
+// See host_memory.hpp.
+#include "gpu_client/cuda/host_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+struct Pinned {
+    std::mutex mutex;
+    std::map<uint64_t, PinnedRange> by_address;
+    uint64_t last_id = 0;
+};
+Pinned& pinned() {
+    static auto* all = new Pinned;
+    return *all;
+}
+
+// Addresses that the driver may hand to kernels; we cannot, so the flag is remembered and nothing more.
+constexpr unsigned alloc_flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+// A range may not be freed while a copy uses it. Copies end by themselves, or with the session.
+constexpr std::chrono::milliseconds copies_timeout{60'000};
+}  // namespace
+
+bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
+    auto start = reinterpret_cast<uint64_t>(address);
+    std::lock_guard lock(pinned().mutex);
+    auto after = pinned().by_address.upper_bound(start);
+    if (after == pinned().by_address.begin()) return false;
+    auto& found = std::prev(after)->second;
+    uint64_t skipped = start - found.address;
+    if (skipped >= found.bytes || found.bytes - skipped < bytes) return false;
+    range = found;
+    return true;
+}
+
+static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context) {
+    auto start = reinterpret_cast<uint64_t>(address);
+    std::lock_guard lock(pinned().mutex);
+    auto after = pinned().by_address.lower_bound(start);
+    bool overlaps = after != pinned().by_address.end() && after->first < start + bytes;
+    if (after != pinned().by_address.begin()) {
+        auto& before = std::prev(after)->second;
+        overlaps |= before.address + before.bytes > start;
+    }
+    if (overlaps) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    // The counter is small and outlives the range: the network thread may look at it last.
+    pinned().by_address[start] = {
+        start, bytes, flags, registered, context, ++pinned().last_id, new std::atomic<int>(0)};
+    return CUDA_SUCCESS;
+}
+
+static bool remove(void* address, bool registered, PinnedRange& range) {
+    {
+        std::lock_guard lock(pinned().mutex);
+        auto found = pinned().by_address.find(reinterpret_cast<uint64_t>(address));
+        if (found == pinned().by_address.end() || found->second.registered != registered) return false;
+        range = found->second;
+        pinned().by_address.erase(found);
+    }
+    if (session()) session()->wait_until([&] { return *range.in_flight == 0; }, copies_timeout);
+    return true;
+}
+
+static CUresult allocate(void** out, size_t bytes, unsigned flags) {
+    if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    // Pages of its own, so that the program may register or protect its neighbours as it likes.
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (auto result = add(memory, bytes, flags, false, context->handle); result != CUDA_SUCCESS) {
+        ::munmap(memory, bytes);
+        return result;
+    }
+    *out = memory;
+    return CUDA_SUCCESS;
+}
+
+static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
+    if (!address || bytes == 0 || (flags & CU_MEMHOSTREGISTER_IOMEMORY)) return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & ~(register_flags | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    return add(address, bytes, flags, true, context->handle);
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+    return guarded("cuMemHostAlloc", [&] { return allocate(out, bytes, flags); });
+}
+
+CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
+    return guarded("cuMemAllocHost", [&] { return allocate(out, bytes, 0); });
+}
+
+CUresult CUDAAPI cuMemFreeHost(void* memory) {
+    return guarded("cuMemFreeHost", [&]() -> CUresult {
+        if (!memory) return CUDA_SUCCESS;
+        PinnedRange range;
+        if (!remove(memory, false, range)) return CUDA_ERROR_INVALID_VALUE;
+        ::munmap(memory, range.bytes);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemHostRegister_v2(void* memory, size_t bytes, unsigned int flags) {
+    return guarded("cuMemHostRegister", [&] { return register_memory(memory, bytes, flags); });
+}
+CUresult CUDAAPI cuMemHostRegister(void* memory, size_t bytes, unsigned int flags) {
+    return guarded("cuMemHostRegister", [&] { return register_memory(memory, bytes, flags); });
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* memory) {
+    return guarded("cuMemHostUnregister", [&]() -> CUresult {
+        if (!memory) return CUDA_ERROR_INVALID_VALUE;
+        PinnedRange range;
+        return remove(memory, true, range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    });
+}
+
+CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
+    return guarded("cuMemHostGetFlags", [&]() -> CUresult {
+        PinnedRange range;
+        if (!flags || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
+        *flags = range.flags;
+        return CUDA_SUCCESS;
+    });
+}
+
+// Kernels cannot reach the program's memory over the network (yet); CAN_MAP_HOST_MEMORY says so, too.
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int) {
+    return guarded("cuMemHostGetDevicePointer", [&]() -> CUresult {
+        PinnedRange range;
+        if (!out || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_NOT_SUPPORTED;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,85 @@
+// See images.hpp.
+#include "gpu_client/cuda/images.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/protocol/fatbin.hpp"
+
+namespace tnr::cuda {
+
+// The first bytes of a fat binary: its header, followed by entries.
+struct ContainerHeader {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t entries_bytes;
+};
+static_assert(sizeof(ContainerHeader) == 16);
+
+static void append(wire::Bytes& to, const void* from, size_t size) {
+    auto* bytes = static_cast<const std::byte*>(from);
+    to.insert(to.end(), bytes, bytes + size);
+}
+
+// The entry as it stands in the container, with its own header: still compressed. Empty when it is not there.
+static std::span<const std::byte> whole_entry(std::span<const std::byte> container, const fatbin::Entry& entry) {
+    size_t at = sizeof(ContainerHeader);
+    while (at + 16 <= container.size()) {
+        uint32_t header_bytes, payload_bytes;
+        std::memcpy(&header_bytes, container.data() + at + 4, sizeof header_bytes);
+        std::memcpy(&payload_bytes, container.data() + at + 8, sizeof payload_bytes);
+        size_t length = size_t{header_bytes} + payload_bytes;
+        if (header_bytes == 0 || length > container.size() - at) return {};
+        if (container.data() + at + header_bytes == entry.payload.data()) return container.subspan(at, length);
+        at += length;
+    }
+    return {};
+}
+
+static CUresult choose_entry(std::span<const std::byte> container, const Device& device, wire::Bytes& bytes) {
+    auto entries = fatbin::entries(container);
+    if (!entries) {
+        log(LogLevel::error, "cannot load code: %s", entries.error().what.c_str());
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    auto major = static_cast<unsigned>(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+    auto minor = static_cast<unsigned>(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+    auto* entry =
+        device.runs_ptx_only() ? fatbin::choose_ptx(*entries, major, minor) : fatbin::choose(*entries, major, minor);
+    if (!entry) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    auto whole = whole_entry(container, *entry);
+    if (whole.empty()) return CUDA_ERROR_INVALID_IMAGE;
+    ContainerHeader header{fatbin::header_magic, 1, sizeof(ContainerHeader), whole.size()};
+    bytes.reserve(sizeof header + whole.size());
+    append(bytes, &header, sizeof header);
+    append(bytes, whole.data(), whole.size());
+    return CUDA_SUCCESS;
+}
+
+CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    bytes.clear();
+    if (auto* header = fatbin::header_of_wrapper(image)) image = header;
+    auto size = fatbin::image_size(image);
+    if (!size) {
+        log(LogLevel::info, "cannot load code: %s", size.error().what.c_str());
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    std::span all{static_cast<const std::byte*>(image), *size};
+    if (fatbin::image_kind(all) == fatbin::Image::header) return choose_entry(all, device, bytes);
+    bytes.assign(all.begin(), all.end());
+    return CUDA_SUCCESS;
+}
+
+CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes) {
+    if (!path) return CUDA_ERROR_INVALID_VALUE;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+    std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
+    // A PTX file need not end in NUL, and the padding keeps image_size() inside for whatever else it is.
+    all.resize(all.size() + 64);
+    return image_for_device(all.data(), device, bytes);
+}
+
+}  // namespace tnr::cuda

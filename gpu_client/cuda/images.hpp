@@ -1,0 +1,14 @@
+// From the pointer that a program calls code to the bytes that travel: one entry, the one that fits the GPU.
+#pragma once
+
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/protocol/wire.hpp"
+
+namespace tnr::cuda {
+
+// CUDA_ERROR_INVALID_IMAGE when it is no image, CUDA_ERROR_NO_BINARY_FOR_GPU when nothing in it fits the device.
+CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes);
+// The same from a file's contents.
+CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes);
+
+}  // namespace tnr::cuda

@@ -1,0 +1,156 @@
+// Launching kernels: the call that everything else exists for. It is sent and never waited for; what can be checked
+// here is refused at once, as the driver does.
+#include <cstring>
+
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+
+namespace tnr::cuda {
+
+static CUresult check_shape(const wire::LaunchRecord& launch, const Device& device, const KernelInfo& kernel) {
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; ++i) {
+        auto block_max = static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        auto grid_max = static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+        if (launch.block[i] == 0 || launch.block[i] > block_max) return CUDA_ERROR_INVALID_VALUE;
+        if (launch.grid[i] == 0 || launch.grid[i] > grid_max) return CUDA_ERROR_INVALID_VALUE;
+        threads *= launch.block[i];
+    }
+    if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
+        return CUDA_ERROR_INVALID_VALUE;
+    auto known = [&](int attribute) { return static_cast<uint32_t>(attribute) < kernel.attribute_count; };
+    if (known(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+        threads > static_cast<uint64_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load()))
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // it uses too many registers for so many threads
+    if (known(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
+        launch.shared_bytes >
+            static_cast<uint32_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load()))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+// Parameters as one buffer: copied now, since the program may reuse its memory when we return.
+struct Parameters {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    std::byte packed[wire::parameter_bytes_max];
+};
+
+static CUresult from_extra(void** extra, Parameters& parameters) {
+    for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            parameters.buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            parameters.bytes = *static_cast<size_t*>(extra[i + 1]);
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    bool sound = parameters.bytes <= wire::parameter_bytes_max && (parameters.buffer || parameters.bytes == 0);
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& parameters) {
+    if (!list && !kernel.parameters.empty()) return CUDA_ERROR_INVALID_VALUE;
+    parameters.buffer = parameters.packed;
+    parameters.bytes = std::min<size_t>(kernel.parameter_bytes, wire::parameter_bytes_max);
+    size_t end = 0;
+    for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+        auto [offset, size] = kernel.parameters[i];
+        if (!list[i] || size_t{offset} + size > parameters.bytes) return CUDA_ERROR_INVALID_VALUE;
+        if (offset > end) std::memset(parameters.packed + end, 0, offset - end);  // nothing of our stack travels
+        std::memcpy(parameters.packed + offset, list[i], size);
+        end = std::max<size_t>(end, size_t{offset} + size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_attribute(RemoteCall& call, const CUlaunchAttribute& attribute) {
+    wire::LaunchAttributeRecord record{static_cast<uint32_t>(attribute.id), {}};
+    static_assert(sizeof record.value == sizeof attribute.value);
+    std::memcpy(record.value, &attribute.value, sizeof record.value);
+    CUevent named = nullptr;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) named = attribute.value.programmaticEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+        named = attribute.value.launchCompletionEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (named) {
+        auto* event = find_event(named);
+        if (!event) return CUDA_ERROR_INVALID_HANDLE;
+        std::memcpy(record.value, &event->number, sizeof event->number);
+    }
+    call.put(record);
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t flags, void** list, void** extra) {
+    auto* function = find_function(handle);
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    auto& kernel = *function->info.load();
+    if (list && extra) return CUDA_ERROR_INVALID_VALUE;
+    if (config.numAttrs > wire::launch_attributes_max || (config.numAttrs > 0 && !config.attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    if (auto result = resolve_stream(config.hStream, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+
+    wire::LaunchRecord record{function->number,
+                              stream.number,
+                              {config.gridDimX, config.gridDimY, config.gridDimZ},
+                              {config.blockDimX, config.blockDimY, config.blockDimZ},
+                              config.sharedMemBytes,
+                              flags,
+                              config.numAttrs,
+                              0};
+    if (auto result = check_shape(record, *find_device(context->device), kernel); result != CUDA_SUCCESS) return result;
+    Parameters parameters;
+    auto collected = extra ? from_extra(extra, parameters) : from_list(list, kernel, parameters);
+    if (collected != CUDA_SUCCESS) return collected;
+    record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
+
+    RemoteCall call(wire::op_cuLaunchKernel, wire::CallWay::async_);
+    call.in_context(context);
+    call.works_in(stream);
+    call.put(record);
+    for (unsigned i = 0; i < config.numAttrs; ++i)
+        if (auto result = put_attribute(call, config.attrs[i]); result != CUDA_SUCCESS) return result;
+    call.put_raw(parameters.buffer, parameters.bytes);
+    return call.send();
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                unsigned int shared_bytes, CUstream stream, void** parameters, void** extra) {
+    return guarded("cuLaunchKernel", [&] {
+        CUlaunchConfig config{grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0};
+        return launch(function, config, 0, parameters, extra);
+    });
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                           unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                           unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                           void** parameters) {
+    return guarded("cuLaunchCooperativeKernel", [&] {
+        CUlaunchConfig config{grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0};
+        return launch(function, config, wire::launch_cooperative, parameters, nullptr);
+    });
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+    return guarded("cuLaunchKernelEx", [&]() -> CUresult {
+        if (!config) return CUDA_ERROR_INVALID_VALUE;
+        return launch(function, *config, 0, parameters, extra);
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,41 @@
+// Loaded code: modules and libraries, their kernels and symbols.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/wire.hpp"
+
+namespace tnr::cuda {
+
+// The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
+struct LoadedCode {
+    std::mutex mutex;  // held while it is being sent
+    std::atomic<bool> loaded{false};
+    CUresult failed = CUDA_SUCCESS;  // what loading said; kept, since every later use fails alike
+    std::string log;                 // the compiler's, when it was not pleased
+    wire::Bytes image;               // what is sent: one entry; freed once it is
+    std::vector<std::pair<uint32_t, uint64_t>> options;
+    std::vector<std::unique_ptr<KernelInfo>> kernels;
+    std::map<std::string, size_t, std::less<>> by_name;
+    std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals;  // address, bytes, once asked
+};
+
+// Makes the handle; `image` is what image_for_device() made of the program's pointer. A module (context not 0) is
+// loaded at once, a library when it is first needed.
+CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint64_t>> options, uint64_t context,
+                        Library*& library);
+// Loads it unless it is. Its kernels are known afterwards.
+CUresult ensure_loaded(Library& library);
+CUresult unload_library(uint64_t handle);
+// The handle of the kernel called `name`; CUDA_ERROR_NOT_FOUND.
+CUresult get_kernel(Library& library, const char* name, uint64_t& handle);
+CUresult kernel_handle(Library& library, size_t index, uint64_t& handle);
+CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes);
+void forget_modules_of(uint64_t context_handle);
+
+}  // namespace tnr::cuda

@@ -1,0 +1,150 @@
+// cuLibrary…: code that belongs to no context. Sent when first needed (unless CUDA_MODULE_LOADING=EAGER).
+#include <cstdlib>
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/images.hpp"
+#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+static bool loads_eagerly() {
+    const char* wanted = std::getenv("CUDA_MODULE_LOADING");
+    return wanted && std::strcmp(wanted, "EAGER") == 0;
+}
+
+// The one whose code is wanted: the current context's, else the first.
+static const Device* target_device() {
+    auto* context = contexts().find(current_context_handle());
+    return find_device(context ? context->device : 0);
+}
+
+static CUresult finish_load(CUlibrary* out, wire::Bytes image, CUlibraryOption* options, void** values,
+                            unsigned count) {
+    std::vector<std::pair<uint32_t, uint64_t>> kept;
+    for (unsigned i = 0; i < count; ++i) {
+        // The other one hands over a table of host addresses, which mean nothing there.
+        if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
+        if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) continue;
+        kept.emplace_back(static_cast<uint32_t>(options[i]), values ? value_of(values[i]) : 0);
+    }
+    Library* library = nullptr;
+    if (auto result = create_library(std::move(image), std::move(kept), 0, library); result != CUDA_SUCCESS)
+        return result;
+    if (loads_eagerly() && current_context_handle() != 0) {
+        if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) {
+            (void)unload_library(library->handle);
+            return result;
+        }
+    }
+    *out = handle_of<CUlibrary>(library->handle);
+    return CUDA_SUCCESS;
+}
+
+extern "C" {
+
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option*, void**, unsigned int,
+                                   CUlibraryOption* options, void** values, unsigned int count) {
+    return guarded("cuLibraryLoadData", [&]() -> CUresult {
+        if (!out || !code || (count > 0 && !options)) return CUDA_ERROR_INVALID_VALUE;
+        wire::Bytes image;
+        if (auto result = image_for_device(code, *target_device(), image); result != CUDA_SUCCESS) return result;
+        return finish_load(out, std::move(image), options, values, count);
+    });
+}
+
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option*, void**, unsigned int,
+                                       CUlibraryOption* options, void** values, unsigned int count) {
+    return guarded("cuLibraryLoadFromFile", [&]() -> CUresult {
+        if (!out || (count > 0 && !options)) return CUDA_ERROR_INVALID_VALUE;
+        wire::Bytes image;
+        if (auto result = image_from_file(path, *target_device(), image); result != CUDA_SUCCESS) return result;
+        return finish_load(out, std::move(image), options, values, count);
+    });
+}
+
+CUresult CUDAAPI cuLibraryUnload(CUlibrary library) {
+    return guarded("cuLibraryUnload", [&] { return unload_library(value_of(library)); });
+}
+
+CUresult CUDAAPI cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
+    return guarded("cuLibraryGetKernel", [&]() -> CUresult {
+        if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+        auto* library = find_library(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        uint64_t kernel = 0;
+        auto result = get_kernel(*library, name, kernel);
+        if (result == CUDA_SUCCESS) *out = handle_of<CUkernel>(kernel);
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int* count, CUlibrary handle) {
+    return guarded("cuLibraryGetKernelCount", [&]() -> CUresult {
+        auto* library = find_library(handle);
+        if (!count) return CUDA_ERROR_INVALID_VALUE;
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) return result;
+        *count = static_cast<unsigned>(library->code.load()->kernels.size());
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int count, CUlibrary handle) {
+    return guarded("cuLibraryEnumerateKernels", [&]() -> CUresult {
+        auto* library = find_library(handle);
+        if (!kernels && count > 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) return result;
+        size_t there = library->code.load()->kernels.size();
+        for (size_t i = 0; i < count && i < there; ++i) {
+            uint64_t kernel = 0;
+            if (auto result = kernel_handle(*library, i, kernel); result != CUDA_SUCCESS) return result;
+            kernels[i] = handle_of<CUkernel>(kernel);
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
+    return guarded("cuLibraryGetModule", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto* library = find_library(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUmodule>(library->handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle, const char* name) {
+    return guarded("cuLibraryGetGlobal", [&]() -> CUresult {
+        if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+        auto* library = find_library(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        uint64_t start = 0, length = 0;
+        auto result = get_global(*library, name, start, length);
+        if (result == CUDA_SUCCESS && address) *address = start;
+        if (result == CUDA_SUCCESS && bytes) *bytes = length;
+        return result;
+    });
+}
+
+// Managed memory is not carried yet: no library has any.
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char* name) {
+    return guarded("cuLibraryGetManaged", [&]() -> CUresult {
+        if (!name) return CUDA_ERROR_INVALID_VALUE;
+        return find_library(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+    });
+}
+
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void**, CUlibrary handle, const char* symbol) {
+    return guarded("cuLibraryGetUnifiedFunction", [&]() -> CUresult {
+        if (!symbol) return CUDA_ERROR_INVALID_VALUE;
+        return find_library(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,154 @@
+// cuMemAlloc, cuMemFree and what is known about addresses.
+#include "gpu_client/cuda/memory.hpp"
+
+#include <map>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+struct Symbol {
+    uint64_t bytes, context, library;
+};
+struct Symbols {
+    std::mutex mutex;
+    std::map<uint64_t, Symbol> by_address;
+};
+Symbols& symbols() {
+    static auto* all = new Symbols;
+    return *all;
+}
+
+bool find_symbol(uint64_t address, Allocation& found) {
+    std::lock_guard lock(symbols().mutex);
+    auto after = symbols().by_address.upper_bound(address);
+    if (after == symbols().by_address.begin()) return false;
+    auto& [start, symbol] = *std::prev(after);
+    if (address - start >= symbol.bytes) return false;
+    found = {};
+    found.address = start;
+    found.bytes = found.reserved = symbol.bytes;
+    found.context = symbol.context;
+    found.mapped_by_program = true;  // not to be freed
+    return true;
+}
+}  // namespace
+
+void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library) {
+    std::lock_guard lock(symbols().mutex);
+    symbols().by_address[address] = {bytes, context, library};
+}
+
+void forget_symbols(uint64_t library) {
+    std::lock_guard lock(symbols().mutex);
+    std::erase_if(symbols().by_address, [&](auto& entry) { return entry.second.library == library; });
+}
+
+Device* device_of_address(uint64_t address) {
+    for (auto* device : devices())
+        if (device->memory->in_range(address)) return device;
+    return nullptr;
+}
+
+bool find_allocation(uint64_t address, Allocation& found) {
+    if (auto* device = device_of_address(address)) return device->memory->find(address, found);
+    return find_symbol(address, found);
+}
+
+bool is_allocated(uint64_t address, uint64_t bytes) {
+    if (bytes == 0) return true;
+    Allocation found;
+    while (find_allocation(address, found)) {
+        uint64_t behind = found.address + found.bytes - address;
+        if (bytes <= behind) return true;
+        if (!found.mapped_by_program) return false;
+        address += behind;  // the program's own mappings may lie side by side
+        bytes -= behind;
+    }
+    return false;
+}
+
+bool is_device_address(uint64_t address) {
+    Allocation found;
+    return device_of_address(address) || find_symbol(address, found);
+}
+
+CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdeviceptr* out) {
+    if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    uint64_t address = 0;
+    auto result = find_device(context->device)->memory->allocate(*context, bytes, stream, pool, address);
+    if (result == CUDA_SUCCESS) *out = address;
+    return result;
+}
+
+CUresult free_memory(uint64_t address, uint64_t stream) {
+    if (address == 0) return CUDA_SUCCESS;
+    auto* device = device_of_address(address);
+    if (!device) return CUDA_ERROR_INVALID_VALUE;
+    Allocation found;
+    if (!device->memory->find(address, found) || found.address != address) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = usable(contexts().find(found.context)); result != CUDA_SUCCESS) return result;
+    return device->memory->release(address, stream);
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+// What cuMemAllocPitch rounds rows up to; programs see and use this number, and real GPUs all say 512.
+static constexpr size_t pitch_bytes = 512;
+
+extern "C" {
+
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+    return guarded("cuMemAlloc", [&] { return allocate_memory(bytes, 0, 0, out); });
+}
+
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                                    unsigned int element) {
+    return guarded("cuMemAllocPitch", [&]() -> CUresult {
+        bool sound = out && pitch && width != 0 && height != 0 && (element == 4 || element == 8 || element == 16);
+        if (!sound || width > SIZE_MAX - pitch_bytes) return CUDA_ERROR_INVALID_VALUE;
+        size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
+        if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+        auto result = allocate_memory(row * height, 0, 0, out);
+        if (result == CUDA_SUCCESS) *pitch = row;
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    return guarded("cuMemFree", [&] { return free_memory(address, 0); });
+}
+
+CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return guarded("cuMemGetInfo", [&]() -> CUresult {
+        if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        RemoteCall call(wire::op_cuMemGetInfo_v2, wire::CallWay::sync);
+        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+        auto free_there = call.answer().get<uint64_t>(), all = call.answer().get<uint64_t>();
+        if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
+        *free = std::min(all, free_there + find_device(context->device)->memory->mapped_free_bytes());
+        *total = all;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+    return guarded("cuMemGetAddressRange", [&]() -> CUresult {
+        Allocation found;
+        if (!find_allocation(address, found)) return CUDA_ERROR_NOT_FOUND;
+        if (base) *base = found.address;
+        if (size) *size = found.bytes;
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,25 @@
+// What is known about addresses: device memory, symbols of loaded code, the program's pinned memory.
+#pragma once
+
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/objects.hpp"
+
+namespace tnr::cuda {
+
+// Does allocated device memory (or a symbol of loaded code) cover all of it? Yes when `bytes` is 0.
+bool is_allocated(uint64_t address, uint64_t bytes);
+// Lies it in a device's range or in a known symbol? The rest is the host's.
+bool is_device_address(uint64_t address);
+// The device whose range contains the address; null when none does.
+Device* device_of_address(uint64_t address);
+bool find_allocation(uint64_t address, Allocation& found);
+// Global variables of loaded code have addresses outside the ranges.
+void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library);
+void forget_symbols(uint64_t library);
+
+// Allocates in the current context.
+CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdeviceptr* out);
+CUresult free_memory(uint64_t address, uint64_t stream);
+
+}  // namespace tnr::cuda

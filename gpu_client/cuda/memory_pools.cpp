@@ -1,0 +1,238 @@
+// Stream-ordered allocation. Our allocator is stream-ordered by nature (addresses are chosen here, mappings travel in
+// order), so a pool is little more than a set of counters and preferences.
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/streams.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+struct Pool {
+    int device = 0;
+    bool is_default = false;
+    std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
+    std::atomic<uint64_t> release_threshold{0};
+    std::atomic<uint64_t> used{0}, used_high{0};
+};
+using Pools = HandleRegistry<Pool, HandleKind::pool>;
+Pools& pools() {
+    static auto* all = new Pools;
+    return *all;
+}
+
+constexpr int devices_max = 64;
+std::atomic<uint64_t> current_pool[devices_max];  // per device; 0: the default one
+
+uint64_t create_pool(int device, bool is_default) {
+    return pools().create([&](Pool& pool, uint64_t, uint64_t) {
+        pool.device = device;
+        pool.is_default = is_default;
+        for (auto& policy : pool.reuse) policy = 1;
+        pool.release_threshold = pool.used = pool.used_high = 0;
+    });
+}
+
+uint64_t default_pool(int device) {
+    static auto* mutex = new std::mutex;
+    static uint64_t made[devices_max];
+    std::lock_guard lock(*mutex);
+    if (made[device] == 0) made[device] = create_pool(device, true);
+    return made[device];
+}
+
+Pool* find_pool(CUmemoryPool handle) {
+    return pools().find(value_of(handle));
+}
+
+CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUstream in) {
+    auto* pool = pools().find(pool_handle);
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!pool) return CUDA_ERROR_INVALID_HANDLE;
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (bytes == 0) {
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
+    auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out);
+    if (result == CUDA_SUCCESS) raise_to(pool->used_high, pool->used.fetch_add(bytes) + bytes);
+    return result;
+}
+
+CUresult number(CUmemPool_attribute attribute, Pool& pool, void* value) {
+    uint64_t answer = 0;
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            answer = pool.release_threshold;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            answer = pool.used;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            answer = pool.used_high;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(value, &answer, sizeof answer);
+    return CUDA_SUCCESS;
+}
+
+bool is_policy(CUmemPool_attribute attribute) {
+    return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+           attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice device) {
+    return guarded("cuDeviceGetDefaultMemPool", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!find_device(device) || device >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
+        *out = handle_of<CUmemoryPool>(default_pool(device));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* out, CUdevice device) {
+    return guarded("cuDeviceGetMemPool", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!find_device(device) || device >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
+        uint64_t chosen = current_pool[device];
+        *out = handle_of<CUmemoryPool>(chosen != 0 ? chosen : default_pool(device));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
+    return guarded("cuDeviceSetMemPool", [&]() -> CUresult {
+        if (!find_device(device) || device >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
+        auto* pool = find_pool(handle);
+        if (!pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+        current_pool[device] = value_of(handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
+    return guarded("cuMemPoolCreate", [&]() -> CUresult {
+        bool sound = out && properties && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                     properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+        if (!sound) return CUDA_ERROR_INVALID_VALUE;
+        if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+        *out = handle_of<CUmemoryPool>(create_pool(properties->location.id, false));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
+    return guarded("cuMemPoolDestroy", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t chosen = value_of(handle);
+        current_pool[pool->device].compare_exchange_strong(chosen, 0);
+        pools().destroy(value_of(handle));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+    return guarded("cuMemPoolTrimTo", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        find_device(pool->device)->memory->trim();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return guarded("cuMemPoolSetAttribute", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
+        if (is_policy(attribute)) {
+            pool->reuse[attribute] = *static_cast<int*>(value) != 0;
+            return CUDA_SUCCESS;
+        }
+        uint64_t wanted = *static_cast<uint64_t*>(value);
+        if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+            pool->release_threshold = wanted;
+            return CUDA_SUCCESS;
+        }
+        bool resets = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+        if (!resets || wanted != 0) return CUDA_ERROR_INVALID_VALUE;
+        pool->used_high = pool->used.load();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return guarded("cuMemPoolGetAttribute", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
+        if (!is_policy(attribute)) return number(attribute, *pool, value);
+        *static_cast<int*>(value) = pool->reuse[attribute];
+        return CUDA_SUCCESS;
+    });
+}
+
+// A device can always use its own pools; others need peer access, which pools of ours do not have.
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* wanted, size_t count) {
+    return guarded("cuMemPoolSetAccess", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || (count > 0 && !wanted)) return CUDA_ERROR_INVALID_VALUE;
+        for (size_t i = 0; i < count; ++i)
+            if (wanted[i].location.id != pool->device && wanted[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                return CUDA_ERROR_NOT_SUPPORTED;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+    return guarded("cuMemPoolGetAccess", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !flags || !location) return CUDA_ERROR_INVALID_VALUE;
+        bool own = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == pool->device;
+        *flags = own ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+    return guarded("cuMemAllocAsync", [&]() -> CUresult {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        uint64_t chosen = current_pool[context->device];
+        return allocate_from(chosen != 0 ? chosen : default_pool(context->device), out, bytes, stream);
+    });
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    return guarded("cuMemAllocFromPoolAsync", [&] { return allocate_from(value_of(pool), out, bytes, stream); });
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
+    return guarded("cuMemFreeAsync", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+        Allocation freed;
+        bool known = find_allocation(address, freed);
+        auto result = free_memory(address, stream.number + 1);
+        if (result != CUDA_SUCCESS || !known) return result;
+        if (auto* pool = pools().find(freed.pool)) pool->used.fetch_sub(freed.bytes);
+        return result;
+    });
+}
+
+}  // extern "C"

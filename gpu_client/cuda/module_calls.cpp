@@ -1,0 +1,149 @@
+// cuModule…: code that belongs to a context and is loaded at once.
+#include <cstdlib>
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/images.hpp"
+#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/modules.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+// Where the program wants the compiler's log, if it does.
+struct WantedLog {
+    char* buffer = nullptr;
+    size_t size = 0;
+    void** written = nullptr;  // the option whose value becomes the length
+
+    void find(unsigned count, CUjit_option* options, void** values, CUjit_option buffer_id, CUjit_option size_id) {
+        for (unsigned i = 0; options && values && i < count; ++i) {
+            if (options[i] == buffer_id) buffer = static_cast<char*>(values[i]);
+            if (options[i] != size_id) continue;
+            size = static_cast<unsigned>(value_of(values[i]));
+            written = &values[i];
+        }
+    }
+    void write(const std::string& text) {
+        size_t length = buffer && size > 0 ? std::min(size - 1, text.size()) : 0;
+        if (buffer && size > 0) {
+            std::memcpy(buffer, text.data(), length);
+            buffer[length] = 0;
+        }
+        if (written) *written = handle_of<void*>(length);
+    }
+};
+
+static CUresult load_module(CUmodule* out, Context& context, wire::Bytes image, std::string* log) {
+    Library* library = nullptr;
+    if (auto result = create_library(std::move(image), {}, context.handle, library); result != CUDA_SUCCESS)
+        return result;
+    auto result = ensure_loaded(*library);
+    if (log) *log = library->code.load()->log;
+    if (result == CUDA_SUCCESS)
+        *out = handle_of<CUmodule>(library->handle);
+    else
+        (void)unload_library(library->handle);
+    return result;
+}
+
+namespace tnr::cuda {
+
+CUresult load_module_data(CUmodule* out, const void* image) {
+    if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    wire::Bytes bytes;
+    if (auto result = image_for_device(image, *find_device(context->device), bytes); result != CUDA_SUCCESS)
+        return result;
+    return load_module(out, *context, std::move(bytes), nullptr);
+}
+
+}  // namespace tnr::cuda
+
+extern "C" {
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule* out, const void* image) {
+    return guarded("cuModuleLoadData", [&] { return load_module_data(out, image); });
+}
+
+CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* out, const void* image) {
+    return guarded("cuModuleLoadFatBinary", [&] { return load_module_data(out, image); });
+}
+
+CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count, CUjit_option* options,
+                                    void** values) {
+    return guarded("cuModuleLoadDataEx", [&]() -> CUresult {
+        if (!out || !image || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        wire::Bytes bytes;
+        if (auto result = image_for_device(image, *find_device(context->device), bytes); result != CUDA_SUCCESS)
+            return result;
+        WantedLog errors, infos;
+        errors.find(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+        infos.find(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+        std::string text;
+        auto result = load_module(out, *context, std::move(bytes), &text);
+        errors.write(result == CUDA_SUCCESS ? "" : text);
+        infos.write(result == CUDA_SUCCESS ? text : "");
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuModuleLoad(CUmodule* out, const char* path) {
+    return guarded("cuModuleLoad", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        wire::Bytes bytes;
+        if (auto result = image_from_file(path, *find_device(context->device), bytes); result != CUDA_SUCCESS)
+            return result;
+        return load_module(out, *context, std::move(bytes), nullptr);
+    });
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule handle) {
+    return guarded("cuModuleUnload", [&]() -> CUresult {
+        auto* library = find_module(handle);
+        if (!library || library->context == 0) return CUDA_ERROR_INVALID_HANDLE;
+        return unload_library(value_of(handle));
+    });
+}
+
+CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+    return guarded("cuModuleGetLoadingMode", [&]() -> CUresult {
+        if (!mode) return CUDA_ERROR_INVALID_VALUE;
+        const char* wanted = std::getenv("CUDA_MODULE_LOADING");
+        *mode = wanted && std::strcmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
+    return guarded("cuModuleGetFunction", [&]() -> CUresult {
+        if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+        auto* library = find_module(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        uint64_t function = 0;
+        auto result = get_kernel(*library, name, function);
+        if (result == CUDA_SUCCESS) *out = handle_of<CUfunction>(function);
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
+    return cuLibraryGetKernelCount(count, handle_of<CUlibrary>(value_of(handle)));
+}
+
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction* functions, unsigned int count, CUmodule handle) {
+    return cuLibraryEnumerateKernels(reinterpret_cast<CUkernel*>(functions), count,
+                                     handle_of<CUlibrary>(value_of(handle)));
+}
+
+CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule handle, const char* name) {
+    return cuLibraryGetGlobal(address, bytes, handle_of<CUlibrary>(value_of(handle)), name);
+}
+
+}  // extern "C"

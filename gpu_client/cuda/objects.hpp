@@ -1,0 +1,138 @@
+// What stands behind the handles that programs hold. Fields that change after creation are atomic: programs use
+// handles from several threads at once.
+//
+// "Position" is the count of records in this process's one stream of commands: a record that was appended at position
+// p is known to be complete on the GPU once a wait that was appended later has been answered.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/cuda/handles.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+
+namespace tnr::cuda {
+
+inline void raise_to(std::atomic<uint64_t>& value, uint64_t at_least) {
+    uint64_t seen = value.load(std::memory_order_relaxed);
+    while (seen < at_least && !value.compare_exchange_weak(seen, at_least)) {
+    }
+}
+
+struct Context {
+    uint64_t number = 0;  // on the wire
+    uint64_t handle = 0;
+    uint64_t id = 0;  // cuCtxGetId: never reused
+    int device = 0;
+    bool primary = false;
+    std::atomic<unsigned> flags{0};
+    std::atomic<bool> active{false};  // a primary context has a handle before it is retained
+    std::atomic<int> sticky{0};       // the CUresult that ended it; every later call returns that
+    std::atomic<int> cache_config{0}, shared_config{0};
+    std::atomic<int> nonblocking_streams{0};  // ever made; 0: waiting for the null stream waits for everything
+    std::atomic<uint64_t> last_use{0};        // position of the last record that ran in it
+    std::atomic<uint64_t> synced{0};          // all its work up to this position is complete
+};
+
+struct Stream {
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t id = 0;
+    uint64_t context = 0;  // handle
+    unsigned flags = 0;
+    int priority = 0;
+    std::atomic<uint64_t> last_use{0};
+    std::atomic<uint64_t> synced{0};
+    std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
+};
+
+struct Event {
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t context = 0;
+    unsigned flags = 0;
+    std::atomic<uint64_t> stream{0};    // number of the stream it was last recorded in
+    std::atomic<uint64_t> recorded{0};  // position of that; 0: never
+    std::atomic<uint64_t> completed{0};
+    std::atomic<uint64_t> watched{0};
+};
+
+struct Parameter {
+    uint32_t offset = 0;
+    uint32_t size = 0;
+};
+
+// One kernel, as the worker described it.
+struct KernelInfo {
+    std::string name;
+    std::vector<Parameter> parameters;
+    uint32_t parameter_bytes = 0;
+    std::atomic<int> attributes[wire::function_attributes] = {};  // by CUfunction_attribute
+    uint32_t attribute_count = 0;
+    std::atomic<uint64_t> handle{0};  // minted when first asked for
+};
+
+struct LoadedCode;  // libraries.hpp
+
+// Both CUmodule and CUlibrary: the worker makes no difference either.
+struct Library {
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t context = 0;  // of a module; 0 for a library, which belongs to none
+    std::atomic<LoadedCode*> code{nullptr};
+};
+
+// Both CUfunction and CUkernel: programs pass one for the other.
+struct Function {
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t library = 0;
+    std::atomic<KernelInfo*> info{nullptr};
+};
+
+using Contexts = HandleRegistry<Context, HandleKind::context>;
+using Streams = HandleRegistry<Stream, HandleKind::stream>;
+using Events = HandleRegistry<Event, HandleKind::event>;
+using Libraries = HandleRegistry<Library, HandleKind::library>;
+using Functions = HandleRegistry<Function, HandleKind::function>;
+
+// Made at first use, never destroyed.
+Contexts& contexts();
+Streams& streams();
+Events& events();
+Libraries& libraries();
+Functions& functions();
+
+template <class Pointer>
+uint64_t value_of(Pointer handle) {
+    return reinterpret_cast<uint64_t>(handle);
+}
+template <class Pointer>
+Pointer handle_of(uint64_t value) {
+    return reinterpret_cast<Pointer>(value);
+}
+
+inline Context* find_context(CUcontext handle) {
+    return contexts().find(value_of(handle));
+}
+inline Event* find_event(CUevent handle) {
+    return events().find(value_of(handle));
+}
+inline Library* find_library(CUlibrary handle) {
+    return libraries().find(value_of(handle));
+}
+inline Library* find_module(CUmodule handle) {
+    return libraries().find(value_of(handle));
+}
+inline Function* find_function(CUfunction handle) {
+    return functions().find(value_of(handle));
+}
+inline Function* find_function(CUkernel handle) {
+    return functions().find(value_of(handle));
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,46 @@
+// See outgoing.hpp.
+#include "gpu_client/cuda/outgoing.hpp"
+
+#include "gpu_client/cuda/session.hpp"
+
+namespace tnr::cuda {
+
+Outgoing* Outgoing::begin(const PinnedRange* range) {
+    auto* outgoing = new Outgoing;
+    if (range) {
+        outgoing->in_flight_ = range->in_flight;
+        range->in_flight->fetch_add(1);
+    }
+    return outgoing;
+}
+
+zmq::message_t Outgoing::frame(const void* data, size_t bytes) {
+    left_.fetch_add(1);
+    return zmq::message_t(const_cast<void*>(data), bytes, sent, this);
+}
+
+// On ZeroMQ's own thread, when the frame has gone out.
+void Outgoing::sent(void*, void* self) {
+    static_cast<Outgoing*>(self)->drop();
+}
+
+void Outgoing::drop() {
+    auto* in_flight = in_flight_;
+    int left = left_.fetch_sub(1) - 1;
+    if (left == 0) {
+        if (in_flight) in_flight->fetch_sub(1);
+        delete this;
+    }
+    if (left <= 1) session()->poke();  // someone may wait for the memory
+}
+
+void Outgoing::wait() {
+    session()->wait_until([this] { return left_.load() == 1; });
+    drop();
+}
+
+void Outgoing::let_go() {
+    drop();
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,130 @@
+// What an address is: device memory, pinned memory of the program, or unknown to CUDA.
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
+#include "gpu_client/cuda/memory.hpp"
+
+using namespace tnr::cuda;
+
+namespace {
+
+struct Known {
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    uint64_t address = 0, bytes = 0, context = 0, id = 0, pool = 0;
+    uint64_t device_pointer = 0, host_pointer = 0;
+};
+
+bool identify(uint64_t address, Known& known) {
+    Allocation allocation;
+    if (find_allocation(address, allocation)) {
+        known = {CU_MEMORYTYPE_DEVICE, allocation.address, allocation.bytes, allocation.context,
+                 allocation.id,        allocation.pool,    address,          0};
+        return true;
+    }
+    PinnedRange range;
+    if (find_pinned(handle_of<const void*>(address), 1, range)) {
+        known = {CU_MEMORYTYPE_HOST, range.address, range.bytes, range.context, range.id, 0, 0, address};
+        return true;
+    }
+    return false;
+}
+
+template <class T>
+CUresult give(void* data, T value) {
+    std::memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+}
+
+CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t address) {
+    Known known;
+    if (!identify(address, known)) return CUDA_ERROR_INVALID_VALUE;
+    auto* context = contexts().find(known.context);
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            return give(data, known.context);
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            return give(data, static_cast<unsigned>(known.type));
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            return known.device_pointer != 0 ? give(data, known.device_pointer) : CUDA_ERROR_INVALID_VALUE;
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            return known.host_pointer != 0 ? give(data, known.host_pointer) : CUDA_ERROR_INVALID_VALUE;
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+            return give(data, false);
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+            return give(data, static_cast<unsigned long long>(known.id));
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            return give(data, context ? context->device : 0);
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            return give(data, known.address);
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            return give(data, size_t{known.bytes});
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            return give(data, true);
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            return give(data, 0ull);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return give(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            return give(data, known.pool);
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+size_t size_of(CUpointer_attribute attribute) {
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return sizeof(unsigned);
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+            return sizeof(bool);
+        default:
+            return sizeof(uint64_t);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+    return guarded("cuPointerGetAttribute", [&]() -> CUresult {
+        if (!data) return CUDA_ERROR_INVALID_VALUE;
+        return get_attribute(data, attribute, address);
+    });
+}
+
+// Unlike its sibling, this one has an answer for memory that CUDA does not know: zeros (and no device, -2).
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                        CUdeviceptr address) {
+    return guarded("cuPointerGetAttributes", [&]() -> CUresult {
+        if (count == 0 || !attributes || !data) return CUDA_ERROR_INVALID_VALUE;
+        for (unsigned i = 0; i < count; ++i) {
+            if (!data[i]) return CUDA_ERROR_INVALID_VALUE;
+            if (get_attribute(data[i], attributes[i], address) == CUDA_SUCCESS) continue;
+            std::memset(data[i], 0, size_of(attributes[i]));
+            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) (void)give(data[i], -2);
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+// Makes synchronous calls on this memory wait harder; ours always do.
+CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
+    return guarded("cuPointerSetAttribute", [&]() -> CUresult {
+        Known known;
+        bool sound = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && identify(address, known);
+        return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+// See pool.hpp.
+#include "gpu_client/cuda/pool.hpp"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/cuda/stats.hpp"
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/gpu_config.hpp"
+
+namespace tnr::cuda {
+
+using nlohmann::json;
+
+namespace {
+struct Pool {
+    std::mutex mutex;
+    GpuConfig config;
+    std::unique_ptr<control::Client> client;
+};
+Pool& pool() {
+    static auto* one = new Pool;
+    return *one;
+}
+
+// A session is made when its worker is up: a cold one has a driver to initialise.
+constexpr std::chrono::milliseconds session_timeout{30'000};
+}  // namespace
+
+// Called with the pool's mutex held.
+static Result<> open_client() {
+    if (pool().client) return Ok{};
+    auto config = load_gpu_config();
+    if (!config) return config.error();
+    pool().config = *config;
+    auto client = control::Client::open(config->pool, config->keys);
+    if (!client) return client.error();
+    pool().client = std::move(*client);
+    return Ok{};
+}
+
+static Result<json> ask(json request, std::chrono::milliseconds timeout) {
+    std::lock_guard lock(pool().mutex);
+    if (auto open = open_client(); !open) return open.error();
+    request["gpu"] = pool().config.gpu;
+    request["count"] = pool().config.count;
+    stats().control_waited.fetch_add(1, Stats::relaxed);
+    return pool().client->request(std::move(request), timeout);
+}
+
+static Result<std::vector<DeviceDescription>> devices_of(const json& answer) {
+    std::vector<DeviceDescription> devices;
+    auto list = answer.find("devices");
+    if (list == answer.end() || !list->is_array()) return Error{Error::Kind::remote, "the pool named no devices"};
+    for (auto& entry : *list) {
+        auto device = device_from_json(entry);
+        if (!device) return device.error();
+        devices.push_back(std::move(*device));
+    }
+    return devices;
+}
+
+Result<std::vector<DeviceDescription>> ask_for_devices() {
+    auto answer = ask({{"op", "describe"}}, control::default_timeout);
+    if (!answer) return answer.error();
+    return devices_of(*answer);
+}
+
+static std::string process_name() {
+    std::ifstream file("/proc/self/comm");
+    std::string name;
+    std::getline(file, name);
+    for (char& c : name)
+        if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';  // JSON wants UTF-8
+    return name;
+}
+
+Result<SessionOffer> ask_for_session() try {
+    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}}, session_timeout);
+    if (!answer) return answer.error();
+    auto devices = devices_of(*answer);
+    if (!devices) return devices.error();
+    SessionOffer offer;
+    offer.devices = std::move(*devices);
+    offer.endpoint = answer->at("endpoint").get<std::string>();
+    offer.session = answer->at("session").get<std::string>();
+    offer.keys.own = pool().config.keys.own;
+    if (auto key = answer->value("server_key", json()); key.is_string())
+        offer.keys.server_public = key.get<std::string>();
+    return offer;
+} catch (const json::exception& error) {
+    return Error{Error::Kind::remote, std::string("the pool offered a session badly: ") + error.what()};
+}
+
+void abandon_pool() {
+    if (pool().client) pool().client->abandon();
+    (void)pool().client.release();
+}
+
+}  // namespace tnr::cuda

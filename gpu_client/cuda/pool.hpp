@@ -1,0 +1,25 @@
+// What we ask the pool's supervisor: what GPUs there are, and for a session with a worker.
+#pragma once
+
+#include <vector>
+
+#include "api_client/base/result.hpp"
+#include "gpu_client/protocol/device_description.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::cuda {
+
+struct SessionOffer {
+    std::string endpoint;
+    std::string session;
+    wire::ClientKeys keys;  // for the worker
+    std::vector<DeviceDescription> devices;
+};
+
+// Each waits at most a few seconds. Reads the configuration at first use.
+Result<std::vector<DeviceDescription>> ask_for_devices();
+Result<SessionOffer> ask_for_session();
+// In the child of a fork.
+void abandon_pool();
+
+}  // namespace tnr::cuda

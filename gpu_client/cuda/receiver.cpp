@@ -1,0 +1,254 @@
+// The incoming half of a session: see session.hpp.
+#include <cstdio>
+
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+namespace tnr::cuda {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// How long a worker may take until its first word. It was started before we were told its address.
+static constexpr milliseconds first_word_timeout{10'000};
+// A leader looks up this often even when nothing arrives.
+static constexpr milliseconds lead_at_most{1000};
+
+// What every call of a lost session returns: "the device is unavailable".
+static constexpr CUresult lost_result = CUDA_ERROR_DEVICE_UNAVAILABLE;
+
+bool Destination::write(uint64_t offset, std::span<const std::byte> data) {
+    if (offset > bytes || data.size() > bytes - offset) return false;
+    if (row_bytes == 0 || row_bytes == pitch) {
+        if (!data.empty()) std::memcpy(base + offset, data.data(), data.size());
+        return true;
+    }
+    while (!data.empty()) {
+        uint64_t row = offset / row_bytes, column = offset % row_bytes;
+        size_t part = std::min<uint64_t>(data.size(), row_bytes - column);
+        std::memcpy(base + row * pitch + column, data.data(), part);
+        data = data.subspan(part);
+        offset += part;
+    }
+    return true;
+}
+
+bool Session::wait(Pending& pending, milliseconds timeout) {
+    auto begun = Clock::now();
+    Lock lock(receive_mutex_);
+    bool there = wait_locked(
+        lock, [&] { return pending.done; }, begun + timeout);
+    if (!there) pending_.erase(pending.number);
+    stats().count_waited(pending.op);
+    stats().wait_ns.fetch_add(static_cast<uint64_t>((Clock::now() - begun).count()), Stats::relaxed);
+    return there;
+}
+
+bool Session::wait_until(const std::function<bool()>& ready, milliseconds timeout) {
+    Lock lock(receive_mutex_);
+    return wait_locked(lock, ready, Clock::now() + timeout);
+}
+
+// True once ready() holds; false when the session is lost or it is too late.
+template <class Ready>
+bool Session::wait_locked(Lock& lock, Ready&& ready, Clock::time_point deadline) {
+    Waiter self;
+    bool ended = false;
+    while (!(ended = ready()) && !lost()) {
+        auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+        if (left.count() <= 0) break;
+        if (!leading_) {
+            lead(lock, std::min(left, lead_at_most));
+            continue;
+        }
+        waiters_.push_back(&self);
+        self.wake.wait_for(lock, std::min(left, lead_at_most));
+        std::erase(waiters_, &self);
+    }
+    hand_over();
+    return ended;
+}
+
+// Somebody else may want to receive now.
+void Session::hand_over() {
+    if (leading_) return;
+    if (!waiters_.empty())
+        waiters_.front()->wake.notify_one();
+    else if (news_expected_ > 0)
+        background_wake_.notify_one();
+}
+
+void Session::lead(Lock& lock, milliseconds timeout) {
+    leading_ = true;
+    lock.unlock();
+    auto event = link_.receive(batch_, timeout);
+    lock.lock();
+    leading_ = false;
+    switch (event) {
+        case wire::Link::Event::batch:
+            heard_ = true;
+            dispatch(batch_);
+            break;
+        case wire::Link::Event::disconnected:
+            lose_locked("the connection to the GPU's worker broke");
+            break;
+        case wire::Link::Event::malformed:
+            lose_locked("the GPU's worker sent something that is no batch of records");
+            break;
+        case wire::Link::Event::timeout:
+            if (!heard_ && Clock::now() - opened_ > first_word_timeout)
+                lose_locked("no word from the GPU's worker: its port may be closed between here and there");
+            break;
+        case wire::Link::Event::woken:
+            break;
+    }
+}
+
+void Session::drain() {
+    Lock lock(receive_mutex_);
+    while (!leading_ && !lost()) {
+        auto before = link_.bytes_received();
+        lead(lock, milliseconds(0));
+        if (link_.bytes_received() == before) break;
+    }
+    hand_over();
+}
+
+void Session::poke() {
+    Lock lock(receive_mutex_);
+    for (auto* waiter : waiters_) waiter->wake.notify_one();
+    if (leading_) link_.wake();
+}
+
+void Session::expect_news(int change) {
+    Lock lock(receive_mutex_);
+    news_expected_ += change;
+    if (news_expected_ > 0 && !leading_) background_wake_.notify_one();
+}
+
+void Session::background() {
+    Lock lock(receive_mutex_);
+    while (true) {
+        background_wake_.wait(lock, [&] { return news_expected_ > 0 && !leading_ && !lost(); });
+        lead(lock, lead_at_most);
+        if (!waiters_.empty()) waiters_.front()->wake.notify_one();  // a foreground thread may lead from here
+        // Let go of the lock, so that it can.
+        lock.unlock();
+        std::this_thread::yield();
+        lock.lock();
+    }
+}
+
+void Session::lose(const char* reason) {
+    Lock lock(receive_mutex_);
+    lose_locked(reason);
+}
+
+void Session::lose_locked(const char* reason) {
+    if (lost_.exchange(true)) return;
+    log(LogLevel::error, "the session with the GPU is lost: %s", reason);
+    log(LogLevel::error, "hint: restart the program; `tnr status` tells whether the pool is well");
+    auto waiting = std::move(pending_);
+    pending_.clear();
+    for (auto& [number, pending] : waiting) finish(*pending);
+    for (auto* waiter : waiters_) waiter->wake.notify_one();
+}
+
+// The reply is there, or will never come (result is then as it was made).
+void Session::finish(Pending& pending) {
+    if (lost()) pending.result = lost_result;
+    pending.done = true;
+    if (pending.as_news) --news_expected_;
+    if (pending.when_done) pending.when_done(pending);
+}
+
+void Session::dispatch(wire::Batch& batch) {
+    wire::RecordReader records(batch.records);
+    size_t next_bulk = 1;
+    for (wire::Record record; !lost() && records.next(record);) {
+        const zmq::message_t* bulk = nullptr;
+        if (record.flags & wire::record_has_bulk) {
+            if (next_bulk >= batch.frames.size()) return lose_locked("a record lacks its data");
+            bulk = &batch.frames[next_bulk++];
+        }
+        if (!dispatch_record(record, bulk)) return lose_locked("the GPU's worker sent a malformed record");
+    }
+    if (records.malformed()) return lose_locked("the GPU's worker sent malformed records");
+    link_.worked_off(batch.header.sequence, batch.bytes);
+    if (!waiters_.empty())
+        for (auto* waiter : waiters_) waiter->wake.notify_one();
+}
+
+bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* bulk) {
+    wire::Reader in(record.payload);
+    switch (record.op) {
+        case wire::op_bulk_down:
+            return take_piece(in, bulk);
+        case wire::op_completed: {
+            auto kind = in.get<uint8_t>();
+            auto number = in.get<uint64_t>(), generation = in.get<uint64_t>();
+            auto result = static_cast<CUresult>(in.get<int32_t>());
+            if (in.finished()) news.completed(kind, number, generation, result);
+            return in.finished();
+        }
+        case wire::op_failed: {
+            auto op = in.get<uint16_t>();
+            auto result = static_cast<CUresult>(in.get<int32_t>());
+            auto detail = in.string();
+            if (in.finished()) news.failed(op, result, detail);
+            return in.finished();
+        }
+        case wire::op_printed: {
+            auto text = in.string();
+            std::fwrite(text.data(), 1, text.size(), stdout);
+            std::fflush(stdout);  // the driver writes past stdio's buffer; this keeps the order people see
+            return in.finished();
+        }
+        case wire::op_run_host_function: {
+            auto ticket = in.get<uint64_t>();
+            if (in.finished()) news.run_host_function(ticket);
+            return in.finished();
+        }
+        case wire::op_goodbye_worker: {
+            std::string reason(in.string());
+            lose_locked(reason.c_str());
+            return true;
+        }
+        case wire::op_kernels_described: {
+            auto found = pending_.find(in.get<uint64_t>());
+            auto rest = in.raw(in.left());
+            if (found != pending_.end()) found->second->described.emplace_back(rest.begin(), rest.end());
+            return in.ok();
+        }
+        default:
+            return take_reply(record);
+    }
+}
+
+bool Session::take_piece(wire::Reader in, const zmq::message_t* bulk) {
+    auto number = in.get<uint64_t>(), offset = in.get<uint64_t>();
+    if (!in.finished() || !bulk) return false;
+    auto found = pending_.find(number);
+    if (found == pending_.end()) return true;  // its caller gave up
+    return found->second->destination.write(offset, {bulk->data<std::byte>(), bulk->size()});
+}
+
+bool Session::take_reply(const wire::Record& record) {
+    wire::Reader in(record.payload);
+    auto number = in.get<uint64_t>();
+    auto result = static_cast<CUresult>(in.get<int32_t>());
+    if (!in.ok()) return false;
+    auto found = pending_.find(number);
+    if (found == pending_.end()) return true;
+    auto& pending = *found->second;
+    if (record.op != pending.op) return false;
+    pending_.erase(found);
+    auto rest = in.raw(in.left());
+    pending.result = result;
+    pending.answer.assign(rest.begin(), rest.end());
+    finish(pending);
+    return true;
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,173 @@
+// See remote_call.hpp.
+#include "gpu_client/cuda/remote_call.hpp"
+
+#include <cstdlib>
+#include <map>
+
+#include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/functions.hpp"
+#include "gpu_client/cuda/memory.hpp"
+
+namespace tnr::cuda {
+
+static constexpr size_t number_bytes = sizeof(uint64_t);  // room for the call number in front of every payload
+
+bool sync_mode() {
+    static const bool wanted = [] {
+        const char* value = std::getenv("TNR_SYNC");
+        return value && *value == '1';
+    }();
+    return wanted;
+}
+
+RemoteCall::RemoteCall(uint16_t op, wire::CallWay way) : op_(op), way_(way) {
+    std::swap(payload_, thread_state().scratch);
+    payload_.resize(number_bytes);
+}
+
+RemoteCall::~RemoteCall() {
+    auto& scratch = thread_state().scratch;
+    if (payload_.capacity() > scratch.capacity()) std::swap(payload_, scratch);
+}
+
+void RemoteCall::refuse(CUresult why) {
+    if (refused_ == CUDA_SUCCESS) refused_ = why;
+}
+
+void RemoteCall::in_context(Context* context) {
+    context_ = context;
+    context_chosen_ = true;
+}
+
+void RemoteCall::use(const StreamRef& stream) {
+    put(stream.number);
+    stream_ = stream;
+    if (!stream.object || context_chosen_) return;
+    if (auto* context = contexts().find(stream.object->context)) in_context(context);
+}
+
+void RemoteCall::stream(CUstream handle) {
+    StreamRef stream;
+    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) refuse(result);
+    use(stream);
+}
+
+void RemoteCall::event(CUevent handle) {
+    auto* event = find_event(handle);
+    if (!event) return refuse(CUDA_ERROR_INVALID_HANDLE);
+    put(event->number);
+}
+
+void RemoteCall::context(CUcontext handle) {
+    auto* context = find_context(handle);
+    if (!context) return refuse(CUDA_ERROR_INVALID_CONTEXT);
+    put(context->number);
+}
+
+void RemoteCall::function(CUfunction handle) {
+    auto* function = find_function(handle);
+    if (!function) return refuse(CUDA_ERROR_INVALID_HANDLE);
+    put(function->number);
+    changed_ = function;
+}
+
+void RemoteCall::library(CUlibrary handle) {
+    auto* library = find_library(handle);
+    if (!library) return refuse(CUDA_ERROR_INVALID_HANDLE);
+    put(library->number);
+}
+
+void RemoteCall::ordinal(CUdevice device) {
+    auto* found = find_device(device);
+    if (!found) refuse(CUDA_ERROR_INVALID_DEVICE);
+    put(found ? found->on_wire : 0);
+}
+
+void RemoteCall::device(CUdeviceptr address, uint64_t bytes) {
+    if (!is_allocated(address, bytes)) refuse(CUDA_ERROR_INVALID_VALUE);
+    put(address);
+}
+
+// These ask about devices and run in no context.
+static bool needs_no_context(uint16_t op) {
+    return op == wire::op_cuDeviceCanAccessPeer || op == wire::op_cuDeviceGetP2PAttribute ||
+           op == wire::op_cuDeviceGetTexture1DLinearMaxWidth;
+}
+
+CUresult RemoteCall::prepare() {
+    if (refused_ != CUDA_SUCCESS) return refused_;
+    if (!context_chosen_ && !needs_no_context(op_)) {
+        if (auto result = current_context(context_); result != CUDA_SUCCESS) return result;
+    } else if (context_) {
+        if (auto result = usable(context_); result != CUDA_SUCCESS) return result;
+    }
+    if (!session())
+        if (auto result = open_session(); result != CUDA_SUCCESS) return result;
+    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+}
+
+CUresult RemoteCall::send(zmq::message_t* bulk) {
+    if (auto result = prepare(); result != CUDA_SUCCESS) return result;
+    if (way_ == wire::CallWay::cached) return send_cached();
+    if (way_ == wire::CallWay::sync || (sync_mode() && !bulk && op_ <= wire::op_max)) return exchange();
+    auto payload = std::span<const std::byte>(payload_).subspan(number_bytes);
+    position_ = session()->append(context_ ? context_->number : 0, op_, payload, bulk);
+    if (position_ == 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    mark_use();
+    return CUDA_SUCCESS;
+}
+
+void RemoteCall::mark_use() {
+    if (context_) raise_to(context_->last_use, position_);
+    if (stream_.object) raise_to(stream_.object->last_use, position_);
+}
+
+CUresult RemoteCall::exchange() {
+    position_ = session()->request(context_ ? context_->number : 0, op_, payload_, pending_);
+    mark_use();
+    session()->wait(pending_);
+    answer_ = wire::Reader(pending_.answer);
+    auto result = pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
+    if (result == CUDA_SUCCESS && changed_)
+        note_attribute_change(*changed_, op_, std::span<const std::byte>(payload_).subspan(number_bytes));
+    return result;
+}
+
+// ---- answers that stay true ----
+
+static std::mutex& cache_mutex() {
+    static auto* mutex = new std::mutex;
+    return *mutex;
+}
+static std::map<wire::Bytes, wire::Bytes>& cache() {
+    static auto* answers = new std::map<wire::Bytes, wire::Bytes>;
+    return *answers;
+}
+static constexpr size_t cached_answers_max = 65536;  // about 10 MB; a program that asks more just asks again
+
+void forget_cached_answers() {
+    std::lock_guard lock(cache_mutex());
+    cache().clear();
+}
+
+CUresult RemoteCall::send_cached() {
+    wire::Bytes key(payload_.begin() + number_bytes, payload_.end());
+    wire::Writer(key).put(op_);
+    wire::Writer(key).put(context_ ? context_->number : 0);
+    {
+        std::lock_guard lock(cache_mutex());
+        if (auto found = cache().find(key); found != cache().end()) {
+            cached_ = found->second;
+            answer_ = wire::Reader(cached_);
+            return CUDA_SUCCESS;
+        }
+    }
+    auto result = exchange();
+    if (result != CUDA_SUCCESS) return result;
+    std::lock_guard lock(cache_mutex());
+    if (cache().size() >= cached_answers_max) cache().clear();
+    cache()[key] = pending_.answer;
+    return result;
+}
+
+}  // namespace tnr::cuda

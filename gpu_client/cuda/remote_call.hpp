@@ -1,0 +1,81 @@
+// One call on its way to the worker: the generated stubs and the hand-written calls speak through this.
+//
+// A RemoteCall collects its payload; the first thing that is wrong with an argument (a dead handle, an address that is
+// no memory) is kept and returned by send(), which then sends nothing.
+#pragma once
+
+#include "cuda_calls.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+namespace tnr::cuda {
+
+class RemoteCall {
+public:
+    // Runs in the calling thread's current context, if it has one.
+    RemoteCall(uint16_t op, wire::CallWay way);
+    ~RemoteCall();
+    RemoteCall(const RemoteCall&) = delete;
+    RemoteCall& operator=(const RemoteCall&) = delete;
+
+    template <class T>
+    void put(const T& value) {
+        wire::Writer(payload_).put(value);
+    }
+    void put_raw(const void* data, size_t size) { wire::Writer(payload_).put_raw(data, size); }
+    void put_string(std::string_view text) { wire::Writer(payload_).put_string(text); }
+    void stream(CUstream handle);
+    void event(CUevent handle);
+    void context(CUcontext handle);
+    void function(CUfunction handle);
+    void function(CUkernel handle) { function(handle_of<CUfunction>(value_of(handle))); }
+    void library(CUlibrary handle);
+    void module(CUmodule handle) { library(handle_of<CUlibrary>(value_of(handle))); }
+    void ordinal(CUdevice device);  // the session counts devices before CUDA_VISIBLE_DEVICES
+    // A device address with `bytes` of memory behind it.
+    void device(CUdeviceptr address, uint64_t bytes);
+
+    void refuse(CUresult why);          // unless something was wrong before
+    void use(const StreamRef& stream);  // put() it, and note that it works in it
+    void works_in(const StreamRef& stream) { stream_ = stream; }
+    void in_context(Context* context);                        // instead of the current one; null: in none
+    void into(Destination to) { pending_.destination = to; }  // where op_bulk_down pieces go
+
+    // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
+    CUresult send(zmq::message_t* bulk = nullptr);
+    uint64_t position() const { return position_; }  // of the record, once it is sent
+    Pending& pending() { return pending_; }
+
+    // The answer's values, in order, after a successful send().
+    wire::Reader& answer() { return answer_; }
+    template <class T>
+    void out(T* value) {
+        *value = answer_.get<T>();
+    }
+    CUresult finished() const { return answer_.finished() ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN; }
+
+private:
+    CUresult prepare();
+    CUresult send_cached();
+    CUresult exchange();
+    void mark_use();
+
+    uint16_t op_;
+    wire::CallWay way_;
+    CUresult refused_ = CUDA_SUCCESS;
+    bool context_chosen_ = false;
+    Context* context_ = nullptr;
+    StreamRef stream_;
+    Function* changed_ = nullptr;  // the function that the call is about
+    wire::Bytes payload_;          // borrowed from the thread
+    wire::Bytes cached_;
+    Pending pending_;
+    wire::Reader answer_{{}};
+    uint64_t position_ = 0;
+};
+
+// TNR_SYNC=1: every call waits for its result.
+bool sync_mode();
+
+}  // namespace tnr::cuda

@@ -1,0 +1,156 @@
+// The outgoing half of a session: see session.hpp.
+#include "gpu_client/cuda/session.hpp"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+namespace tnr::cuda {
+
+// A batch that is this large goes out at once: more would not travel better, and the worker could have begun.
+static constexpr size_t flush_bytes = 64 << 10;
+// The flusher looks this often while records are being added ...
+static constexpr long tick_ns = 10'000;
+// ... sends what is there after a tick without additions, or after this many ticks with,
+static constexpr int ticks_before_sending = 5;
+// and goes to sleep after this many ticks without any, so that a quiet program costs nothing.
+static constexpr int ticks_before_sleeping = 50;
+
+Session::Session(std::unique_ptr<wire::Channel> channel)
+    : link_(std::move(channel)), opened_(std::chrono::steady_clock::now()) {
+    wire::Link::begin(frame_);
+    wire::Link::begin(sending_);
+}
+
+void Session::start() {
+    start_background_thread([this] { flusher(); });
+    start_background_thread([this] { background(); });
+}
+
+// Called with buffer_mutex_ held.
+void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, std::span<const std::byte> payload,
+                         zmq::message_t* bulk) {
+    wire::Writer out(frame_);
+    if (context != context_) {
+        out.begin_record(wire::op_set_context, 0);
+        out.put(context);
+        out.end_record();
+        context_ = context;
+    }
+    if (bulk) {
+        flags |= wire::record_has_bulk;
+        bulk_bytes_ += bulk->size();
+        bulk_.push_back(std::move(*bulk));
+    }
+    out.begin_record(op, flags);
+    out.put_raw(payload.data(), payload.size());
+    out.end_record();
+    position_.store(position_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    stats().count_sent(op);
+}
+
+// Waits until a record of `bytes` fits into the buffer.
+void Session::make_room(Lock& lock, size_t bytes) {
+    constexpr size_t overhead = 64;  // record headers and a change of context
+    while (frame_.size() + bytes + overhead > wire::batch_bytes_max || bulk_.size() >= wire::batch_frames_max) {
+        lock.unlock();
+        flush();
+        lock.lock();
+    }
+}
+
+uint64_t Session::append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk) {
+    if (lost() || payload.size() > wire::record_bytes_max) return 0;
+    Lock lock(buffer_mutex_);
+    make_room(lock, payload.size());
+    put_record(context, op, 0, payload, bulk);
+    uint64_t position = position_.load(std::memory_order_relaxed);
+    bool large = frame_.size() >= flush_bytes || bulk_bytes_ >= flush_bytes;
+    lock.unlock();
+    if (large)
+        flush();
+    else
+        wake_flusher();
+    return position;
+}
+
+uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending) {
+    pending.op = op;
+    pending.number = next_call_.fetch_add(1, std::memory_order_relaxed);
+    std::memcpy(payload.data(), &pending.number, sizeof pending.number);
+    {
+        std::lock_guard lock(receive_mutex_);
+        if (lost()) {
+            pending.as_news = false;
+            finish(pending);
+            return 0;
+        }
+        pending_[pending.number] = &pending;
+        if (pending.as_news && ++news_expected_ > 0 && !leading_) background_wake_.notify_one();
+    }
+    Lock lock(buffer_mutex_);
+    make_room(lock, payload.size());
+    put_record(context, op, wire::record_wants_reply, payload, nullptr);
+    uint64_t position = position_.load(std::memory_order_relaxed);
+    lock.unlock();
+    flush();
+    return position;
+}
+
+void Session::flush() {
+    if (!wait_for_credit()) return;
+    std::lock_guard order(order_mutex_);
+    wire::Frames bulk;
+    {
+        std::lock_guard lock(buffer_mutex_);
+        if (frame_.size() == sizeof(wire::BatchHeader)) return;
+        std::swap(frame_, sending_);
+        std::swap(bulk_, bulk);
+        bulk_bytes_ = 0;
+    }
+    link_.send(sending_, std::move(bulk));
+}
+
+bool Session::wait_for_credit() {
+    if (lost()) {
+        // Nobody will read it: drop it, so that the buffer cannot grow.
+        std::lock_guard lock(buffer_mutex_);
+        wire::Link::begin(frame_);
+        bulk_.clear();
+        bulk_bytes_ = 0;
+        return false;
+    }
+    if (link_.has_credit()) return true;
+    return wait_until([this] { return link_.has_credit(); });
+}
+
+void Session::wake_flusher() {
+    if (flusher_asleep_.load(std::memory_order_seq_cst) && flusher_asleep_.exchange(false)) flusher_wake_.release();
+}
+
+void Session::flusher() {
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // the default would stretch a tick by 50 µs
+    while (true) {
+        flusher_wake_.acquire();
+        uint64_t seen = position(), sent = 0;
+        for (int quiet = 0, waited = 0; quiet < ticks_before_sleeping;) {
+            timespec tick{0, tick_ns};
+            ::nanosleep(&tick, nullptr);
+            uint64_t now = position();
+            bool added = now != seen;
+            seen = now;
+            quiet = added ? 0 : quiet + 1;
+            if (now == sent || (added && ++waited < ticks_before_sending)) continue;
+            waited = 0;
+            flush();
+            sent = now;
+        }
+        flusher_asleep_.store(true, std::memory_order_seq_cst);
+        // Whoever appended before seeing that we sleep has not woken us.
+        if (position() != sent && flusher_asleep_.exchange(false)) flusher_wake_.release();
+    }
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,38 @@
+// See stats.hpp.
+#include "gpu_client/cuda/stats.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace tnr::cuda {
+
+Stats& stats() {
+    static auto* counts = new Stats;  // never destroyed: programs call us from their last destructors
+    return *counts;
+}
+
+uint64_t Stats::round_trips() const {
+    uint64_t sum = session_waited.load(relaxed) + control_waited.load(relaxed);
+    for (auto& count : waited) sum += count.load(relaxed);
+    return sum;
+}
+
+void print_stats(uint64_t bytes_sent, uint64_t bytes_received) {
+    const char* wanted = std::getenv("TNR_STATS");
+    if (!wanted || std::strcmp(wanted, "1") != 0) return;
+    auto& all = stats();
+    std::fprintf(stderr, "tnr: %" PRIu64 " calls, %" PRIu64 " round trips (%" PRIu64 " to the pool), %.3f ms waited\n",
+                 all.calls.load(), all.round_trips(), all.control_waited.load(), all.wait_ns.load() / 1e6);
+    std::fprintf(stderr, "tnr: %" PRIu64 " bytes sent, %" PRIu64 " bytes received\n", bytes_sent, bytes_received);
+    std::fprintf(stderr, "tnr: %-44s %10s %12s\n", "call", "sent", "round trips");
+    for (auto& call : wire::calls) {
+        auto sent = all.sent[call.op].load(), waited = all.waited[call.op].load();
+        if (sent != 0) std::fprintf(stderr, "tnr: %-44s %10" PRIu64 " %12" PRIu64 "\n", call.name, sent, waited);
+    }
+    std::fprintf(stderr, "tnr: %-44s %10" PRIu64 " %12" PRIu64 "\n", "(session)", all.session_sent.load(),
+                 all.session_waited.load());
+}
+
+}  // namespace tnr::cuda

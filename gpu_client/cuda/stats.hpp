@@ -1,0 +1,32 @@
+// Counts of what the library does. TNR_STATS=1 prints them to stderr at exit; tests assert on round trips.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "cuda_calls.hpp"
+
+namespace tnr::cuda {
+
+struct Stats {
+    std::atomic<uint64_t> calls{0};                       // of any exported function that needs cuInit
+    std::atomic<uint64_t> sent[wire::op_max + 1] = {};    // records, by op
+    std::atomic<uint64_t> waited[wire::op_max + 1] = {};  // round trips, by op
+    std::atomic<uint64_t> session_sent{0};                // records of the session's own (ops.hpp)
+    std::atomic<uint64_t> session_waited{0};
+    std::atomic<uint64_t> control_waited{0};  // requests to the pool
+    std::atomic<uint64_t> wait_ns{0};
+
+    void count_sent(uint16_t op) { (op <= wire::op_max ? sent[op] : session_sent).fetch_add(1, relaxed); }
+    void count_waited(uint16_t op) { (op <= wire::op_max ? waited[op] : session_waited).fetch_add(1, relaxed); }
+    uint64_t round_trips() const;
+
+    static constexpr auto relaxed = std::memory_order_relaxed;
+};
+
+Stats& stats();
+// The table for stderr; nothing unless TNR_STATS=1.
+void print_stats(uint64_t bytes_sent, uint64_t bytes_received);
+
+}  // namespace tnr::cuda

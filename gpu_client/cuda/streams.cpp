@@ -1,0 +1,311 @@
+// Streams: made here at once, made there in order; waiting; asking.
+#include "gpu_client/cuda/streams.hpp"
+
+#include "gpu_client/cuda/contexts.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+
+namespace tnr::cuda {
+
+static uint64_t next_stream_id() {
+    static std::atomic<uint64_t> last{2};
+    return ++last;
+}
+
+static CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle) {
+    Stream* made = nullptr;
+    handle = streams().create([&](Stream& stream, uint64_t index, uint64_t value) {
+        stream.number = wire::first_minted_stream + index;
+        stream.handle = value;
+        stream.id = next_stream_id();
+        stream.context = context.handle;
+        stream.flags = flags;
+        stream.priority = priority;
+        stream.last_use = stream.watched = 0;
+        stream.synced = 0;
+        made = &stream;
+    });
+    RemoteCall call(wire::op_cuStreamCreateWithPriority, wire::CallWay::async_);
+    call.in_context(&context);
+    call.put(made->number);
+    call.put(uint32_t{flags});
+    call.put(int32_t{priority});
+    if (auto result = call.send(); result != CUDA_SUCCESS) {
+        streams().destroy(handle);
+        return result;
+    }
+    if (flags & CU_STREAM_NON_BLOCKING) context.nonblocking_streams++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult default_stream_of_thread(Context& context, StreamRef& ref) {
+    auto& mine = thread_state().default_streams;
+    for (auto& [owner, handle] : mine) {
+        if (owner != context.handle) continue;
+        ref.object = streams().find(handle);
+        if (ref.object) {
+            ref.number = ref.object->number;
+            return CUDA_SUCCESS;
+        }
+    }
+    std::erase_if(mine, [&](auto& entry) { return entry.first == context.handle; });
+    uint64_t handle = 0;
+    if (auto result = make_stream(context, CU_STREAM_DEFAULT, 0, handle); result != CUDA_SUCCESS) return result;
+    mine.emplace_back(context.handle, handle);
+    ref.object = streams().find(handle);
+    ref.number = ref.object->number;
+    return CUDA_SUCCESS;
+}
+
+CUresult resolve_stream(CUstream handle, StreamRef& ref) {
+    ref = {};
+    bool per_thread = handle == CU_STREAM_PER_THREAD || (!handle && thread_state().per_thread_default);
+    if (per_thread) {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        return default_stream_of_thread(*context, ref);
+    }
+    if (!handle || handle == CU_STREAM_LEGACY) {
+        ref.number = value_of(handle);
+        return CUDA_SUCCESS;
+    }
+    ref.object = streams().find(value_of(handle));
+    if (!ref.object) return CUDA_ERROR_INVALID_HANDLE;
+    ref.number = ref.object->number;
+    return CUDA_SUCCESS;
+}
+
+CUresult context_of_stream(const StreamRef& stream, Context*& context) {
+    if (!stream.object) return current_context(context);
+    context = contexts().find(stream.object->context);
+    return usable(context);
+}
+
+uint64_t synced_position(const StreamRef& stream, const Context& context) {
+    uint64_t whole = context.synced.load(std::memory_order_relaxed);
+    return stream.object ? std::max(whole, stream.object->synced.load(std::memory_order_relaxed)) : whole;
+}
+
+uint64_t last_use(const StreamRef& stream, const Context& context) {
+    // A default stream waits for the other streams, so any of their work counts as its own.
+    return stream.object ? stream.object->last_use.load() : context.last_use.load();
+}
+
+void note_synced(const StreamRef& stream, Context& context, uint64_t position) {
+    auto& memory = *find_device(context.device)->memory;
+    if (stream.object) {
+        raise_to(stream.object->synced, position);
+        memory.stream_synced(stream.number, position);
+    } else if (context.nonblocking_streams == 0) {  // then a default stream is past everything
+        raise_to(context.synced, position);
+        memory.context_synced(context.handle, position);
+    }
+}
+
+void stream_completed(uint64_t number, uint64_t position) {
+    if (auto* stream = streams().at(number - wire::first_minted_stream)) raise_to(stream->synced, position);
+}
+
+void release_default_streams(ThreadState& thread) {
+    auto* open = session();
+    for (auto& [owner, handle] : thread.default_streams) {
+        auto* stream = streams().find(handle);
+        auto* context = contexts().find(owner);
+        if (!stream || !context || !context->active || !open) continue;
+        open->append(context->number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream->number, 1)));
+        streams().destroy(handle);
+    }
+}
+
+void forget_streams_of(uint64_t context_handle) {
+    streams().each([&](Stream& stream, uint64_t handle) {
+        if (stream.context == context_handle) streams().destroy(handle);
+    });
+}
+
+static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
+    if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    uint64_t handle = 0;
+    auto result = make_stream(*context, flags, priority, handle);
+    if (result == CUDA_SUCCESS) *out = handle_of<CUstream>(handle);
+    return result;
+}
+
+// Destroying returns at once; the worker lets the stream's work finish, as the driver does.
+static CUresult destroy_stream(CUstream handle) {
+    auto* stream = streams().find(value_of(handle));
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    RemoteCall call(wire::op_cuStreamDestroy_v2, wire::CallWay::async_);
+    call.use({stream->number, stream});
+    auto result = call.send();
+    return streams().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult synchronize_stream(CUstream handle) {
+    StreamRef stream;
+    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::op_cuStreamSynchronize, wire::CallWay::sync);
+    call.in_context(context);
+    call.put(stream.number);  // not use(): a wait is no work
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
+    return result;
+}
+
+// The first question travels; after a "not yet" the worker tells by itself when the work is done.
+static CUresult query_stream(CUstream handle) {
+    StreamRef stream;
+    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    uint64_t needed = last_use(stream, *context);
+    if (synced_position(stream, *context) >= needed) return CUDA_SUCCESS;
+    if (stream.object && stream.object->watched >= needed) {
+        session()->drain();
+        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        if (auto result = usable(context); result != CUDA_SUCCESS) return result;
+        return stream.object->synced >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    }
+    RemoteCall call(wire::op_cuStreamQuery, wire::CallWay::sync);
+    call.in_context(context);
+    call.put(stream.number);
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
+    if (result != CUDA_ERROR_NOT_READY || !stream.object) return result;
+    RemoteCall watch(wire::op_watch_stream, wire::CallWay::async_);
+    watch.in_context(context);
+    watch.put(stream.number);
+    watch.put(call.position());
+    if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
+    raise_to(stream.object->watched, call.position());
+    return CUDA_ERROR_NOT_READY;
+}
+
+static CUresult with_stream(CUstream handle, const void* out, StreamRef& stream) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    return resolve_stream(handle, stream);
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuStreamCreate(CUstream* out, unsigned int flags) {
+    return guarded("cuStreamCreate", [&] { return create_stream(out, flags, 0); });
+}
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
+    return guarded("cuStreamCreateWithPriority", [&] { return create_stream(out, flags, priority); });
+}
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
+    return guarded("cuStreamDestroy", [&] { return destroy_stream(stream); });
+}
+CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
+    return guarded("cuStreamDestroy", [&] { return destroy_stream(stream); });
+}
+CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
+    return guarded("cuStreamSynchronize", [&] { return synchronize_stream(stream); });
+}
+CUresult CUDAAPI cuStreamQuery(CUstream stream) {
+    return guarded("cuStreamQuery", [&] { return query_stream(stream); });
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream handle, int* priority) {
+    return guarded("cuStreamGetPriority", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, priority, stream); result != CUDA_SUCCESS) return result;
+        *priority = stream.object ? stream.object->priority : 0;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+    return guarded("cuStreamGetFlags", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, flags, stream); result != CUDA_SUCCESS) return result;
+        *flags = stream.object ? stream.object->flags : 0;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long* id) {
+    return guarded("cuStreamGetId", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, id, stream); result != CUDA_SUCCESS) return result;
+        *id = stream.object ? stream.object->id : 1;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* out) {
+    return guarded("cuStreamGetCtx", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
+        Context* context = nullptr;
+        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUcontext>(context->handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
+    auto result = cuStreamGetCtx(handle, out);
+    if (result == CUDA_SUCCESS && green) *green = nullptr;
+    return result;
+}
+
+CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {
+    return guarded("cuStreamGetDevice", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
+        Context* context = nullptr;
+        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+        *out = context->device;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
+    return guarded("cuStreamGetAttribute", [&]() -> CUresult {
+        if (!value) return CUDA_ERROR_INVALID_VALUE;
+        RemoteCall call(wire::op_cuStreamGetAttribute, wire::CallWay::sync);
+        call.stream(handle);
+        call.put(static_cast<uint32_t>(attribute));
+        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+        call.out(value);
+        return call.finished();
+    });
+}
+
+CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value) {
+    return guarded("cuStreamSetAttribute", [&]() -> CUresult {
+        if (!value) return CUDA_ERROR_INVALID_VALUE;
+        RemoteCall call(wire::op_cuStreamSetAttribute, wire::CallWay::sync);
+        call.stream(handle);
+        call.put(static_cast<uint32_t>(attribute));
+        call.put(*value);
+        return call.send();
+    });
+}
+
+// The attributes that streams have, one after the other.
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream to, CUstream from) {
+    for (auto attribute : {CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY}) {
+        CUstreamAttrValue value{};
+        if (auto result = cuStreamGetAttribute(from, attribute, &value); result != CUDA_SUCCESS) return result;
+        if (auto result = cuStreamSetAttribute(to, attribute, &value); result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,33 @@
+// Streams as calls name them: by handle, or as one of the default streams.
+#pragma once
+
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+namespace tnr::cuda {
+
+struct StreamRef {
+    uint64_t number = 0;       // on the wire; 0 and 1 are the driver's own default streams
+    Stream* object = nullptr;  // null for those
+    bool is_default() const { return object == nullptr; }
+};
+
+// What `handle` means on the calling thread. Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD need a current context.
+CUresult resolve_stream(CUstream handle, StreamRef& stream);
+// The context a stream belongs to: its own, or the current one for default streams.
+CUresult context_of_stream(const StreamRef& stream, Context*& context);
+
+// Position up to which all of the stream's work is known to be complete, and of its last record.
+uint64_t synced_position(const StreamRef& stream, const Context& context);
+uint64_t last_use(const StreamRef& stream, const Context& context);
+// A wait for the stream, sent at `position`, was answered.
+void note_synced(const StreamRef& stream, Context& context, uint64_t position);
+
+// The thread ends: its own default streams go with it.
+void release_default_streams(ThreadState& thread);
+// The worker's word that a watched stream has got past `position`.
+void stream_completed(uint64_t number, uint64_t position);
+// Handles of a context that ends.
+void forget_streams_of(uint64_t context_handle);
+
+}  // namespace tnr::cuda

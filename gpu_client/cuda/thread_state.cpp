@@ -1,0 +1,52 @@
+// See thread_state.hpp.
+#include "gpu_client/cuda/thread_state.hpp"
+
+#include <pthread.h>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/streams.hpp"
+
+namespace tnr::cuda {
+
+static thread_local ThreadState* state_of_thread = nullptr;
+
+static void thread_ends(void* value) {
+    auto* state = static_cast<ThreadState*>(value);
+    if (refusal() == CUDA_SUCCESS) release_default_streams(*state);
+    state_of_thread = nullptr;
+    delete state;
+}
+
+static pthread_key_t make_key() {
+    pthread_key_t key;
+    pthread_key_create(&key, thread_ends);
+    return key;
+}
+
+ThreadState& thread_state() {
+    if (!state_of_thread) {
+        static const pthread_key_t key = make_key();
+        state_of_thread = new ThreadState;
+        pthread_setspecific(key, state_of_thread);
+    }
+    return *state_of_thread;
+}
+
+uint64_t current_context_handle() {
+    auto& stack = thread_state().contexts;
+    return stack.empty() ? 0 : stack.back();
+}
+
+CUresult usable(Context* context) {
+    if (!context || !context->active.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
+}
+
+CUresult current_context(Context*& context) {
+    uint64_t handle = current_context_handle();
+    if (handle == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    context = contexts().find(handle);
+    return usable(context);
+}
+
+}  // namespace tnr::cuda
