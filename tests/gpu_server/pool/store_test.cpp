@@ -1,0 +1,90 @@
+// The store: keys and the ledger, through two handles as `serve` and `enroll` have them.
+#include "gpu_server/pool/store.hpp"
+
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+using namespace tnr::server;
+
+struct TempStore {
+    TempStore() {
+        std::string name = (std::filesystem::temp_directory_path() / "tnr-store-XXXXXX").string();
+        folder = mkdtemp(name.data());
+        store = open();
+    }
+    ~TempStore() { std::filesystem::remove_all(folder); }
+    std::unique_ptr<Store> open() const {
+        auto opened = open_sqlite_store(folder + "/pool.db");
+        REQUIRE(opened);
+        return std::move(*opened);
+    }
+    std::string folder;
+    std::unique_ptr<Store> store;
+};
+
+TEST_CASE("a key is known from the moment another process enrolled it", "[pool]") {
+    TempStore temp;
+    CHECK_FALSE(*temp.store->find_key("K1"));
+    REQUIRE(temp.open()->add_account("alice", "K1", false));
+    auto owner = *temp.store->find_key("K1");
+    REQUIRE(owner);
+    CHECK(owner->role == Owner::Role::account);
+    CHECK(owner->account == "alice");
+}
+
+TEST_CASE("names and keys have one owner each", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    REQUIRE(store.add_account("alice", "A1", false));
+    CHECK_FALSE(store.add_account("alice", "A2", false));
+    REQUIRE(store.add_account("alice", "A2", true));
+    CHECK_FALSE(*store.find_key("A1"));
+
+    REQUIRE(store.put_machine("alice", "trainer", "M1"));
+    REQUIRE(store.put_machine("bob", "trainer", "M2"));
+    REQUIRE(store.put_machine("alice", "trainer", "M3"));  // a new key for the same machine
+    CHECK_FALSE(*store.find_key("M1"));
+    CHECK((*store.find_key("M2"))->account == "bob");
+    auto stolen = store.put_machine("bob", "notebook", "A2");
+    REQUIRE_FALSE(stolen);
+    CHECK(stolen.error().kind == tnr::Error::Kind::usage);
+    CHECK((*store.find_key("A2"))->role == Owner::Role::account);
+
+    REQUIRE(store.remove_machine("bob", "trainer"));
+    REQUIRE(store.remove_machine("bob", "trainer"));
+    CHECK_FALSE(*store.find_key("M2"));
+    CHECK(store.keys()->size() == 2);
+}
+
+TEST_CASE("the ledger survives, and what nobody ended is ended at the last sign of life", "[pool]") {
+    TempStore temp;
+    auto first = *temp.store->begin_claim({0, "alice", "trainer", "h100", "u1", 1000});
+    auto second = *temp.store->begin_claim({0, "alice", "notebook", "h100", "u2,u3", 2000});
+    auto third = *temp.store->begin_claim({0, "", "local", "a100", "u4", 9000});
+    REQUIRE(temp.store->end_claim(first, 1500, "idle"));
+    REQUIRE(temp.store->note_alive(5000));
+    temp.store.reset();  // the crash
+
+    auto store = temp.open();
+    auto closed = *store->close_open_claims("server restarted");
+    CHECK(closed.size() == 2);
+    auto ledger = *store->ledger();
+    REQUIRE(ledger.size() == 3);
+    CHECK(ledger[0].ended_ms == 1500);
+    CHECK(ledger[0].reason == "idle");
+    CHECK(ledger[1].id == second);
+    CHECK(ledger[1].ended_ms == 5000);
+    CHECK(ledger[1].devices == "u2,u3");
+    CHECK(ledger[1].reason == "server restarted");
+    CHECK(ledger[2].id == third);
+    CHECK(ledger[2].ended_ms == 9000);  // it began after the last sign of life
+    CHECK(store->close_open_claims("again")->empty());
+}
+
+TEST_CASE("a file that is no database is an error", "[pool]") {
+    TempStore temp;
+    CHECK_FALSE(open_sqlite_store(temp.folder));
+    CHECK_FALSE(open_sqlite_store(temp.folder + "/not/there"));
+}

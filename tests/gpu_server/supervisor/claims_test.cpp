@@ -1,0 +1,190 @@
+// Claims and sessions as clients see them: a real server, real sockets, real worker processes without a driver.
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "server.hpp"
+
+using namespace tnr::test;
+
+static json session(const std::string& machine, const std::string& gpu = "h100", int count = 1) {
+    return {{"op", "session"}, {"gpu", gpu}, {"count", count}, {"pid", 42}, {"process", "train"}, {"machine", machine}};
+}
+
+static std::string what(const json& answer) {
+    return answer.contains("error") ? answer["error"]["what"].get<std::string>() : "no error: " + answer.dump();
+}
+
+static int free_gpus(tnr::control::Client& client) {
+    auto types = ask(client, {{"op", "types"}})["types"];
+    return types[0]["free"];
+}
+
+TEST_CASE("an open pool tells what it has and what we are to it", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2,a100"}, {"TNR_WORKER_FAKE_GPUS=3"});
+    auto client = client_of(server);
+    auto hello = ask(*client, {{"op", "hello"}});
+    CHECK(hello["role"] == "open");
+    CHECK(hello["table"] == tnr::control::table_hash());
+    auto types = ask(*client, {{"op", "types"}})["types"];
+    REQUIRE(types.size() == 2);
+    CHECK(types[0]["name"] == "a100");
+    CHECK(types[1]["name"] == "h100");
+    CHECK(types[1]["total"] == 2);
+    CHECK(types[1]["memory_bytes"] == 1 << 30);
+}
+
+TEST_CASE("describing a GPU claims nothing and shows no session's addresses", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    auto answer = ask(*client, {{"op", "describe"}, {"gpu", "h100"}, {"count", 1}});
+    REQUIRE(answer["devices"].size() == 1);
+    CHECK(answer["devices"][0]["name"] == "Fake GPU");
+    CHECK(answer["devices"][0]["range"]["bytes"] == 0);
+    CHECK(ask(*client, {{"op", "claims"}})["claims"].empty());
+    CHECK(free_gpus(*client) == 1);
+}
+
+TEST_CASE("a machine's processes share one claim, each with a worker of its own", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    auto first = ask(*client, session("trainer"));
+    auto second = ask(*client, session("trainer"));
+    INFO(first << second);
+    CHECK(first["session"] != second["session"]);
+    CHECK(first["endpoint"] != second["endpoint"]);
+    CHECK(first["devices"][0]["uuid"] == second["devices"][0]["uuid"]);
+    CHECK(first["devices"][0]["range"]["bytes"] > 0);
+    CHECK(first["server_key"] == "");
+
+    auto claims = ask(*client, {{"op", "claims"}})["claims"];
+    REQUIRE(claims.size() == 1);
+    CHECK(claims[0]["machine"] == "trainer");
+    CHECK(claims[0]["sessions"] == 2);
+    CHECK(claims[0]["devices"] == json::array({first["devices"][0]["uuid"]}));
+    CHECK(free_gpus(*client) == 1);
+
+    auto other = ask(*client, session("notebook"));
+    CHECK(other["devices"][0]["uuid"] != first["devices"][0]["uuid"]);
+}
+
+TEST_CASE("when all GPUs are in use a third machine is told so, and gets one when it is free", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    auto first = ask(*client, session("one"));
+    auto connection = connect_to(first["endpoint"]);
+    ask(*client, session("two"));
+    auto busy = ask(*client, session("three"));
+    CHECK(what(busy) == "all 2 h100 are in use");
+    CHECK(busy["error"]["kind"] == "remote");
+    CHECK(busy["error"]["hint"] != "");
+
+    // The claim of a machine that has gone quiet lingers for itself only, not against others.
+    connection.reset();
+    REQUIRE(server.wait_for_log("its client has gone"));
+    auto third = ask(*client, session("three"));
+    CHECK(third["devices"][0]["uuid"] == first["devices"][0]["uuid"]);
+    CHECK(server.log().find("idle, and its GPU was wanted") != std::string::npos);
+}
+
+TEST_CASE("a claim lingers for the machine's next process, then ends and its GPU is wiped", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "300"});
+    auto client = client_of(server);
+    auto first = ask(*client, session("trainer"));
+    { auto connection = connect_to(first["endpoint"]); }
+    REQUIRE(server.wait_for_log("its client has gone"));
+    auto second = ask(*client, session("trainer"));  // within the linger: the same claim
+    CHECK(second.contains("session"));
+    { auto connection = connect_to(second["endpoint"]); }
+    REQUIRE(server.wait_for_log("claim 1 of trainer ended"));
+    REQUIRE(server.wait_for_log("wiped 1 MiB, free", 2));  // at the start, and now
+    CHECK(server.log().find("claim 2") == std::string::npos);
+    CHECK(free_gpus(*client) == 1);
+}
+
+TEST_CASE("wishes that cannot come true are named", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2,a100"}, {"TNR_WORKER_FAKE_GPUS=3"});
+    auto client = client_of(server);
+    CHECK(what(ask(*client, session("m", "h200"))) == "the pool has no 'h200'; it has: a100, h100");
+    CHECK(what(ask(*client, session("m", "h100", 3))) == "the pool has 2 h100, not 3");
+    CHECK(what(ask(*client, session("m", "h100", 0))) == "the request's 'count' should be a number from 1 to 16");
+    CHECK(what(ask(*client, {{"op", "describe"}, {"gpu", "t4"}})) == "the pool has no 't4'; it has: a100, h100");
+    CHECK(what(ask(*client, {{"op", "sesion"}})) == "there is no operation '\"sesion\"'");
+}
+
+TEST_CASE("a claim of several GPUs has one worker that sees them all", "[server]") {
+    Server server({"--plain", "--emulate", "h100:3"}, {"TNR_WORKER_FAKE_GPUS=3"});
+    auto client = client_of(server);
+    auto answer = ask(*client, session("torchrun", "h100", 2));
+    INFO(answer);
+    REQUIRE(answer["devices"].size() == 2);
+    std::set<std::string> uuids{answer["devices"][0]["uuid"], answer["devices"][1]["uuid"]};
+    CHECK(uuids.size() == 2);
+    CHECK(free_gpus(*client) == 1);
+    auto joined = ask(*client, session("torchrun", "h100", 2));
+    CHECK(joined["devices"].size() == 2);
+    CHECK(what(ask(*client, session("torchrun", "h100", 3))) == "torchrun already holds 2 h100 and asks for 3");
+    CHECK(ask(*client, {{"op", "release"}, {"machine", "torchrun"}}).contains("id"));
+    REQUIRE(server.wait_for_log("wiped 1 MiB, free", 5));
+    CHECK(free_gpus(*client) == 3);
+}
+
+TEST_CASE("a worker that dies ends its session with a clear line, and its GPU is free again", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"});
+    auto client = client_of(server);
+    auto first = ask(*client, session("trainer"));
+    auto connection = connect_to(first["endpoint"]);
+    REQUIRE(send(connection.get(), "x", 1, 0) == 1);
+    REQUIRE(server.wait_for_log("trainer process 42 (train) on h100 #0 ended after"));
+    CHECK(server.log().find("its worker was killed by signal 6") != std::string::npos);
+    auto next = ask(*client, session("other"));
+    CHECK(next.contains("session"));
+}
+
+TEST_CASE("sessions together never get more memory than the GPU has", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    auto one = connect_to(ask(*client, session("trainer"))["endpoint"]);
+    auto two = connect_to(ask(*client, session("trainer"))["endpoint"]);
+    auto grant = [](const tnr::UniqueFd& connection) {
+        uint64_t bytes = 0;
+        REQUIRE(send(connection.get(), "m", 1, 0) == 1);
+        REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+        return bytes;
+    };
+    uint64_t first = 0, second = 0, last = 1;
+    first = grant(one);
+    CHECK(first > (uint64_t{64} << 20));  // more than it asked for, while there is plenty
+    second = grant(two);
+    CHECK(second >= (uint64_t{64} << 20));  // the first has left something
+    uint64_t sum = first + second;
+    while (last > 0) sum += last = grant(one);
+    CHECK(sum <= (uint64_t{1} << 30));
+    CHECK(sum > (uint64_t{3} << 28));
+    one.reset();
+    REQUIRE(server.wait_for_log("its client has gone"));
+    CHECK(grant(two) > 0);  // what the dead had is there again
+}
+
+TEST_CASE("workers see nothing of the server's environment but what they need", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    REQUIRE(server.wait_for_note("worker GPU-00000000-0000-0000-0000-000000000000 secrets\n"));
+    REQUIRE(server.wait_for_note("worker GPU-11111111-1111-1111-1111-111111111111 secrets\n"));
+    CHECK(server.notes().find("leaked") == std::string::npos);
+}
+
+TEST_CASE("the supervisor's own facts answer nvml requests, for the caller's GPU only", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    auto mine = ask(*client, session("trainer"));
+    auto others = ask(*client, session("other"));
+    auto answer = ask(*client, {{"op", "nvml"}, {"gpu", "h100"}, {"count", 1}, {"machine", "trainer"}});
+    INFO(answer);
+    REQUIRE(answer["devices"].size() == 1);
+    CHECK(answer["devices"][0]["uuid"] == mine["devices"][0]["uuid"]);
+    REQUIRE(answer["processes"].size() == 1);
+    CHECK(answer["processes"][0]["pid"] == 42);
+    CHECK(answer["processes"][0]["name"] == "train");
+}

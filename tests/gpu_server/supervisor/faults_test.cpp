@@ -1,0 +1,97 @@
+// What goes wrong: workers that do not start, GPUs that cannot be wiped, servers that are stopped and killed.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+
+#include "gpu_server/pool/store.hpp"
+#include "server.hpp"
+
+using namespace tnr::test;
+
+static json session(const std::string& machine) {
+    return {{"op", "session"}, {"gpu", "h100"}, {"count", 1}, {"pid", 42}, {"process", "train"}, {"machine", machine}};
+}
+
+TEST_CASE("a GPU whose workers keep dying is out of order, without a busy loop", "[server]") {
+    auto how = GENERATE(as<std::string>(), "crash", "exit", "nonsense", "fail");
+    CAPTURE(how);
+    Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_START=" + how});
+    REQUIRE(server.wait_for_log("is out of order"));
+    auto client = client_of(server);
+    auto answer = ask(*client, session("trainer"));
+    CHECK(answer["error"]["what"] == "all GPUs of this pool are out of order");
+    auto notes = server.notes();
+    size_t starts = 0;
+    for (size_t at = notes.find("worker"); at != std::string::npos; at = notes.find("worker", at + 1)) ++starts;
+    CHECK(starts == 5);
+    if (how == "fail") CHECK(server.log().find("no such GPU (exited with code 1)") != std::string::npos);
+}
+
+TEST_CASE("a GPU that cannot be wiped is given to nobody", "[server]") {
+    Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_WIPE=fail"});
+    REQUIRE(server.wait_for_log("is out of order: its memory could not be wiped: bits are stuck"));
+    CHECK(server.notes().find("worker") == std::string::npos);
+}
+
+TEST_CASE("a worker that crashes as soon as it serves ends only its session", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=crash"});
+    auto client = client_of(server);
+    for (int i = 1; i <= 3; ++i) {
+        ask(*client, session("trainer"));
+        REQUIRE(server.wait_for_log("its worker was killed by signal 6", i));
+    }
+    CHECK(ask(*client, {{"op", "hello"}})["role"] == "open");
+}
+
+TEST_CASE("a server that is asked to end does so at once, and the ledger is closed", "[server]") {
+    auto signal = GENERATE(SIGTERM, SIGINT);
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    auto answer = ask(*client, session("trainer"));
+    REQUIRE(answer.contains("session"));
+    auto before = std::chrono::steady_clock::now();
+    server.signal(signal);
+    CHECK(server.wait_for_exit() == 0);
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));  // 2 s promised, on an idle machine
+    auto store = tnr::server::open_sqlite_store(server.folder->path + "/state/pool.db");
+    REQUIRE(store);
+    auto ledger = *(*store)->ledger();
+    REQUIRE(ledger.size() == 1);
+    CHECK(ledger[0].machine == "trainer");
+    CHECK(ledger[0].ended_ms >= ledger[0].began_ms);
+    CHECK(ledger[0].reason == "the pool's server was stopped");
+}
+
+TEST_CASE("after kill -9 no worker survives, and the next server closes the ledger's open claims", "[server]") {
+    auto folder = std::make_shared<Folder>();
+    tnr::UniqueFd connection;
+    {
+        Server server({"--plain", "--emulate", "h100"}, {}, folder);
+        auto client = client_of(server);
+        auto answer = ask(*client, session("trainer"));
+        connection = connect_to(answer["endpoint"]);
+        server.signal(SIGKILL);
+        CHECK(server.wait_for_exit() == 128 + SIGKILL);
+    }
+    char byte;
+    CHECK(::read(connection.get(), &byte, 1) <= 0);  // waits until the worker is gone
+
+    Server again({"--plain", "--emulate", "h100"}, {}, folder);
+    CHECK(again.log().find("claim 1 of trainer on h100 was open when the server ended") != std::string::npos);
+    auto store = tnr::server::open_sqlite_store(folder->path + "/state/pool.db");
+    auto ledger = *(*store)->ledger();
+    REQUIRE(ledger.size() == 1);
+    REQUIRE(ledger[0].ended_ms);
+    CHECK(*ledger[0].ended_ms >= ledger[0].began_ms);
+    CHECK(ledger[0].reason == "server restarted");
+    auto client = client_of(again);
+    CHECK(ask(*client, session("trainer")).contains("session"));
+}
+
+TEST_CASE("two servers never share a state folder", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    Server second({"--plain", "--emulate", "h100"}, {}, server.folder);
+    CHECK(second.address.empty());
+    CHECK(second.wait_for_exit() == 2);
+    CHECK(second.log().find("another tnr-gpu-server already serves with") != std::string::npos);
+}

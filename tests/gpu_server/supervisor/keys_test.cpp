@@ -1,0 +1,168 @@
+// Who may do what: keys, roles, and what strangers get, which is nothing.
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <zmq.hpp>
+
+#include "gpu_client/protocol/limits.hpp"
+#include "server.hpp"
+
+using namespace tnr;
+using namespace tnr::test;
+
+static json session(const std::string& machine = "") {
+    json request = {{"op", "session"}, {"gpu", "h100"}, {"count", 1}, {"pid", 1}, {"process", "train"}};
+    if (!machine.empty()) request["machine"] = machine;
+    return request;
+}
+
+static wire::ClientKeys enroll_machine(control::Client& account, const wire::ClientKeys& keys,
+                                       const std::string& name) {
+    wire::ClientKeys machine{keys.server_public, wire::make_key_pair()};
+    auto answer = ask(account, {{"op", "enroll_machine"}, {"name", name}, {"public_key", machine.own.public_key}});
+    REQUIRE_FALSE(answer.contains("error"));
+    return machine;
+}
+
+TEST_CASE("an account enrolled while the server runs can use it at once, its machines too", "[server]") {
+    Server server({"--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto keys = enroll(server, "alice");
+    auto account = client_of(server, keys);
+    CHECK(ask(*account, {{"op", "hello"}})["role"] == "account");
+
+    auto trainer = client_of(server, enroll_machine(*account, keys, "trainer"));
+    auto notebook = client_of(server, enroll_machine(*account, keys, "notebook"));
+    CHECK(ask(*trainer, {{"op", "hello"}})["role"] == "machine");
+    auto one = ask(*trainer, session());
+    auto two = ask(*notebook, session("trainer"));  // what a machine calls itself counts for nothing: its key does
+    INFO(one << two);
+    CHECK(one["devices"][0]["uuid"] != two["devices"][0]["uuid"]);
+    CHECK(wire::looks_like_key(one["server_key"]));
+    CHECK(one["server_key"] != two["server_key"]);
+    CHECK(server.wait_for_note("\"client_key\""));
+    CHECK(ask(*account, {{"op", "claims"}})["claims"].size() == 2);
+
+    SECTION("a machine's key gives no power over the account") {
+        auto other = wire::make_key_pair().public_key;
+        for (auto& request : {json{{"op", "enroll_machine"}, {"name", "x"}, {"public_key", other}},
+                              json{{"op", "forget_machine"}, {"name", "notebook"}}, json{{"op", "claims"}}}) {
+            auto answer = ask(*trainer, request);
+            CHECK(answer["error"]["kind"] == "auth");
+        }
+    }
+    SECTION("another account sees and ends nothing of it") {
+        auto bob = client_of(server, enroll(server, "bob"));
+        CHECK(ask(*bob, {{"op", "claims"}})["claims"].empty());
+        ask(*bob, {{"op", "forget_machine"}, {"name", "trainer"}});
+        ask(*bob, {{"op", "release"}, {"machine", "trainer"}});
+        CHECK(ask(*account, {{"op", "claims"}})["claims"].size() == 2);
+        auto stolen = ask(*bob, {{"op", "enroll_machine"}, {"name", "mine"}, {"public_key", keys.own.public_key}});
+        CHECK(stolen["error"]["what"] == "this key already belongs to somebody else");
+    }
+    SECTION("a machine that is forgotten loses its GPU and every right, connected or not") {
+        CHECK_FALSE(ask(*account, {{"op", "forget_machine"}, {"name", "trainer"}}).contains("error"));
+        REQUIRE(server.wait_for_log("its machine was forgotten"));
+        CHECK(ask(*trainer, session())["error"]["kind"] == "auth");
+        CHECK_FALSE(ask(*account, {{"op", "forget_machine"}, {"name", "trainer"}}).contains("error"));
+    }
+}
+
+TEST_CASE("a stranger gets nothing: no answer, and the handler never hears of it", "[server]") {
+    Server server({"--emulate", "h100"});
+    auto known = enroll(server, "alice");
+    SECTION("with a key nobody enrolled") {
+        auto stranger = client_of(server, {known.server_public, wire::make_key_pair()});
+        auto answer = stranger->request({{"op", "hello"}}, std::chrono::milliseconds(500));
+        REQUIRE(!answer);
+        CHECK(answer.error().kind == Error::Kind::network);
+        CHECK(server.wait_for_log("refused a connection from 127.0.0.1: unknown key"));
+    }
+    SECTION("without encryption") {
+        auto plain = client_of(server);
+        CHECK(!plain->request({{"op", "hello"}}, std::chrono::milliseconds(500)));
+    }
+    SECTION("with the right key for the wrong server") {
+        auto keys = known;
+        keys.server_public = wire::make_key_pair().public_key;
+        CHECK(!client_of(server, keys)->request({{"op", "hello"}}, std::chrono::milliseconds(500)));
+    }
+    CHECK(ask(*client_of(server, known), {{"op", "hello"}})["role"] == "account");
+}
+
+TEST_CASE("plain text is for loopback only", "[server]") {
+    Folder folder;
+    auto output = run_server_command(
+        {"serve", "--plain", "--emulate", "h100", "--listen", "tcp://0.0.0.0:0", "--state", folder.path + "/s"});
+    CHECK(output.code == 2);
+    CHECK(output.err.find("plain text is for loopback only") != std::string::npos);
+    CHECK(output.out.empty());
+}
+
+TEST_CASE("secrets are for their owner's eyes only", "[server]") {
+    Server server({"--emulate", "h100"});
+    struct stat status {};
+    REQUIRE(stat((server.folder->path + "/state").c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0700);
+    REQUIRE(stat((server.folder->path + "/state/server.key").c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("an account's name is taken once; --replace makes the old key worthless", "[server]") {
+    Server server({"--emulate", "h100"});
+    auto old = client_of(server, enroll(server, "alice"));
+    CHECK(ask(*old, {{"op", "hello"}})["role"] == "account");
+    auto state = server.folder->path + "/state";
+    CHECK(run_server_command({"enroll", "alice", "--state", state}).code == 2);
+    CHECK(run_server_command({"enroll", "alice", "--replace", "--state", state}).code == 0);
+    CHECK(ask(*old, {{"op", "hello"}})["error"]["kind"] == "auth");
+    auto listed = run_server_command({"keys", "--state", state});
+    CHECK(listed.out.find("alice") != std::string::npos);
+}
+
+// ---- hostile bytes, on the open pool's socket
+
+static json raw_request(const Server& server, const std::string& text, bool two_parts = false) {
+    zmq::context_t context(1);
+    zmq::socket_t socket(context, ZMQ_DEALER);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::rcvtimeo, 20'000);
+    socket.connect(server.address);
+    if (two_parts) socket.send(zmq::str_buffer("more"), zmq::send_flags::sndmore);
+    socket.send(zmq::buffer(text), zmq::send_flags::none);
+    zmq::message_t answer;
+    REQUIRE(socket.recv(answer));
+    return json::parse(answer.to_string());
+}
+
+TEST_CASE("nonsense gets an error, and the server lives on", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    std::string version =
+        R"("protocol":)" + std::to_string(wire::protocol_version) + R"(,"table":")" + control::table_hash() + R"(")";
+    auto kind = [&](const std::string& text) { return raw_request(server, text)["error"]["kind"]; };
+    CHECK(kind("") == "usage");
+    CHECK(kind("{") == "usage");
+    CHECK(kind("[]") == "usage");
+    CHECK(kind("null") == "usage");
+    CHECK(kind("{\"op\":\"hello\"}") == "usage");
+    CHECK(kind("{\"op\":1," + version + "}") == "usage");
+    CHECK(kind("{\"op\":\"session\",\"gpu\":[]," + version + "}") == "usage");
+    CHECK(kind("{\"op\":\"session\",\"gpu\":\"h100\",\"count\":1e99," + version + "}") == "usage");
+    CHECK(kind("{\"op\":\"session\",\"gpu\":\"h100\",\"machine\":\"a/b\"," + version + "}") == "usage");
+    CHECK(kind("{\"op\":\"session\",\"gpu\":\"h100\",\"process\":\"" + std::string(300, 'x') + "\"," + version + "}") ==
+          "usage");
+    CHECK(kind("{\"op\":\"\xff\"," + version + "}") == "usage");
+    CHECK(kind(std::string(100'000, '[')) == "usage");
+    auto oversized = raw_request(server, std::string(wire::control_bytes_max + 1, ' '));
+    CHECK(oversized["error"]["what"].get<std::string>().find("at most") != std::string::npos);
+    CHECK(raw_request(server, "{\"op\":\"hello\"," + version + "}", true).contains("error"));
+
+    auto old = raw_request(server, R"({"id":7,"op":"hello","protocol":0,"table":"0123","version":"0.0.9"})");
+    CHECK(old["id"] == 7);
+    auto what = old["error"]["what"].get<std::string>();
+    CHECK(what.find("0.0.9") != std::string::npos);
+    CHECK(what.find(control::version()) != std::string::npos);
+
+    auto good = raw_request(server, "{\"id\":8,\"op\":\"hello\"," + version + "}");
+    CHECK(good["id"] == 8);
+    CHECK(good["role"] == "open");
+}

@@ -1,0 +1,72 @@
+// The supervisor's parts that can be asked directly.
+#include <catch2/catch.hpp>
+
+#include "gpu_server/supervisor/endpoint.hpp"
+#include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/memory_ledger.hpp"
+
+using namespace tnr::server;
+
+TEST_CASE("addresses are taken apart or refused", "[server]") {
+    CHECK(parse_endpoint("tcp://127.0.0.1:14900")->port == 14900);
+    CHECK(parse_endpoint("tcp://[::1]:0")->host == "::1");
+    CHECK(parse_endpoint("tcp://[::1]:5")->text() == "tcp://[::1]:5");
+    CHECK(parse_endpoint("tcp://*:5")->wildcard());
+    CHECK(parse_endpoint("tcp://localhost:5")->loopback());
+    CHECK_FALSE(parse_endpoint("tcp://10.0.0.1:5")->loopback());
+    for (auto wrong : {"", "tcp://", "tcp://:5", "127.0.0.1:5", "tcp://h:", "tcp://h:70000", "tcp://h:5x", "udp://h:5"})
+        CHECK_FALSE(parse_endpoint(wrong));
+    CHECK(parse_port_range("1-65535")->last == 65535);
+    for (auto wrong : {"", "5", "9-5", "0-5", "5-", "a-b"}) CHECK_FALSE(parse_port_range(wrong));
+}
+
+TEST_CASE("a list of GPUs to emulate is read as written", "[server]") {
+    CHECK(*parse_emulate("h100:2,a100") == std::vector<std::string>{"h100", "h100", "a100"});
+    for (auto wrong : {"", ",", "h100:", "h100:0", "h100:x", "h100,,a100", ":2", "h100:33"})
+        CHECK_FALSE(parse_emulate(wrong));
+}
+
+TEST_CASE("a port range that is used up says so", "[server]") {
+    Endpoint taken, other;
+    auto first = listen_on("127.0.0.1", {}, 1, taken);
+    REQUIRE(first);
+    auto second = listen_on("127.0.0.1", {taken.port, taken.port}, 1, other);
+    REQUIRE_FALSE(second);
+    CHECK(second.error().what.find(std::to_string(taken.port)) != std::string::npos);
+}
+
+TEST_CASE("the way to a peer tells our own address", "[server]") {
+    CHECK(local_address_towards("127.0.0.1") == "127.0.0.1");
+    CHECK(local_address_towards("nonsense") == "");
+}
+
+TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]") {
+    constexpr uint64_t gib = uint64_t{1} << 30;
+    MemoryLedger memory;
+    memory.set_size(32 * gib);
+    CHECK(memory.size() == 31 * gib);  // less the reserve
+    CHECK(memory.answer(32 * gib, 0) == 0);
+    CHECK(memory.answer(31 * gib, 0) == 31 * gib);
+    CHECK(memory.answer(1, 0) > 15 * gib);
+    memory.grant(memory.answer(1, 0));
+    CHECK(memory.answer(gib, 16 * gib) == gib);  // half of the GPU is enough for one that does not need more
+    memory.grant(memory.left());
+    CHECK(memory.answer(1, 0) == 0);
+    memory.take_back(gib);
+    CHECK(memory.answer(gib, 0) == gib);
+}
+
+TEST_CASE("timers fire in their time, unless cancelled", "[server]") {
+    EventLoop loop;
+    std::string fired;
+    EventLoop::TimerId doomed = 0;
+    loop.after(milliseconds(0), [&] {
+        fired += 'a';
+        loop.cancel(doomed);
+    });
+    doomed = loop.after(milliseconds(0), [&] { fired += 'x'; });
+    loop.after(milliseconds(5), [&] { loop.stop(); });
+    loop.run();
+    CHECK(fired == "a");
+}

@@ -1,0 +1,64 @@
+// A real `tnr-gpu-server serve` in a world of its own, for one test: temp folder, port from the kernel, fake workers.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "api_client/base/handles.hpp"
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/keys.hpp"
+
+namespace tnr::test {
+
+using nlohmann::json;
+
+class Folder {
+public:
+    Folder();
+    ~Folder();
+    std::string path;
+};
+
+struct Output {
+    int code = -1;
+    std::string out, err;
+};
+// Runs tnr-gpu-server to its end.
+Output run_server_command(const std::vector<std::string>& arguments);
+
+class Server {
+public:
+    // `settings`: NAME=value for the fake workers. `listen` and --state are added to the arguments.
+    explicit Server(std::vector<std::string> arguments, std::vector<std::string> settings = {},
+                    std::shared_ptr<Folder> folder = std::make_shared<Folder>());
+    ~Server();  // SIGKILL, if it still runs
+
+    std::string address;  // tcp://127.0.0.1:…
+    std::shared_ptr<Folder> folder;
+    pid_t pid = -1;
+
+    std::string log() const;                                          // what it said so far
+    std::string notes() const;                                        // what its workers did
+    bool wait_for_log(const std::string& text, int times = 1) const;  // false: not within 10 s
+    bool wait_for_note(const std::string& text, int times = 1) const;
+    void signal(int number) const;
+    int wait_for_exit();  // its code, or 128 + signal
+
+private:
+    UniqueFd out_;
+};
+
+// A client of that pool; empty keys: plain text.
+std::unique_ptr<control::Client> client_of(const Server& server, const wire::ClientKeys& keys = {});
+// The answer, or {"error": …}. Adds "machine" for open pools when it is not empty.
+json ask(control::Client& client, json request);
+
+// A connection to a session's worker, held open: the fake worker ends when it closes.
+UniqueFd connect_to(const std::string& endpoint);
+
+// `tnr-gpu-server enroll NAME`, understood.
+wire::ClientKeys enroll(const Server& server, const std::string& name);
+
+}  // namespace tnr::test
