@@ -26,13 +26,13 @@ struct Session {
     bool json = false;     // --json: one document on `out`
     bool explain = false;  // --explain: every request to a provider or pool, on `err`
 
-    std::string config_folder, state_folder, cache_folder;
-    std::vector<std::string> provider_names;
-    std::function<Result<std::unique_ptr<Provider>>(const std::string&)> provider;
-    std::function<Result<std::unique_ptr<Pool>>(const PoolLogin&)> pool;
-    std::function<std::unique_ptr<MachineAccess>()> access;
-    std::function<std::string()> now;             // UTC, ISO 8601
-    std::function<bool(int milliseconds)> pause;  // false: interrupted
+    std::string config_folder = {}, state_folder = {}, cache_folder = {};
+    std::vector<std::string> provider_names = {};
+    std::function<Result<std::unique_ptr<Provider>>(const std::string&)> provider = {};
+    std::function<Result<std::unique_ptr<Pool>>(const PoolLogin&)> pool = {};
+    std::function<std::unique_ptr<MachineAccess>()> access = {};
+    std::function<std::string()> now = {};             // UTC, ISO 8601
+    std::function<bool(int milliseconds)> pause = {};  // false: interrupted
 
     // What the command chosen on the command line came to; main reports it.
     Result<> result = Ok{};
@@ -46,7 +46,7 @@ struct Session {
 // A machine the way commands that name one see it: our record and the provider's view.
 struct Known {
     Record record;
-    std::unique_ptr<Provider> provider;
+    std::unique_ptr<Provider> provider = {};
     Machine machine;
 };
 

@@ -4,10 +4,9 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands/commands.hpp"
-#include "cli/interrupt.hpp"
+#include "cli/commands/reach.hpp"
 #include "cli/ssh/exec.hpp"
 #include "cli/ssh/terminal.hpp"
-#include "cli/target.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -18,28 +17,12 @@ struct ConnectOptions {
     bool no_terminal = false;
 };
 
-// A machine that the provider calls running may still be booting.
-constexpr std::chrono::seconds patience{60};
-
 // The user's language, which Debian's and Ubuntu's sshd accept; the server drops what it does not like.
 std::vector<std::pair<std::string, std::string>> language() {
     std::vector<std::pair<std::string, std::string>> variables;
     for (const char* name : {"LANG", "LC_ALL", "LC_CTYPE"})
         if (const char* value = std::getenv(name); value && *value) variables.emplace_back(name, value);
     return variables;
-}
-
-Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& name) {
-    auto known = find_running(session, name);
-    if (!known) return known.error();
-    auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
-    if (!target) return target.error();
-    auto progress = std::make_shared<std::optional<ui::Progress>>();  // only when there is a wait to show
-    return ssh::connect_when_ready(*target, ssh::Clock::now() + patience, [&session, progress, name](const Error&) {
-        if (progress->has_value()) return;
-        progress->emplace(session.err, session.err_is_terminal);
-        (*progress)->begin("waiting for SSH on '" + name + "'");
-    });
 }
 
 Result<> connect(Session& session, const ConnectOptions& options) {

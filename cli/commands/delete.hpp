@@ -7,7 +7,7 @@ namespace tnr::cli {
 
 struct DeleteOptions {
     std::string name;
-    std::string provider;  // where to look for a machine we have no record of; empty: `local`
+    std::string provider = {};  // where to look for a machine we have no record of; empty: `local`
     bool yes = false;
     bool dry_run = false;
 };

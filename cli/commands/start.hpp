@@ -10,11 +10,11 @@ namespace tnr::cli {
 
 struct StartOptions {
     std::string name;
-    std::string gpu;       // "h100" or "h100:2"; empty: as before
-    std::string pool;      // address; empty: as before, else the default one
-    std::string provider;  // empty: as before, else `local`
-    std::string offer;     // empty: the provider's default
-    std::string image;     // empty: the provider's default
+    std::string gpu = {};       // "h100" or "h100:2"; empty: as before
+    std::string pool = {};      // address; empty: as before, else the default one
+    std::string provider = {};  // empty: as before, else `local`
+    std::string offer = {};     // empty: the provider's default
+    std::string image = {};     // empty: the provider's default
     bool dry_run = false;
 };
 

@@ -1,4 +1,125 @@
+// `tnr sync`: copy files to or from a machine.
+#include "cli/commands/sync.hpp"
+
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
 #include "cli/commands/commands.hpp"
+#include "cli/commands/reach.hpp"
+#include "cli/files.hpp"
+#include "cli/sync/copy.hpp"
+#include "cli/sync/endpoints.hpp"
+
 namespace tnr::cli {
-void add_sync(CLI::App&, Session&) {}
+namespace {
+
+bool is_folder_here(const std::string& path) {
+    struct stat found;
+    return ::stat(path.empty() ? "." : path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+Result<bool> is_folder_there(ssh::Sftp& sftp, const std::string& path) {
+    bool folder = false;
+    sftp.stat(path.empty() ? "." : path, [&](ssh::Reply reply) {
+        folder = reply.ok() && sync::kind_of(reply.attributes.mode.value_or(0)) == sync::Kind::folder;
+    });
+    if (auto settled = sftp.settle(); !settled) return settled.error();
+    return folder;
+}
+
+Result<> check(const SyncOptions& options) {
+    bool from_machine = !sync::parse_endpoint(options.from).machine.empty();
+    bool to_machine = !sync::parse_endpoint(options.to).machine.empty();
+    const char* hint =
+        "for example `tnr sync ./data demo:` or `tnr sync demo:results .`; a local name with a colon is "
+        "written ./a:b";
+    if (from_machine && to_machine) return Error{Error::Kind::usage, "one of the two must be on this computer", hint};
+    if (!from_machine && !to_machine)
+        return Error{Error::Kind::usage, "neither '" + options.from + "' nor '" + options.to + "' names a machine",
+                     hint};
+    if (!from_machine && !file_exists(options.from))
+        return Error{Error::Kind::usage, "there is no '" + options.from + "' here"};
+    return Ok{};
+}
+
+std::string progress_text(const sync::Tally& tally) {
+    std::string text = ui::bytes_text(static_cast<double>(tally.bytes)) + " of " +
+                       ui::bytes_text(static_cast<double>(tally.bytes_total)) + ", " + std::to_string(tally.files) +
+                       " files";
+    return text;
+}
+
+void tell(Session& session, const sync::Tally& tally) {
+    if (session.json) {
+        session.out << nlohmann::json{{"copied", tally.files},
+                                      {"unchanged", tally.unchanged},
+                                      {"bytes", tally.bytes},
+                                      {"left_out", tally.others}}
+                           .dump(2)
+                    << "\n";
+        return;
+    }
+    session.out << "Copied " << tally.files << (tally.files == 1 ? " file, " : " files, ")
+                << ui::bytes_text(static_cast<double>(tally.bytes));
+    if (tally.unchanged) session.out << "; " << tally.unchanged << " unchanged";
+    session.out << "\n";
+    if (tally.others) session.err << "note: left out " << tally.others << " sockets or devices\n";
+}
+
+}  // namespace
+
+Result<sync::Tally> sync_over(ssh::Sftp& sftp, const SyncOptions& options, const sync::Watch& watch) {
+    sync::Endpoint from = sync::parse_endpoint(options.from), to = sync::parse_endpoint(options.to);
+    if (from.machine.empty()) {
+        auto there = is_folder_there(sftp, to.path);
+        if (!there) return there.error();
+        std::string place = sync::final_place(from.path, is_folder_here(from.path), to.path, *there);
+        return sync::upload(sftp, to.machine, from.path, place, watch);
+    }
+    auto source_is_folder = is_folder_there(sftp, from.path);
+    if (!source_is_folder) return source_is_folder.error();
+    std::string place = sync::final_place(from.path, *source_is_folder, to.path, is_folder_here(to.path));
+    return sync::download(sftp, from.machine, from.path, place, watch);
+}
+
+Result<> sync_files(Session& session, const SyncOptions& options) {
+    if (auto good = check(options); !good) return good;
+    std::string machine = sync::parse_endpoint(options.from).machine + sync::parse_endpoint(options.to).machine;
+    auto client = reach(session, machine);
+    if (!client) return client.error();
+    auto sftp = ssh::Sftp::open(**client);
+    if (!sftp) return sftp.error();
+    Result<sync::Tally> tally = Error{Error::Kind::internal, ""};
+    {
+        auto progress = session.progress();
+        progress.begin("copying " + options.from + " to " + options.to);
+        tally = sync_over(**sftp, options, [&](const sync::Tally& now) { progress.note(progress_text(now)); });
+        if (tally) progress.end(progress_text(*tally));
+    }
+    if (!tally) return tally.error();
+    tell(session, *tally);
+    return Ok{};
+}
+
+void add_sync(CLI::App& app, Session& session) {
+    auto options = std::make_shared<SyncOptions>();
+    auto* command = app.add_subcommand("sync", "Copy files or folders to a machine, or from it");
+    command->add_option("from", options->from, "A path here, or MACHINE:PATH")->required();
+    command->add_option("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder")
+        ->required();
+    command->footer(
+        "Modes, times and links are kept; files of the same size and time are not sent again; nothing is removed.\n"
+        "A folder's copy is TO itself, or is put inside TO when TO ends with a slash (or is `MACHINE:` or `.`).\n"
+        "A slash after FROM means the folder's contents.\n\n"
+        "Examples:\n"
+        "  tnr sync ./saxpy demo:             to ~/saxpy\n"
+        "  tnr sync ./project demo:project    ~/project becomes a copy; again to send what changed\n"
+        "  tnr sync ./project demo:work/      to ~/work/project\n"
+        "  tnr sync demo:results .            to ./results\n"
+        "  tnr sync demo:/var/log/syslog logs/");
+    command->callback([&session, options] { session.result = sync_files(session, *options); });
+}
+
 }  // namespace tnr::cli

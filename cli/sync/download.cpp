@@ -1,0 +1,245 @@
+// Download: walk the tree over there, make folders, fetch files, then set the folders' own modes and times.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "cli/files.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/sync/copy.hpp"
+
+namespace tnr::sync {
+namespace {
+
+constexpr mode_t folder_while_filling = 0700;
+
+// One file on its way; its callbacks hold it, so it lives until the last reply.
+struct Fetching {
+    const Item* item = nullptr;
+    UniqueFd target;
+    std::string place, temporary, handle;
+    uint64_t asked = 0;
+    size_t reads = 0;  // not answered yet
+    bool end_seen = false;
+    bool over = false;
+};
+using FetchingPtr = std::shared_ptr<Fetching>;
+
+void set_times(const std::string& path, uint32_t mtime) {
+    timespec times[2] = {{static_cast<time_t>(mtime), 0}, {static_cast<time_t>(mtime), 0}};
+    ::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
+}
+
+class Download {
+public:
+    Download(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
+             const Watch& watch)
+        : sftp_(sftp), machine_(machine), from_(from), to_(to.empty() ? "." : to), watch_(watch) {}
+
+    Result<Tally> run() {
+        auto items = remote_tree(sftp_, from_, machine_);
+        if (!items) return items.error();
+        items_ = std::move(*items);
+        using Phase = Result<> (Download::*)();
+        for (Phase phase :
+             {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders}) {
+            auto done = (this->*phase)();
+            if (done) continue;
+            for (auto& file : fetching_) ::unlink(file->temporary.c_str());
+            return done.error();
+        }
+        return tally_;
+    }
+
+private:
+    std::string place(const Item& item) const { return joined(to_, item.path); }
+    std::string source(const Item& item) const {
+        std::string whole = joined(from_, item.path);
+        return whole.empty() ? "." : whole;
+    }
+    void fail(Error error) {
+        if (!failed_) failed_ = std::move(error);
+    }
+
+    Result<> make_folders() {
+        root_was_there_ = file_exists(to_);
+        if (size_t slash = to_.rfind('/'); slash != std::string::npos && slash > 0)
+            if (auto made = make_way(to_.substr(0, slash)); !made) return made;
+        for (const auto& item : items_) {
+            if (item.kind != Kind::folder) continue;
+            struct stat found;
+            if (::stat(place(item).c_str(), &found) == 0 && S_ISDIR(found.st_mode)) continue;
+            if (::mkdir(place(item).c_str(), folder_while_filling) != 0)
+                return file_error("cannot make folder", place(item), errno);
+        }
+        return Ok{};
+    }
+
+    // With the user's own umask: these folders are theirs, not copies of anything.
+    static Result<> make_way(const std::string& path) {
+        for (size_t at = 1; at <= path.size(); ++at) {
+            if (at < path.size() && path[at] != '/') continue;
+            std::string folder = path.substr(0, at);
+            if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+                return file_error("cannot make folder", folder, errno);
+        }
+        return Ok{};
+    }
+
+    Result<> fetch_files() {
+        for (const auto& item : items_)
+            if (item.kind == Kind::file) tally_.bytes_total += item.size;
+        auto next = items_.begin();
+        while (next != items_.end() || !fetching_.empty()) {
+            if (failed_) return *failed_;
+            for (; next != items_.end() && fetching_.size() < files_at_once && !sftp_.crowded(); ++next)
+                if (auto begun = begin(*next); !begun) return begun;
+            for (auto& file : fetching_)
+                while (ask_piece(file)) {
+                }
+            fetching_.remove_if([](const FetchingPtr& file) { return file->over; });
+            if (auto turned = sftp_.turn(); !turned) return turned;
+            watch_(tally_);
+        }
+        if (auto settled = sftp_.settle(); !settled) return settled;
+        if (failed_) return *failed_;
+        return Ok{};
+    }
+
+    Result<> begin(const Item& item) {
+        if (item.kind == Kind::other) ++tally_.others;
+        if (item.kind != Kind::file) return Ok{};
+        struct stat found;
+        bool there = ::lstat(place(item).c_str(), &found) == 0;
+        if (there && S_ISREG(found.st_mode) && static_cast<uint64_t>(found.st_size) == item.size &&
+            static_cast<uint32_t>(found.st_mtime) == item.mtime) {
+            ++tally_.unchanged;
+            tally_.bytes_total -= item.size;
+            if ((found.st_mode & 0777) != item.mode) ::chmod(place(item).c_str(), item.mode);
+            return Ok{};
+        }
+        auto file = std::make_shared<Fetching>();
+        file->item = &item;
+        file->place = place(item);
+        file->temporary = temporary_name(file->place, run_, ++number_);
+        file->target = UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+        if (!file->target) return file_error("cannot write", file->place, errno);
+        sftp_.open_file(source(item), ssh::Open::read, [this, file](ssh::Reply reply) {
+            if (reply.ok())
+                file->handle = reply.bytes;
+            else
+                give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+        });
+        fetching_.push_back(file);
+        return Ok{};
+    }
+
+    // Asks as far as the size seen in the listing, and one piece beyond, which finds the end.
+    bool ask_piece(const FetchingPtr& file) {
+        if (file->handle.empty() || file->end_seen || file->over || sftp_.crowded() || failed_) return false;
+        if (file->asked > file->item->size && file->reads > 0) return false;
+        uint64_t offset = file->asked;
+        file->asked += ssh::sftp_piece_bytes;
+        ask(file, offset, ssh::sftp_piece_bytes);
+        return true;
+    }
+
+    void ask(const FetchingPtr& file, uint64_t offset, uint32_t length) {
+        ++file->reads;
+        sftp_.read(file->handle, offset, length, [this, file, offset, length](ssh::Reply reply) {
+            --file->reads;
+            take(file, offset, length, reply);
+            if (file->end_seen && file->reads == 0) conclude(file);
+        });
+    }
+
+    void take(const FetchingPtr& file, uint64_t offset, uint32_t length, const ssh::Reply& reply) {
+        if (file->over) return;
+        if (reply.status == ssh::Status::end) {
+            file->end_seen = true;
+            return;
+        }
+        if (!reply.ok()) return give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+        ssize_t wrote =
+            ::pwrite(file->target.get(), reply.bytes.data(), reply.bytes.size(), static_cast<off_t>(offset));
+        if (wrote != static_cast<ssize_t>(reply.bytes.size()))
+            return give_up(file, file_error("cannot write", file->place, wrote < 0 ? errno : ENOSPC));
+        tally_.bytes += reply.bytes.size();
+        // A server may answer with less than was asked for; the rest is asked for again.
+        auto got = static_cast<uint32_t>(reply.bytes.size());
+        if (got < length && got > 0) ask(file, offset + got, length - got);
+    }
+
+    void give_up(const FetchingPtr& file, Error error) {
+        file->over = true;
+        ::unlink(file->temporary.c_str());
+        fail(std::move(error));
+    }
+
+    void conclude(const FetchingPtr& file) {
+        if (file->over) return;
+        file->over = true;
+        sftp_.close(file->handle, [](ssh::Reply) {});
+        bool good = ::fchmod(file->target.get(), file->item->mode) == 0;
+        set_times(file->temporary, file->item->mtime);
+        if (!good || ::rename(file->temporary.c_str(), file->place.c_str()) != 0)
+            return give_up(file, file_error("cannot write", file->place, errno));
+        ++tally_.files;
+    }
+
+    Result<> make_links() {
+        for (const auto& item : items_) {
+            if (item.kind != Kind::link) continue;
+            std::string there(item.leads_to.size() + 1, '\0');
+            ssize_t length = ::readlink(place(item).c_str(), there.data(), there.size());
+            if (length >= 0 && there.substr(0, static_cast<size_t>(length)) == item.leads_to) {
+                ++tally_.unchanged;
+                continue;
+            }
+            std::string temporary = temporary_name(place(item), run_, ++number_);
+            if (::symlink(item.leads_to.c_str(), temporary.c_str()) != 0)
+                return file_error("cannot make link", place(item), errno);
+            set_times(temporary, item.mtime);
+            if (::rename(temporary.c_str(), place(item).c_str()) != 0) {
+                int code = errno;
+                ::unlink(temporary.c_str());
+                return file_error("cannot make link", place(item), code);
+            }
+            ++tally_.files;
+        }
+        return Ok{};
+    }
+
+    // Deepest first: touching what is in a folder changes the folder's time.
+    Result<> finish_folders() {
+        for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+            if (item->kind != Kind::folder || (item->path.empty() && root_was_there_)) continue;
+            ::chmod(place(*item).c_str(), item->mode);
+            set_times(place(*item), item->mtime);
+        }
+        return Ok{};
+    }
+
+    ssh::Sftp& sftp_;
+    const std::string machine_, from_, to_, run_ = new_run();
+    const Watch& watch_;
+    std::vector<Item> items_;
+    std::list<FetchingPtr> fetching_;
+    size_t number_ = 0;
+    bool root_was_there_ = false;
+    std::optional<Error> failed_;
+    Tally tally_;
+};
+
+}  // namespace
+
+Result<Tally> download(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
+                       const Watch& watch) {
+    return Download{sftp, machine, from, to, watch}.run();
+}
+
+}  // namespace tnr::sync

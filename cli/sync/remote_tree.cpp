@@ -1,0 +1,89 @@
+// Walking a folder on a machine with many requests in flight: each folder is opened, read until its end and closed,
+// and its subfolders are opened as soon as they are seen.
+#include <algorithm>
+
+#include "cli/sync/tree.hpp"
+
+namespace tnr::sync {
+namespace {
+
+class Walk {
+public:
+    Walk(ssh::Sftp& sftp, const std::string& root, const std::string& machine)
+        : sftp_(sftp), root_(root), machine_(machine) {}
+
+    Result<std::vector<Item>> run() {
+        // Following the root is stat's way, not lstat's; a home folder is the empty path, which SFTP calls ".".
+        sftp_.stat(full(""), [this](ssh::Reply reply) {
+            if (!reply.ok()) return fail(reply, "cannot read", "");
+            items_.push_back(item_of("", reply.attributes));
+            if (items_[0].kind == Kind::folder) enter("");
+        });
+        while (sftp_.in_flight() > 0 || !folders_.empty()) {
+            for (; !folders_.empty() && !sftp_.crowded(); folders_.pop_back()) open(folders_.back());
+            if (auto turned = sftp_.turn(); !turned) return turned.error();
+        }
+        if (failed_) return *failed_;
+        std::sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.path < b.path; });
+        return std::move(items_);
+    }
+
+private:
+    std::string full(const std::string& path) const {
+        std::string whole = joined(root_, path);
+        return whole.empty() ? "." : whole;
+    }
+
+    void fail(const ssh::Reply& reply, const std::string& doing, const std::string& path) {
+        if (!failed_) failed_ = refusal(reply, doing, full(path), machine_);
+    }
+
+    void enter(const std::string& path) { folders_.push_back(path); }
+
+    void open(const std::string& path) {
+        sftp_.open_folder(full(path), [this, path](ssh::Reply reply) {
+            if (!reply.ok()) return fail(reply, "cannot read folder", path);
+            read(path, reply.bytes);
+        });
+    }
+
+    void read(const std::string& path, const std::string& handle) {
+        sftp_.read_folder(handle, [this, path, handle](ssh::Reply reply) {
+            if (!reply.ok()) {
+                if (reply.status != ssh::Status::end) fail(reply, "cannot read folder", path);
+                return sftp_.close(handle, [](ssh::Reply) {});
+            }
+            for (const auto& entry : reply.names) take(path, entry);
+            read(path, handle);
+        });
+    }
+
+    void take(const std::string& folder, const ssh::Entry& entry) {
+        // A name with a slash would be a server that wants us to write somewhere else.
+        if (entry.name == "." || entry.name == ".." || entry.name.empty() || entry.name.find('/') != std::string::npos)
+            return;
+        std::string path = joined(folder, entry.name);
+        size_t index = items_.size();
+        items_.push_back(item_of(path, entry.attributes));
+        if (items_[index].kind == Kind::folder) enter(path);
+        if (items_[index].kind == Kind::link)
+            sftp_.read_link(full(path), [this, path, index](ssh::Reply reply) {
+                if (!reply.ok() || reply.names.empty()) return fail(reply, "cannot read link", path);
+                items_[index].leads_to = reply.names[0].name;
+            });
+    }
+
+    ssh::Sftp& sftp_;
+    std::string root_, machine_;
+    std::vector<Item> items_;
+    std::vector<std::string> folders_;  // seen, not opened yet
+    std::optional<Error> failed_;
+};
+
+}  // namespace
+
+Result<std::vector<Item>> remote_tree(ssh::Sftp& sftp, const std::string& root, const std::string& machine) {
+    return Walk{sftp, root, machine}.run();
+}
+
+}  // namespace tnr::sync

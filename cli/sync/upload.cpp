@@ -1,0 +1,318 @@
+// Upload: look at what is there, make folders, send files, then set the folders' own modes and times.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "cli/files.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/sync/copy.hpp"
+
+namespace tnr::sync {
+namespace {
+
+constexpr uint32_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
+constexpr std::chrono::seconds cleanup_limit{3};
+
+// One file on its way. Its callbacks hold it by shared_ptr, so it lives until the last reply.
+struct Sending {
+    const Item* item = nullptr;
+    UniqueFd source;
+    std::string place, temporary, handle;
+    uint64_t sent = 0;
+    size_t writes = 0;  // not answered yet
+    bool all_sent = false;
+    bool over = false;
+    std::optional<ssh::Reply> refused;  // the first refusal of a write
+};
+using SendingPtr = std::shared_ptr<Sending>;
+
+class Upload {
+public:
+    Upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
+           const Watch& watch)
+        : sftp_(sftp), machine_(machine), from_(from), to_(to), watch_(watch) {}
+
+    Result<Tally> run() {
+        auto items = local_tree(from_);
+        if (!items) return items.error();
+        items_ = std::move(*items);
+        using Phase = Result<> (Upload::*)();
+        for (Phase phase : {&Upload::look, &Upload::make_folders, &Upload::send_files, &Upload::make_links,
+                            &Upload::finish_folders}) {
+            auto done = (this->*phase)();
+            if (done) continue;
+            clean_up();
+            return done.error();
+        }
+        return tally_;
+    }
+
+private:
+    std::string place(const Item& item) const {
+        std::string whole = joined(to_, item.path);
+        return whole.empty() ? "." : whole;
+    }
+    void fail(Error error) {
+        if (!failed_) failed_ = std::move(error);
+    }
+    void fail(const ssh::Reply& reply, const std::string& doing, const std::string& path) {
+        fail(refusal(reply, doing, path, machine_));
+    }
+    // Waits until another request may be sent.
+    Result<> room() {
+        while (sftp_.crowded())
+            if (auto turned = sftp_.turn(); !turned) return turned;
+        if (failed_) return *failed_;
+        return Ok{};
+    }
+    Result<> settled() {
+        if (auto settled = sftp_.settle(); !settled) return settled;
+        if (failed_) return *failed_;
+        return Ok{};
+    }
+
+    Result<> look() {
+        for (const auto& item : items_) {
+            if (auto free = room(); !free) return free;
+            // A folder may be a link to one over there (a home on another disk); everything else is taken literally.
+            auto heard = [this, &item](ssh::Reply reply) {
+                if (reply.ok()) there_[&item] = item_of(item.path, reply.attributes);
+            };
+            if (item.kind == Kind::folder)
+                sftp_.stat(place(item), heard);
+            else
+                sftp_.lstat(place(item), heard);
+            if (item.kind == Kind::file) tally_.bytes_total += item.size;
+        }
+        return settled();
+    }
+
+    Result<> make_folders() {
+        if (auto made = make_way(); !made) return made;
+        for (const auto& item : items_) {
+            if (item.kind != Kind::folder) continue;
+            auto there = there_.find(&item);
+            if (there != there_.end() && there->second.kind == Kind::folder) continue;
+            if (there != there_.end())
+                return Error{Error::Kind::remote, machine_ + ":" + place(item) + " is a file there, and a folder here",
+                             "remove or rename one of them"};
+            if (auto free = room(); !free) return free;
+            sftp_.make_folder(place(item), folder_while_filling, [this, &item](ssh::Reply reply) {
+                if (!reply.ok()) fail(reply, "cannot make folder", place(item));
+            });
+        }
+        return settled();
+    }
+
+    // The folders above the destination; those that exist answer with a failure that says nothing.
+    Result<> make_way() {
+        for (size_t slash = to_.find('/', 1); slash != std::string::npos; slash = to_.find('/', slash + 1))
+            sftp_.make_folder(to_.substr(0, slash), 0755, [](ssh::Reply) {});
+        return settled();
+    }
+
+    Result<> send_files() {
+        auto next = items_.begin();
+        while (next != items_.end() || !sending_.empty()) {
+            if (failed_) return *failed_;
+            for (; next != items_.end() && sending_.size() < files_at_once && !sftp_.crowded(); ++next)
+                if (auto begun = begin(*next); !begun) return begun;
+            bool moved = false;
+            for (auto& file : sending_)
+                while (send_piece(file)) moved = true;
+            sending_.remove_if([](const SendingPtr& file) { return file->over; });
+            if (sftp_.in_flight() > 0 && (!moved || sftp_.crowded()))
+                if (auto turned = sftp_.turn(); !turned) return turned;
+            watch_(tally_);
+        }
+        return settled();
+    }
+
+    Result<> begin(const Item& item) {
+        if (item.kind == Kind::other) ++tally_.others;
+        if (item.kind != Kind::file) return Ok{};
+        auto there = there_.find(&item);
+        bool same = there != there_.end() && there->second.kind == Kind::file && there->second.size == item.size &&
+                    there->second.mtime == item.mtime;
+        if (same) return leave(item, there->second);
+        if (there != there_.end() && there->second.kind == Kind::folder)
+            return Error{Error::Kind::remote, machine_ + ":" + place(item) + " is a folder there, and a file here",
+                         "remove or rename one of them"};
+        auto file = std::make_shared<Sending>();
+        file->item = &item;
+        file->source = UniqueFd{::open(joined(from_, item.path).c_str(), O_RDONLY | O_CLOEXEC)};
+        if (!file->source) return file_error("cannot read", joined(from_, item.path), errno);
+        file->place = place(item);
+        file->temporary = temporary_name(file->place, run_, ++number_);
+        sftp_.open_file(file->temporary, ssh::Open::write_new, [this, file](ssh::Reply reply) {
+            if (reply.ok())
+                file->handle = reply.bytes;
+            else
+                explain(reply, "cannot write", file);
+        });
+        sending_.push_back(file);
+        return Ok{};
+    }
+
+    Result<> leave(const Item& item, const Item& there) {
+        ++tally_.unchanged;
+        tally_.bytes_total -= item.size;
+        if (there.mode == item.mode) return Ok{};
+        ssh::Attributes mode;
+        mode.mode = item.mode;
+        sftp_.set_attributes(place(item), mode, [this, &item](ssh::Reply reply) {
+            if (!reply.ok()) fail(reply, "cannot set the mode of", place(item));
+        });
+        return Ok{};
+    }
+
+    // True when there may be more to send right away.
+    bool send_piece(const SendingPtr& file) {
+        if (file->handle.empty() || file->all_sent || sftp_.crowded() || failed_) return false;
+        char piece[ssh::sftp_piece_bytes];
+        ssize_t got = ::pread(file->source.get(), piece, sizeof piece, static_cast<off_t>(file->sent));
+        if (got < 0) fail(file_error("cannot read", joined(from_, file->item->path), errno));
+        if (got < 0) return false;
+        if (got == 0) {
+            file->all_sent = true;
+            conclude(file);
+            return false;
+        }
+        ++file->writes;
+        sftp_.write(file->handle, file->sent, {piece, static_cast<size_t>(got)}, [this, file, got](ssh::Reply reply) {
+            --file->writes;
+            if (reply.ok())
+                tally_.bytes += static_cast<uint64_t>(got);
+            else if (!file->refused)
+                file->refused = reply;
+            conclude(file);
+        });
+        file->sent += static_cast<uint64_t>(got);
+        return true;
+    }
+
+    // Once every piece is safe: mode and times, close, and only then the name.
+    void conclude(const SendingPtr& file) {
+        if (file->refused && !file->all_sent) file->all_sent = true;
+        if (!file->all_sent || file->writes > 0 || file->over) return;
+        file->over = true;
+        if (file->refused) return explain(*file->refused, "cannot write", file);
+        ssh::Attributes own;
+        own.mode = file->item->mode;
+        own.mtime = file->item->mtime;
+        sftp_.set_handle_attributes(file->handle, own, [this, file](ssh::Reply reply) {
+            if (!reply.ok()) fail(reply, "cannot set mode and times of", file->place);
+        });
+        sftp_.close(file->handle, [this, file](ssh::Reply reply) {
+            if (!reply.ok()) return explain(reply, "cannot write", file);
+            if (failed_) return remove(file->temporary);
+            sftp_.rename_over(file->temporary, file->place, [this, file](ssh::Reply renamed) {
+                if (renamed.ok())
+                    ++tally_.files;
+                else
+                    fail(renamed, "cannot write", file->place), remove(file->temporary);
+            });
+        });
+    }
+
+    // OpenSSH calls a full disk just "Failure", so ask.
+    void explain(const ssh::Reply& reply, const std::string& doing, const SendingPtr& file) {
+        file->over = true;
+        std::string folder =
+            file->place.find('/') == std::string::npos ? "." : file->place.substr(0, file->place.rfind('/') + 1);
+        remove(file->temporary);
+        if (reply.status != ssh::Status::failure) return fail(reply, doing, file->place);
+        sftp_.is_full(folder, [this, reply, doing, file](bool full) {
+            if (!full) return fail(reply, doing, file->place);
+            fail(Error{Error::Kind::remote, doing + " " + machine_ + ":" + file->place + ": the disk there is full",
+                       "see what takes the space: `tnr connect " + machine_ + " -- df -h`; then sync again"});
+        });
+        // Only now: the open half file holds the space whose lack we ask about.
+        if (!file->handle.empty()) sftp_.close(file->handle, [](ssh::Reply) {});
+    }
+
+    void remove(const std::string& path) {
+        sftp_.remove(path, [](ssh::Reply) {});
+    }
+
+    Result<> make_links() {
+        for (const auto& item : items_) {
+            if (item.kind != Kind::link) continue;
+            if (auto free = room(); !free) return free;
+            auto there = there_.find(&item);
+            if (there != there_.end() && there->second.kind == Kind::link &&
+                there->second.size == item.leads_to.size()) {
+                sftp_.read_link(place(item), [this, &item](ssh::Reply reply) {
+                    if (reply.ok() && !reply.names.empty() && reply.names[0].name == item.leads_to)
+                        ++tally_.unchanged;
+                    else
+                        make_link(item);
+                });
+                continue;
+            }
+            make_link(item);
+        }
+        return settled();
+    }
+
+    void make_link(const Item& item) {
+        std::string temporary = temporary_name(place(item), run_, ++number_);
+        sftp_.make_link(temporary, item.leads_to, [this, &item, temporary](ssh::Reply reply) {
+            if (!reply.ok()) return fail(reply, "cannot make link", place(item));
+            sftp_.rename_over(temporary, place(item), [this, &item, temporary](ssh::Reply renamed) {
+                if (renamed.ok())
+                    ++tally_.files;
+                else
+                    fail(renamed, "cannot make link", place(item)), remove(temporary);
+            });
+        });
+    }
+
+    // Deepest first: touching what is in a folder changes the folder's time.
+    Result<> finish_folders() {
+        for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+            // The destination itself, when it was there before, keeps its own: giving a home folder the mode of some
+            // project folder can make sshd refuse its owner's key.
+            if (item->kind != Kind::folder || (item->path.empty() && there_.count(&*item))) continue;
+            if (auto free = room(); !free) return free;
+            ssh::Attributes own;
+            own.mode = item->mode;
+            own.mtime = item->mtime;
+            sftp_.set_attributes(place(*item), own, [this, item](ssh::Reply reply) {
+                // Somebody else's folder (/tmp) keeps its own; filling it was all we were asked for.
+                if (!reply.ok() && !there_.count(&*item)) fail(reply, "cannot set mode and times of", place(*item));
+            });
+        }
+        return settled();
+    }
+
+    // Leave no half files, as far as the connection still carries that.
+    void clean_up() {
+        for (auto& file : sending_) remove(file->temporary);
+        (void)sftp_.settle(cleanup_limit);
+    }
+
+    ssh::Sftp& sftp_;
+    const std::string machine_, from_, to_, run_ = new_run();
+    const Watch& watch_;
+    std::vector<Item> items_;
+    std::map<const Item*, Item> there_;
+    std::list<SendingPtr> sending_;
+    size_t number_ = 0;
+    std::optional<Error> failed_;
+    Tally tally_;
+};
+
+}  // namespace
+
+Result<Tally> upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
+                     const Watch& watch) {
+    return Upload{sftp, machine, from, to, watch}.run();
+}
+
+}  // namespace tnr::sync

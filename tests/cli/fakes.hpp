@@ -1,0 +1,179 @@
+// A small world in memory for commands: a cloud, a pool, machines one can get into. Each can be told to fail once at a
+// step, and to have the user press Ctrl-C there.
+#pragma once
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cli/interrupt.hpp"
+#include "cli/session.hpp"
+#include "tests/cli/sshd.hpp"
+
+namespace tnr::test {
+
+struct FakeWorld {
+    // The cloud.
+    std::map<std::string, Machine> machines;  // by id
+    int created = 0;
+    Order last_order;
+    double price = 0.25;
+    // The pool.
+    std::vector<cli::GpuType> types = {{"h100", 2, 2, 80e9}, {"a100", 1, 1, 40e9}};
+    std::map<std::string, std::string> enrolled;  // machine to key
+    bool pool_reachable = true;
+    // What is on the machine that runs.
+    std::string installed;  // the text of gpu.json
+    int installs = 0, proofs = 0;
+    // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
+    std::string fails_at, interrupted_at;
+
+    Result<> pass(const std::string& step) {
+        if (interrupted_at == step) {
+            interrupted_at.clear();
+            interrupt::raise_for_test();
+            return interrupt::error();
+        }
+        if (fails_at != step) return Ok{};
+        fails_at.clear();
+        return Error{Error::Kind::network, "the fake fails at " + step};
+    }
+};
+
+class FakeProvider : public Provider {
+public:
+    explicit FakeProvider(FakeWorld& world) : world_(world) {}
+    std::string name() const override { return "local"; }
+    Result<std::vector<Offer>> offers() override { return std::vector<Offer>{{"small", 2, 2048, 20, world_.price}}; }
+
+    Result<Machine> create(const Order& order) override {
+        if (auto passed = world_.pass("create"); !passed) return passed.error();
+        for (auto& [id, machine] : world_.machines)
+            if (machine.name == order.name) return Error{Error::Kind::usage, "the name " + order.name + " is taken"};
+        Machine machine;
+        machine.id = "i-" + std::to_string(++world_.created);
+        machine.name = order.name;
+        machine.state = MachineState::starting;
+        machine.pool_host = "10.0.2.2";
+        machine.usd_per_hour = world_.price;
+        world_.machines[machine.id] = machine;
+        world_.last_order = order;
+        if (auto passed = world_.pass("created"); !passed) return passed.error();
+        return machine;
+    }
+    // A machine that starts is seen starting once, then running.
+    Result<Machine> machine(const std::string& id) override {
+        auto found = world_.machines.find(id);
+        if (found == world_.machines.end()) return Error{Error::Kind::not_found, "no machine " + id};
+        Machine now = found->second;
+        if (now.state == MachineState::starting) found->second.state = MachineState::running;
+        if (now.state == MachineState::stopping) found->second.state = MachineState::stopped;
+        found->second.address = "192.0.2.7";
+        return now;
+    }
+    Result<std::vector<Machine>> machines() override {
+        std::vector<Machine> all;
+        for (auto& [id, machine] : world_.machines) all.push_back(machine);
+        return all;
+    }
+    Result<> stop(const std::string& id) override { return set(id, MachineState::stopped); }
+    Result<> start(const std::string& id) override { return set(id, MachineState::starting); }
+    Result<> destroy(const std::string& id) override {
+        world_.machines.erase(id);
+        return Ok{};
+    }
+
+private:
+    Result<> set(const std::string& id, MachineState state) {
+        world_.machines.at(id).state = state;
+        return Ok{};
+    }
+    FakeWorld& world_;
+};
+
+class FakePool : public cli::Pool {
+public:
+    explicit FakePool(FakeWorld& world) : world_(world) {}
+    Result<std::string> hello() override { return reached(std::string("account")); }
+    Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
+    Result<> enroll_machine(const std::string& name, const std::string& key) override {
+        if (world_.pool_reachable) world_.enrolled[name] = key;
+        return reached(Ok{});
+    }
+    Result<> forget_machine(const std::string& name) override {
+        if (world_.pool_reachable) world_.enrolled.erase(name);
+        return reached(Ok{});
+    }
+
+private:
+    template <class T>
+    Result<T> reached(T answer) {
+        if (world_.pool_reachable) return answer;
+        return Error{Error::Kind::network, "no answer from the pool at tcp://127.0.0.1:14900", "check that it runs"};
+    }
+    FakeWorld& world_;
+};
+
+class FakeAccess : public cli::MachineAccess {
+public:
+    explicit FakeAccess(FakeWorld& world) : world_(world) {}
+    Result<> get_in(const Machine& machine, const cli::Record& record, const cli::Say&) override {
+        if (machine.state != MachineState::running || machine.address.empty())
+            return Error{Error::Kind::internal, "get_in came before the machine ran"};
+        host_key_ = record.host_key;
+        if (world_.last_order.user_data.find(host_key_) == std::string::npos)
+            return Error{Error::Kind::remote, "another host key"};
+        return world_.pass("get_in");
+    }
+    Result<std::vector<std::string>> install(const GpuConfig& config, const cli::Say&) override {
+        if (auto passed = world_.pass("install"); !passed) return passed.error();
+        ++world_.installs;
+        world_.installed = to_json_text(config);
+        return std::vector<std::string>{"gpu.json"};
+    }
+    Result<std::string> prove() override {
+        if (auto passed = world_.pass("prove"); !passed) return passed.error();
+        ++world_.proofs;
+        return std::string("0: NVIDIA H100, 80.0 GiB\n");
+    }
+
+private:
+    FakeWorld& world_;
+    std::string host_key_;
+};
+
+// A Session in that world, with folders of its own, signed in to a pool on loopback.
+struct FakeSession {
+    TemporaryFolder folder;
+    FakeWorld world;
+    std::ostringstream out, err;
+    std::istringstream in;
+    cli::Session session{out, err, in};
+
+    FakeSession() {
+        session.config_folder = folder / "config";
+        session.state_folder = folder / "state";
+        session.cache_folder = folder / "cache";
+        session.provider_names = {"local"};
+        session.provider = [this](const std::string& name) -> Result<std::unique_ptr<Provider>> {
+            if (name != "local") return Error{Error::Kind::usage, "no provider " + name};
+            return std::unique_ptr<Provider>(std::make_unique<FakeProvider>(world));
+        };
+        session.pool = [this](const cli::PoolLogin&) -> Result<std::unique_ptr<cli::Pool>> {
+            return std::unique_ptr<cli::Pool>(std::make_unique<FakePool>(world));
+        };
+        session.access = [this] { return std::make_unique<FakeAccess>(world); };
+        session.now = [] { return "2026-01-02T03:04:05Z"; };
+        session.pause = [](int) { return !interrupt::interrupted(); };
+        auto server = wire::make_key_pair(), own = wire::make_key_pair();
+        (void)session.logins().save({"tcp://127.0.0.1:14900", {server.public_key, own}});
+    }
+    ~FakeSession() { interrupt::clear_for_test(); }
+    std::string said() {
+        std::string text = out.str();
+        out.str("");
+        return text;
+    }
+};
+
+}  // namespace tnr::test

@@ -1,0 +1,54 @@
+// A real OpenSSH server for one test: its own host key, its own authorised key, a port from the kernel, and no
+// state outside one temporary folder. It listens itself and starts `sshd -i` for each connection, so no port has to be
+// guessed and nothing has to be waited for.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/ssh/client.hpp"
+
+namespace tnr::test {
+
+// Removed with everything in it when it goes.
+class TemporaryFolder {
+public:
+    TemporaryFolder();
+    ~TemporaryFolder();
+    const std::string& path() const { return path_; }
+    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+private:
+    std::string path_;
+};
+
+class Sshd {
+public:
+    explicit Sshd(const std::string& more_configuration = "");
+    ~Sshd();
+    // What a client that tnr set up would use.
+    ssh::Target target() const;
+    // Ends every connection at once, as a crash of the machine would.
+    void kill_connections();
+    // Connections so far.
+    int accepted() const { return accepted_; }
+
+private:
+    void accept_all();
+
+    TemporaryFolder folder_;
+    ssh::KeyPair host_key_, user_key_;
+    UniqueFd listener_;
+    int port_ = 0;
+    std::atomic<bool> leaving_{false};
+    std::atomic<int> accepted_{0};
+    std::vector<int> children_;  // the acceptor's, until it has ended
+    std::thread acceptor_;
+};
+
+void write_text(const std::string& path, const std::string& text);
+std::string read_text(const std::string& path);
+
+}  // namespace tnr::test

@@ -1,0 +1,139 @@
+// `tnr start` from every state the world can be in.
+#include "cli/commands/start.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/fakes.hpp"
+
+using namespace tnr;
+using nlohmann::json;
+
+static void must_start(test::FakeSession& fake, const cli::StartOptions& options) {
+    auto started = cli::start(fake.session, options);
+    if (!started) FAIL(started.error().what + " / " + started.error().hint);
+}
+
+static cli::Record record_of(test::FakeSession& fake) {
+    return **fake.session.records().find("demo");
+}
+
+TEST_CASE("start makes a machine, plants its keys, installs and proves the GPU", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100:2"});
+    auto record = record_of(fake);
+    CHECK(fake.world.created == 1);
+    CHECK(fake.world.proofs == 1);
+    CHECK(record.step == cli::Step::proven);
+    CHECK(fake.world.enrolled["demo"] == record.machine_key.public_key);
+    CHECK(fake.world.last_order.user_data.find("PRIVATE KEY") != std::string::npos);
+    CHECK(record.host_secret.empty());  // the machine has it, nobody else needs it
+    auto config = json::parse(fake.world.installed);
+    CHECK(config["pool"] == "tcp://10.0.2.2:14900");  // loopback is somewhere else for a machine
+    CHECK(config["gpu"] == "h100");
+    CHECK(config["count"] == 2);
+    CHECK(config["machine"]["secret_key"] == record.machine_key.secret_key);
+    auto login = *fake.session.logins().find("");
+    CHECK(fake.world.installed.find(login.keys.own.secret_key) == std::string::npos);  // never leaves the laptop
+    CHECK(fake.said().find("tnr connect demo") != std::string::npos);
+}
+
+TEST_CASE("a second start checks a running machine and keeps its GPU, or changes it when told", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100"});
+    fake.said();
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.said().find("was already running") != std::string::npos);
+    CHECK(fake.world.created == 1);
+    CHECK(fake.world.proofs == 2);
+    must_start(fake, {.name = "demo", .gpu = "a100"});
+    CHECK(fake.world.created == 1);
+    CHECK(json::parse(fake.world.installed)["gpu"] == "a100");
+    CHECK(record_of(fake).gpu == "a100");
+}
+
+TEST_CASE("start brings a stopped machine back, and makes one anew that was deleted behind our back", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100"});
+    auto host_key = record_of(fake).host_key;
+    fake.world.machines["i-1"].state = MachineState::stopping;
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.created == 1);
+    CHECK(fake.world.machines["i-1"].state == MachineState::running);
+
+    fake.world.machines.clear();
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.created == 2);
+    CHECK(record_of(fake).host_key != host_key);
+    CHECK(fake.err.str().find("deleted outside tnr") != std::string::npos);
+}
+
+TEST_CASE("wherever start fails or is interrupted, it says what exists, and the next start continues", "[cli][start]") {
+    for (std::string step : {"create", "created", "get_in", "install", "prove"})
+        for (bool by_user : {false, true}) {
+            test::FakeSession fake;
+            (by_user ? fake.world.interrupted_at : fake.world.fails_at) = step;
+            INFO(step << (by_user ? " interrupted" : " failed"));
+            auto failed = cli::start(fake.session, {.name = "demo", .gpu = "h100"});
+            REQUIRE_FALSE(failed);
+            CHECK(failed.error().hint.find("tnr delete demo") != std::string::npos);
+            bool exists = !fake.world.machines.empty();
+            CHECK(exists == (step != "create"));
+            CHECK((failed.error().hint.find("$0.25/h") != std::string::npos) == (exists && step != "created"));
+            CHECK(interrupt::exit_code() == (by_user ? 130 : 0));
+            interrupt::clear_for_test();
+
+            must_start(fake, {.name = "demo", .gpu = "h100"});
+            CHECK(fake.world.created == 1);  // one machine, whatever happened
+            CHECK(fake.world.proofs == 1);
+        }
+}
+
+TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]") {
+    test::FakeSession fake;
+    auto error_of = [&](const cli::StartOptions& options) {
+        auto started = cli::start(fake.session, options);
+        REQUIRE_FALSE(started);
+        return started.error();
+    };
+    CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "it has: h100, a100");
+    CHECK(error_of({.name = "demo", .gpu = "a100:2"}).kind == Error::Kind::usage);
+    CHECK(error_of({.name = "demo", .gpu = "h100:0"}).kind == Error::Kind::usage);
+    CHECK(error_of({.name = "demo"}).hint == "the pool has: h100, a100");
+    CHECK(error_of({.name = "../x", .gpu = "h100"}).kind == Error::Kind::usage);
+    CHECK(error_of({.name = "demo", .gpu = "h100", .pool = "tcp://elsewhere:1"}).kind == Error::Kind::auth);
+    CHECK(error_of({.name = "demo", .gpu = "h100", .provider = "nowhere"}).kind == Error::Kind::usage);
+    fake.world.pool_reachable = false;
+    CHECK(error_of({.name = "demo", .gpu = "h100"}).what.find("tcp://127.0.0.1:14900") != std::string::npos);
+    CHECK(fake.world.machines.empty());
+    CHECK(fake.world.enrolled.empty());
+}
+
+TEST_CASE("two starts of one name at a time: the second says so", "[cli][start]") {
+    test::FakeSession fake;
+    auto lock = fake.session.records().lock("demo");
+    REQUIRE(lock);
+    auto second = cli::start(fake.session, {.name = "demo", .gpu = "h100"});
+    REQUIRE_FALSE(second);
+    CHECK(second.error().what.find("another tnr") != std::string::npos);
+    CHECK(fake.world.machines.empty());
+}
+
+TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
+    test::FakeSession fake;
+    fake.session.json = true;
+    must_start(fake, {.name = "demo", .gpu = "h100", .dry_run = true});
+    auto plan = json::parse(fake.said());
+    CHECK(plan["usd_per_hour"] == 0.25);
+    CHECK(fake.world.machines.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("a pool on loopback is out of reach for a machine elsewhere, any other address is kept", "[cli][start]") {
+    Machine elsewhere, local;
+    local.pool_host = "10.0.2.2";
+    CHECK(*cli::pool_address_for(elsewhere, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
+    CHECK(*cli::pool_address_for(local, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
+    CHECK(*cli::pool_address_for(local, "tcp://localhost:5") == "tcp://10.0.2.2:5");
+    CHECK_FALSE(cli::pool_address_for(elsewhere, "tcp://127.0.0.1:14900"));
+}
