@@ -53,9 +53,9 @@ static std::string process_rows(const System& system) {
     for (auto& gpu : system.gpus)
         for (auto& process : gpu.processes)
             text += "| " + right(std::to_string(gpu.index), 4) + "   N/A  N/A  " +
-                    right(std::to_string(process.pid), 14) + "      C   " + fit(process.name, 34) +
+                    right(std::to_string(process.pid), 14) + "      C   " + fit(process.name, 35) +
                     right(mib(process.used_bytes) + "MiB", 11) + " |\n";
-    return text.empty() ? "|  " + fit("No running processes found", 85) + " |\n" : text;
+    return text.empty() ? "|  " + fit("No running processes found", 86) + " |\n" : text;
 }
 
 static std::string line(char fill) {

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""NVML as its users see it: NVIDIA's Python binding, gpustat, nvitop and our nvidia-smi, beside a real server.
+
+Run through tests/support/with_server.py (two emulated h100): clients_test.py NVIDIA_SMI LIBCUDA, with a Python that has
+nvidia-ml-py, gpustat and nvitop.
+"""
+import csv
+import io
+import os
+import subprocess
+import sys
+import unittest
+
+import pynvml
+
+NVIDIA_SMI, LIBCUDA = sys.argv[1:3]
+ALLOCATED = 64 << 20
+
+# A CUDA program: takes memory, says so, lives until its stdin closes.
+PROGRAM = f"""
+import ctypes, sys
+cuda = ctypes.CDLL({LIBCUDA!r})
+context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t({ALLOCATED})) == 0
+assert cuda.cuCtxSynchronize() == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def smi(*arguments):
+    return subprocess.run([NVIDIA_SMI, *arguments], capture_output=True, text=True)
+
+
+class Nvml(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert cls.program.stdout.readline() == "ready\n", "the CUDA program did not start"
+        pynvml.nvmlInit()
+
+    @classmethod
+    def tearDownClass(cls):
+        pynvml.nvmlShutdown()
+        cls.program.communicate("")
+
+    def test_the_binding_sees_the_gpus_of_the_claim(self):
+        self.assertEqual(pynvml.nvmlDeviceGetCount(), 2)
+        first = pynvml.nvmlDeviceGetHandleByIndex(0)
+        self.assertIn("H100 (emulated)", pynvml.nvmlDeviceGetName(first))
+        self.assertEqual(pynvml.nvmlDeviceGetCudaComputeCapability(first), (12, 0))
+        self.assertEqual(pynvml.nvmlSystemGetCudaDriverVersion(), 13000)
+        uuid = pynvml.nvmlDeviceGetUUID(first)
+        self.assertEqual(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(uuid)), 0)
+        bus = pynvml.nvmlDeviceGetPciInfo(first).busId
+        self.assertEqual(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByPciBusId(bus)), 0)
+
+    def test_memory_and_processes_are_the_client_machines_own(self):
+        first = pynvml.nvmlDeviceGetHandleByIndex(0)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(first)
+        self.assertEqual(memory.total, 2048 << 20)
+        self.assertGreaterEqual(memory.used, ALLOCATED)
+        self.assertEqual(memory.free, memory.total - memory.used)
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(first)
+        self.assertEqual([p.pid for p in processes], [self.program.pid])
+        self.assertGreaterEqual(processes[0].usedGpuMemory, ALLOCATED)
+        self.assertEqual(pynvml.nvmlDeviceGetGraphicsRunningProcesses(first), [])
+
+    def test_an_emulated_gpu_makes_nothing_up(self):
+        first = pynvml.nvmlDeviceGetHandleByIndex(0)
+        for question in (pynvml.nvmlDeviceGetPowerUsage, pynvml.nvmlDeviceGetFanSpeed, pynvml.nvmlDeviceGetSerial):
+            with self.assertRaises(pynvml.NVMLError_NotSupported):
+                question(first)
+
+    def test_wrong_questions_get_nvmls_own_errors(self):
+        with self.assertRaises(pynvml.NVMLError_InvalidArgument):
+            pynvml.nvmlDeviceGetHandleByIndex(2)
+        with self.assertRaises(pynvml.NVMLError_NotFound):
+            pynvml.nvmlDeviceGetHandleByUUID("GPU-00000000-0000-0000-0000-000000000000")
+
+    def test_gpustat_shows_both_gpus(self):
+        import gpustat
+        query = gpustat.new_query()
+        self.assertEqual(len(query), 2)
+        self.assertIn("H100", query[0].name)
+        self.assertEqual(query[0].memory_total, 2048)
+        self.assertEqual([p["pid"] for p in query[0].processes], [self.program.pid])
+
+    def test_nvitop_shows_both_gpus(self):
+        done = subprocess.run([sys.executable, "-m", "nvitop", "--once", "--ascii"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("H100 (emulated)"), 2)
+        self.assertIn(str(self.program.pid), done.stdout)
+
+    def test_nvidia_smi_prints_a_table_with_gpus_and_processes(self):
+        done = smi()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("NVIDIA H100 (emulated)"), 2)
+        self.assertIn(str(self.program.pid), done.stdout)
+        frame = [line for line in done.stdout.splitlines()[1:] if line]
+        self.assertEqual({len(line) for line in frame}, {91}, "the table is ragged")
+
+    def test_nvidia_smi_lists_and_answers_queries(self):
+        lines = smi("-L").stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^GPU 0: NVIDIA H100 \(emulated\) \(UUID: GPU-[0-9a-f-]{36}\)$")
+        rows = list(csv.reader(io.StringIO(smi("--query-gpu=index,name,memory.total,power.draw", "--format=csv").stdout),
+                               skipinitialspace=True))
+        self.assertEqual(rows[0], ["index", "name", "memory.total [MiB]", "power.draw [W]"])
+        self.assertEqual(rows[1], ["0", "NVIDIA H100 (emulated)", "2048 MiB", "[N/A]"])
+        bare = smi("--query-gpu=memory.total", "--format=csv,noheader,nounits", "-i", "1").stdout
+        self.assertEqual(bare, "2048\n")
+        apps = smi("--query-compute-apps=pid,used_memory", "--format=csv,noheader").stdout
+        self.assertTrue(apps.startswith(f"{self.program.pid}, "), apps)
+
+    def test_nvidia_smi_names_a_field_it_does_not_know(self):
+        done = smi("--query-gpu=name,smell", "--format=csv")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("smell", done.stderr)
+
+    def test_without_a_pool_it_says_which_and_what_to_do(self):
+        environment = dict(os.environ, TNR_POOL="tcp://127.0.0.1:1")
+        done = subprocess.run([NVIDIA_SMI], capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 9)
+        self.assertIn("tcp://127.0.0.1:1", done.stderr)
+        self.assertIn("hint:", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
