@@ -99,7 +99,8 @@ void Parser::header() {
                 if (c >= '0' && c <= '9') unit_.target_sm = unit_.target_sm * 10 + static_cast<uint32_t>(c - '0');
             while (accept(',')) word("a target option");
         } else if (accept_dotted("address_size")) {
-            if (integer("64") != 64) return fail(".address_size 32 is not supported by the emulated GPU");
+            uint32_t line = token_.line;
+            if (integer("64") != 64) return fail_at(line, ".address_size 32 is not supported by the emulated GPU");
         } else {
             break;
         }
