@@ -68,7 +68,7 @@ public:
         while (!finished()) {
             if (auto moved = move(); !moved) return moved;
             if (outlets_[0].broken || outlets_[1].broken) return Ok{};
-            if (moved_) continue;
+            if (moved_ || news()) continue;
             if (auto waited = wait(); !waited) return waited;
         }
         return Ok{};
@@ -77,6 +77,14 @@ public:
 
 private:
     bool finished() { return channel_.eof() && outlets_[0].held.empty() && outlets_[1].held.empty(); }
+
+    // Reading one stream, and writing, make libssh2 take packets of the other off the socket: then the socket stays
+    // silent, and waiting for it would be waiting for the next keepalive.
+    bool news() {
+        for (auto& outlet : outlets_)
+            if (outlet.room() && libssh2_poll_channel_read(channel_.get(), outlet.stream) == 1) return true;
+        return finished();
+    }
 
     // One turn of everything that can move without waiting.
     Result<> move() {

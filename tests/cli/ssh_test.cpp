@@ -38,6 +38,14 @@ TEST_CASE("a command's output streams stay apart and its exit code is its own", 
     CHECK(captured(*client, "cat", std::string("a\0b\n", 4)).out == std::string("a\0b\n", 4));
 }
 
+TEST_CASE("a short command does not wait for the next keepalive", "[ssh]") {
+    test::Sshd sshd;
+    auto client = connected(sshd);
+    auto begun = ssh::Clock::now();
+    for (int i = 0; i < 5; ++i) CHECK(captured(*client, "echo out; echo err >&2").out == "out\n");
+    CHECK(ssh::Clock::now() - begun < 10s);  // one keepalive is 15 s away
+}
+
 TEST_CASE("words arrive as exactly those arguments, a single word is a shell line", "[ssh]") {
     test::Sshd sshd;
     auto client = connected(sshd);
