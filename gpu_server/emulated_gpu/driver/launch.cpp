@@ -34,7 +34,7 @@ CUresult check_shape(const LaunchRequest& request, const Function& function) {
 CUresult check_cooperative(const Context& context, const LaunchRequest& request, const Function& function) {
     uint64_t threads = uint64_t{request.block.x} * request.block.y * request.block.z;
     uint64_t room =
-        static_cast<uint64_t>(blocks_per_multiprocessor_of(function.kernel(), threads, request.dynamic_shared_bytes));
+        static_cast<uint64_t>(blocks_per_multiprocessor_of(function, threads, request.dynamic_shared_bytes));
     room *= static_cast<uint64_t>(context.device.type->multiprocessors);
     unsigned __int128 blocks = static_cast<unsigned __int128>(request.grid.x) * request.grid.y * request.grid.z;
     return blocks <= room ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;

@@ -19,13 +19,14 @@ uint64_t shared_per_block(const ptx::Kernel& kernel, uint64_t dynamic_bytes) {
 
 }  // namespace
 
-int blocks_per_multiprocessor_of(const ptx::Kernel& kernel, uint64_t threads, uint64_t dynamic_bytes) {
+int blocks_per_multiprocessor_of(const Function& function, uint64_t threads, uint64_t dynamic_bytes) {
+    const ptx::Kernel& kernel = function.kernel();
+    if (dynamic_bytes > static_cast<uint64_t>(max_dynamic_shared(kernel, *function.settings))) return 0;
     uint64_t warps = round_up(threads, warp_threads) / warp_threads;
     if (warps == 0 || threads > threads_per_block_max) return 0;
     if (kernel.max_threads_per_block && threads > kernel.max_threads_per_block) return 0;
     uint64_t by_threads = threads_per_multiprocessor / warp_threads / warps;
-    uint64_t by_shared =
-        dynamic_bytes > shared_bytes_total ? 0 : shared_bytes_total / shared_per_block(kernel, dynamic_bytes);
+    uint64_t by_shared = shared_bytes_total / shared_per_block(kernel, dynamic_bytes);
     // The interpreter's register count is an estimate before allocation; a compiler would fit the kernel into
     // what one block of its largest size can have, so registers never make that impossible here.
     uint64_t per_warp = round_up(std::max<uint64_t>(1, kernel.registers) * warp_threads, register_unit);
@@ -55,7 +56,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
                                                               size_t dynamic_bytes, unsigned flags) {
     return on_kernel(handle, [&](Context&, Function& function) -> CUresult {
         if (!blocks || threads <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
-        *blocks = blocks_per_multiprocessor_of(function.kernel(), static_cast<uint64_t>(threads), dynamic_bytes);
+        *blocks = blocks_per_multiprocessor_of(function, static_cast<uint64_t>(threads), dynamic_bytes);
         return CUDA_SUCCESS;
     });
 }
@@ -83,7 +84,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunc
         for (int size = start; size > 0; size -= warp_threads) {
             int threads = std::min(size, largest);
             size_t bytes = dynamic_of ? dynamic_of(threads) : dynamic_bytes;
-            int blocks = blocks_per_multiprocessor_of(kernel, static_cast<uint64_t>(threads), bytes);
+            int blocks = blocks_per_multiprocessor_of(function, static_cast<uint64_t>(threads), bytes);
             if (blocks * threads <= best_threads) continue;
             best_threads = blocks * threads;
             *block = threads;
@@ -102,7 +103,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
     return on_kernel(handle, [&](Context&, Function& function) -> CUresult {
         if (!bytes || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
         const ptx::Kernel& kernel = function.kernel();
-        if (blocks > blocks_per_multiprocessor_of(kernel, static_cast<uint64_t>(threads), 0))
+        if (blocks > blocks_per_multiprocessor_of(function, static_cast<uint64_t>(threads), 0))
             return CUDA_ERROR_INVALID_VALUE;
         int share = shared_bytes_total / blocks - shared_bytes_reserved - static_cast<int>(kernel.static_shared_bytes);
         int most = shared_bytes_optin - static_cast<int>(kernel.static_shared_bytes);

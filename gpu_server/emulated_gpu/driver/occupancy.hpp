@@ -6,6 +6,6 @@
 namespace tnr::emulated {
 
 // 0 when not even one does.
-int blocks_per_multiprocessor_of(const ptx::Kernel& kernel, uint64_t block_threads, uint64_t dynamic_shared_bytes);
+int blocks_per_multiprocessor_of(const Function& function, uint64_t block_threads, uint64_t dynamic_shared_bytes);
 
 }  // namespace tnr::emulated

@@ -68,6 +68,23 @@ constexpr Abi abis[] = {
     {"cuStreamUpdateCaptureDependencies", 11030, "cuStreamUpdateCaptureDependencies"},
 };
 
+// The versions that cudaTypedefs.h has of each name, oldest first: read from it by the build.
+struct Introduced {
+    const char* name;
+    int first, last;
+};
+constexpr Introduced introduced[] = {
+#include "introduced.inc"
+};
+
+// Does the name exist for programs of this CUDA version? Of names that once had 32-bit sizes we have only
+// what replaced them.
+bool exists_in(const std::string& name, int version, bool has_first_form) {
+    for (const Introduced& entry : introduced)
+        if (name == entry.name) return version >= (has_first_form ? entry.first : entry.last);
+    return true;
+}
+
 // Only this library's symbols, whatever else the process has loaded under the same names.
 void* own_symbol(const std::string& name) {
     static void* const self = [] {
@@ -95,8 +112,11 @@ void* resolve(const std::string& name, int version, bool per_thread_default, CUd
     }
     status = too_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (too_old) return nullptr;
+    void* found = nullptr;
     for (const char* suffix : {"_v3", "_v2", ""})
-        if (void* found = flavour(name + suffix, per_thread_default)) return found;
+        if (!found) found = flavour(name + suffix, per_thread_default);
+    if (!found || exists_in(name, version, own_symbol(name) != nullptr)) return found;
+    status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
     return nullptr;
 }
 
