@@ -8,8 +8,10 @@ option(TNR_FUZZ "build the fuzz targets; needs clang" OFF)
 find_program(TNR_CCACHE_PROGRAM ccache)
 mark_as_advanced(TNR_CCACHE_PROGRAM)
 if(TNR_CCACHE AND TNR_CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_C_COMPILER_LAUNCHER ${TNR_CCACHE_PROGRAM})
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${TNR_CCACHE_PROGRAM})
+    # Paths below the checkout count as relative: a second clone finds what the first one compiled.
+    set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TNR_CCACHE_PROGRAM})
+    set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 
 find_package(Threads REQUIRED)
