@@ -1,6 +1,8 @@
 // See staging.hpp.
 #include "gpu_server/worker/staging.hpp"
 
+#include <sys/mman.h>
+
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/worker/driver.hpp"
 
@@ -13,9 +15,11 @@ std::byte* Staging::take_locked() {
         return block;
     }
     if (made_ == staging_blocks_max) return nullptr;
-    void* memory = nullptr;
-    if (driver().cuMemHostAlloc(&memory, wire::piece_bytes_max, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
-        return nullptr;
+    // Our own memory, pinned afterwards: memory that the driver allocates goes away with its context, and programs reset
+    // theirs while blocks are waiting here. A block that has lost its pinning still works.
+    void* memory = ::mmap(nullptr, wire::piece_bytes_max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    (void)driver().cuMemHostRegister_v2(memory, wire::piece_bytes_max, CU_MEMHOSTREGISTER_PORTABLE);
     ++made_;
     return static_cast<std::byte*>(memory);
 }
