@@ -86,8 +86,9 @@ std::optional<Record> parameter_record(uint8_t attribute, Bytes body) {
     auto offset = read_at<uint16_t>(body, 6);
     auto packed = read_at<uint32_t>(body, 8);
     if (!ordinal || !offset || !packed) return std::nullopt;
-    // The first form packs the size above an alignment class, a space and a bank; the second is the size.
-    return Record{*ordinal, {*offset, attribute == attribute_parameter ? *packed >> 18 : *packed}};
+    // The first form has the size above an alignment class, a space and a bank; the second has it in the lower
+    // half, below flags that sm_120 sets for pointers.
+    return Record{*ordinal, {*offset, attribute == attribute_parameter ? *packed >> 18 : *packed & 0xffff}};
 }
 
 // Fills in `kernel` from its .nv.info section.
