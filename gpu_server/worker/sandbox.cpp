@@ -1,0 +1,268 @@
+// See sandbox.hpp. The order matters: namespaces and mounts need rights, limits and capabilities take them away, and
+// the system call filter (sandbox_filter.cpp) is last because it forbids most of what is done here.
+#include "gpu_server/worker/sandbox.hpp"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "api_client/base/handles.hpp"
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/worker/sandbox_filter.hpp"
+
+namespace tnr::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using server::log;
+using server::LogLevel;
+
+// Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection.
+constexpr rlim_t files_max = 1024;
+// Threads of this user on the node: a worker has some dozens, a node at most some hundreds of workers.
+constexpr rlim_t threads_max = 32768;
+// What the private /tmp may hold: the driver's compile cache of one process.
+constexpr const char* tmp_options = "size=256m,mode=1777";
+constexpr uid_t nobody = 65534;
+
+Error failed(const std::string& doing) {
+    return {Error::Kind::internal, "the sandbox cannot " + doing + ": " + std::strerror(errno)};
+}
+
+bool write_file(const char* path, const std::string& text) {
+    UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
+    return file && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// Without root the kernel gives namespaces only to the "root" of a user namespace of one's own.
+bool enter_user_namespace() {
+    auto uid = std::to_string(getuid()), gid = std::to_string(getgid());
+    if (unshare(CLONE_NEWUSER) != 0) return false;
+    return write_file("/proc/self/setgroups", "deny") && write_file("/proc/self/uid_map", "0 " + uid + " 1") &&
+           write_file("/proc/self/gid_map", "0 " + gid + " 1");
+}
+
+// ---- the filesystem: a new root with only what is listed
+
+// The kernel's struct mount_attr: older C libraries lack it, and the kernel's header clashes with newer ones.
+struct MountAttributes {
+    uint64_t set = 0, clear = 0, propagation = 0, user_namespace = 0;
+};
+constexpr uint64_t mount_read_only = 1, mount_nosuid = 2, mount_nodev = 4;
+
+class NewRoot {
+public:
+    explicit NewRoot(const SandboxOptions& options) : options_(options) {}
+
+    // Null, or what could not be done; then the old root is still there.
+    const char* build() {
+        if (!choose_base()) return "find a place for a new root";
+        if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return "make mounts private";
+        if (mount("tmpfs", base_.c_str(), "tmpfs", MS_NOSUID, "mode=0755,size=4m") != 0) return "mount a new root";
+        for (const char* path :
+             {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf",
+              "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/proc", "/sys"})
+            if (!show(path, true)) return "show the system's files";
+        if (!make_tmp()) return "make a private /tmp";  // first: what is shown next may lie below it
+        for (auto& path : options_.readable)
+            if (!show(path, true)) return "show the driver's files";
+        for (auto& path : options_.writable)
+            if (!show(path, false)) return "show the writable folders";
+        if (!make_devices()) return "make /dev";
+        return enter() ? nullptr : "enter the new root";
+    }
+
+private:
+    std::string inside(const fs::path& path) const { return base_ + path.string(); }
+
+    bool show(const fs::path& path, bool read_only) {
+        std::error_code error;
+        auto status = fs::symlink_status(path, error);
+        if (!fs::exists(status)) return true;
+        std::string there = inside(path);
+        fs::create_directories(fs::path(there).parent_path(), error);
+        if (fs::is_symlink(status)) {  // /lib → usr/lib
+            fs::copy_symlink(path, there, error);
+            return true;
+        }
+        if (fs::is_directory(status))
+            fs::create_directories(there, error);
+        else
+            UniqueFd(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));
+        if (mount(path.c_str(), there.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
+        return restrict(there, read_only);
+    }
+
+    // With all that is mounted below: a bind of /sys brings its cgroup and debug filesystems.
+    static bool restrict(const std::string& path, bool read_only) {
+        MountAttributes attributes;
+        attributes.set = mount_nosuid | mount_nodev | (read_only ? mount_read_only : 0);
+        constexpr unsigned recursive = 0x8000;  // AT_RECURSIVE
+        if (syscall(SYS_mount_setattr, AT_FDCWD, path.c_str(), recursive, &attributes, sizeof attributes) == 0)
+            return true;
+        // Linux before 5.12: this mount alone, keeping what a user namespace may not clear.
+        unsigned long flags = MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0);
+        return mount(nullptr, path.c_str(), nullptr, flags, nullptr) == 0;
+    }
+
+    bool make_tmp() {
+        std::error_code error;
+        fs::create_directories(inside("/tmp"), error);
+        return mount("tmpfs", inside("/tmp").c_str(), "tmpfs", MS_NOSUID | MS_NODEV, tmp_options) == 0;
+    }
+
+    bool make_devices() {
+        std::error_code error;
+        fs::create_directories(inside("/dev"), error);
+        std::vector<std::string> devices{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
+        devices.insert(devices.end(), options_.devices.begin(), options_.devices.end());
+        for (auto& device : devices) {
+            if (!fs::exists(device, error)) continue;
+            std::string there = inside(device);
+            fs::create_directories(fs::path(there).parent_path(), error);
+            UniqueFd(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));
+            if (mount(device.c_str(), there.c_str(), nullptr, MS_BIND, nullptr) != 0) return false;
+        }
+        return true;
+    }
+
+    bool enter() {
+        if (chdir(base_.c_str()) != 0) return false;
+        // pivot_root with both arguments alike stacks the old root on the new one; then it is taken off.
+        bool pivoted = syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0;
+        if (!pivoted && (mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0)) return false;
+        if (chdir("/") != 0) return false;
+        return mount(nullptr, "/", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID, nullptr) == 0;
+    }
+
+    // Any folder will do that is there and holds nothing we are about to show: the new root hides it.
+    bool choose_base() {
+        auto below = [](const std::vector<std::string>& paths, const std::string& folder) {
+            for (auto& path : paths)
+                if (path == folder || path.starts_with(folder + "/")) return true;
+            return false;
+        };
+        for (const char* folder : {"/mnt", "/media", "/srv", "/tmp", "/opt", "/home"}) {
+            std::error_code error;
+            if (!fs::is_directory(folder, error) || fs::is_symlink(folder, error)) continue;
+            if (below(options_.readable, folder) || below(options_.writable, folder)) continue;
+            base_ = folder;
+            return true;
+        }
+        return false;
+    }
+
+    std::string base_;
+    const SandboxOptions& options_;
+};
+
+// ---- rights
+
+Result<> limit_resources() {
+    auto limit = [](auto resource, rlim_t most) {
+        rlimit now{};
+        getrlimit(resource, &now);
+        rlim_t value = std::min(most, now.rlim_max);
+        rlimit wanted{value, value};
+        return setrlimit(resource, &wanted) == 0;
+    };
+    rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_MEMLOCK, &locked);  // pinned staging buffers; only root may, and only root needs to
+    if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, files_max) || !limit(RLIMIT_NPROC, threads_max))
+        return failed("set resource limits");
+    return Ok{};
+}
+
+// Groups that own the GPU's devices, where the operator has restricted them.
+std::vector<gid_t> device_groups(const SandboxOptions& options) {
+    std::vector<gid_t> groups;
+    for (auto& device : options.devices) {
+        struct stat status {};
+        if (stat(device.c_str(), &status) == 0 && status.st_gid != 0) groups.push_back(status.st_gid);
+    }
+    return groups;
+}
+
+Result<> drop_rights(bool root, const std::vector<gid_t>& groups) {
+    for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) prctl(PR_CAPBSET_DROP, capability);
+    if (root && (setgroups(groups.size(), groups.data()) != 0 || setresgid(nobody, nobody, nobody) != 0 ||
+                 setresuid(nobody, nobody, nobody) != 0))
+        return failed("become nobody");
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct none[2]{};
+    if (syscall(SYS_capset, &header, none) != 0) return failed("drop its capabilities");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("renounce new privileges");
+    return Ok{};
+}
+
+void miss(std::string& missing, const std::string& what) {
+    missing += (missing.empty() ? "" : "; ") + what + " (" + std::strerror(errno) + ")";
+}
+
+}  // namespace
+
+std::vector<std::string> nvidia_devices(const std::vector<int>& minors) {
+    std::vector<std::string> devices{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+    for (int minor : minors) devices.push_back("/dev/nvidia" + std::to_string(minor));
+    if (!minors.empty()) return devices;
+    std::error_code error;
+    for (auto& entry : fs::directory_iterator("/dev", error)) {
+        auto name = entry.path().filename().string();
+        if (name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos)
+            devices.push_back(entry.path());
+    }
+    return devices;
+}
+
+Result<> enter_sandbox(const SandboxOptions& options) {
+    std::string missing;
+    pid_t parent = getppid();
+    bool root = geteuid() == 0;
+    auto groups = device_groups(options);
+
+    bool offline = unshare(CLONE_NEWNET) == 0;
+    bool namespaces = offline;
+    if (!offline) {  // not root, or the root of a container, who may less
+        namespaces = enter_user_namespace();
+        root = false;
+        if (!namespaces) miss(missing, "namespaces");
+        offline = namespaces && unshare(CLONE_NEWNET) == 0;
+        if (namespaces && !offline) miss(missing, "an empty network");
+    }
+    if (namespaces && unshare(CLONE_NEWIPC) != 0) miss(missing, "its own shared memory");
+    bool jailed = false;
+    if (namespaces && unshare(CLONE_NEWNS) == 0) {
+        const char* undone = NewRoot(options).build();
+        jailed = undone == nullptr;
+        if (undone) miss(missing, std::string("a private filesystem: cannot ") + undone);
+    } else if (namespaces) {
+        miss(missing, "a private filesystem");
+    }
+
+    if (auto limited = limit_resources(); !limited) return limited;
+    // Nobody cannot read what only root may; without the private filesystem that would include the driver's folder.
+    if (auto dropped = drop_rights(root && jailed, groups); !dropped) return dropped;
+    prctl(PR_SET_DUMPABLE, 0);         // other workers of the same user cannot read our memory
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of user has cleared it
+    if (getppid() != parent) raise(SIGKILL);
+    setenv("HOME", "/tmp", 1);  // where the driver may keep what it compiles
+
+    if (auto filtered = filter_system_calls({.local_sockets = offline}); !filtered)
+        miss(missing, "a system call filter");
+    if (!missing.empty()) log(LogLevel::warning, "the worker's sandbox lacks: " + missing);
+    return Ok{};
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,34 @@
+// What a worker takes away from itself before it serves a stranger.
+//
+// A worker runs a driver on what an unknown client sends. Should that ever break out of the protocol, it finds: no
+// network but the connection it was given, a filesystem with system libraries and nothing to write but a private /tmp,
+// no device but its GPU's, no capability, no other process within reach, no way to start a program.
+//
+// Where the system does not let us take something away (no namespaces in an unprivileged container), the rest still is,
+// and one line in the log says what is missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::worker {
+
+struct SandboxOptions {
+    // Files and folders that stay readable beside the system's libraries: the driver, when it is installed elsewhere.
+    std::vector<std::string> readable;
+    // Folders that stay writable (the image cache). They must exist.
+    std::vector<std::string> writable;
+    // Below /dev, beside null, zero, full, random and urandom. Those that do not exist are skipped.
+    std::vector<std::string> devices;
+};
+
+// The devices of the NVIDIA driver that a process needs to use the GPUs numbered `minors`; all GPUs when it is empty.
+std::vector<std::string> nvidia_devices(const std::vector<int>& minors);
+
+// Before the process has threads, and before it loads the driver. An Error means that the process is in no state to go
+// on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).
+Result<> enter_sandbox(const SandboxOptions& options);
+
+}  // namespace tnr::worker

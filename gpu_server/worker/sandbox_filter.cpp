@@ -1,0 +1,158 @@
+// See sandbox_filter.hpp. A BPF program, written by hand: no library needed for a list of comparisons.
+#include "gpu_server/worker/sandbox_filter.hpp"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+namespace tnr::worker {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t our_architecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t our_architecture = AUDIT_ARCH_AARCH64;
+#else
+#error "name this machine's AUDIT_ARCH here"
+#endif
+
+// Refused whatever their arguments.
+constexpr long denied[] = {
+    // programs and processes
+    SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_process_madvise,
+    SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_kcmp, SYS_setns, SYS_unshare,
+    // a TCP connection that was accepted belongs to the host's network: disconnected, it could connect anywhere
+    SYS_connect, SYS_bind, SYS_listen,
+    // mounts and roots
+    SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_move_mount, SYS_open_tree, SYS_fsopen, SYS_fsconfig,
+    SYS_fsmount, SYS_fspick, SYS_mount_setattr, SYS_open_by_handle_at, SYS_name_to_handle_at,
+    // the kernel itself
+    SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_kexec_file_load, SYS_reboot, SYS_swapon,
+    SYS_swapoff, SYS_acct, SYS_quotactl, SYS_syslog, SYS_settimeofday, SYS_clock_settime, SYS_adjtimex,
+    SYS_clock_adjtime, SYS_sethostname, SYS_setdomainname, SYS_personality, SYS_vhangup,
+    // where kernel bugs have most often been found
+    SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
+    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_fanotify_init,
+#if defined(__x86_64__)
+    SYS_iopl, SYS_ioperm, SYS_fork, SYS_vfork, SYS_mknod,
+#endif
+    SYS_mknodat};
+
+class Program {
+public:
+    // Returns, with `error` to the caller, when the call is `number`.
+    void deny(long number, int error = EPERM) {
+        add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1);
+        refuse(error);
+    }
+    // Looks closer at one call: `check` adds comparisons of arguments, and ends by refusing or by falling through.
+    template <class Check>
+    void when(long number, Check check) {
+        size_t jump = code_.size();
+        add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 0);
+        check();
+        load_number();
+        code_[jump].jf = static_cast<uint8_t>(code_.size() - jump - 1);
+    }
+    void refuse_unless_argument(int index, uint32_t value, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+        refuse(error);
+    }
+    void refuse_if_argument(int index, uint32_t value, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+        refuse(error);
+    }
+    void refuse_if_argument_has(int index, uint32_t bits, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
+        refuse(error);
+    }
+    void refuse_unless_argument_has(int index, uint32_t bits, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0);
+        refuse(error);
+    }
+    void start() {
+        add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
+        add(BPF_JMP | BPF_JEQ | BPF_K, our_architecture, 1, 0);
+        add(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);  // another table of calls: ours would mean nothing there
+        load_number();
+#if defined(__x86_64__)
+        add(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);  // x32: the same architecture, other numbers
+        refuse(ENOSYS);
+#endif
+    }
+    bool install() {
+        add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
+        return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    }
+
+private:
+    void add(int code, uint32_t value, int if_true = 0, int if_false = 0) {
+        code_.push_back(
+            {static_cast<uint16_t>(code), static_cast<uint8_t>(if_true), static_cast<uint8_t>(if_false), value});
+    }
+    void refuse(int error) {
+        add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error));
+    }
+    void load_number() {
+        add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+    }
+    // The low half: all arguments we look at are ints or flags below 2^32.
+    void load_argument(int index) {
+        add(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * index));
+    }
+    std::vector<sock_filter> code_;
+};
+
+}  // namespace
+
+Result<> filter_system_calls(const FilterOptions& options) {
+    Program program;
+    program.start();
+    for (long number : denied) program.deny(number);
+
+    // Threads, no processes. clone3 hides its flags in memory; told that there is none, libc uses clone.
+    program.deny(SYS_clone3, ENOSYS);
+    program.when(SYS_clone, [&] { program.refuse_unless_argument_has(0, CLONE_THREAD, EPERM); });
+
+    auto self = static_cast<uint32_t>(getpid());
+    for (long number : {SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo})
+        program.when(number, [&] { program.refuse_unless_argument(0, self, EPERM); });
+    program.deny(SYS_tkill);
+
+    program.when(SYS_socket, [&] {
+        // libzmq aborts on what getifaddrs() reports of this family, unless it is exactly this error.
+        program.refuse_if_argument(0, AF_NETLINK, EOPNOTSUPP);
+        if (options.local_sockets)
+            program.refuse_unless_argument(0, AF_UNIX, EAFNOSUPPORT);
+        else
+            program.refuse_unless_argument(0, AF_UNSPEC, EAFNOSUPPORT);  // there is no such socket: all are refused
+    });
+    // A send that connects.
+    program.when(SYS_sendto, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
+    program.when(SYS_sendmsg, [&] { program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM); });
+    program.when(SYS_sendmmsg, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
+
+    // Pushes characters into a terminal's input.
+    program.when(SYS_ioctl, [&] { program.refuse_if_argument(1, 0x5412 /* TIOCSTI */, EPERM); });
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !program.install())
+        return Error{Error::Kind::internal, std::string("the kernel takes no filter: ") + std::strerror(errno)};
+    return Ok{};
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,210 @@
+// The sandbox, tried from inside: each attempt runs in a process of its own that has just entered.
+//
+// As root and as an ordinary user (a child that gave root up). Where the system refuses namespaces, what depends on
+// them is not asked for; the rest must hold everywhere.
+#include "gpu_server/worker/sandbox.hpp"
+
+#define CATCH_CONFIG_MAIN
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "gpu_client/protocol/channel.hpp"
+
+using tnr::UniqueFd;
+using namespace tnr::worker;
+
+namespace {
+
+struct Folder {
+    Folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "tnr-sandbox-XXXXXX").string();
+        path = mkdtemp(name.data());
+        std::filesystem::permissions(path, std::filesystem::perms(0755));
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+    std::string path;
+};
+
+// In a child: what `attempt` returns, 100 when the sandbox could not be entered, 128 + n for a signal.
+int inside(const SandboxOptions& options, bool as_root, const std::function<int()>& attempt) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL);
+        if (!as_root && geteuid() == 0 && (setresgid(4242, 4242, 4242) != 0 || setresuid(4242, 4242, 4242) != 0))
+            _exit(101);
+        prctl(PR_SET_DUMPABLE, 1);  // as after exec: giving up root has cleared it
+        auto entered = enter_sandbox(options);
+        _exit(entered ? attempt() : 100);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// The errno of a call that failed, 0 of one that did not.
+int errno_of(long result) {
+    return result < 0 ? errno : 0;
+}
+
+bool namespaces_work(bool as_root) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (!as_root && geteuid() == 0 && setresuid(4242, 4242, 4242) != 0) _exit(1);
+        _exit(unshare(as_root ? CLONE_NEWNS | CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET) != 0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return status == 0;
+}
+
+}  // namespace
+
+TEST_CASE("no network, no programs, no other processes", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    SandboxOptions options;
+    CHECK(inside(options, as_root, [] { return errno_of(socket(AF_INET, SOCK_STREAM, 0)); }) == EAFNOSUPPORT);
+    CHECK(inside(options, as_root, [] { return errno_of(socket(AF_INET6, SOCK_DGRAM, 0)); }) == EAFNOSUPPORT);
+    CHECK(inside(options, as_root, [] { return errno_of(socket(AF_NETLINK, SOCK_RAW, 0)); }) == EOPNOTSUPP);
+    CHECK(inside(options, as_root, [] { return errno_of(execl("/bin/true", "true", nullptr)); }) == EPERM);
+    CHECK(inside(options, as_root, [] { return errno_of(fork()); }) == EPERM);
+    CHECK(inside(options, as_root, [] { return errno_of(kill(getppid(), 0)); }) == EPERM);
+    CHECK(inside(options, as_root, [] { return errno_of(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr)); }) == EPERM);
+    CHECK(inside(options, as_root, [] { return errno_of(unshare(CLONE_NEWUSER)); }) == EPERM);
+    CHECK(inside(options, as_root, [] {
+              rlimit core{};
+              getrlimit(RLIMIT_CORE, &core);
+              return static_cast<int>(core.rlim_max);
+          }) == 0);
+    CHECK(inside(options, as_root, [] {
+              abort();
+              return 0;
+          }) == 128 + SIGABRT);  // a crash still is one
+}
+
+TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {
+    UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), out(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(listener.get(), 4) == 0);
+    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    CHECK(inside({}, true, [&] {
+              return errno_of(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address));
+          }) == EPERM);
+    CHECK(inside({}, true, [&] {
+              return errno_of(
+                  sendto(out.get(), "x", 1, MSG_FASTOPEN, reinterpret_cast<sockaddr*>(&address), sizeof address));
+          }) == EPERM);
+    CHECK(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);  // as it could outside
+}
+
+TEST_CASE("the filesystem is empty but for libraries, and only /tmp can be written", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    if (!namespaces_work(as_root)) {
+        WARN("no namespaces here");
+        return;
+    }
+    Folder secrets, driver, cache;
+    std::ofstream(secrets.path + "/key") << "secret";
+    std::ofstream(driver.path + "/library") << "code";
+    std::filesystem::permissions(cache.path, std::filesystem::perms(0777));
+    SandboxOptions options{{driver.path}, {cache.path}, {}};
+    auto opens = [&](const std::string& path, int flags) {
+        return inside(options, as_root, [&] { return errno_of(open(path.c_str(), flags, 0600)); });
+    };
+    CHECK(opens(secrets.path + "/key", O_RDONLY) == ENOENT);
+    CHECK(opens("/etc/shadow", O_RDONLY) == ENOENT);
+    CHECK(opens("/root", O_RDONLY) == ENOENT);
+    CHECK(opens(driver.path + "/library", O_RDONLY) == 0);
+    CHECK(opens(driver.path + "/new", O_WRONLY | O_CREAT) == EROFS);
+    CHECK(opens("/usr/new", O_WRONLY | O_CREAT) == EROFS);
+    CHECK(opens("/new", O_WRONLY | O_CREAT) == EROFS);
+    CHECK(opens("/tmp/new", O_WRONLY | O_CREAT) == 0);
+    CHECK(opens(cache.path + "/new", O_WRONLY | O_CREAT) == 0);
+    CHECK(std::filesystem::exists(cache.path + "/new"));
+    CHECK_FALSE(std::filesystem::exists("/tmp/new"));
+    CHECK(opens("/dev/null", O_RDWR) == 0);
+    CHECK(opens("/dev/urandom", O_RDONLY) == 0);
+    CHECK(opens("/dev/kmsg", O_RDONLY) == ENOENT);
+    CHECK(opens("/proc/self/maps", O_RDONLY) != ENOENT);
+    CHECK(opens("/proc/sysrq-trigger", O_WRONLY) != 0);
+    CHECK(opens("/lib64/ld-linux-x86-64.so.2", O_RDONLY) == 0);
+}
+
+TEST_CASE("a device that is named is there", "[sandbox]") {
+    SandboxOptions options;
+    options.devices = {"/dev/kmsg", "/dev/not-there"};
+    if (!namespaces_work(true) || access("/dev/kmsg", F_OK) != 0) return;
+    CHECK(inside(options, true, [] { return access("/dev/kmsg", F_OK); }) == 0);
+    CHECK(inside({}, true, [] { return errno_of(access("/dev/kmsg", F_OK)); }) == ENOENT);
+}
+
+TEST_CASE("root is nobody afterwards, without capabilities", "[sandbox]") {
+    if (geteuid() != 0 || !namespaces_work(true)) return;
+    CHECK(inside({}, true, [] { return getuid() == 65534 && geteuid() == 65534 && getegid() == 65534; }) == 1);
+    CHECK(inside({}, true, [] {
+              std::ifstream status("/proc/thread-self/status");
+              for (std::string line; std::getline(status, line);)
+                  if (line.starts_with("CapEff:")) return line.find_first_of("123456789abcdef", 8) == std::string::npos;
+              return true;  // not readable: dumpable is off, and the file is root's
+          }) == 1);
+}
+
+TEST_CASE("threads and the session's channel work inside", "[sandbox]") {
+    UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(listener.get(), 4) == 0);
+    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (!enter_sandbox({})) _exit(100);
+        std::thread([] {}).join();
+        zmq::context_t context(1);
+        auto channel = tnr::wire::Channel::serve(context, listener.get(), {}, "session-1");
+        if (!channel) _exit(1);
+        tnr::wire::Frames frames;
+        auto event = (*channel)->receive(frames, std::chrono::seconds(20));
+        if (event != tnr::wire::Channel::Event::message) _exit(2);
+        (*channel)->send(std::move(frames));
+        (void)(*channel)->receive(frames, std::chrono::seconds(20));  // until the client has gone
+        _exit(0);
+    }
+    {
+        zmq::context_t context(1);
+        auto endpoint = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+        auto channel = tnr::wire::Channel::connect(context, endpoint, {}, "session-1");
+        REQUIRE(channel);
+        tnr::wire::Frames frames;
+        frames.emplace_back(std::string("ping"));
+        (*channel)->send(std::move(frames));
+        REQUIRE((*channel)->receive(frames, std::chrono::seconds(20)) == tnr::wire::Channel::Event::message);
+        CHECK(frames[0].to_string() == "ping");
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+}
