@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The whole way on real parts: a GPU server with keys, a QEMU machine without a GPU, unmodified CUDA programs on it.
+
+    machine_test.py BIN PROGRAMS        BIN: folder of tnr and tnr-gpu-server; PROGRAMS: folder of the built CUDA programs
+
+Files, keys and the machine live in a temporary folder; only the machine image is shared, through the user's cache.
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN, PROGRAMS = map(pathlib.Path, sys.argv[1:3])
+STEP_LIMIT_S = 900  # an emulated machine on a busy host takes minutes to boot
+
+
+class World:
+    """A laptop (its own XDG folders) and a GPU node, in one temporary folder."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tnr-e2e-"))
+        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")))
+        self.environment = dict(os.environ, XDG_CACHE_HOME=str(cache), XDG_CONFIG_HOME=str(self.folder / "config"),
+                                XDG_STATE_HOME=str(self.folder / "state"))
+        for name in ("TNR_POOL", "TNR_GPU", "TNR_CONFIG", "LD_LIBRARY_PATH"):
+            self.environment.pop(name, None)
+        self.server = None
+
+    def start_server(self):
+        log = open(self.folder / "server.log", "w")
+        self.server = subprocess.Popen(
+            [BIN / "tnr-gpu-server", "serve", "--listen", "tcp://127.0.0.1:0", "--emulate", "h100:2,a100",
+             "--state", self.folder / "server"], stdout=subprocess.PIPE, stderr=log, env=self.environment, text=True)
+        line = self.server.stdout.readline()
+        assert line.startswith("listening on "), (self.folder / "server.log").read_text()
+        self.address = line.split()[2]
+
+    def sign_in(self):
+        line = subprocess.run([BIN / "tnr-gpu-server", "enroll", "tester", "--state", self.folder / "server"],
+                              capture_output=True, text=True, check=True, env=self.environment).stdout
+        words = shlex.split(line)
+        assert words[:3] == ["tnr", "login", "pool"], line
+        done = self.tnr(*words[1:])
+        assert done.returncode == 0, done.stderr
+
+    def tnr(self, *arguments, **options):
+        return subprocess.run([BIN / "tnr", *arguments], capture_output=True, text=True, timeout=STEP_LIMIT_S,
+                              env=self.environment, cwd=self.folder, **options)
+
+    def close(self):
+        self.tnr("delete", "demo", "--yes")
+        if self.server:
+            self.server.terminate()
+            self.server.wait(timeout=20)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Machine(unittest.TestCase):
+    """The tests run in the order of their names: one machine, from its start to its end."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World()
+        cls.addClassCleanup(cls.world.close)
+        cls.world.start_server()
+        cls.world.sign_in()
+
+    def tnr(self, *arguments, **options):
+        return self.world.tnr(*arguments, **options)
+
+    def succeeds(self, *arguments, **options):
+        done = self.tnr(*arguments, **options)
+        self.assertEqual(done.returncode, 0, f"tnr {' '.join(map(str, arguments))}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def test_01_an_unknown_gpu_type_is_refused_with_those_there_are(self):
+        done = self.tnr("start", "demo", "--provider", "local", "--gpu", "h300")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"h300[\s\S]*a100[\s\S]*h100")
+
+    def test_02_start_makes_a_machine_and_proves_its_gpu(self):
+        done = self.tnr("start", "demo", "--provider", "local", "--gpu", "h100")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("H100", done.stdout + done.stderr)
+
+    def test_03_the_bus_shows_no_gpu(self):
+        devices = self.succeeds("connect", "demo", "--", "lspci", "-n")
+        classes = re.findall(r"^\S+ (\w{4}):", devices, re.M)
+        self.assertTrue(classes)
+        self.assertFalse([c for c in classes if c.startswith("03")], devices)
+
+    def test_04_nvidia_smi_shows_the_gpu(self):
+        self.assertEqual(self.succeeds("connect", "demo", "--", "nvidia-smi").count("NVIDIA H100"), 1)
+
+    def test_05_a_synced_program_runs_on_the_remote_gpu(self):
+        shutil.copy(PROGRAMS / "saxpy_static", self.world.folder / "saxpy")
+        self.succeeds("sync", "./saxpy", "demo:")
+        done = self.tnr("connect", "demo", "--", "TNR_STATS=1 ./saxpy")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("PASS", done.stdout)
+        self.assertRegex(done.stderr, r"tnr: .*cuLaunchKernel")  # it was our libcuda that ran it
+
+    def test_06_the_remote_commands_exit_code_is_mirrored(self):
+        self.assertEqual(self.tnr("connect", "demo", "--", "exit 7").returncode, 7)
+        self.assertEqual(self.tnr("connect", "demo", "--", "kill -9 $$").returncode, 137)
+
+    def test_07_starting_again_says_so_and_changes_nothing(self):
+        before = json.loads(self.succeeds("status", "--json"))["machines"]
+        self.succeeds("start", "demo", "--gpu", "h100")
+        after = json.loads(self.succeeds("status", "--json"))["machines"]
+        self.assertEqual([m["name"] for m in after], ["demo"])
+        self.assertEqual([m["address"] for m in before], [m["address"] for m in after])
+
+    def test_08_sync_brings_a_folder_there_and_back(self):
+        folder = self.world.folder / "data"
+        (folder / "deep er").mkdir(parents=True)
+        (folder / "deep er" / "ünicode").write_bytes(os.urandom(100_000))
+        (folder / "run.sh").write_text("#!/bin/sh\n")
+        (folder / "run.sh").chmod(0o755)
+        os.utime(folder / "run.sh", (1_000_000_000, 1_000_000_000))
+        self.succeeds("sync", "./data", "demo:")
+        self.succeeds("sync", "demo:data", "./back")
+        back = next(self.world.folder.glob("back/**/run.sh"))
+        self.assertEqual(back.stat().st_mode & 0o777, 0o755)
+        self.assertEqual(int(back.stat().st_mtime), 1_000_000_000)
+        self.assertEqual((back.parent / "deep er" / "ünicode").read_bytes(), (folder / "deep er" / "ünicode").read_bytes())
+
+    def test_09_the_machine_keeps_no_credentials_of_the_account(self):
+        secrets = json.dumps(json.loads((self.world.folder / "config" / "tnr" / "pool.json").read_text()))
+        keys = [k for k in re.findall(r'"([^"]{40})"', secrets)]
+        there = self.succeeds("connect", "demo", "--", "sudo cat /etc/tnr/gpu.json; sudo grep -rl secret /etc/tnr")
+        public = json.loads(there[:there.rindex("}") + 1])["server_key"]
+        self.assertFalse([k for k in keys if k != public and k in there])
+
+    def test_10_stop_keeps_the_disk(self):
+        self.succeeds("connect", "demo", "--", "echo kept > kept.txt; sync")
+        self.succeeds("stop", "demo")
+        self.succeeds("start", "demo")
+        self.assertEqual(self.succeeds("connect", "demo", "--", "cat kept.txt"), "kept\n")
+        self.assertIn("PASS", self.succeeds("connect", "demo", "--", "./saxpy"))
+
+    def test_11_a_local_program_needs_no_machine(self):
+        self.assertIn("PASS", self.succeeds("run", "--gpu", "h100", "--", PROGRAMS / "saxpy_shared"))
+
+    def test_12_delete_leaves_nothing_behind(self):
+        self.succeeds("delete", "demo", "--yes")
+        self.assertEqual(json.loads(self.succeeds("status", "--json"))["machines"], [])
+        left = [p for p in (self.world.folder / "state" / "tnr").rglob("*") if p.is_file() and "demo" in str(p)]
+        self.assertEqual(left, [])
+        done = subprocess.run(["pgrep", "-f", f"qemu.*{self.world.folder.name}"], capture_output=True, text=True)
+        self.assertEqual(done.stdout, "")
+
+    def test_13_a_machine_that_is_gone_is_said_to_be_gone(self):
+        done = self.tnr("connect", "demo", "--", "true")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("demo", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2, failfast=True)
