@@ -64,6 +64,7 @@ __attribute__((destructor)) static void say_goodbye() {
     if (open && !open->lost()) try {
             static Pending farewell;  // outlives a reply that comes too late
             std::byte number[sizeof(uint64_t)];
+            open->expect_end();
             open->request(0, wire::op_goodbye, number, farewell);
             open->wait(farewell, farewell_timeout);
         } catch (...) {  // a process that cannot say goodbye is noticed by its closed connection

@@ -140,15 +140,12 @@ void Session::background() {
     }
 }
 
-void Session::lose(const char* reason) {
-    Lock lock(receive_mutex_);
-    lose_locked(reason);
-}
-
 void Session::lose_locked(const char* reason) {
     if (lost_.exchange(true)) return;
-    log(LogLevel::error, "the session with the GPU is lost: %s", reason);
-    log(LogLevel::error, "hint: restart the program; `tnr status` tells whether the pool is well");
+    if (!ending_) {
+        log(LogLevel::error, "the session with the GPU is lost: %s", reason);
+        log(LogLevel::error, "hint: restart the program; `tnr status` tells whether the pool is well");
+    }
     auto waiting = std::move(pending_);
     pending_.clear();
     for (auto& [number, pending] : waiting) finish(*pending);

@@ -86,7 +86,7 @@ public:
     News news;
     void start();  // the threads
 
-    void lose(const char* reason);
+    void expect_end() { ending_ = true; }  // from now on losing the connection is no news
 
 private:
     void put_record(uint64_t context, uint16_t op, uint16_t flags, std::span<const std::byte> payload,
@@ -114,6 +114,7 @@ private:
 
     wire::Link link_;
     std::atomic<bool> lost_{false};
+    std::atomic<bool> ending_{false};
 
     std::mutex order_mutex_;   // batches go out in the order they were filled
     wire::Bytes sending_;      // guarded by order_mutex_
