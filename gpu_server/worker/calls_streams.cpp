@@ -96,6 +96,7 @@ static Answer set_attribute(Session& session, Call& call) {
 
 // What the driver's own thread runs when the stream reaches the client's function.
 struct HostFunction {
+    HostFunction(Session& session, uint64_t ticket) : session(session), ticket(ticket) {}
     Session& session;
     uint64_t ticket;
 };

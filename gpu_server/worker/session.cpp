@@ -1,6 +1,8 @@
 // The dispatcher: see session.hpp.
 #include "gpu_server/worker/session.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -11,6 +13,11 @@
 namespace tnr::worker {
 
 using namespace std::chrono_literals;
+
+// A client connects at once after it was told our address; one that has not within this time never will.
+static constexpr auto client_comes_within = 15s;
+// For the last message to leave the process before it ends.
+static constexpr auto goodbye_takes = 50ms;
 
 static std::string name_of_op(uint16_t op) {
     for (auto& call : wire::calls)
@@ -47,7 +54,7 @@ std::string Session::run() {
     uint64_t expected = 1;
     while (reason_.empty()) {
         wire::Batch batch;
-        switch (link_->receive(batch, 1h)) {
+        switch (link_->receive(batch, expected == 1 ? std::chrono::milliseconds(client_comes_within) : 1h)) {
             case wire::Link::Event::batch:
                 outbox.credit_arrived();
                 if (batch.header.sequence != expected++) return "the connection lost part of the client's commands";
@@ -63,6 +70,15 @@ std::string Session::run() {
         }
     }
     return reason_;
+}
+
+void Session::say_goodbye(const std::string& why) {
+    wire::Bytes payload;
+    wire::Writer(payload).put_string(why);
+    outbox.tell(wire::op_goodbye_worker, payload);
+    std::this_thread::sleep_for(goodbye_takes);
+    supervisor.ended(why);
+    _exit(0);
 }
 
 void Session::dispatch_batch(std::shared_ptr<BatchHold> hold) {

@@ -106,6 +106,9 @@ public:
     void host_function_done(uint64_t ticket);
 
     void end(std::string reason) { reason_ = std::move(reason); }
+    // The operator wants the GPU: tells the client why its calls will fail from now on, and ends the process. Any
+    // thread.
+    [[noreturn]] void say_goodbye(const std::string& why);
 
 private:
     void dispatch_batch(std::shared_ptr<BatchHold> hold);

@@ -54,26 +54,32 @@ bool SupervisorLink::wait_for_work(Serve& serve) {
     return false;
 }
 
-void SupervisorLink::start() {
+void SupervisorLink::start(std::function<void(const std::string&)> end) {
+    end_ = std::move(end);
     std::thread([this] { listen(); }).detach();
 }
 
 void SupervisorLink::listen() {
     for (std::string message; receive(message);) {
         auto parsed = control::parse(message.data(), message.size());
-        if (!parsed || !parsed->contains("granted")) continue;
-        auto& granted = (*parsed)["granted"];
-        std::function<void(uint64_t)> answer;
-        {
-            std::lock_guard lock(mutex_);
-            auto found = asked_.find(granted.value("ticket", uint64_t{0}));
-            if (found == asked_.end()) continue;
-            answer = std::move(found->second);
-            asked_.erase(found);
-        }
-        answer(granted.value("bytes", uint64_t{0}));
+        if (!parsed) continue;
+        if (auto end = parsed->find("end"); end != parsed->end() && end->is_string()) end_(end->get<std::string>());
+        if (auto granted = parsed->find("granted"); granted != parsed->end() && granted->is_object())
+            answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
     }
     _exit(0);  // without a supervisor nobody would give this GPU to anyone else
+}
+
+void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {
+    std::function<void(uint64_t)> answer;
+    {
+        std::lock_guard lock(mutex_);
+        auto found = asked_.find(ticket);
+        if (found == asked_.end()) return;
+        answer = std::move(found->second);
+        asked_.erase(found);
+    }
+    answer(bytes);
 }
 
 void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t)> answer) {

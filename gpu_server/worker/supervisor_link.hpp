@@ -30,8 +30,9 @@ public:
 
     // Blocks until the worker is wanted. Nothing: the supervisor has gone.
     bool wait_for_work(Serve& serve);
-    // Starts listening for answers to grants; afterwards the process ends by itself when the supervisor goes.
-    void start();
+    // Starts listening on a thread of its own, for answers to grants and for the order to end (`end` is told why).
+    // Afterwards the process ends by itself when the supervisor goes.
+    void start(std::function<void(const std::string& why)> end);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer);
 
@@ -39,8 +40,10 @@ private:
     void send(const std::string& message);
     bool receive(std::string& message);
     void listen();
+    void answer_grant(uint64_t ticket, uint64_t bytes);
 
     UniqueFd control_;
+    std::function<void(const std::string&)> end_;
     std::mutex mutex_;
     std::map<uint64_t, std::function<void(uint64_t)>> asked_;
     uint64_t next_ticket_ = 1;

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "gpu_server/pool/zap.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/sandbox.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
@@ -22,9 +24,21 @@ static T& forever(T&& value) {
     _exit(1);
 }
 
+// What stays readable: the folder of a driver that is not where the system keeps its libraries.
+static SandboxOptions sandbox_for(const std::string& driver) {
+    SandboxOptions options;
+    options.devices = nvidia_devices({});
+    std::error_code none;
+    auto folder = std::filesystem::canonical(driver, none).parent_path();
+    if (!none) options.readable.push_back(folder);
+    return options;
+}
+
 static std::vector<Device>& warm_up(SupervisorLink& supervisor) {
     auto* path = std::getenv("TNR_DRIVER");
-    if (auto loaded = load_driver(path ? path : "libcuda.so.1"); !loaded) give_up(supervisor, loaded.error());
+    std::string driver_path = path ? path : "libcuda.so.1";
+    if (auto entered = enter_sandbox(sandbox_for(driver_path)); !entered) give_up(supervisor, entered.error());
+    if (auto loaded = load_driver(driver_path); !loaded) give_up(supervisor, loaded.error());
     auto devices = warm_devices();
     if (!devices) give_up(supervisor, devices.error());
     return forever(std::move(*devices));
@@ -46,6 +60,7 @@ static std::string serve(SupervisorLink& supervisor, std::vector<Device>& device
     auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session);
     if (!channel) return channel.error().what;
     auto& session = *new Session(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
+    supervisor.start([&session](const std::string& why) { session.say_goodbye(why); });
     return session.run();
 }
 
@@ -58,7 +73,6 @@ void run_worker(int control_fd, int listen_fd) {
 
     Serve wanted;
     if (!supervisor.wait_for_work(wanted)) _exit(0);
-    supervisor.start();
     supervisor.ended(serve(supervisor, devices, wanted, listen_fd));
     _exit(0);
 }
