@@ -134,6 +134,8 @@ void Decoder::decode_function(uint32_t index) {
     source_ = &unit_.functions[index];
     positions_.clear();
     fixups_.clear();
+    labels_.clear();
+    for (uint32_t k = 0; k < source_->labels.size(); ++k) labels_[source_->labels[k].name].push_back(k);
     lay_out_registers();
     lay_out_local();
     auto& code = out_.program.code;
@@ -184,9 +186,11 @@ void Decoder::resolve_labels() {
 }
 
 const ast::Label* Decoder::find_label(std::string_view name, uint32_t scope) const {
+    auto known = labels_.find(name);
+    if (known == labels_.end()) return nullptr;
     for (;; scope = source_->scope_parents[scope]) {
-        for (auto& label : source_->labels)
-            if (label.scope == scope && label.name == name) return &label;
+        for (auto index : known->second)
+            if (source_->labels[index].scope == scope) return &source_->labels[index];
         if (scope == 0) return nullptr;
     }
 }

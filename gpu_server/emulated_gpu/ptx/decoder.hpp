@@ -110,6 +110,7 @@ private:
     std::unordered_map<uint32_t, ByteRange> local_ranges_;
     std::map<std::pair<uint64_t, uint32_t>, RegRef> constants_;
     std::map<std::tuple<uint32_t, bool, int64_t>, RegRef> launch_constants_;
+    std::unordered_map<std::string_view, std::vector<uint32_t>> labels_;  // of the function, by name
     std::vector<uint32_t> positions_;  // where each ast instruction begins in the code
     std::vector<Fixup> fixups_;
     ast::Operand sink_;

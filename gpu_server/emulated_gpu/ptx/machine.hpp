@@ -39,9 +39,10 @@ struct Frame {
     uint32_t return_pc = 0;
     uint32_t call = 0;  // Program::calls
     uint32_t depth = 0;
-    uint32_t lanes = 0;       // still inside
-    uint64_t local_base = 0;  // its part of each lane's local memory
-    uint64_t capacity = 0;    // bytes of `registers`
+    uint32_t lanes = 0;        // still inside
+    uint64_t local_base = 0;   // its part of each lane's local memory
+    uint64_t chain_bytes = 0;  // of registers, its callers' included
+    uint64_t capacity = 0;     // bytes of `registers`
     std::unique_ptr<std::byte[]> storage;
     std::byte* registers = nullptr;
 };

@@ -120,7 +120,9 @@ void LoadedModule::add_kernel(const ast::Unit& unit, const Decoded& decoded, uin
 void LoadedModule::initialise(size_t index, std::span<const uint64_t> addresses, std::span<std::byte> bytes) const {
     std::fill(bytes.begin(), bytes.end(), std::byte{0});
     auto& initial = initial_[index];
-    std::memcpy(bytes.data(), initial.bytes.data(), std::min(bytes.size(), initial.bytes.size()));
+    auto given = std::min(bytes.size(), initial.bytes.size());
+    std::transform(initial.bytes.begin(), initial.bytes.begin() + static_cast<ptrdiff_t>(given), bytes.begin(),
+                   [](uint8_t byte) { return std::byte{byte}; });
     for (auto& relocation : initial.relocations) {
         uint64_t value = relocation.is_function ? code_window | relocation.index : addresses[relocation.index];
         value = (value + static_cast<uint64_t>(relocation.addend)) >> relocation.shift;

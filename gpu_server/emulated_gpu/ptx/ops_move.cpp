@@ -58,7 +58,8 @@ Type element_type(uint32_t bytes) {
 
 void decode_vector_move(Decoder& d, Type type, const ast::Operand& vector, bool packing) {
     auto count = static_cast<uint32_t>(vector.parts.size());
-    if (count == 0 || size_of(type) % count != 0 || size_of(type) / count > 8 || size_of(type) > 8)
+    if (count == 0 || size_of(type) < count || size_of(type) % count != 0 || size_of(type) / count > 8 ||
+        size_of(type) > 8)
         return d.fail("the vector does not fit the type");
     uint32_t width = size_of(type) / count;
     std::vector<RegRef> elements;
@@ -75,7 +76,7 @@ void decode_vector_move(Decoder& d, Type type, const ast::Operand& vector, bool 
 
 void decode_mov(Decoder& d) {
     auto type = d.take_type();
-    if (type == Type::none) return d.unsupported();
+    if (type == Type::none || type == Type::b128) return d.unsupported();
     auto& to = d.operand(0);
     auto& from = d.operand(1);
     if (to.kind == Kind::vector) return decode_vector_move(d, type, to, false);

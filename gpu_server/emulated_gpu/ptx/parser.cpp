@@ -8,7 +8,7 @@
 namespace tnr::ptx {
 
 Result<ast::Unit> parse(std::string_view text) {
-    if (text.size() > text_bytes_max) return Error{Error::Kind::usage, "line 1: the PTX text is longer than 256 MiB"};
+    if (text.size() > text_bytes_max) return Error{Error::Kind::usage, "line 1: the PTX text is longer than 64 MiB"};
     while (!text.empty() && text.back() == '\0') text.remove_suffix(1);  // drivers are given C strings
     return Parser(text).unit();
 }
@@ -163,10 +163,10 @@ void Parser::function(bool is_entry) {
     if (token_.is('(')) parameters(takes);
     if (!error_.empty()) return;
     auto& fn = unit_.functions[current_];
-    for (auto list : {&returns, &takes})
-        for (auto index : *list) unit_.variables[index].function = current_;
     performance_directives(fn);
     bool has_body = token_.is('{');
+    for (auto list : {&returns, &takes})
+        for (auto index : *list) unit_.variables[index].function = has_body ? current_ : ast::nothing;
     if (has_body) {
         if (fn.defined) return fail("function '" + std::string(name) + "' is defined twice");
         fn.defined = true;

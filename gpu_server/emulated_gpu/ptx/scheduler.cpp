@@ -111,7 +111,8 @@ void exit_lanes(Warp& w, uint32_t lanes) {
 Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lanes) {
     uint64_t local_base = caller ? caller->local_base + caller->function->local_bytes : 0;
     uint32_t depth = caller ? caller->depth + 1 : 0;
-    if (depth > call_depth_max || local_base + function.local_bytes > w.local_stride) {
+    uint64_t chain_bytes = (caller ? caller->chain_bytes : 0) + function.frame_bytes;
+    if (depth > call_depth_max || chain_bytes > frame_bytes_max || local_base + function.local_bytes > w.local_stride) {
         fault(w, Outcome::illegal_address, static_cast<uint32_t>(std::countr_zero(lanes)), "stack overflow");
         return nullptr;
     }
@@ -135,6 +136,7 @@ Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lan
     frame->caller = caller;
     frame->function = &function;
     frame->depth = depth;
+    frame->chain_bytes = chain_bytes;
     frame->lanes = lanes;
     frame->local_base = local_base;
     return frame;
