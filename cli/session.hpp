@@ -23,8 +23,7 @@ struct Session {
     std::ostream& err = std::cerr;  // everything else
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
-    bool json = false;     // --json: one document on `out`
-    bool explain = false;  // --explain: every request to a provider or pool, on `err`
+    bool json = false;  // --json: one document on `out`
 
     std::string config_folder = {}, state_folder = {}, cache_folder = {};
     std::vector<std::string> provider_names = {};

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "cli/commands/commands.hpp"
 #include "cli/files.hpp"
@@ -57,13 +58,27 @@ void put_first(const char* variable, const std::string& folder) {
     ::setenv(variable, (old && *old ? folder + ":" + old : folder).c_str(), 1);
 }
 
-// The program reads its keys from a file for us alone: an environment shows up in /proc and in crash reports.
+// Configurations of programs that have ended; each is named by its program's process id.
+void sweep(const std::string& folder) {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
+        int pid = std::atoi(file.path().stem().c_str());
+        if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove(file.path(), none);
+    }
+}
+
+// One run is one claim in the pool, whatever processes it starts: so its name has this process's id, which becomes
+// the program's. The keys are in a file for us alone: an environment shows up in /proc and in crash reports.
 Result<> prepare_environment(Session& session, const PoolLogin& login, const GpuWish& wish) {
     auto folder = unpack(session.cache_folder);
     if (!folder) return folder.error();
-    std::string text = to_json_text(GpuConfig{login.address, wish.type, wish.count, "run", login.keys});
-    std::string path = session.cache_folder + "/run/" + install::sha256(text).substr(0, 16) + ".json";
-    if (auto written = write_file(path, text, 0600); !written) return written;
+    char host[65] = "";
+    ::gethostname(host, sizeof host - 1);
+    std::string pid = std::to_string(::getpid()), runs = session.cache_folder + "/run";
+    GpuConfig config{login.address, wish.type, wish.count, std::string("run-") + host + "-" + pid, login.keys};
+    sweep(runs);
+    std::string path = runs + "/" + pid + ".json";
+    if (auto written = write_file(path, to_json_text(config), 0600); !written) return written;
     ::setenv("TNR_CONFIG", path.c_str(), 1);
     ::setenv("TNR_POOL", login.address.c_str(), 1);
     ::setenv("TNR_GPU", (wish.type + ":" + std::to_string(wish.count)).c_str(), 1);

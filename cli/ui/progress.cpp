@@ -68,12 +68,13 @@ void Progress::say(const std::string& line) {
 void Progress::finish(const char* mark, const std::string& outcome) {
     running_ = false;
     if (terminal_) out_ << "\r\033[K";
-    out_ << mark << " " << what_ << (outcome.empty() ? "" : ": " + outcome) << "  (" << elapsed() << ")\n"
+    out_ << mark << " " << what_ << (outcome.empty() ? "" : separator() + outcome) << "  (" << elapsed() << ")\n"
          << std::flush;
 }
 
 void Progress::draw() {
-    out_ << "\r\033[K… " << what_ << (detail_.empty() ? "" : ": " + detail_) << "  (" << elapsed() << ")" << std::flush;
+    out_ << "\r\033[K… " << what_ << (detail_.empty() ? "" : separator() + detail_) << "  (" << elapsed() << ")"
+         << std::flush;
 }
 
 void Progress::tick() {
@@ -85,10 +86,15 @@ void Progress::tick() {
         if (terminal_) draw();
         if (!terminal_ && now - said_ >= log_tick) {
             said_ = now;
-            out_ << "… " << what_ << (detail_.empty() ? "" : ": " + detail_) << "  (" << elapsed() << ")\n"
+            out_ << "… " << what_ << (detail_.empty() ? "" : separator() + detail_) << "  (" << elapsed() << ")\n"
                  << std::flush;
         }
     }
+}
+
+// What is done may end with a colon itself ("copying x to demo:").
+std::string Progress::separator() const {
+    return !what_.empty() && what_.back() == ':' ? " " : ": ";
 }
 
 std::string Progress::elapsed() const {

@@ -26,6 +26,7 @@ private:
     void tick();
     void draw();
     void finish(const char* mark, const std::string& outcome);
+    std::string separator() const;
     std::string elapsed() const;
 
     std::ostream& out_;
