@@ -74,8 +74,6 @@ TEST_CASE("everything the runtime cannot do without is found", "[proc address]")
                              "cuEventElapsedTime",
                              "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
                              "cuPointerGetAttributes",
-                             "cuGraphLaunch",
-                             "cuStreamBeginCapture",
                              "cuModuleGetLoadingMode"}) {
         INFO(name);
         Found found = find(name, 12000);
