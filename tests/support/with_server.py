@@ -4,7 +4,8 @@
     with_server.py --server bin/tnr-gpu-server --client lib [--emulate h100:2] [--gpu h100] -- ./saxpy
 
 The server listens on a port of the kernel's choice and keeps its state in a temporary folder; both are gone when the
-command has ended. The exit status is the command's own; 125 says that the server did not come up, or died on the way.
+command has ended. The exit status is the command's own; 125 says that the server did not come up, died on the way, or
+that a sanitizer found something in it or in one of its workers. What the server logged is shown when anything failed.
 """
 import argparse
 import os
@@ -16,6 +17,8 @@ import tempfile
 
 START_LIMIT_S = 60  # a loaded machine with sanitizers needs 10
 SERVER_FAILED = 125
+# How sanitizers begin their reports.
+FINDINGS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "ERROR: LeakSanitizer")
 
 
 def parse_arguments():
@@ -34,12 +37,17 @@ def parse_arguments():
     return arguments
 
 
+def log_of(folder):
+    return os.path.join(folder, "server.log")
+
+
 def start_server(arguments, folder):
     gpus = ["--driver", arguments.driver] if arguments.driver else [
         "--emulate", arguments.emulate, "--emulated-memory", arguments.memory_mib]
     command = [arguments.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
                "--state", os.path.join(folder, "server"), *gpus]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+                            stderr=open(log_of(folder), "w"))
 
 
 def address_of(server):
@@ -77,22 +85,33 @@ def stop(server):
     server.wait()
 
 
+def run(arguments, folder):
+    server = start_server(arguments, folder)
+    try:
+        address = address_of(server)
+        if address is None:
+            print("with_server: the server did not start", file=sys.stderr)
+            return SERVER_FAILED
+        status = subprocess.run(arguments.command, env=client_environment(arguments, address, folder)).returncode
+        if server.poll() is not None:
+            print(f"with_server: the server died (status {server.returncode})", file=sys.stderr)
+            return SERVER_FAILED
+    finally:
+        stop(server)
+    return status if status >= 0 else 128 - status
+
+
 def main():
     arguments = parse_arguments()
     with tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True) as folder:
-        server = start_server(arguments, folder)
-        try:
-            address = address_of(server)
-            if address is None:
-                print("with_server: the server did not start", file=sys.stderr)
-                return SERVER_FAILED
-            status = subprocess.run(arguments.command, env=client_environment(arguments, address, folder)).returncode
-            if server.poll() is not None:
-                print(f"with_server: the server died (status {server.returncode})", file=sys.stderr)
-                return SERVER_FAILED
-        finally:
-            stop(server)
-    return status if status >= 0 else 128 - status
+        status = run(arguments, folder)
+        with open(log_of(folder), errors="replace") as file:
+            log = file.read()
+        if status == 0 and any(finding in log for finding in FINDINGS):
+            status = SERVER_FAILED
+        if status != 0:
+            print("with_server: the server's log:\n" + log[-20_000:], file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":
