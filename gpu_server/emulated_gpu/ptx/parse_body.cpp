@@ -270,7 +270,7 @@ Operand Parser::named(std::string_view name) {
             result.value = static_cast<int64_t>(minus ? 0 - token_.value : token_.value);
             advance();
         }
-    } else if (name[0] == '%') {
+    } else if (!name.empty() && name[0] == '%') {
         result.kind = Operand::Kind::special;
         // %tid.x: the lexer gave two tokens that lie beside each other in the text.
         if (token_.kind == Token::Kind::dotted) {
