@@ -22,6 +22,12 @@ PoolLogin from_json(const Json& json) {
             {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
 }
 
+Result<> write(const std::string& path, const std::vector<PoolLogin>& logins) {
+    Json pools = Json::array();
+    for (const auto& each : logins) pools.push_back(to_json(each));
+    return write_file(path, Json{{"pools", pools}}.dump(2) + "\n", 0600);
+}
+
 Error usage(const std::string& what) {
     return Error{Error::Kind::usage, what, "a pool's address looks like tcp://gpu-node.example:14900"};
 }
@@ -48,9 +54,14 @@ Result<> Logins::save(const PoolLogin& login) {
     if (!logins) return logins.error();
     std::erase_if(*logins, [&](const PoolLogin& old) { return old.address == login.address; });
     logins->push_back(login);
-    Json pools = Json::array();
-    for (const auto& each : *logins) pools.push_back(to_json(each));
-    return write_file(path_, Json{{"pools", pools}}.dump(2) + "\n", 0600);
+    return write(path_, *logins);
+}
+
+Result<> Logins::remove(const std::string& address) {
+    auto logins = all();
+    if (!logins) return logins.error();
+    if (std::erase_if(*logins, [&](const PoolLogin& old) { return old.address == address; }) == 0) return Ok{};
+    return write(path_, *logins);
 }
 
 Result<PoolLogin> Logins::find(const std::string& address) const {

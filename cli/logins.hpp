@@ -12,8 +12,9 @@ class Logins {
 public:
     explicit Logins(std::string path) : path_(std::move(path)) {}
 
-    Result<std::vector<PoolLogin>> all() const;  // oldest first; empty when there is no file
-    Result<> save(const PoolLogin& login);       // replaces one of the same address, and becomes the default
+    Result<std::vector<PoolLogin>> all() const;   // oldest first; empty when there is no file
+    Result<> save(const PoolLogin& login);        // replaces one of the same address, and becomes the default
+    Result<> remove(const std::string& address);  // succeeds when it is not there
     // By address, or the default when `address` is empty. Kind auth when there is none.
     Result<PoolLogin> find(const std::string& address) const;
 

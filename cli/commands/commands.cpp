@@ -12,6 +12,7 @@ void add_commands(CLI::App& app, Session& session) {
     add_delete(app, session);
     add_run(app, session);
     add_login(app, session);
+    add_logout(app, session);
     add_version(app, session);
 }
 

@@ -17,6 +17,7 @@ void add_status(CLI::App& app, Session& session);
 void add_stop(CLI::App& app, Session& session);
 void add_delete(CLI::App& app, Session& session);
 void add_login(CLI::App& app, Session& session);
+void add_logout(CLI::App& app, Session& session);
 void add_version(CLI::App& app, Session& session);
 
 // All of them, in the order `tnr --help` shows.

@@ -1,4 +1,5 @@
-// `tnr login pool`: the line that `tnr-gpu-server enroll NAME` prints is this command, ready to paste.
+// `tnr login pool` and `tnr logout pool`: the line that `tnr-gpu-server enroll NAME` prints is this command, ready to
+// paste.
 #include "cli/commands/login.hpp"
 
 #include <CLI/CLI.hpp>
@@ -44,6 +45,25 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
         session.out << "Signed in to the pool at " << login->address
                     << "; it is the default now. `tnr status` shows its GPUs\n";
     return Ok{};
+}
+
+Result<> logout_pool(Session& session, const std::string& address) {
+    if (auto removed = session.logins().remove(address); !removed) return removed;
+    if (session.json)
+        session.out << nlohmann::json{{"pool", address}, {"signed_in", false}}.dump(2) << "\n";
+    else
+        session.out << "Forgot the key for the pool at " << address << " on this computer\n";
+    return Ok{};
+}
+
+void add_logout(CLI::App& app, Session& session) {
+    auto* logout = app.add_subcommand("logout", "Forget a pool of GPUs and your key for it");
+    logout->require_subcommand(1);
+    auto address = std::make_shared<std::string>();
+    auto* command = logout->add_subcommand("pool", "Forget a pool");
+    command->add_option("address", *address, "tcp://HOST:PORT, as `tnr status` shows it")->required();
+    command->footer("The pool itself still knows the key; `tnr-gpu-server` forgets it there.");
+    command->callback([&session, address] { session.result = logout_pool(session, *address); });
 }
 
 void add_login(CLI::App& app, Session& session) {

@@ -12,5 +12,7 @@ struct LoginOptions {
 };
 
 Result<> login_pool(Session& session, const LoginOptions& options);
+// Removes the key from this computer; succeeds when there is none.
+Result<> logout_pool(Session& session, const std::string& address);
 
 }  // namespace tnr::cli

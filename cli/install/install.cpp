@@ -90,16 +90,41 @@ std::string placing_script(const std::vector<File>& files, const std::string& st
     std::set<std::string> folders;
     for (const auto& file : files) folders.insert(folder_of(file.path));
     for (const auto& folder : folders) script << "install -d -m 0755 " << ssh::quoted(folder) << "\n";
-    for (size_t i = 0; i < files.size(); ++i) {
+    auto place = [&](size_t i) {
         std::string path = ssh::quoted(files[i].path), fresh = ssh::quoted(files[i].path + ".new");
         script << "if [ -e " << staging << "/" << i << " ]; then install -m 0" << std::oct << files[i].mode << std::dec
                << " " << staging << "/" << i << " " << fresh << " && mv -f " << fresh << " " << path << "; fi\n";
-    }
+    };
+    for (size_t i = 0; i + 1 < files.size(); ++i) place(i);
     script << "cd /usr/local/lib/tnr\n"
            << "for name in libcuda.so libnvidia-ml.so; do if [ -e $name.1 ]; then ln -sfn $name.1 $name; fi; done\n"
-           << "rm -rf " << staging << "\n"
            << "ldconfig\n";
+    // The configuration comes last: should we be cut off before, it is still missing, and the next install ends this.
+    place(files.size() - 1);
+    script << "rm -rf " << staging << "\n";
     return script.str();
+}
+
+Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,
+                                                const std::vector<size_t>& missing, const std::string& staging,
+                                                const std::function<void(const std::string&)>& say) {
+    auto sftp = ssh::Sftp::open(client);
+    if (!sftp) return sftp.error();
+    std::vector<std::string> sent;
+    for (size_t i : missing) {
+        say(files[i].path + ", " + ui::bytes_text(static_cast<double>(files[i].bytes.size())));
+        auto uploaded = upload(**sftp, staging + "/" + std::to_string(i), files[i].bytes);
+        if (!uploaded) return uploaded.error();
+        if (!uploaded->ok())
+            return failed_there(client, "uploading " + files[i].path,
+                                {1, "", uploaded->message + " (is its disk full?)"});
+        sent.push_back(files[i].path);
+    }
+    say("registering the libraries");
+    auto output = ssh::capture(client, "sudo -n sh -s", placing_script(files, staging), soon());
+    if (!output) return output.error();
+    if (output->code != 0) return failed_there(client, "installing", *output);
+    return sent;
 }
 
 }  // namespace
@@ -127,22 +152,9 @@ Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<
 
     auto staging = make_staging(client);
     if (!staging) return staging.error();
-    auto sftp = ssh::Sftp::open(client);
-    if (!sftp) return sftp.error();
-    std::vector<std::string> sent;
-    for (size_t i : missing) {
-        say(files[i].path + ", " + ui::bytes_text(static_cast<double>(files[i].bytes.size())));
-        auto uploaded = upload(**sftp, *staging + "/" + std::to_string(i), files[i].bytes);
-        if (!uploaded) return uploaded.error();
-        if (!uploaded->ok())
-            return failed_there(client, "uploading " + files[i].path,
-                                {1, "", uploaded->message + " (is its disk full?)"});
-        sent.push_back(files[i].path);
-    }
-    say("registering the libraries");
-    auto output = ssh::capture(client, "sudo -n sh -s", placing_script(files, *staging), soon());
-    if (!output) return output.error();
-    if (output->code != 0) return failed_there(client, "installing", *output);
+    auto sent = send_and_place(client, files, missing, *staging, say);
+    // The script removes it when all went well; a disk that ran full must not stay so because of us.
+    if (!sent) (void)ssh::capture(client, "rm -rf " + *staging, "", soon());
     return sent;
 }
 
