@@ -36,6 +36,10 @@ public:
     // A device address with `bytes` of memory behind it.
     void device(CUdeviceptr address, uint64_t bytes);
 
+    void aligned(CUdeviceptr address, uint64_t unit) {
+        if (address % unit != 0) refuse(CUDA_ERROR_INVALID_VALUE);
+    }
+
     void refuse(CUresult why);          // unless something was wrong before
     void use(const StreamRef& stream);  // put() it, and note that it works in it
     void works_in(const StreamRef& stream) { stream_ = stream; }

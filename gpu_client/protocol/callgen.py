@@ -176,6 +176,9 @@ def client_stub(call):
             body.append(f"        call.ordinal({name});")
         elif said.startswith("device("):
             body.append(f"        call.device({name}, {said[7:-1]});")
+            unit = re.search(r"MemsetD(?:2D)?(16|32)", call.symbol)
+            if unit:
+                body.append(f"        call.aligned({name}, {int(unit.group(1)) // 8});")
         else:
             body.append(f"        call.put({'*' if said == 'in' else ''}{name});")
     back = call.travels_back()
