@@ -180,7 +180,6 @@ const Asked asked[] = {
     {"cuGraphUpload", 11010, 2},
     {"cuGraphicsMapResources", 3000, 0},
     {"cuGraphicsMapResources", 7000, 2},
-    {"cuGraphicsResourceGetMappedEglFrame", 7000, 0},
     {"cuGraphicsResourceGetMappedMipmappedArray", 5000, 0},
     {"cuGraphicsResourceGetMappedPointer", 3020, 0},
     {"cuGraphicsResourceSetMapFlags", 6050, 0},
