@@ -84,6 +84,25 @@ static CUresult put_attribute(RemoteCall& call, const CUlaunchAttribute& attribu
     return CUDA_SUCCESS;
 }
 
+static bool is_cooperative(const CUlaunchConfig& config, uint32_t flags) {
+    bool wanted = (flags & wire::launch_cooperative) != 0;
+    for (unsigned i = 0; i < config.numAttrs; ++i)
+        if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) wanted |= config.attrs[i].value.cooperative != 0;
+    return wanted;
+}
+
+// All blocks must be on the GPU at once. The driver is asked how many fit once per shape; the answer is remembered.
+static CUresult check_cooperative(CUfunction function, const CUlaunchConfig& config, const Device& device) {
+    int fit = 0;
+    auto threads = static_cast<int>(config.blockDimX * config.blockDimY * config.blockDimZ);
+    auto result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&fit, function, threads, config.sharedMemBytes);
+    if (result != CUDA_SUCCESS) return result;
+    auto room =
+        static_cast<uint64_t>(fit) * static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    uint64_t blocks = uint64_t{config.gridDimX} * config.gridDimY * config.gridDimZ;
+    return blocks <= room ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+}
+
 static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t flags, void** list, void** extra) {
     auto* function = find_function(handle);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
@@ -105,6 +124,9 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                               config.numAttrs,
                               0};
     if (auto result = check_shape(record, *find_device(context->device), kernel); result != CUDA_SUCCESS) return result;
+    if (is_cooperative(config, flags))
+        if (auto result = check_cooperative(handle, config, *find_device(context->device)); result != CUDA_SUCCESS)
+            return result;
     Parameters parameters;
     auto collected = extra ? from_extra(extra, parameters) : from_list(list, kernel, parameters);
     if (collected != CUDA_SUCCESS) return collected;
