@@ -13,23 +13,23 @@
 // Code. A module is a library, too: the worker loads with cuLibraryLoadData in either case. Function numbers are
 // function_number(library, index), with the index of the kernel in the order it was described.
 //   op_image_piece                async  u64 library, u64 offset, u64 total; bulk: the piece
-//   cuLibraryLoadData             sync   u64 library, u64 total, u32 options, then per option u32 id, u64 value
-//   (library options only)
-//                                        before the reply: op_kernels_described records; reply: u32 kernels, string log
+//   cuLibraryLoadData             sync   u64 library, u64 total, u32 options, then per library option u32 id,
+//                                        u64 value; before the reply: op_kernels_described records;
+//                                        reply: u32 kernels, string log
 //   cuLibraryUnload               async  u64 library
 //   cuLibraryGetGlobal            sync   u64 library, string name; reply: u64 address, u64 length
 //
 // Launch (all variants).
-//   cuLaunchKernel                async  LaunchRecord, then `attributes` LaunchAttributeRecords, then the parameters'
-//   bytes
+//   cuLaunchKernel                async  LaunchRecord, then `attributes` LaunchAttributeRecords, then the
+//                                        parameters' bytes
 //
 // Copies. H2D data: `flags & copy_inline`: the rest of the record, else the bulk frame (at most piece_bytes_max).
 //   cuMemcpyHtoDAsync_v2          async  u64 destination, u64 stream, u32 flags, u64 length [data]
 //   cuMemcpyDtoHAsync_v2          sync   u64 source, u64 stream, u32 flags, u64 length; op_bulk_down pieces, then the
 //                                        reply: u32 n, n bytes (short copies travel here; n = 0 after pieces)
-//   cuMemcpy2DAsync_v2            Copy2DRecord; to the device: async, data as above, rows packed; from the device:
-//   sync, answered as
-//                                        cuMemcpyDtoHAsync_v2, rows packed; on the device: async
+//   cuMemcpy2DAsync_v2                   Copy2DRecord, rows of host data packed. To the device: async, data as above;
+//                                        from the device: sync, answered as cuMemcpyDtoHAsync_v2;
+//                                        on the device: async
 //   cuMemGetInfo_v2               sync   reply: u64 free, u64 total
 //
 // Streams and events. Stream numbers 0 (null) and 1 (legacy) are the driver's own; minted ones start at 16.

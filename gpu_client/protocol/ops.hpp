@@ -23,10 +23,11 @@ enum SessionOp : uint16_t {
     op_failed = 0xf102,             // u16 op of the call that failed, i32 CUresult, string detail
     op_printed = 0xf103,            // string: what device printf wrote
     op_run_host_function = 0xf104,  // u64 ticket (chosen by the client in its cuLaunchHostFunc record)
-    op_bulk_down = 0xf105,  // u64 call number, u64 offset, flags bulk: a piece of a copy to the client; the copy's
-                            // reply record (same call number) comes after its last piece
-    op_kernels_described = 0xf107,  // see custom_calls.hpp; belongs to the cuLibraryLoadData that is being answered
+    // u64 call number, u64 offset, flags bulk: a piece of a copy to the client. The copy's reply record (same call
+    // number) comes after its last piece.
+    op_bulk_down = 0xf105,
     op_goodbye_worker = 0xf106,     // string reason: the session is over (killed by the operator, GPU lost)
+    op_kernels_described = 0xf107,  // see custom_calls.hpp; belongs to the cuLibraryLoadData that is being answered
 };
 
 }  // namespace tnr::wire

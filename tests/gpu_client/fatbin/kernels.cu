@@ -11,4 +11,6 @@ extern "C" __global__ void holes(char first, double second, Mixed third, short l
     *out = static_cast<int>(first + second + third.letter + third.number + last);
 }
 extern "C" __global__ void no_parameters() {}
-extern "C" __global__ void large(int* out, Large large) { *out = large.words[threadIdx.x]; }
+extern "C" __global__ void large(int* out, Large large) {
+    *out = large.words[threadIdx.x];
+}

@@ -1,7 +1,7 @@
 // Kernels as people write them, each with its host counterpart in realistic_test.cpp.
 #include <cooperative_groups.h>
-#include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cassert>
 #include <cstdio>
@@ -65,7 +65,9 @@ extern "C" __global__ void histogram(const unsigned char* in, unsigned* bins, in
     for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(&bins[i], local[i]);
 }
 
-__device__ float normal(float d) { return 0.5f * erfcf(-d * 0.70710678f); }
+__device__ float normal(float d) {
+    return 0.5f * erfcf(-d * 0.70710678f);
+}
 extern "C" __global__ void black_scholes(const float* s, const float* k, const float* t, float* call, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -100,10 +102,16 @@ struct Square : Shape {
     __device__ Square(int k) : k(k) {}
     __device__ int area(int x) const override { return x * x + k; }
 };
-__device__ int plus_one(int x) { return x + 1; }
-__device__ int twice(int x) { return x * 2; }
+__device__ int plus_one(int x) {
+    return x + 1;
+}
+__device__ int twice(int x) {
+    return x * 2;
+}
 __device__ int (*table[2])(int) = {plus_one, twice};
-__device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__device__ __noinline__ int fibonacci(int n) {
+    return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
 __constant__ int weights[4] = {10, 20, 30, 40};
 __device__ const char* words[2] = {"abc", "xyz"};
 struct Pack {
@@ -128,14 +136,29 @@ extern "C" __global__ void language(int* out, Pack pack) {
     Pack p = change(pack, t);
     r = r * 31 + p.c + static_cast<int>(p.d) + p.i[0] + p.i[1] + p.i[2];
     switch (t % 9) {
-        case 0: r += 7; break;
-        case 1: r ^= 0x55; break;
-        case 2: r -= 3; break;
-        case 3: r *= 3; break;
-        case 5: r = ~r; break;
-        case 6: r += t; break;
-        case 7: r /= 3; break;
-        default: r %= 1000;
+        case 0:
+            r += 7;
+            break;
+        case 1:
+            r ^= 0x55;
+            break;
+        case 2:
+            r -= 3;
+            break;
+        case 3:
+            r *= 3;
+            break;
+        case 5:
+            r = ~r;
+            break;
+        case 6:
+            r += t;
+            break;
+        case 7:
+            r /= 3;
+            break;
+        default:
+            r %= 1000;
     }
     out[t] = r;
 }
@@ -191,8 +214,10 @@ extern "C" __global__ void divergent_barrier(int* out) {
 
 extern "C" __global__ void divergent_shuffle(int* out) {
     int t = threadIdx.x, r;
-    if (t < 11) r = __shfl_sync(0x000007ff, t * 2, (t + 1) % 11);
-    else r = __shfl_sync(0xfffff800, t * 3, 31) + __popc(__ballot_sync(0xfffff800, t & 1));
+    if (t < 11)
+        r = __shfl_sync(0x000007ff, t * 2, (t + 1) % 11);
+    else
+        r = __shfl_sync(0xfffff800, t * 3, 31) + __popc(__ballot_sync(0xfffff800, t & 1));
     if (t == 5) return;
     r += __any_sync(0xffffffdf, t == 7) ? 1000 : 0;
     out[t] = r;
@@ -234,8 +259,12 @@ extern "C" __global__ void stencil(const float* in, float* out, int nx, int ny) 
     if (x < nx && y < ny) out[y * nx + x] = 0.25f * (c[-1] + c[1] + c[-18] + c[18]);
 }
 
-extern "C" __global__ void out_of_bounds(int* p, int i) { p[i] = 1; }
-extern "C" __global__ void asserting(int n) { assert(n > static_cast<int>(threadIdx.x)); }
+extern "C" __global__ void out_of_bounds(int* p, int i) {
+    p[i] = 1;
+}
+extern "C" __global__ void asserting(int n) {
+    assert(n > static_cast<int>(threadIdx.x));
+}
 extern "C" __global__ void trapping() {
     if (threadIdx.x == 3) __trap();
 }
