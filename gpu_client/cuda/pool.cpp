@@ -86,7 +86,7 @@ Result<SessionOffer> ask_for_session() try {
     if (!devices) return devices.error();
     SessionOffer offer;
     offer.devices = std::move(*devices);
-    offer.endpoint = answer->at("endpoint").get<std::string>();
+    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), pool().config.pool);
     offer.session = answer->at("session").get<std::string>();
     offer.keys.own = pool().config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())

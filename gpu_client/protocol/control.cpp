@@ -50,6 +50,12 @@ Error error_from_json(const json& error) {
     return result;
 }
 
+std::string worker_endpoint(const std::string& told, const std::string& pool) {
+    constexpr std::string_view anywhere = "tcp://*:";
+    if (!told.starts_with(anywhere)) return told;
+    return pool.substr(0, pool.rfind(':') + 1) + told.substr(anywhere.size());
+}
+
 std::string table_hash() {
     return wire::calls_table_hash;
 }

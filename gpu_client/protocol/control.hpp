@@ -4,18 +4,19 @@
 // "what", "hint"}}. `protocol` and `table` travel with each request, so no extra round trip is spent on a handshake and
 // any mismatch is noticed at the first one.
 //
-// op                request                                        answer
-// hello             -                                              {protocol, table, version, role:
-// "account"|"machine"|"open"} types             -                                              {types: [{name, total,
-// free, memory_bytes}]} describe          gpu, count                                     {devices: [Device…]} (claims
-// nothing) session           gpu, count, pid, process                       {endpoint, server_key, session, devices:
-// [Device…]}
-//                   (makes the machine's claim or joins it)
-// nvml              gpu, count                                     {devices: [… as NVML tells it …], processes: […]}
-// enroll_machine    name, public_key          (accounts only)      {}
-// forget_machine    name                      (accounts only)      {}      succeeds when it is not there
-// claims            -                                              {claims: [{machine, gpu, devices, since, sessions}]}
-// release           -                         (ends own claim)     {}
+//   op              request                     answer
+//   hello           -                           {protocol, table, version, role: "account"|"machine"|"open"}
+//   types           -                           {types: [{name, total, free, memory_bytes}]}
+//   describe        gpu, count                  {devices: [Device…]}; claims nothing
+//   session         gpu, count, pid, process    {endpoint, server_key, session, devices: [Device…]}
+//   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
+//   enroll_machine  name, public_key            {}; accounts only
+//   forget_machine  name                        {}; accounts only; succeeds when it is not there
+//   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
+//   release         -                           {}; ends the caller's own claim
+//
+// `session` makes the machine's claim or joins it. Its endpoint is tcp://HOST:PORT, where the host "*" stands for the
+// one under which the client reached the pool: see worker_endpoint().
 //
 // Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
 //          attributes: {"id": value…}, range: {address, bytes} (session only)}; see device_description.hpp.
@@ -49,6 +50,9 @@ public:
 
 // Parses foreign bytes: an object within control_bytes_max and a nesting depth of 16, else an Error. Never throws.
 Result<nlohmann::json> parse(const void* data, size_t size);
+// Where the worker of a session is for somebody who reached the pool at `pool`: the host "*" in what the pool told
+// stands for that of `pool`. Other text is returned as it is.
+std::string worker_endpoint(const std::string& told, const std::string& pool);
 // {"error": …} as an answer carries it, and back.
 nlohmann::json to_json(const Error& error);
 Error error_from_json(const nlohmann::json& error);

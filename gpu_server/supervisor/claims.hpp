@@ -27,7 +27,6 @@ struct Caller {
     std::string account;     // empty when open
     std::string machine;     // whose GPUs it is about
     std::string public_key;  // empty when plain
-    std::string address;     // the peer's IP address
     std::string label() const { return account.empty() ? machine : account + "/" + machine; }
 };
 
@@ -70,7 +69,7 @@ struct Claim {
 struct ClaimOptions {
     std::chrono::milliseconds linger = default_linger;
     bool plain = false;          // sessions without encryption
-    std::string worker_address;  // what clients are told; empty: where the worker listens
+    std::string worker_address;  // what clients are told; empty: as they reached us
 };
 
 class Claims {

@@ -87,7 +87,7 @@ bool ControlSocket::receive_one(Handler& handler) {
         more = surplus.more();
         body.rebuild();  // requests have one part; what has several is answered like any other nonsense
     }
-    Peer peer{metadata(body, "User-Id"), metadata(body, "Peer-Address")};
+    Peer peer{metadata(body, "User-Id")};
     handler.handle(peer, body.data(), body.size(), [this, route = route.to_string()](const std::string& answer) {
         try {
             socket_.send(zmq::buffer(route), zmq::send_flags::sndmore);

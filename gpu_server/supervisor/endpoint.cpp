@@ -27,11 +27,6 @@ bool parse_port(std::string_view text, int& port) {
     return error == std::errc{} && end == text.data() + text.size() && port >= 0 && port <= 65535;
 }
 
-std::string numeric_host(const sockaddr* address, socklen_t size) {
-    char host[NI_MAXHOST];
-    return getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
-}
-
 int port_of(int socket) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
@@ -98,17 +93,6 @@ Result<UniqueFd> listen_on(const std::string& host, PortRange ports, int backlog
     std::string where =
         ports.first == 0 ? host : host + ", ports " + std::to_string(ports.first) + "-" + std::to_string(ports.last);
     return Error{Error::Kind::internal, "cannot listen on " + where + ": " + std::strerror(errno)};
-}
-
-std::string local_address_towards(const std::string& peer) {
-    auto addresses = resolve(peer, 9, AI_NUMERICHOST);  // any port: nothing is sent
-    if (!addresses) return {};
-    UniqueFd socket(::socket((*addresses)->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!socket || connect(socket.get(), (*addresses)->ai_addr, (*addresses)->ai_addrlen) != 0) return {};
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    return numeric_host(reinterpret_cast<sockaddr*>(&address), size);
 }
 
 }  // namespace tnr::server

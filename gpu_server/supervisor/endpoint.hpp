@@ -28,7 +28,4 @@ Result<PortRange> parse_port_range(const std::string& text);
 // A listening TCP socket on `host`; `endpoint` receives where. `backlog`: connections that may wait to be accepted.
 Result<UniqueFd> listen_on(const std::string& host, PortRange ports, int backlog, Endpoint& endpoint);
 
-// Our own address on the way to `peer`, an IP address: what a peer that reached us through a wildcard can reach again.
-std::string local_address_towards(const std::string& peer);
-
 }  // namespace tnr::server

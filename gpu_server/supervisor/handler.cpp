@@ -29,13 +29,13 @@ void Handler::handle(const Peer& peer, const void* data, size_t size, std::funct
 
 Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
     std::string machine = request.machine.empty() ? unnamed_machine : request.machine;
-    if (peer.public_key.empty()) return Caller{Caller::Role::open, "", machine, "", peer.address};
+    if (peer.public_key.empty()) return Caller{Caller::Role::open, "", machine, ""};
     auto owner = store_.find_key(peer.public_key);
     if (!owner) return owner.error();
     if (!*owner) return Error{Error::Kind::auth, "this key is not enrolled any more", "enroll it again"};
     if ((*owner)->role == Owner::Role::machine)
-        return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key, peer.address};
-    return Caller{Caller::Role::account, (*owner)->account, machine, peer.public_key, peer.address};
+        return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key};
+    return Caller{Caller::Role::account, (*owner)->account, machine, peer.public_key};
 }
 
 static const char* role_name(Caller::Role role) {

@@ -15,7 +15,6 @@ namespace tnr::server {
 // What the socket tells of a request's sender.
 struct Peer {
     std::string public_key;  // proven by the handshake; empty when plain
-    std::string address;
 };
 
 class Handler {

@@ -152,9 +152,9 @@ void Claims::serve(Claim& claim, Session& session) {
     worker.state = Worker::State::serving;
     if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
 
-    Endpoint endpoint = worker.endpoint;
-    if (!options_.worker_address.empty()) endpoint.host = options_.worker_address;
-    if (endpoint.wildcard()) endpoint.host = local_address_towards(session.caller.address);
+    // Unless told otherwise, the host stays open: only the client knows under which one it reaches us, which behind a
+    // forwarded port or from a virtual machine is no address of ours.
+    Endpoint endpoint{options_.worker_address.empty() ? "*" : options_.worker_address, worker.endpoint.port};
     json devices = json::array();
     for (auto& device : worker.devices) devices.push_back(to_json(device));
     for (int index : claim.gpus) gpus_.at(index).quick_deaths = 0;

@@ -30,6 +30,13 @@ TEST_CASE("an error survives the trip", "[control]") {
     CHECK(control::error_from_json(json(7)).kind == Error::Kind::remote);
 }
 
+TEST_CASE("a worker is where the pool was reached, unless the pool says where", "[control]") {
+    CHECK(control::worker_endpoint("tcp://*:5001", "tcp://10.0.2.2:14900") == "tcp://10.0.2.2:5001");
+    CHECK(control::worker_endpoint("tcp://*:5001", "tcp://[fd00::1]:14900") == "tcp://[fd00::1]:5001");
+    CHECK(control::worker_endpoint("tcp://gpu7:5001", "tcp://10.0.2.2:14900") == "tcp://gpu7:5001");
+    CHECK(control::worker_endpoint("nonsense", "tcp://10.0.2.2:14900") == "nonsense");
+}
+
 TEST_CASE("an unreachable pool is an error that names the address, within its time", "[control]") {
     auto client = control::Client::open("tcp://127.0.0.1:1", {});
     REQUIRE(client);

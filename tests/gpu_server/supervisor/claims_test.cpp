@@ -47,6 +47,13 @@ TEST_CASE("describing a GPU claims nothing and shows no session's addresses", "[
     CHECK(free_gpus(*client) == 1);
 }
 
+TEST_CASE("workers are where the client reached the pool, or where the server's owner says", "[server]") {
+    Server nearby({"--plain", "--emulate", "h100"});
+    CHECK(ask(*client_of(nearby), session("trainer"))["endpoint"].get<std::string>().starts_with("tcp://*:"));
+    Server named({"--plain", "--emulate", "h100", "--worker-address", "localhost"});
+    CHECK(ask(*client_of(named), session("trainer"))["endpoint"].get<std::string>().starts_with("tcp://localhost:"));
+}
+
 TEST_CASE("a machine's processes share one claim, each with a worker of its own", "[server]") {
     Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);

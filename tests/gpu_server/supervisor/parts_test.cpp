@@ -36,11 +36,6 @@ TEST_CASE("a port range that is used up says so", "[server]") {
     CHECK(second.error().what.find(std::to_string(taken.port)) != std::string::npos);
 }
 
-TEST_CASE("the way to a peer tells our own address", "[server]") {
-    CHECK(local_address_towards("127.0.0.1") == "127.0.0.1");
-    CHECK(local_address_towards("nonsense") == "");
-}
-
 TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]") {
     constexpr uint64_t gib = uint64_t{1} << 30;
     MemoryLedger memory;

@@ -152,7 +152,8 @@ json ask(control::Client& client, json request) {
     return *answer;
 }
 
-UniqueFd connect_to(const std::string& endpoint) {
+UniqueFd connect_to(const std::string& told) {
+    auto endpoint = control::worker_endpoint(told, "tcp://127.0.0.1:0");
     auto colon = endpoint.rfind(':');
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -55,8 +55,8 @@ std::unique_ptr<control::Client> client_of(const Server& server, const wire::Cli
 // The answer, or {"error": …}. Adds "machine" for open pools when it is not empty.
 json ask(control::Client& client, json request);
 
-// A connection to a session's worker, held open: the fake worker ends when it closes.
-UniqueFd connect_to(const std::string& endpoint);
+// A connection to a session's worker, held open: the fake worker ends when it closes. `told`: what the pool answered.
+UniqueFd connect_to(const std::string& told);
 
 // `tnr-gpu-server enroll NAME`, understood.
 wire::ClientKeys enroll(const Server& server, const std::string& name);
