@@ -1,7 +1,10 @@
 /* tnr-gpu-probe: asks for the GPUs the way any program on the machine does, through the libcuda.so.1 that the
- * dynamic linker finds, and prints one line for each: "0: NVIDIA H100, 79.6 GiB". Exit code 1 and a line on stderr
- * when there is none. C, because it runs on machines whose C++ library may be older than ours. */
+ * dynamic linker finds, and prints one line for each: "0: NVIDIA H100, 79.6 GiB". Then it writes memory of the first
+ * and reads it back, because a GPU that can be asked for may still be out of reach for work: that has a connection of
+ * its own. Exit code 1 and a line on stderr when any of this fails; GPUs that others use at the moment are no failure.
+ * C, because it runs on machines whose C++ library may be older than ours. */
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 
 typedef int (*Init)(unsigned);
@@ -9,7 +12,15 @@ typedef int (*GetCount)(int*);
 typedef int (*Get)(int*, int);
 typedef int (*GetName)(char*, int, int);
 typedef int (*TotalMem)(size_t*, int);
+typedef int (*RetainContext)(void**, int);
+typedef int (*SetContext)(void*);
+typedef int (*Allocate)(uint64_t*, size_t);
+typedef int (*Fill)(uint64_t, unsigned, size_t);
+typedef int (*CopyBack)(void*, uint64_t, size_t);
+typedef int (*ReleaseContext)(int);
 typedef int (*GetErrorName)(int, const char**);
+
+enum { words = 4096, pattern = 0x7e57ed, device_unavailable = 46 };
 
 static void* library;
 
@@ -25,6 +36,38 @@ static int failed(const char* call, int code) {
     if (get_error_name) get_error_name(code, &name);
     fprintf(stderr, "%s: %s (%d)\n", call, name ? name : "unknown error", code);
     return 1;
+}
+
+/* The memory goes with the context. */
+static int use_first(int device) {
+    RetainContext retain = (RetainContext)find("cuDevicePrimaryCtxRetain");
+    SetContext set = (SetContext)find("cuCtxSetCurrent");
+    Allocate allocate = (Allocate)find("cuMemAlloc_v2");
+    Fill fill = (Fill)find("cuMemsetD32_v2");
+    CopyBack copy_back = (CopyBack)find("cuMemcpyDtoH_v2");
+    ReleaseContext release = (ReleaseContext)find("cuDevicePrimaryCtxRelease_v2");
+    if (!retain || !set || !allocate || !fill || !copy_back || !release) return 1;
+
+    void* context = NULL;
+    uint64_t memory = 0;
+    static unsigned back[words];
+    int code = retain(&context, device);
+    if (code == device_unavailable) {
+        printf("none is free at the moment, so none was tried\n");
+        return 0;
+    }
+    if (code != 0) return failed("cuDevicePrimaryCtxRetain", code);
+    if ((code = set(context)) != 0) return failed("cuCtxSetCurrent", code);
+    if ((code = allocate(&memory, sizeof back)) != 0) return failed("cuMemAlloc", code);
+    if ((code = fill(memory, pattern, words)) != 0) return failed("cuMemsetD32", code);
+    if ((code = copy_back(back, memory, sizeof back)) != 0) return failed("cuMemcpyDtoH", code);
+    for (int i = 0; i < words; ++i)
+        if (back[i] != pattern) {
+            fprintf(stderr, "the GPU's memory does not keep what was written\n");
+            return 1;
+        }
+    if ((code = release(device)) != 0) return failed("cuDevicePrimaryCtxRelease", code);
+    return 0;
 }
 
 int main(void) {
@@ -52,5 +95,9 @@ int main(void) {
         if ((code = total_memory(&bytes, device)) != 0) return failed("cuDeviceTotalMem", code);
         printf("%d: %s, %.1f GiB\n", i, name, (double)bytes / (1 << 30));
     }
-    return count > 0 ? 0 : 1;
+    if (count == 0) {
+        fprintf(stderr, "it has no GPU\n");
+        return 1;
+    }
+    return use_first(0);
 }
