@@ -19,6 +19,13 @@ TEST_CASE("a tool's output and exit code come back", "[child]") {
     CHECK(last_line(finished->output) == "two");
 }
 
+TEST_CASE("a tool inherits the one descriptor it is given and no other", "[child]") {
+    UniqueFd stray(::dup(2)), kept(::dup(2));  // without FD_CLOEXEC, as a shell leaves its own
+    auto finished = run({.argv = {"ls", "/proc/self/fd"}, .keep_fd = kept.get()});
+    REQUIRE(finished);
+    CHECK(finished->output == "0\n1\n2\n200\n3\n");  // 3 is the folder that ls reads
+}
+
 TEST_CASE("a tool that takes too long is ended", "[child]") {
     auto finished = run({.argv = {"sleep", "600"}, .limit_ms = 50});
     REQUIRE(finished);

@@ -2,6 +2,7 @@
 #include "api_client/providers/local/child.hpp"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -43,6 +44,8 @@ constexpr int exec_failed = 127;  // as shells say
     const int null = ::open("/dev/null", O_RDONLY);
     if (null < 0 || ::dup2(null, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(output, 2) < 0) ::_exit(exec_failed);
     if (*folder && ::chdir(folder) != 0) ::_exit(exec_failed);
+    // Our caller's own: a QEMU that held a shell's lock or pipe for as long as the machine lives would block the shell.
+    ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
     if (keep_fd >= 0 && ::dup2(keep_fd, kept_fd) < 0) ::_exit(exec_failed);
     ::execvp(argv[0], argv);
     const char message[] = "cannot be started\n";
