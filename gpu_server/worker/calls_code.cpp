@@ -129,7 +129,7 @@ static Answer unload_library(Session& session, Call& call) {
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     auto handle = library->handle;
     session.handles.libraries.remove(number);
-    return driver().cuLibraryUnload(handle);
+    return session.run_aside(call, [handle] { return driver().cuLibraryUnload(handle); });
 }
 
 static Answer get_global(Session&, Call& call) {

@@ -38,7 +38,7 @@ static Answer reset_primary(Session& session, Call& call) {
     session.handles.contexts.remove(number);
     if (session.current_number() == number) session.set_current(0);
     device->primary = nullptr;
-    return driver().cuDevicePrimaryCtxReset_v2(device->handle);
+    return session.run_aside(call, [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
 }
 
 static Answer create_context(Session& session, Call& call) {
@@ -61,7 +61,7 @@ static Answer destroy_context(Session& session, Call& call) {
     auto handle = *context;
     session.handles.contexts.remove(number);
     if (session.current_number() == number) session.set_current(0);
-    return driver().cuCtxDestroy_v2(handle);
+    return session.run_aside(call, [handle] { return driver().cuCtxDestroy_v2(handle); });
 }
 
 static bool all_streams_idle(Session& session) {

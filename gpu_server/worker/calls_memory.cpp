@@ -55,7 +55,7 @@ static Answer unmap_memory(Session& session, Call& call) {
     auto bytes = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!inside_range(session, device, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return driver().cuMemUnmap(address, bytes);
+    return session.run_aside(call, [address, bytes] { return driver().cuMemUnmap(address, bytes); });
 }
 
 static Answer grant(Session& session, Call& call) {
@@ -114,7 +114,7 @@ static Answer unmap_allocation(Session& session, Call& call) {
     auto bytes = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!inside_any_range(session, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return driver().cuMemUnmap(address, bytes);
+    return session.run_aside(call, [address, bytes] { return driver().cuMemUnmap(address, bytes); });
 }
 
 static Answer set_access(Session& session, Call& call) {

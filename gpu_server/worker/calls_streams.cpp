@@ -25,7 +25,7 @@ static Answer destroy_stream(Session& session, Call& call) {
     auto handle = stream->handle;
     session.queues.close(session.queue_key(number));
     session.handles.streams.remove(number);
-    return driver().cuStreamDestroy_v2(handle);  // the driver finishes what is in it first
+    return session.run_aside(call, [handle] { return driver().cuStreamDestroy_v2(handle); });
 }
 
 // A stream as a record names it: both the driver's handle and the number.

@@ -58,14 +58,18 @@ std::string Session::run() {
             case wire::Link::Event::batch:
                 outbox.credit_arrived();
                 if (batch.header.sequence != expected++) return "the connection lost part of the client's commands";
-                dispatch_batch(std::make_shared<BatchHold>(*link_, std::move(batch)));
+                take(std::move(batch));
+                work_off();
                 break;
             case wire::Link::Event::malformed:
                 return "the client sent something that is no batch";
             case wire::Link::Event::disconnected:
                 return "the client is gone";
             case wire::Link::Event::timeout:
+                if (expected == 1) return "the client never connected";
+                break;
             case wire::Link::Event::woken:
+                work_off();
                 break;
         }
     }
@@ -81,17 +85,51 @@ void Session::say_goodbye(const std::string& why) {
     _exit(0);
 }
 
-void Session::dispatch_batch(std::shared_ptr<BatchHold> hold) {
-    wire::RecordReader reader(hold->batch.records);
-    size_t next_bulk = 1;
-    for (wire::Record record; reason_.empty() && reader.next(record);) {
-        std::span<const std::byte> bulk;
-        if (record.flags & wire::record_has_bulk) {
-            auto& frame = hold->batch.frames[next_bulk++];
-            bulk = {frame.data<std::byte>(), frame.size()};
-        }
-        dispatch(record, bulk, hold);
+void Session::take(wire::Batch&& batch) {
+    auto hold = std::make_shared<BatchHold>(*link_, std::move(batch));
+    if (held_back_) {
+        wire::RecordReader reader(hold->batch.records);
+        for (wire::Record record; reader.next(record);)
+            if (record.op == wire::op_host_function_done)
+                host_function_done(wire::Reader(record.payload).get<uint64_t>());
     }
+    auto records = hold->batch.records;
+    backlog_.push_back({std::move(hold), wire::RecordReader(records)});
+}
+
+void Session::work_off() {
+    while (!backlog_.empty()) {
+        auto& now = backlog_.front();
+        wire::Record record;
+        while (!held_back_ && reason_.empty() && now.reader.next(record)) {
+            std::span<const std::byte> bulk;
+            if (record.flags & wire::record_has_bulk) {
+                auto& frame = now.hold->batch.frames[now.next_bulk++];
+                bulk = {frame.data<std::byte>(), frame.size()};
+            }
+            dispatch(record, bulk, now.hold);
+        }
+        if (held_back_ || !reason_.empty()) return;
+        backlog_.pop_front();
+    }
+}
+
+Answer Session::run_aside(const Call& call, std::function<CUresult()> driver_call) {
+    held_back_ = true;
+    waiting.run([this, context = current_, op = call.op, number = call.number, driver_call = std::move(driver_call)] {
+        driver().cuCtxSetCurrent(context);
+        answer(op, number, driver_call());
+        held_back_ = false;
+        link_->wake();
+    });
+    return std::nullopt;
+}
+
+void Session::answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs) {
+    if (number != 0)
+        outbox.reply(op, number, result, outputs);
+    else if (result != CUDA_SUCCESS)
+        outbox.failed(op, result, name_of_op(op) + ": " + name_of(result));
 }
 
 Answer Session::handle(Call& call) {
@@ -105,14 +143,8 @@ Answer Session::handle(Call& call) {
 void Session::dispatch(const wire::Record& record, std::span<const std::byte> bulk,
                        const std::shared_ptr<BatchHold>& hold) {
     Call call{record.op, 0, Decoder(record.payload, handles, current_), bulk, hold, {}};
-    bool waits = record.flags & wire::record_wants_reply;
-    if (waits) call.number = call.in.get<uint64_t>();
-    auto answer = handle(call);
-    if (!answer) return;
-    if (waits)
-        outbox.reply(call.op, call.number, *answer, call.outputs);
-    else if (*answer != CUDA_SUCCESS)
-        outbox.failed(call.op, *answer, name_of_op(call.op) + ": " + name_of(*answer));
+    if (record.flags & wire::record_wants_reply) call.number = call.in.get<uint64_t>();
+    if (auto result = handle(call)) answer(call.op, call.number, *result, call.outputs);
 }
 
 void Session::set_current(uint64_t number) {

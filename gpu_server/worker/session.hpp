@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <list>
 #include <optional>
 #include <string>
@@ -73,6 +74,11 @@ public:
     uint64_t current_number() const { return current_number_; }
     void set_current(uint64_t number);
 
+    // For driver calls that wait for the GPU inside the driver (unmapping, unloading, destroying): runs `call` on
+    // another thread, with the same context current, and holds all later records back until it has returned. Only word
+    // that a host function is done still gets through: it may be what the GPU, and so the driver, is waiting for.
+    Answer run_aside(const Call& call, std::function<CUresult()> driver_call);
+
     // The stream that a record names; an unknown number makes `in` refuse the record.
     CUstream stream(uint64_t number, Decoder& in);
     // Streams of different contexts share the numbers 0 and 1.
@@ -111,7 +117,15 @@ public:
     [[noreturn]] void say_goodbye(const std::string& why);
 
 private:
-    void dispatch_batch(std::shared_ptr<BatchHold> hold);
+    // A batch that is being worked off, and how far.
+    struct Progress {
+        std::shared_ptr<BatchHold> hold;
+        wire::RecordReader reader;
+        size_t next_bulk = 1;
+    };
+    void take(wire::Batch&& batch);
+    void work_off();
+    void answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
     void dispatch(const wire::Record& record, std::span<const std::byte> bulk, const std::shared_ptr<BatchHold>& hold);
     Answer handle(Call& call);
     void poll_watches();
@@ -122,6 +136,8 @@ private:
     CUcontext current_ = nullptr;
     uint64_t current_number_ = 0;
     std::string reason_;  // non-empty: the session is over
+    std::deque<Progress> backlog_;
+    std::atomic<bool> held_back_{false};  // by run_aside()
 
     std::mutex downloads_mutex_;
     std::condition_variable download_ended_;
