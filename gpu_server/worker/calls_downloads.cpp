@@ -57,30 +57,37 @@ static wire::Bytes in_reply(const std::byte* data, size_t size) {
     return outputs;
 }
 
-static Answer copy_short(Session& session, Call& call, const Source& source, CUstream stream, uint64_t stream_number) {
-    if (session.idle(stream, stream_number)) {
-        wire::Bytes data(source.bytes());
-        auto result = enqueue(source, data.data(), stream);
-        if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(stream);
-        session.settle(session.downloads_so_far());
-        call.outputs = in_reply(data.data(), result == CUDA_SUCCESS ? data.size() : 0);
-        return result;
-    }
-    auto data = std::make_shared<wire::Bytes>(source.bytes());
+static Answer failed(Call& call, CUresult result) {
+    call.outputs = in_reply(nullptr, 0);
+    return result;
+}
+
+// Nothing is in the way: the copy itself is all there is to wait for.
+static Answer copy_now(Session& session, Call& call, const Source& source, CUstream stream) {
+    wire::Bytes data(source.bytes());
+    auto result = enqueue(source, data.data(), stream);
+    if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(stream);
+    session.settle(session.downloads_so_far());
+    call.outputs = in_reply(data.data(), result == CUDA_SUCCESS ? data.size() : 0);
+    return result;
+}
+
+// Through a pinned block: into pageable memory the driver would copy before it returns, and wait for the stream to do so.
+static Answer copy_later(Session& session, Call& call, const Source& source, CUstream stream, uint64_t stream_number,
+                         Staging::Block block) {
+    auto data = std::make_shared<Staging::Block>(std::move(block));
     CUevent copied = nullptr;
-    auto result = enqueue(source, data->data(), stream);
+    auto result = enqueue(source, data->get(), stream);
     if (result == CUDA_SUCCESS) result = driver().cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = driver().cuEventRecord(copied, stream);
-    if (result != CUDA_SUCCESS) {
-        call.outputs = in_reply(nullptr, 0);
-        return result;
-    }
+    if (result != CUDA_SUCCESS) return failed(call, result);
     auto order = session.begin_download(copied);
-    auto answer = [&session, data, copied, order, context = session.current(), op = call.op, number = call.number] {
+    auto answer = [&session, data, size = source.bytes(), copied, order, context = session.current(), op = call.op,
+                   number = call.number] {
         driver().cuCtxSetCurrent(context);
         auto result = driver().cuEventSynchronize(copied);
         session.prints.drain();
-        session.outbox.reply(op, number, result, in_reply(data->data(), result == CUDA_SUCCESS ? data->size() : 0));
+        session.outbox.reply(op, number, result, in_reply(data->get(), result == CUDA_SUCCESS ? size : 0));
         session.end_download(order);
         driver().cuEventDestroy_v2(copied);
     };
@@ -205,7 +212,11 @@ static Answer copy(Session& session, Call& call, const Source& source, uint64_t 
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     bool sound = source.rows > 0 && source.width > 0 && source.width <= UINT64_MAX / source.rows && call.number != 0;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
-    if (source.bytes() <= wire::inline_copy_bytes_max) return copy_short(session, call, source, stream, stream_number);
+    if (source.bytes() <= wire::inline_copy_bytes_max) {
+        if (session.idle(stream, stream_number)) return copy_now(session, call, source, stream);
+        if (auto block = session.staging.take_upload())
+            return copy_later(session, call, source, stream, stream_number, std::move(block));
+    }
     return pump(session, call, source, stream, program_waits);
 }
 

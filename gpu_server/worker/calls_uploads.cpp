@@ -36,10 +36,11 @@ static CUresult copy_now(const Upload& upload) {
     return result == CUDA_SUCCESS ? driver().cuStreamSynchronize(upload.stream) : result;
 }
 
-static CUresult copy_later(Session& session, const Upload& upload) {
+static Answer copy_later(Session& session, const Call& call, const Upload& upload) {
     auto block = session.staging.take_upload();
-    // From pageable memory the driver takes its own copy before it returns; it may wait for the stream to do so.
-    if (!block) return enqueue(upload, upload.data.data());
+    // From pageable memory the driver takes its own copy before it returns, and may wait for the stream to do so.
+    if (!block)
+        return session.run_aside(call, [upload, hold = call.hold] { return enqueue(upload, upload.data.data()); });
     std::memcpy(block.get(), upload.data.data(), upload.data.size());
     auto result = enqueue(upload, block.get());
     // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
@@ -54,7 +55,7 @@ static Answer run(Session& session, Call& call, const Upload& upload) {
                  upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (upload.program_waits && session.idle(upload.stream, upload.stream_number)) return copy_now(upload);
-    return copy_later(session, upload);
+    return copy_later(session, call, upload);
 }
 
 static Answer upload(Session& session, Call& call) {

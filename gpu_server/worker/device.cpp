@@ -8,9 +8,10 @@
 namespace tnr::worker {
 
 // Addresses cost nothing until they are backed. Four times the memory leaves the client room to hold freed addresses
-// back until the GPU has passed them, and to place large blocks between small ones.
+// back until the GPU has passed them, and to place large blocks between small ones. The least is for programs that
+// reserve far more addresses than there is memory and fill them as they grow, as PyTorch's expandable segments do.
 static constexpr uint64_t range_per_memory = 4;
-static constexpr uint64_t range_bytes_min = uint64_t{64} << 30;
+static constexpr uint64_t range_bytes_min = uint64_t{1} << 40;
 
 static Error failed(const char* what, CUresult result) {
     return Error{Error::Kind::internal, std::string(what) + " failed: " + name_of(result)};

@@ -103,6 +103,7 @@ def run(arguments, folder):
 
 def main():
     arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server is ended, too
     with tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True) as folder:
         status = run(arguments, folder)
         with open(log_of(folder), errors="replace") as file:
