@@ -87,7 +87,9 @@ void Session::say_goodbye(const std::string& why) {
 
 void Session::take(wire::Batch&& batch) {
     auto hold = std::make_shared<BatchHold>(*link_, std::move(batch));
-    if (held_back_) {
+    // A driver call may already wait for a host function, or begin to before its turn comes here: the news that one has
+    // ended never queues. Only one that runs can be told of.
+    if (host_functions_running()) {
         wire::RecordReader reader(hold->batch.records);
         for (wire::Record record; reader.next(record);)
             if (record.op == wire::op_host_function_done)
@@ -242,6 +244,11 @@ void Session::run_host_function(uint64_t ticket) {
         return std::find(running_host_functions_.begin(), running_host_functions_.end(), ticket) ==
                running_host_functions_.end();
     });
+}
+
+bool Session::host_functions_running() {
+    std::lock_guard lock(host_functions_mutex_);
+    return !running_host_functions_.empty();
 }
 
 void Session::host_function_done(uint64_t ticket) {

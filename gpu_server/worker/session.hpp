@@ -110,6 +110,7 @@ public:
     // The client's host functions: the driver's thread waits until the client has run ticket `ticket`.
     void run_host_function(uint64_t ticket);
     void host_function_done(uint64_t ticket);
+    bool host_functions_running();
 
     void end(std::string reason) { reason_ = std::move(reason); }
     // The operator wants the GPU: tells the client why its calls will fail from now on, and ends the process. Any

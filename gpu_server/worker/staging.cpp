@@ -8,20 +8,34 @@
 
 namespace tnr::worker {
 
-std::byte* Staging::take_locked() {
-    if (!free_.empty()) {
-        auto* block = free_.back();
-        free_.pop_back();
-        return block;
-    }
-    if (made_ == staging_blocks_max) return nullptr;
-    // Our own memory, pinned afterwards: memory that the driver allocates goes away with its context, and programs reset
-    // theirs while blocks are waiting here. A block that has lost its pinning still works.
+// Our own memory, pinned afterwards: memory that the driver allocates would go away with its context.
+std::byte* Staging::make() {
+    if (pinned_in_.size() == staging_blocks_max) return nullptr;
     void* memory = ::mmap(nullptr, wire::piece_bytes_max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
-    (void)driver().cuMemHostRegister_v2(memory, wire::piece_bytes_max, CU_MEMHOSTREGISTER_PORTABLE);
-    ++made_;
-    return static_cast<std::byte*>(memory);
+    auto* block = static_cast<std::byte*>(memory);
+    pinned_in_[block] = 0;
+    return block;
+}
+
+std::byte* Staging::take_locked() {
+    std::byte* block = nullptr;
+    if (free_.empty()) {
+        block = make();
+    } else {
+        block = free_.back();
+        free_.pop_back();
+    }
+    if (block && pinned_in_[block] != generation_) {
+        (void)driver().cuMemHostRegister_v2(block, wire::piece_bytes_max, CU_MEMHOSTREGISTER_PORTABLE);
+        pinned_in_[block] = generation_;
+    }
+    return block;
+}
+
+void Staging::context_gone() {
+    std::lock_guard lock(mutex_);
+    ++generation_;
 }
 
 Staging::Block Staging::take_upload() {

@@ -3,6 +3,8 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -29,14 +31,21 @@ public:
     Block take_upload();
     Block take_download();
 
+    // A context was destroyed or reset: pinning done in it is gone, and done again when a block is next used. Copies from memory
+    // that is not pinned would make the driver wait for the stream.
+    void context_gone();
+
 private:
+    std::byte* make();
     std::byte* take_locked();
     void give_back(std::byte* block, bool download);
 
     std::mutex mutex_;
     std::condition_variable returned_;
     std::vector<std::byte*> free_;
-    size_t made_ = 0, downloads_ = 0;
+    std::map<std::byte*, uint64_t> pinned_in_;  // by block: the generation it was pinned in, 0 never
+    uint64_t generation_ = 1;
+    size_t downloads_ = 0;
 };
 
 }  // namespace tnr::worker
