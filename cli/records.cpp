@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -56,6 +57,13 @@ Record from_json(const Json& json) {
     return record;
 }
 
+// Whoever held the lock removes its file, perhaps after we opened it: then we have a lock that nobody else sees.
+bool is_file(const UniqueFd& fd, const std::string& path) {
+    struct stat opened = {}, there = {};
+    return ::fstat(fd.get(), &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+           opened.st_ino == there.st_ino;
+}
+
 }  // namespace
 
 std::string to_string(Step step) {
@@ -105,13 +113,19 @@ Result<> Records::remove(const std::string& name) {
 
 Result<RecordLock> Records::lock(const std::string& name) {
     if (auto made = make_folders(folder_); !made) return made.error();
-    // The lock file stays behind: removing it while another waits on it would let two in.
     std::string file = folder_ + "/" + name + ".lock";
-    RecordLock lock{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-    if (!lock) return file_error("cannot open", file, errno);
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-    return Error{Error::Kind::usage, "another tnr is working on '" + name + "' right now",
-                 "wait for it to end, or see who it is: `fuser " + file + "`"};
+    for (;;) {
+        UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+        if (!fd) return file_error("cannot open", file, errno);
+        if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+            return Error{Error::Kind::usage, "another tnr is working on '" + name + "' right now",
+                         "wait for it to end, or see who it is: `fuser " + file + "`"};
+        if (is_file(fd, file)) return RecordLock{file, std::move(fd)};
+    }
+}
+
+RecordLock::~RecordLock() {
+    if (fd_) ::unlink(file_.c_str());  // while it is still ours: whoever has opened it meanwhile notices
 }
 
 Result<> check_name(const std::string& name) {

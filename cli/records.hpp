@@ -32,8 +32,17 @@ struct Record {
     std::string created;        // UTC, ISO 8601
 };
 
-// Held by whoever changes a machine, so that two `tnr` do not step on each other; released when it goes.
-using RecordLock = UniqueFd;
+// Held by whoever changes a machine, so that two `tnr` do not step on each other; released when it goes, with its file.
+class RecordLock {
+public:
+    RecordLock(std::string file, UniqueFd fd) : file_(std::move(file)), fd_(std::move(fd)) {}
+    RecordLock(RecordLock&&) = default;
+    ~RecordLock();
+
+private:
+    std::string file_;
+    UniqueFd fd_;
+};
 
 class Records {
 public:

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "cli/records.hpp"
 #include "tests/cli/sshd.hpp"
@@ -46,4 +47,5 @@ TEST_CASE("a lock is held by one at a time and ends with its holder", "[cli][rec
         CHECK(records.lock("other"));
     }
     CHECK(records.lock("demo"));
+    CHECK(std::filesystem::is_empty(folder / "machines"));  // nothing stays of a name that was only asked for
 }

@@ -33,10 +33,10 @@ class World:
         self.server = None
 
     def start_server(self):
-        log = open(self.folder / "server.log", "w")
-        self.server = subprocess.Popen(
-            [BIN / "tnr-gpu-server", "serve", "--listen", "tcp://127.0.0.1:0", "--emulate", "h100:2,a100",
-             "--state", self.folder / "server"], stdout=subprocess.PIPE, stderr=log, env=self.environment, text=True)
+        with open(self.folder / "server.log", "w") as log:
+            self.server = subprocess.Popen(
+                [BIN / "tnr-gpu-server", "serve", "--listen", "tcp://127.0.0.1:0", "--emulate", "h100:2,a100",
+                 "--state", self.folder / "server"], stdout=subprocess.PIPE, stderr=log, env=self.environment, text=True)
         line = self.server.stdout.readline()
         assert line.startswith("listening on "), (self.folder / "server.log").read_text()
         self.address = line.split()[2]
@@ -58,6 +58,7 @@ class World:
         if self.server:
             self.server.terminate()
             self.server.wait(timeout=20)
+            self.server.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
