@@ -41,8 +41,8 @@ CUresult synchronize_context(Context& context) {
 
 void context_ends(Context& context) {
     storage_context_ends(context.handle);
-    forget_streams_of(context.handle);
-    forget_events_of(context.handle);
+    forget_streams_of(context);
+    forget_events_of(context);
     forget_modules_of(context.handle);
     if (auto* device = find_device(context.device)) device->memory->context_ends(context.handle);
 }

@@ -12,9 +12,13 @@ void event_completed(uint64_t number, uint64_t position) {
     if (auto* event = events().at(number - 1)) raise_to(event->completed, position);
 }
 
-void forget_events_of(uint64_t context_handle) {
+// The worker hears of each: its number will be used again.
+void forget_events_of(const Context& context) {
+    auto* open = session();
     events().each([&](Event& event, uint64_t handle) {
-        if (event.context == context_handle) events().destroy(handle);
+        if (event.context != context.handle) return;
+        if (open) open->append(context.number, wire::op_cuEventDestroy_v2, std::as_bytes(std::span(&event.number, 1)));
+        events().destroy(handle);
     });
 }
 

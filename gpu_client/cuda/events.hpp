@@ -7,6 +7,7 @@ namespace tnr::cuda {
 
 // The worker's word that the event's record at `position` is complete.
 void event_completed(uint64_t number, uint64_t position);
-void forget_events_of(uint64_t context_handle);
+// The context ends, and they with it.
+void forget_events_of(const Context& context);
 
 }  // namespace tnr::cuda

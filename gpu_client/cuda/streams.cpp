@@ -1,6 +1,8 @@
 // Streams: made here at once, made there in order; waiting; asking.
 #include "gpu_client/cuda/streams.hpp"
 
+#include <algorithm>
+
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -121,16 +123,31 @@ void release_default_streams(ThreadState& thread) {
     }
 }
 
-void forget_streams_of(uint64_t context_handle) {
+// The worker hears of each: its number will be used again.
+void forget_streams_of(const Context& context) {
+    auto* open = session();
     streams().each([&](Stream& stream, uint64_t handle) {
-        if (stream.context == context_handle) streams().destroy(handle);
+        if (stream.context != context.handle) return;
+        if (open)
+            open->append(context.number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream.number, 1)));
+        streams().destroy(handle);
     });
+}
+
+// Priorities beyond the range mean its ends. The range is asked for once.
+static CUresult clamp_priority(int& priority) {
+    int least = 0, greatest = 0;  // smaller numbers come first
+    if (priority == 0) return CUDA_SUCCESS;
+    if (auto result = cuCtxGetStreamPriorityRange(&least, &greatest); result != CUDA_SUCCESS) return result;
+    priority = std::clamp(priority, greatest, least);
+    return CUDA_SUCCESS;
 }
 
 static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (auto result = clamp_priority(priority); result != CUDA_SUCCESS) return result;
     uint64_t handle = 0;
     auto result = make_stream(*context, flags, priority, handle);
     if (result == CUDA_SUCCESS) *out = handle_of<CUstream>(handle);

@@ -28,6 +28,6 @@ void release_default_streams(ThreadState& thread);
 // The worker's word that a watched stream has got past `position`.
 void stream_completed(uint64_t number, uint64_t position);
 // Handles of a context that ends.
-void forget_streams_of(uint64_t context_handle);
+void forget_streams_of(const Context& context);
 
 }  // namespace tnr::cuda
