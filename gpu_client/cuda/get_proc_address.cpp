@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/entry_points.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 
@@ -33,6 +34,7 @@ static CUresult get(const char* name, void** out, int version, cuuint64_t flags,
     constexpr cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (!name || !out || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
     *out = nullptr;
+    if (version > driver_version()) return CUDA_ERROR_INVALID_VALUE;
     auto found = CU_GET_PROC_ADDRESS_SUCCESS;
     if (*name == 0) {  // cudart and NCCL ask for this first, to see who answers
         *out = self;

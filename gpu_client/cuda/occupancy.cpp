@@ -17,6 +17,9 @@ static CUresult best_block_size(int* grid, int* block, CUfunction function, CUoc
     int threads_max = 0;
     auto result = cuFuncGetAttribute(&threads_max, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
     if (result != CUDA_SUCCESS) return result;
+    int dynamic_max = 0;  // larger than the usual limit only for functions that opted in
+    result = cuFuncGetAttribute(&dynamic_max, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+    if (result != CUDA_SUCCESS) return result;
     int warp = std::max(1, device.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
     if (limit > 0) threads_max = std::min(threads_max, limit);
     int best_threads = 0;
@@ -25,6 +28,7 @@ static CUresult best_block_size(int* grid, int* block, CUfunction function, CUoc
     for (int size = (threads_max + warp - 1) / warp * warp; size > 0; size -= warp) {
         int tried = std::min(size, threads_max), blocks = 0;
         size_t shared = shared_for ? shared_for(tried) : shared_bytes;
+        if (shared > static_cast<size_t>(dynamic_max)) continue;
         result = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, tried, shared, flags);
         if (result != CUDA_SUCCESS) return result;
         if (blocks * tried <= best_threads) continue;

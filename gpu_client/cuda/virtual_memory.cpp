@@ -10,10 +10,12 @@ namespace tnr::cuda {
 
 namespace {
 
+// Lives until the program has released it as often as it got it, and no mapping is left.
 struct Physical {
     uint64_t number = 0;
     uint64_t bytes = 0;
     CUmemAllocationProp properties{};
+    int held = 1, mapped = 0;  // guarded by Mappings::mutex
 };
 using Physicals = HandleRegistry<Physical, HandleKind::allocation>;
 Physicals& physicals() {
@@ -52,6 +54,23 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// Called with the mappings' lock held: null for a handle that the program has released.
+Physical* find_held(uint64_t handle) {
+    auto* physical = physicals().find(handle);
+    return physical && physical->held > 0 ? physical : nullptr;
+}
+
+// Called with the mappings' lock held.
+CUresult release_if_unused(uint64_t handle, Physical& physical) {
+    if (physical.held > 0 || physical.mapped > 0) return CUDA_SUCCESS;
+    RemoteCall call(wire::op_cuMemRelease, wire::CallWay::async_);
+    call.in_context(nullptr);
+    call.put(physical.number);
+    auto result = call.send();
+    physicals().destroy(handle);
+    return result;
 }
 
 CUresult send_unmap(uint64_t address, uint64_t bytes) {
@@ -122,7 +141,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
         Physical* made = nullptr;
         uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
-            physical = {index + 1, bytes, *properties};
+            physical = {.number = index + 1, .bytes = bytes, .properties = *properties};
             made = &physical;
         });
         RemoteCall call(wire::op_cuMemCreate, wire::CallWay::sync);
@@ -141,23 +160,21 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
 
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded("cuMemRelease", [&]() -> CUresult {
-        auto* physical = physicals().find(handle);
+        std::lock_guard lock(mappings().mutex);
+        auto* physical = find_held(handle);
         if (!physical) return CUDA_ERROR_INVALID_VALUE;
-        RemoteCall call(wire::op_cuMemRelease, wire::CallWay::async_);
-        call.in_context(nullptr);
-        call.put(physical->number);
-        auto result = call.send();
-        return physicals().destroy(handle) ? result : CUDA_ERROR_INVALID_VALUE;
+        --physical->held;
+        return release_if_unused(handle, *physical);
     });
 }
 
 CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                           unsigned long long flags) {
     return guarded("cuMemMap", [&]() -> CUresult {
-        auto* physical = physicals().find(handle);
+        std::lock_guard lock(mappings().mutex);
+        auto* physical = find_held(handle);
         if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
             return CUDA_ERROR_INVALID_VALUE;
-        std::lock_guard lock(mappings().mutex);
         auto& all = mappings();
         auto after = all.reserved.upper_bound(address);
         if (after == all.reserved.begin()) return CUDA_ERROR_INVALID_VALUE;
@@ -176,6 +193,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
         call.put(physical->number);
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
         all.by_address[address] = {bytes, handle, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+        ++physical->mapped;
         return CUDA_SUCCESS;
     });
 }
@@ -190,8 +208,13 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
         while (last != all.end() && last->first == address + covered && covered < bytes)
             covered += (last++)->second.bytes;
         if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
-        for (auto mapping = first; mapping != last; ++mapping)
+        for (auto mapping = first; mapping != last; ++mapping) {
             if (auto result = send_unmap(mapping->first, mapping->second.bytes); result != CUDA_SUCCESS) return result;
+            auto* physical = physicals().find(mapping->second.allocation);
+            --physical->mapped;
+            if (auto result = release_if_unused(mapping->second.allocation, *physical); result != CUDA_SUCCESS)
+                return result;
+        }
         all.erase(first, last);
         device_of_address(address)->memory->forget_mapping(address, bytes);
         return CUDA_SUCCESS;
@@ -247,16 +270,27 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
 
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) {
     return guarded("cuMemGetAllocationPropertiesFromHandle", [&]() -> CUresult {
-        auto* physical = physicals().find(handle);
+        std::lock_guard lock(mappings().mutex);
+        auto* physical = find_held(handle);
         if (!out || !physical) return CUDA_ERROR_INVALID_VALUE;
         *out = physical->properties;
         return CUDA_SUCCESS;
     });
 }
 
-// Would need a count of holders per allocation; nothing that we know asks for it.
-CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*, void*) {
-    return guarded("cuMemRetainAllocationHandle", [] { return CUDA_ERROR_NOT_SUPPORTED; });
+// The handle of what is mapped at the address, to be released once more.
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* pointer) {
+    return guarded("cuMemRetainAllocationHandle", [&]() -> CUresult {
+        auto address = reinterpret_cast<uint64_t>(pointer);
+        std::lock_guard lock(mappings().mutex);
+        auto after = mappings().by_address.upper_bound(address);
+        if (!out || after == mappings().by_address.begin()) return CUDA_ERROR_INVALID_VALUE;
+        auto& [start, mapping] = *std::prev(after);
+        if (address - start >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
+        ++physicals().find(mapping.allocation)->held;
+        *out = mapping.allocation;
+        return CUDA_SUCCESS;
+    });
 }
 
 }  // extern "C"
