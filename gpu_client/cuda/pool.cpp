@@ -27,8 +27,9 @@ Pool& pool() {
     return *one;
 }
 
-// A session is made when its worker is up: a cold one has a driver to initialise.
-constexpr std::chrono::milliseconds session_timeout{30'000};
+// The pool answers when it has what it tells of: a worker that is not warm yet has a driver to initialise. A pool that
+// cannot even be reached is reported after control::default_timeout.
+constexpr std::chrono::milliseconds answer_timeout{10'000};
 }  // namespace
 
 // Called with the pool's mutex held.
@@ -43,13 +44,14 @@ static Result<> open_client() {
     return Ok{};
 }
 
-static Result<json> ask(json request, std::chrono::milliseconds timeout) {
+static Result<json> ask(json request) {
     std::lock_guard lock(pool().mutex);
     if (auto open = open_client(); !open) return open.error();
     request["gpu"] = pool().config.gpu;
     request["count"] = pool().config.count;
+    if (!pool().config.machine_name.empty()) request["machine"] = pool().config.machine_name;
     stats().control_waited.fetch_add(1, Stats::relaxed);
-    return pool().client->request(std::move(request), timeout);
+    return pool().client->request(std::move(request), answer_timeout);
 }
 
 static Result<std::vector<DeviceDescription>> devices_of(const json& answer) {
@@ -65,7 +67,7 @@ static Result<std::vector<DeviceDescription>> devices_of(const json& answer) {
 }
 
 Result<std::vector<DeviceDescription>> ask_for_devices() {
-    auto answer = ask({{"op", "describe"}}, control::default_timeout);
+    auto answer = ask({{"op", "describe"}});
     if (!answer) return answer.error();
     return devices_of(*answer);
 }
@@ -80,7 +82,7 @@ static std::string process_name() {
 }
 
 Result<SessionOffer> ask_for_session() try {
-    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}}, session_timeout);
+    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}});
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();

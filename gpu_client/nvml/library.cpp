@@ -14,6 +14,7 @@
 
 namespace tnr::nvml {
 
+using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 namespace {
@@ -35,7 +36,9 @@ State& state() {
 }
 
 Result<GpuSnapshot> ask(State& state) {
-    auto answer = state.client->request({{"op", "nvml"}, {"gpu", state.config.gpu}, {"count", state.config.count}});
+    json request{{"op", "nvml"}, {"gpu", state.config.gpu}, {"count", state.config.count}};
+    if (!state.config.machine_name.empty()) request["machine"] = state.config.machine_name;
+    auto answer = state.client->request(std::move(request));
     if (!answer) return answer.error();
     return snapshot_from_json(*answer);
 }

@@ -1,6 +1,7 @@
 // The client's side of control messages, and their parsing.
 #include "gpu_client/protocol/control.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <zmq.hpp>
 
@@ -71,6 +72,9 @@ public:
         : endpoint_(std::move(endpoint)), context_(std::make_unique<zmq::context_t>(1)) {
         socket_ = std::make_unique<zmq::socket_t>(*context_, ZMQ_DEALER);
         socket_->set(zmq::sockopt::linger, 0);
+        // Sending waits for a connection: an address where nobody is, or that does not know our key, is told from a
+        // pool that takes its time.
+        socket_->set(zmq::sockopt::immediate, 1);
         socket_->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(wire::control_bytes_max));
         socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
         if (!keys.plain()) {
@@ -87,8 +91,10 @@ public:
         request["protocol"] = wire::protocol_version;
         request["table"] = table_hash();
         request["version"] = version();
-        socket_->send(zmq::buffer(request.dump()), zmq::send_flags::none);
         auto deadline = std::chrono::steady_clock::now() + timeout;
+        auto connect_timeout = std::min(timeout, default_timeout);
+        socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(connect_timeout.count()));
+        if (!socket_->send(zmq::buffer(request.dump()), zmq::send_flags::none)) return unreachable(connect_timeout);
         while (true) {
             auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
             if (left.count() <= 0) return unreachable(timeout);

@@ -41,7 +41,8 @@ public:
     static Result<std::unique_ptr<Client>> open(const std::string& endpoint, const wire::ClientKeys& keys);
     virtual ~Client() = default;
 
-    // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. One thread at a time.
+    // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
+    // reached at all is given up after default_timeout, however long `timeout` is. One thread at a time.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
     // After fork(): forget the socket without touching it (it belongs to the parent).

@@ -31,11 +31,11 @@ Result<GpuConfig> parse_gpu_config(const std::string& text) try {
 
 std::string to_json_text(const GpuConfig& config) {
     json file{{"pool", config.pool}, {"gpu", config.gpu}, {"count", config.count}};
+    if (!config.machine_name.empty()) file["machine"]["name"] = config.machine_name;
     if (!config.keys.plain()) {
         file["server_key"] = config.keys.server_public;
-        file["machine"] = {{"name", config.machine_name},
-                           {"public_key", config.keys.own.public_key},
-                           {"secret_key", config.keys.own.secret_key}};
+        file["machine"]["public_key"] = config.keys.own.public_key;
+        file["machine"]["secret_key"] = config.keys.own.secret_key;
     }
     return file.dump(2) + "\n";
 }

@@ -1,7 +1,7 @@
 // Which GPU a machine (or one `tnr run`) uses and how it reaches the pool: the file /etc/tnr/gpu.json.
 //
 // {"pool": "tcp://host:14900", "gpu": "h100", "count": 1, "server_key": z85, "machine": {"name", "public_key",
-// "secret_key"}} `server_key` and `machine` are absent for plain text on loopback.
+// "secret_key"}}; without `server_key` and the machine's keys, plain text is spoken, which pools accept on loopback.
 #pragma once
 
 #include <string>
