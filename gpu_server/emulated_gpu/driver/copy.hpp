@@ -5,8 +5,9 @@
 
 namespace tnr::emulated {
 
-// Which side of a copy is what, as the called function says.
-enum class Side { device, host, either };
+// Which side of a copy is what, as the called function says. `peer`: device memory that was checked against a context
+// of its own.
+enum class Side { device, host, either, peer };
 
 // Fails unless every byte that lies in device memory is there.
 CUresult check_copy(Context& context, const Copy& copy, Side destination, Side source);

@@ -1,5 +1,6 @@
 // cuMemcpy* and cuMemset*: each function in two flavours, which differ in the stream that "no stream" means.
 #include "gpu_server/emulated_gpu/driver/copy.hpp"
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 
 using namespace tnr::emulated;
@@ -58,8 +59,11 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     return box;
 }
 
-bool are_contexts(CUcontext one, CUcontext other) {
-    return find<Context>(one) && find<Context>(other);
+// Each side needs to be reachable from its own context only.
+CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes) {
+    auto destination = find<Context>(to_context), source = find<Context>(from_context);
+    if (!destination || !source) return CUDA_ERROR_INVALID_CONTEXT;
+    return usable(*destination, to, bytes) && usable(*source, from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult peer_box(CUstream stream, const CUDA_MEMCPY3D_PEER* given, bool now) {
@@ -138,28 +142,24 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes) {
-    return !are_contexts(to_context, from_context)
-               ? CUDA_ERROR_INVALID_CONTEXT
-               : line_now(CU_STREAM_LEGACY, to, from, bytes, Side::device, Side::device);
+    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    return line_now(CU_STREAM_LEGACY, to, from, bytes, Side::peer, Side::peer);
 }
 CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                            size_t bytes) {
-    return !are_contexts(to_context, from_context)
-               ? CUDA_ERROR_INVALID_CONTEXT
-               : line_now(CU_STREAM_PER_THREAD, to, from, bytes, Side::device, Side::device);
+    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    return line_now(CU_STREAM_PER_THREAD, to, from, bytes, Side::peer, Side::peer);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                            CUstream stream) {
-    return !are_contexts(to_context, from_context)
-               ? CUDA_ERROR_INVALID_CONTEXT
-               : copy_later(stream, line(to, from, bytes), Side::device, Side::device);
+    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    return copy_later(stream, line(to, from, bytes), Side::peer, Side::peer);
 }
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                                 size_t bytes, CUstream stream) {
-    return !are_contexts(to_context, from_context)
-               ? CUDA_ERROR_INVALID_CONTEXT
-               : copy_later(per_thread(stream), line(to, from, bytes), Side::device, Side::device);
+    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    return copy_later(per_thread(stream), line(to, from, bytes), Side::peer, Side::peer);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
