@@ -96,7 +96,9 @@ TEST_CASE("attributes hang together", "[device]") {
     CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 7);
     CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) >= 1);
     CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) == 1);
-    CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 1);
+    // 0 across the network: kernels there cannot reach the program's memory. The cases tagged [mapped] ask it, too.
+    int can_map = attribute(0, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+    CHECK((can_map == 0 || can_map == 1));
     CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 1);
     CHECK(attribute(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) >= 1024);
 }
