@@ -143,7 +143,10 @@ CUresult guarded_delete(CUcontext context, void* key) {
     return guarded("CLS.del", [&] { return storage_delete(context, key); });
 }
 CUresult guarded_get(void** value, CUcontext context, void* key) {
-    if (auto refused = refusal(); refused != CUDA_SUCCESS) return refused;
+    if (auto refused = refusal(); refused != CUDA_SUCCESS) {
+        if (refused == CUDA_ERROR_DEINITIALIZED) late_call();
+        return refused;
+    }
     return storage_get(value, context, key);  // on the way of every runtime call: no counting
 }
 struct ContextStorage {

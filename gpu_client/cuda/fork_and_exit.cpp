@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/pool.hpp"
@@ -21,7 +23,17 @@ static constexpr std::chrono::milliseconds farewell_timeout{500};
 // File descriptors that the child looks at. Ours are opened early, hence low.
 static constexpr int descriptors_searched = 1024;
 
+// A thread that the exiting program has abandoned may call on. It is held this long, so that it is not inside the CUDA
+// runtime when that takes itself apart; a thread that somebody still joins gets its error after this.
+static constexpr std::chrono::milliseconds late_call_held_for{100};
+
 static sockaddr_in worker_address{};
+static std::thread::id exiting_thread;
+
+// Runs when the process exits or the library is unloaded. At exit it is the first: handlers run in reverse order, and
+// cuInit registers this one when the CUDA runtime has registered its own. So the runtime finds the driver gone and
+// does not take apart what other threads are using. Whatever is called later gets CUDA_ERROR_DEINITIALIZED.
+static void say_goodbye();
 
 void remember_endpoint(const std::string& endpoint) {
     auto colon = endpoint.rfind(':');
@@ -52,13 +64,19 @@ static void child_begins() {
 
 void watch_fork_and_exit() {
     static auto* once = new std::once_flag;
-    std::call_once(*once, [] { ::pthread_atfork(nullptr, nullptr, child_begins); });
+    std::call_once(*once, [] {
+        ::pthread_atfork(nullptr, nullptr, child_begins);
+        std::atexit(say_goodbye);
+    });
 }
 
-// Runs when the library is unloaded or the process exits: after the exit handlers of the program and of the CUDA
-// runtime inside it. Whatever is called later gets CUDA_ERROR_DEINITIALIZED.
-__attribute__((destructor)) static void say_goodbye() {
+void late_call() {
+    if (std::this_thread::get_id() != exiting_thread) std::this_thread::sleep_for(late_call_held_for);
+}
+
+static void say_goodbye() {
     auto before = LibraryState::ready;
+    exiting_thread = std::this_thread::get_id();
     if (!library_state.compare_exchange_strong(before, LibraryState::ended)) return;
     auto* open = session();
     if (open && !open->lost()) try {

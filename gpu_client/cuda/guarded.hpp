@@ -28,6 +28,9 @@ inline CUresult refusal() {
     }
 }
 
+// The process is exiting, and this call came after the driver has ended: see fork_and_exit.cpp.
+void late_call();
+
 // Translates the exception in flight: std::bad_alloc is out of memory, the rest is our fault and is logged.
 CUresult report_exception(const char* name) noexcept;
 void trace_call(const char* name, CUresult result);
@@ -44,7 +47,10 @@ CUresult guarded_always(const char* name, Call&& call) noexcept try {
 
 template <class Call>
 CUresult guarded(const char* name, Call&& call) noexcept {
-    if (auto refused = refusal(); refused != CUDA_SUCCESS) return refused;
+    if (auto refused = refusal(); refused != CUDA_SUCCESS) {
+        if (refused == CUDA_ERROR_DEINITIALIZED) late_call();
+        return refused;
+    }
     stats().calls.fetch_add(1, std::memory_order_relaxed);
     return guarded_always(name, call);
 }
