@@ -38,6 +38,7 @@ static Answer reset_primary(Session& session, Call& call) {
     session.handles.contexts.remove(number);
     if (session.current_number() == number) session.set_current(0);
     device->primary = nullptr;
+    session.context_gone(number);
     session.staging.context_gone();
     return session.run_aside(call, [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
 }
@@ -61,6 +62,7 @@ static Answer destroy_context(Session& session, Call& call) {
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     auto handle = *context;
     session.handles.contexts.remove(number);
+    session.context_gone(number);
     session.staging.context_gone();
     if (session.current_number() == number) session.set_current(0);
     return session.run_aside(call, [handle] { return driver().cuCtxDestroy_v2(handle); });

@@ -43,6 +43,8 @@ static Answer copy_later(Session& session, const Call& call, const Upload& uploa
         return session.run_aside(call, [upload, hold = call.hold] { return enqueue(upload, upload.data.data()); });
     std::memcpy(block.get(), upload.data.data(), upload.data.size());
     auto result = enqueue(upload, block.get());
+    if (upload.program_waits && upload.stream_number < wire::first_minted_stream)
+        session.program_has_waited(upload.stream);
     // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
     auto held = std::make_shared<Staging::Block>(std::move(block));
     session.after(upload.stream, upload.stream_number, [held](CUresult) {});

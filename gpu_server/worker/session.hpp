@@ -10,6 +10,7 @@
 #include <list>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "gpu_client/protocol/custom_calls.hpp"
@@ -90,6 +91,12 @@ public:
     // with the context current. A failure to record the point runs it at once, with the error.
     void after(CUstream stream, uint64_t number, std::function<void(CUresult)> then);
 
+    // The program believes that what it put into the default stream so far is done: a waiting copy has returned to it.
+    // So streams that ignore the default stream, those made later too, wait for it.
+    void program_has_waited(CUstream default_stream);
+    void stream_made(CUstream stream);
+    void context_gone(uint64_t number) { waited_for_.erase(number); }
+
     // Copies to the client that a later wait must not overtake, in whatever stream it waits. Any thread.
     struct Download {
         uint64_t order;
@@ -139,6 +146,8 @@ private:
     std::string reason_;  // non-empty: the session is over
     std::deque<Progress> backlog_;
     std::atomic<bool> held_back_{false};  // by run_aside()
+
+    std::unordered_map<uint64_t, CUevent> waited_for_;  // by number of context: of the last program_has_waited()
 
     std::mutex downloads_mutex_;
     std::condition_variable download_ended_;
