@@ -9,17 +9,27 @@
 
 namespace tnr::cuda {
 
-static CUresult check_shape(const wire::LaunchRecord& launch, const Device& device, const KernelInfo& kernel) {
+// cudart passes a launch's result on as it is, and programs know cudaErrorInvalidConfiguration (9) from it, while those
+// that use the driver API know CUDA_ERROR_INVALID_VALUE. cudart launches kernels of libraries, others functions of
+// modules: that is how we tell them apart.
+static CUresult bad_shape(const Function& function) {
+    auto* library = libraries().find(function.library);
+    constexpr auto invalid_configuration = static_cast<CUresult>(9);
+    return library && library->context == 0 ? invalid_configuration : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_shape(const wire::LaunchRecord& launch, const Device& device, const Function& function) {
+    auto& kernel = *function.info.load();
     uint64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
         auto block_max = static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
         auto grid_max = static_cast<uint32_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
-        if (launch.block[i] == 0 || launch.block[i] > block_max) return CUDA_ERROR_INVALID_VALUE;
-        if (launch.grid[i] == 0 || launch.grid[i] > grid_max) return CUDA_ERROR_INVALID_VALUE;
+        if (launch.block[i] == 0 || launch.block[i] > block_max) return bad_shape(function);
+        if (launch.grid[i] == 0 || launch.grid[i] > grid_max) return bad_shape(function);
         threads *= launch.block[i];
     }
     if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
-        return CUDA_ERROR_INVALID_VALUE;
+        return bad_shape(function);
     auto known = [&](int attribute) { return static_cast<uint32_t>(attribute) < kernel.attribute_count; };
     if (known(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
         threads > static_cast<uint64_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load()))
@@ -123,7 +133,8 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                               flags,
                               config.numAttrs,
                               0};
-    if (auto result = check_shape(record, *find_device(context->device), kernel); result != CUDA_SUCCESS) return result;
+    if (auto result = check_shape(record, *find_device(context->device), *function); result != CUDA_SUCCESS)
+        return result;
     if (is_cooperative(config, flags))
         if (auto result = check_cooperative(handle, config, *find_device(context->device)); result != CUDA_SUCCESS)
             return result;
