@@ -24,7 +24,8 @@ Session* session() {
 
 static void listen_to_news(Session& session) {
     session.news.completed = [](uint8_t kind, uint64_t number, uint64_t generation, CUresult result) {
-        if (result != CUDA_SUCCESS) async_call_failed(0, result, "");
+        // Anything less only says that what was watched is gone by now.
+        if (ends_context(result)) async_call_failed(0, result, "");
         if (kind == 0)
             event_completed(number, generation);
         else

@@ -35,10 +35,10 @@ static Answer reset_primary(Session& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
+    session.context_ends(number);
     session.handles.contexts.remove(number);
     if (session.current_number() == number) session.set_current(0);
     device->primary = nullptr;
-    session.context_gone(number);
     session.staging.context_gone();
     return session.run_aside(call, [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
 }
@@ -61,8 +61,8 @@ static Answer destroy_context(Session& session, Call& call) {
     auto* context = session.handles.contexts.find(number);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     auto handle = *context;
+    session.context_ends(number);
     session.handles.contexts.remove(number);
-    session.context_gone(number);
     session.staging.context_gone();
     if (session.current_number() == number) session.set_current(0);
     return session.run_aside(call, [handle] { return driver().cuCtxDestroy_v2(handle); });

@@ -195,6 +195,14 @@ void Session::stream_made(CUstream stream) {
     if (last != waited_for_.end()) driver().cuStreamWaitEvent(stream, last->second, 0);
 }
 
+void Session::context_ends(uint64_t number) {
+    waited_for_.erase(number);
+    auto* context = handles.contexts.find(number);
+    if (!context) return;
+    std::lock_guard lock(watches_mutex_);
+    watches_.remove_if([&](const Watch& watch) { return watch.context == *context; });
+}
+
 uint64_t Session::begin_download(CUevent done_on_gpu) {
     std::lock_guard lock(downloads_mutex_);
     downloads_.push_back({next_download_, done_on_gpu});

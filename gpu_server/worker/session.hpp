@@ -95,7 +95,8 @@ public:
     // So streams that ignore the default stream, those made later too, wait for it.
     void program_has_waited(CUstream default_stream);
     void stream_made(CUstream stream);
-    void context_gone(uint64_t number) { waited_for_.erase(number); }
+    // Before the context ends: what would touch it later is forgotten.
+    void context_ends(uint64_t number);
 
     // Copies to the client that a later wait must not overtake, in whatever stream it waits. Any thread.
     struct Download {
