@@ -74,12 +74,15 @@ static Result<> reserve_range(Device& device) {
         result != CUDA_SUCCESS)
         return failed("cuMemGetAllocationGranularity", result);
     description.granularity_bytes = granularity;
-    auto wanted = std::max(range_bytes_min, description.memory_bytes * range_per_memory);
-    description.range_bytes = (wanted + granularity - 1) / granularity * granularity;
     CUdeviceptr address = 0;
-    if (auto result = driver().cuMemAddressReserve(&address, description.range_bytes, granularity, 0, 0);
-        result != CUDA_SUCCESS)
-        return failed("cuMemAddressReserve", result);
+    auto result = CUDA_ERROR_OUT_OF_MEMORY;
+    auto bytes = std::max(range_bytes_min, description.memory_bytes * range_per_memory);
+    // Where addresses are scarce (several GPUs, sanitizers) a smaller range still serves.
+    for (; result == CUDA_ERROR_OUT_OF_MEMORY && bytes >= description.memory_bytes; bytes /= 2) {
+        description.range_bytes = (bytes + granularity - 1) / granularity * granularity;
+        result = driver().cuMemAddressReserve(&address, description.range_bytes, granularity, 0, 0);
+    }
+    if (result != CUDA_SUCCESS) return failed("cuMemAddressReserve", result);
     description.range_address = address;
     return Ok{};
 }
