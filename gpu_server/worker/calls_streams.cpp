@@ -15,7 +15,6 @@ static Answer create_stream(Session& session, Call& call) {
     Stream stream{nullptr, session.current_number()};
     auto result = driver().cuStreamCreateWithPriority(&stream.handle, flags, priority);
     if (result != CUDA_SUCCESS) return result;
-    session.stream_made(stream.handle);
     return session.handles.streams.add(number, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

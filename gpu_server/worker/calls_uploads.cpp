@@ -43,8 +43,6 @@ static Answer copy_later(Session& session, const Call& call, const Upload& uploa
         return session.run_aside(call, [upload, hold = call.hold] { return enqueue(upload, upload.data.data()); });
     std::memcpy(block.get(), upload.data.data(), upload.data.size());
     auto result = enqueue(upload, block.get());
-    if (upload.program_waits && upload.stream_number < wire::first_minted_stream)
-        session.program_has_waited(upload.stream);
     // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
     auto held = std::make_shared<Staging::Block>(std::move(block));
     session.after(upload.stream, upload.stream_number, [held](CUresult) {});
@@ -56,8 +54,11 @@ static Answer run(Session& session, Call& call, const Upload& upload) {
     bool whole = upload.rows > 0 && upload.width <= upload.data.size() / upload.rows &&
                  upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
-    if (upload.program_waits && session.idle(upload.stream, upload.stream_number)) return copy_now(upload);
-    return copy_later(session, call, upload);
+    if (!upload.program_waits) return copy_later(session, call, upload);
+    if (session.idle(upload.stream, upload.stream_number)) return copy_now(upload);
+    // The client went on when the data had left it, but to its program the copy is done: no later work of any stream or
+    // context may overtake it.
+    return session.run_aside(call, [upload, hold = call.hold] { return copy_now(upload); });
 }
 
 static Answer upload(Session& session, Call& call) {

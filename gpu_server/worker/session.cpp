@@ -179,24 +179,7 @@ void Session::after(CUstream stream, uint64_t number, std::function<void(CUresul
     });
 }
 
-void Session::program_has_waited(CUstream default_stream) {
-    CUevent reached = nullptr;
-    if (driver().cuEventCreate(&reached, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
-    driver().cuEventRecord(reached, default_stream);
-    for (auto& [number, stream] : handles.streams)
-        if (stream.context == current_number_) driver().cuStreamWaitEvent(stream.handle, reached, 0);
-    auto& last = waited_for_[current_number_];
-    if (last) driver().cuEventDestroy_v2(last);
-    last = reached;
-}
-
-void Session::stream_made(CUstream stream) {
-    auto last = waited_for_.find(current_number_);
-    if (last != waited_for_.end()) driver().cuStreamWaitEvent(stream, last->second, 0);
-}
-
 void Session::context_ends(uint64_t number) {
-    waited_for_.erase(number);
     auto* context = handles.contexts.find(number);
     if (!context) return;
     std::lock_guard lock(watches_mutex_);

@@ -91,10 +91,6 @@ public:
     // with the context current. A failure to record the point runs it at once, with the error.
     void after(CUstream stream, uint64_t number, std::function<void(CUresult)> then);
 
-    // The program believes that what it put into the default stream so far is done: a waiting copy has returned to it.
-    // So streams that ignore the default stream, those made later too, wait for it.
-    void program_has_waited(CUstream default_stream);
-    void stream_made(CUstream stream);
     // Before the context ends: what would touch it later is forgotten.
     void context_ends(uint64_t number);
 
@@ -147,8 +143,6 @@ private:
     std::string reason_;  // non-empty: the session is over
     std::deque<Progress> backlog_;
     std::atomic<bool> held_back_{false};  // by run_aside()
-
-    std::unordered_map<uint64_t, CUevent> waited_for_;  // by number of context: of the last program_has_waited()
 
     std::mutex downloads_mutex_;
     std::condition_variable download_ended_;
