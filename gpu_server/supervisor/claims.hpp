@@ -78,9 +78,9 @@ public:
     ~Claims();
 
     // Makes the caller's claim or joins it.
-    void open_session(const Caller& caller, const GpuWish& wish, const Process& process, Reply reply);
+    void open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
     // The GPUs that a session would get now. Claims nothing.
-    void describe(const Caller& caller, const GpuWish& wish, Reply reply);
+    void describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
     void release(const Caller& caller, const std::string& why);

@@ -31,7 +31,7 @@ static std::string seconds_since(EventLoop::Clock::time_point then) {
 
 // ---- describe
 
-void Claims::describe(const Caller& caller, const GpuWish& wish, Reply reply) {
+void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
     wait_for([this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply,
              "the description of the " + wish.gpu);
@@ -55,7 +55,7 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 
 // ---- session
 
-void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, Reply reply) {
+void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
     if (try_session(caller, wish, process, reply)) return;
     wait_for([this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); }, reply,

@@ -28,7 +28,7 @@ public:
 };
 
 struct Driver {
-#define TNR_FUNCTION(name) Function<decltype(&::name)> name;
+#define TNR_FUNCTION(name) Function<decltype(&::name)> name;  // NOLINT(bugprone-macro-parentheses): a declaration
 #include "functions.inc"
 #undef TNR_FUNCTION
 
