@@ -42,7 +42,7 @@ static const char* role_name(Caller::Role role) {
     return role == Caller::Role::account ? "account" : role == Caller::Role::machine ? "machine" : "open";
 }
 
-void Handler::dispatch(const Caller& caller, const Request& request, Reply reply) {
+void Handler::dispatch(const Caller& caller, const Request& request, const Reply& reply) {
     bool for_accounts =
         request.op == Op::enroll_machine || request.op == Op::forget_machine || request.op == Op::claims;
     if (for_accounts && caller.role == Caller::Role::machine)
@@ -57,9 +57,9 @@ void Handler::dispatch(const Caller& caller, const Request& request, Reply reply
         case Op::types:
             return reply(types());
         case Op::describe:
-            return claims_.describe(caller, wish, std::move(reply));
+            return claims_.describe(caller, wish, reply);
         case Op::session:
-            return claims_.open_session(caller, wish, {request.pid, request.process}, std::move(reply));
+            return claims_.open_session(caller, wish, {request.pid, request.process}, reply);
         case Op::nvml:
             return reply(nvml(caller, request));
         case Op::enroll_machine:

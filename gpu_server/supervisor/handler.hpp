@@ -27,7 +27,7 @@ public:
 
 private:
     Result<Caller> identify(const Peer& peer, const Request& request);
-    void dispatch(const Caller& caller, const Request& request, Reply reply);
+    void dispatch(const Caller& caller, const Request& request, const Reply& reply);
     nlohmann::json types();
     nlohmann::json claims_of(const Caller& caller);
     Result<nlohmann::json> nvml(const Caller& caller, const Request& request);
