@@ -100,7 +100,7 @@ private:
         if (fs::is_directory(status))
             fs::create_directories(there, error);
         else
-            UniqueFd(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));
+            UniqueFd target(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));  // a file to mount over
         if (mount(path.c_str(), there.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
         return restrict(there, read_only);
     }
@@ -132,7 +132,7 @@ private:
             if (!fs::exists(device, error)) continue;
             std::string there = inside(device);
             fs::create_directories(fs::path(there).parent_path(), error);
-            UniqueFd(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));
+            UniqueFd target(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));  // a file to mount over
             if (mount(device.c_str(), there.c_str(), nullptr, MS_BIND, nullptr) != 0) return false;
         }
         return true;

@@ -19,11 +19,11 @@ static void connect_pair(int ends[2]) {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof address;
-    ::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
+    (void)::bind(listener, reinterpret_cast<sockaddr*>(&address), length);
     ::listen(listener, 1);
     ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
     ends[0] = ::socket(AF_INET, SOCK_STREAM, 0);
-    ::connect(ends[0], reinterpret_cast<sockaddr*>(&address), length);
+    (void)::connect(ends[0], reinterpret_cast<sockaddr*>(&address), length);
     ends[1] = ::accept(listener, nullptr, nullptr);
     ::close(listener);
 }

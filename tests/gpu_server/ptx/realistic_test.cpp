@@ -146,7 +146,8 @@ TEST_CASE("numbers", "[ptx]") {
         for (int i = 0; i < nx * ny; ++i) in[i] = static_cast<float>(i * 7 % 64);
         bench.run("stencil", {4, 3}, {16, 16}, in, out, nx, ny);
         auto at = [&](int i, int j) {
-            return in[static_cast<size_t>(std::clamp(j, 0, ny - 1) * nx + std::clamp(i, 0, nx - 1))];
+            return in[static_cast<size_t>(std::clamp(j, 0, ny - 1)) * static_cast<size_t>(nx) +
+                      static_cast<size_t>(std::clamp(i, 0, nx - 1))];
         };
         for (int y = 0; y < ny; ++y)
             for (int x = 0; x < nx; ++x)
