@@ -24,7 +24,7 @@ endif()
 target_link_libraries(tnr_options INTERFACE Threads::Threads)
 if(TNR_SANITIZE)
     # Line numbers are all that a report shows. With this, -O1 and several files to one compiler run (presets: unity
-    # build) such a build takes a fifth of the time. Assertions stay in.
+    # build) such a build takes much less time. Assertions stay in.
     add_compile_options(-fsanitize=${TNR_SANITIZE} -fno-omit-frame-pointer -g1)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
         add_compile_options(-Wno-maybe-uninitialized)  # gcc's own std::regex and std::variant warn with instrumented code

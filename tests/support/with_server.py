@@ -38,8 +38,8 @@ def parse_arguments():
 
 
 def environment_for_sanitizers():
-    """LeakSanitizer works from a process of its own that stops ours: a worker's sandbox allows neither, and with it on
-    the suite hangs. The suites without a server look for leaks."""
+    """LeakSanitizer works from a process of its own that stops ours, which a worker's sandbox does not allow; a run of the
+    driver suite with it on did not end. The suites without a server look for leaks."""
     options = os.environ.get("ASAN_OPTIONS", "")
     return dict(os.environ, ASAN_OPTIONS="detect_leaks=0" + (":" + options if options else ""))
 
