@@ -97,7 +97,8 @@ int run_command(int argc, char** argv, Session& session) {
         "  tnr delete demo\n\n"
         "`tnr COMMAND --help` shows more. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 sign in first,\n"
         "130 interrupted; `run` and `connect -- CMD` end with the program's own.");
-    add_commands(app, session);
+    Grammar grammar(app);
+    add_commands(grammar, session);
     try {
         app.parse(arguments(argc, argv));
     } catch (const CLI::ParseError& problem) {

@@ -3,17 +3,17 @@
 
 namespace tnr::cli {
 
-void add_commands(CLI::App& app, Session& session) {
-    add_start(app, session);
-    add_connect(app, session);
-    add_sync(app, session);
-    add_status(app, session);
-    add_stop(app, session);
-    add_delete(app, session);
-    add_run(app, session);
-    add_login(app, session);
-    add_logout(app, session);
-    add_version(app, session);
+void add_commands(Grammar& tnr, Session& session) {
+    add_start(tnr, session);
+    add_connect(tnr, session);
+    add_sync(tnr, session);
+    add_status(tnr, session);
+    add_stop(tnr, session);
+    add_delete(tnr, session);
+    add_run(tnr, session);
+    add_login(tnr, session);
+    add_logout(tnr, session);
+    add_version(tnr, session);
 }
 
 }  // namespace tnr::cli

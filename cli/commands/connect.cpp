@@ -1,8 +1,6 @@
 // `tnr connect`: a shell on a machine, or one command there.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/ssh/exec.hpp"
@@ -49,13 +47,13 @@ Result<> connect(Session& session, const ConnectOptions& options) {
 
 }  // namespace
 
-void add_connect(CLI::App& app, Session& session) {
+void add_connect(Grammar& tnr, Session& session) {
     auto options = std::make_shared<ConnectOptions>();
-    auto* command = app.add_subcommand("connect", "Open a shell on a machine, or run one command there");
-    command->add_option("name", options->name, "The machine, as `tnr status` shows it")->required();
-    command->add_option("command", options->words, "After `--`: a program and its arguments, or one shell line");
-    command->add_flag("-T,--no-terminal", options->no_terminal, "Give the command no terminal, even when you have one");
-    command->footer(
+    auto command = tnr.command("connect", "Open a shell on a machine, or run one command there");
+    command.required("name", options->name, "The machine, as `tnr status` shows it");
+    command.words("command", options->words, "After `--`: a program and its arguments, or one shell line");
+    command.flag("-T,--no-terminal", options->no_terminal, "Give the command no terminal, even when you have one");
+    command.footer(
         "Ends with the command's own exit code (128 + N when signal N ended it). Several words after `--`\n"
         "arrive as exactly those arguments; a single one is a line for the shell there.\n\n"
         "Examples:\n"
@@ -64,7 +62,7 @@ void add_connect(CLI::App& app, Session& session) {
         "  tnr connect demo -- python3 -c 'print(6*7)'\n"
         "  tnr connect demo -- 'cd src && make | tail'  a shell line\n"
         "  tar c data | tnr connect demo -- tar x       streams pass through");
-    command->callback([&session, options] { session.result = connect(session, *options); });
+    command.run([&session, options] { session.result = connect(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -2,7 +2,6 @@
 // a failure on the way leaves something to run the command again on.
 #include "cli/commands/delete.hpp"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -101,16 +100,15 @@ Result<> delete_machine(Session& session, const DeleteOptions& options) {
     return tell(session, options.name, where, machine->has_value());
 }
 
-void add_delete(CLI::App& app, Session& session) {
+void add_delete(Grammar& tnr, Session& session) {
     auto options = std::make_shared<DeleteOptions>();
-    auto* command = app.add_subcommand("delete", "Remove a machine, its disk and its key at the pool");
-    command->add_option("name", options->name, "The machine, as `tnr status` shows it")->required();
-    command->add_option("--provider", options->provider,
-                        "Where to look for a machine that was made on another computer");
-    command->add_flag("-y,--yes", options->yes, "Do not ask");
-    command->add_flag("--dry-run", options->dry_run, "Show what would be deleted");
-    command->footer("Asks first; in a script say --yes.\n\nExample:\n  tnr delete demo --yes");
-    command->callback([&session, options] { session.result = delete_machine(session, *options); });
+    auto command = tnr.command("delete", "Remove a machine, its disk and its key at the pool");
+    command.required("name", options->name, "The machine, as `tnr status` shows it");
+    command.option("--provider", options->provider, "Where to look for a machine that was made on another computer");
+    command.flag("-y,--yes", options->yes, "Do not ask");
+    command.flag("--dry-run", options->dry_run, "Show what would be deleted");
+    command.footer("Asks first; in a script say --yes.\n\nExample:\n  tnr delete demo --yes");
+    command.run([&session, options] { session.result = delete_machine(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -2,7 +2,6 @@
 // paste.
 #include "cli/commands/login.hpp"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
@@ -56,28 +55,28 @@ Result<> logout_pool(Session& session, const std::string& address) {
     return Ok{};
 }
 
-void add_logout(CLI::App& app, Session& session) {
-    auto* logout = app.add_subcommand("logout", "Forget a pool of GPUs and your key for it");
-    logout->require_subcommand(1);
+void add_logout(Grammar& tnr, Session& session) {
+    auto logout = tnr.command("logout", "Forget a pool of GPUs and your key for it");
+    logout.requires_command();
     auto address = std::make_shared<std::string>();
-    auto* command = logout->add_subcommand("pool", "Forget a pool");
-    command->add_option("address", *address, "tcp://HOST:PORT, as `tnr status` shows it")->required();
-    command->footer("The pool itself still knows the key; `tnr-gpu-server` forgets it there.");
-    command->callback([&session, address] { session.result = logout_pool(session, *address); });
+    auto command = logout.command("pool", "Forget a pool");
+    command.required("address", *address, "tcp://HOST:PORT, as `tnr status` shows it");
+    command.footer("The pool itself still knows the key; `tnr-gpu-server` forgets it there.");
+    command.run([&session, address] { session.result = logout_pool(session, *address); });
 }
 
-void add_login(CLI::App& app, Session& session) {
-    auto* login = app.add_subcommand("login", "Sign in to a pool of GPUs");
-    login->require_subcommand(1);
+void add_login(Grammar& tnr, Session& session) {
+    auto login = tnr.command("login", "Sign in to a pool of GPUs");
+    login.requires_command();
     auto options = std::make_shared<LoginOptions>();
-    auto* command = login->add_subcommand("pool", "Remember a pool and your key for it");
-    command->add_option("address", options->address, "tcp://HOST:PORT")->required();
-    command->add_option("server_key", options->server_key, "The server's public key")->required();
-    command->add_option("secret_key", options->client_secret, "Your secret key for it")->required();
-    command->footer(
+    auto command = login.command("pool", "Remember a pool and your key for it");
+    command.required("address", options->address, "tcp://HOST:PORT");
+    command.required("server_key", options->server_key, "The server's public key");
+    command.required("secret_key", options->client_secret, "Your secret key for it");
+    command.footer(
         "On the pool's server `tnr-gpu-server enroll NAME` prints this whole line, ready to paste. The pool is\n"
         "asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.");
-    command->callback([&session, options] { session.result = login_pool(session, *options); });
+    command.run([&session, options] { session.result = login_pool(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -123,20 +122,19 @@ Result<> run(Session& session, const RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Session& session) {
+void add_run(Grammar& tnr, Session& session) {
     auto options = std::make_shared<RunOptions>();
-    auto* command = app.add_subcommand("run", "Run a program on this computer with a GPU from the pool");
-    command->add_option("--gpu", options->gpu, "GPU type, or TYPE:COUNT")->required();
-    command->add_option("--pool", options->pool,
-                        "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
-    command->add_flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
-    command->add_option("command", options->words, "After `--`: the program and its arguments")->required();
-    command->footer(
+    auto command = tnr.command("run", "Run a program on this computer with a GPU from the pool");
+    command.required("--gpu", options->gpu, "GPU type, or TYPE:COUNT");
+    command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
+    command.flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
+    command.required_words("command", options->words, "After `--`: the program and its arguments");
+    command.footer(
         "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"
         "Examples:\n"
         "  tnr run --gpu h100 -- ./saxpy\n"
         "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- python3 train.py --epochs 3");
-    command->callback([&session, options] { session.result = run(session, *options); });
+    command.run([&session, options] { session.result = run(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -1,31 +1,28 @@
 // `tnr start` on the command line.
-#include <CLI/CLI.hpp>
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/start.hpp"
 
 namespace tnr::cli {
 
-void add_start(CLI::App& app, Session& session) {
+void add_start(Grammar& tnr, Session& session) {
     auto options = std::make_shared<StartOptions>();  // CLI11 fills it while parsing, after we return
-    auto* command = app.add_subcommand("start", "Create a machine and give it a GPU, or bring it up again");
-    command->add_option("name", options->name, "What to call the machine")->required();
-    command->add_option("--gpu", options->gpu,
-                        "GPU type, or TYPE:COUNT; a machine that exists keeps its own unless told");
-    command->add_option("--provider", options->provider, "Who makes the machine: local (QEMU on this computer)");
-    command->add_option("--pool", options->pool,
-                        "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
-    command->add_option("--size", options->offer, "The provider's word for a size of machine");
-    command->add_option("--image", options->image, "Disk image to use instead of the provider's default");
-    command->add_flag("--dry-run", options->dry_run, "Show what would happen and what it costs, change nothing");
-    command->footer(
+    auto command = tnr.command("start", "Create a machine and give it a GPU, or bring it up again");
+    command.required("name", options->name, "What to call the machine");
+    command.option("--gpu", options->gpu, "GPU type, or TYPE:COUNT; a machine that exists keeps its own unless told");
+    command.option("--provider", options->provider, "Who makes the machine: local (QEMU on this computer)");
+    command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
+    command.option("--size", options->offer, "The provider's word for a size of machine");
+    command.option("--image", options->image, "Disk image to use instead of the provider's default");
+    command.flag("--dry-run", options->dry_run, "Show what would happen and what it costs, change nothing");
+    command.footer(
         "Running it again is always safe: it continues where it stopped, starts a stopped machine, checks a\n"
         "running one, and with another --gpu changes its GPU without making it anew.\n\n"
         "Examples:\n"
         "  tnr start demo --gpu h100\n"
         "  tnr start demo --gpu a100:2          two GPUs\n"
         "  tnr start demo --gpu h100 --dry-run");
-    command->callback([&session, options] { session.result = start(session, *options); });
+    command.run([&session, options] { session.result = start(session, *options); });
 }
 
 }  // namespace tnr::cli

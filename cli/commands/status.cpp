@@ -3,7 +3,6 @@
 // A provider or pool that does not answer must not hide the rest, so it becomes a line of its own.
 #include "cli/commands/status.hpp"
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -188,12 +187,12 @@ Result<> status(Session& session) {
     return Ok{};
 }
 
-void add_status(CLI::App& app, Session& session) {
-    auto* command = app.add_subcommand("status", "Show your machines and the pool's GPUs");
-    command->footer(
+void add_status(Grammar& tnr, Session& session) {
+    auto command = tnr.command("status", "Show your machines and the pool's GPUs");
+    command.footer(
         "Asks the providers, so it also shows what was made or deleted outside tnr.\n\n"
         "Examples:\n  tnr status\n  tnr status --json | jq '.machines[].name'");
-    command->callback([&session] { session.result = status(session); });
+    command.run([&session] { session.result = status(session); });
 }
 
 }  // namespace tnr::cli

@@ -1,7 +1,6 @@
 // `tnr stop`: switch a machine off, keep its disk. The pool takes the GPU back by itself once its last user is gone.
 #include "cli/commands/stop.hpp"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
@@ -36,12 +35,12 @@ Result<> stop(Session& session, const StopOptions& options) {
     return tell(session, options.name, false);
 }
 
-void add_stop(CLI::App& app, Session& session) {
+void add_stop(Grammar& tnr, Session& session) {
     auto options = std::make_shared<StopOptions>();
-    auto* command = app.add_subcommand("stop", "Switch a machine off and keep its disk");
-    command->add_option("name", options->name, "The machine, as `tnr status` shows it")->required();
-    command->footer("Its GPU is free for others at once.\n\nExample:\n  tnr stop demo     and later: tnr start demo");
-    command->callback([&session, options] { session.result = stop(session, *options); });
+    auto command = tnr.command("stop", "Switch a machine off and keep its disk");
+    command.required("name", options->name, "The machine, as `tnr status` shows it");
+    command.footer("Its GPU is free for others at once.\n\nExample:\n  tnr stop demo     and later: tnr start demo");
+    command.run([&session, options] { session.result = stop(session, *options); });
 }
 
 }  // namespace tnr::cli

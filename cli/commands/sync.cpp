@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
@@ -103,13 +102,12 @@ Result<> sync_files(Session& session, const SyncOptions& options) {
     return Ok{};
 }
 
-void add_sync(CLI::App& app, Session& session) {
+void add_sync(Grammar& tnr, Session& session) {
     auto options = std::make_shared<SyncOptions>();
-    auto* command = app.add_subcommand("sync", "Copy files or folders to a machine, or from it");
-    command->add_option("from", options->from, "A path here, or MACHINE:PATH")->required();
-    command->add_option("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder")
-        ->required();
-    command->footer(
+    auto command = tnr.command("sync", "Copy files or folders to a machine, or from it");
+    command.required("from", options->from, "A path here, or MACHINE:PATH");
+    command.required("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder");
+    command.footer(
         "Modes, times and links are kept; files of the same size and time are not sent again; nothing is removed.\n"
         "A folder's copy is TO itself, or is put inside TO when TO ends with a slash (or is `MACHINE:` or `.`).\n"
         "A slash after FROM means the folder's contents.\n\n"
@@ -119,7 +117,7 @@ void add_sync(CLI::App& app, Session& session) {
         "  tnr sync ./project demo:work/      to ~/work/project\n"
         "  tnr sync demo:results .            to ./results\n"
         "  tnr sync demo:/var/log/syslog logs/");
-    command->callback([&session, options] { session.result = sync_files(session, *options); });
+    command.run([&session, options] { session.result = sync_files(session, *options); });
 }
 
 }  // namespace tnr::cli

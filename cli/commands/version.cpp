@@ -1,5 +1,4 @@
 // `tnr version`: what this is, and what it carries for machines.
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
@@ -29,9 +28,9 @@ Result<> version(Session& session) {
 
 }  // namespace
 
-void add_version(CLI::App& app, Session& session) {
-    auto* command = app.add_subcommand("version", "Show the version, and the libraries this tnr carries");
-    command->callback([&session] { session.result = version(session); });
+void add_version(Grammar& tnr, Session& session) {
+    auto command = tnr.command("version", "Show the version, and the libraries this tnr carries");
+    command.run([&session] { session.result = version(session); });
 }
 
 }  // namespace tnr::cli

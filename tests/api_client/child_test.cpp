@@ -1,7 +1,7 @@
 // Running tools.
 #include "api_client/providers/local/child.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "world.hpp"
 

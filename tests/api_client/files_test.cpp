@@ -3,8 +3,8 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <future>
+#include "tests/support/catch.hpp"
 
 #include "world.hpp"
 

@@ -1,7 +1,7 @@
 // Images that users bring, good and bad.
 #include "api_client/providers/local/image.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "api_client/providers/local/child.hpp"
 #include "world.hpp"

@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "world.hpp"
 

@@ -1,10 +1,10 @@
 // A whole local machine: Debian boots with user data that plants its SSH host key, answers a client that checks it
 // strictly, has no GPU, keeps its disk when stopped and leaves nothing when destroyed. The image comes from the user's
 // cache and is built when it is not there; the machine's state is the test's own.
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <iostream>
 #include <thread>
+#include "tests/support/catch.hpp"
 
 #include "api_client/base/paths.hpp"
 #include "api_client/providers/local/child.hpp"

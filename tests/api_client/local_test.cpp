@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "api_client/providers/local/process.hpp"
 #include "world.hpp"

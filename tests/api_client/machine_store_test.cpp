@@ -1,7 +1,7 @@
 // Names and folders of local machines.
 #include "api_client/providers/local/machine_store.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "world.hpp"
 

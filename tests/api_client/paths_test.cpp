@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "world.hpp"
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "api_client/providers/local/child.hpp"
 #include "world.hpp"

@@ -1,7 +1,7 @@
 // The seed, read back by tools that nobody here wrote (mtools, dosfstools, blkid).
 #include "api_client/providers/local/seed.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "api_client/providers/local/child.hpp"
 #include "world.hpp"

@@ -1,7 +1,7 @@
 // The login user that a cloud-config document makes.
 #include "api_client/providers/local/user_data.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 using tnr::local::login_user;
 

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
+#include "tests/support/catch.hpp"
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"

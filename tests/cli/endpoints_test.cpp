@@ -1,7 +1,7 @@
 // What the two words of `tnr sync` mean.
 #include "cli/sync/endpoints.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 using namespace tnr::sync;
 

@@ -1,6 +1,6 @@
 // Our keys are OpenSSH's: its own tools read them and agree.
-#include <catch2/catch.hpp>
 #include <cstdio>
+#include "tests/support/catch.hpp"
 
 #include "cli/files.hpp"
 #include "cli/ssh/keys.hpp"

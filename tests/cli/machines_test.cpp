@@ -1,6 +1,6 @@
 // stop, delete and status in worlds where somebody else may have been at work.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.hpp"
 
 #include "cli/commands/delete.hpp"
 #include "cli/commands/login.hpp"

@@ -1,8 +1,8 @@
 // Records survive a round trip, are private, and a name cannot lead out of their folder.
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
+#include "tests/support/catch.hpp"
 
 #include "cli/records.hpp"
 #include "tests/cli/sshd.hpp"

@@ -1,8 +1,8 @@
 // `tnr start` from every state the world can be in.
 #include "cli/commands/start.hpp"
 
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.hpp"
 
 #include "tests/cli/fakes.hpp"
 

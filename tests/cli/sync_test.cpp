@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
+#include "tests/support/catch.hpp"
 
 #include "cli/commands/sync.hpp"
 #include "cli/interrupt.hpp"

@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
+#include "tests/support/catch.hpp"
 
 #include "cli/ssh/terminal.hpp"
 #include "tests/cli/sshd.hpp"

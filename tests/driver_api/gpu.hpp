@@ -2,11 +2,11 @@
 // test cases that get a process of their own.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
+#include "tests/support/catch.hpp"
 
 #include "driver.hpp"
 

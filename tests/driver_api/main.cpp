@@ -1,8 +1,7 @@
 // Runs the suite on the libcuda that TNR_TEST_DRIVER names ("libcuda.so.1" when it is not set).
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include "tests/support/catch.hpp"
 
 #include "driver.hpp"
 
@@ -15,5 +14,5 @@ int main(int count, char** arguments) {
         std::fprintf(stderr, "driver_api_tests: cannot load the driver under test: %s\n", problem.c_str());
         return 1;
     }
-    return Catch::Session().run(count, arguments);
+    return tnr::test::run_tests(count, arguments);
 }

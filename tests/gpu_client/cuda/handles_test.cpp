@@ -1,7 +1,7 @@
 #include "gpu_client/cuda/handles.hpp"
 
-#include <catch2/catch.hpp>
 #include <set>
+#include "tests/support/catch.hpp"
 
 using namespace tnr::cuda;
 

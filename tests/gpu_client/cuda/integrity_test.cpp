@@ -1,8 +1,8 @@
 // The hash is RFC 1319's, with its own test vectors; the answer's are recordings of what cudart accepted.
 #include "gpu_client/cuda/integrity.hpp"
 
-#include <catch2/catch.hpp>
 #include <string>
+#include "tests/support/catch.hpp"
 
 using namespace tnr::cuda;
 

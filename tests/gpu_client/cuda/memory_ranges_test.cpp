@@ -1,6 +1,6 @@
 #include "gpu_client/cuda/memory_ranges.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 using tnr::cuda::RangeAllocator;
 

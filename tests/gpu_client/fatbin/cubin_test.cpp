@@ -1,6 +1,6 @@
 #include "gpu_client/protocol/cubin.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "images.hpp"
 

@@ -1,7 +1,7 @@
 #include "gpu_client/protocol/fatbin.hpp"
 
-#include <catch2/catch.hpp>
 #include <cstring>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/cubin.hpp"
 #include "images.hpp"

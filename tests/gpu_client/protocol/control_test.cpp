@@ -1,6 +1,6 @@
 // Control messages and configuration: foreign text in, clear errors out.
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/device_description.hpp"

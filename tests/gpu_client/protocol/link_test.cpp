@@ -2,8 +2,8 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <thread>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/link.hpp"
 

@@ -1,5 +1,5 @@
 // Records and batches: what one side writes the other reads, and what nobody wrote is refused.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/wire.hpp"
 

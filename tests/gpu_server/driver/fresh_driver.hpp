@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
+#include "tests/support/catch.hpp"
 
 class LoadedDriver {
 public:

@@ -1,7 +1,7 @@
 // Short names for GPUs, from what drivers call them.
 #include "gpu_server/pool/gpu_types.hpp"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 using tnr::server::gpu_type;
 

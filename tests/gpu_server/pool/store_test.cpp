@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
+#include "tests/support/catch.hpp"
 
 using namespace tnr::server;
 

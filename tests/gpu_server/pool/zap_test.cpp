@@ -5,8 +5,8 @@
 
 #include <atomic>
 
-#include <catch2/catch.hpp>
 #include <zmq.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/keys.hpp"
 

@@ -2,12 +2,12 @@
 // from what nvcc wrote, and launches in one line.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
+#include "tests/support/catch.hpp"
 
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 

@@ -4,7 +4,6 @@
 // them is not asked for; the rest must hold everywhere.
 #include "gpu_server/worker/sandbox.hpp"
 
-#define CATCH_CONFIG_MAIN
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -16,12 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <thread>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/channel.hpp"
 

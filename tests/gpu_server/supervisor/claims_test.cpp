@@ -2,8 +2,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <set>
+#include "tests/support/catch.hpp"
 
 #include "server.hpp"
 

@@ -1,7 +1,7 @@
 // What goes wrong: workers that do not start, GPUs that cannot be wiped, servers that are stopped and killed.
 #include <signal.h>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_server/pool/store.hpp"
 #include "server.hpp"

@@ -1,8 +1,8 @@
 // Who may do what: keys, roles, and what strangers get, which is nothing.
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <zmq.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/limits.hpp"
 #include "server.hpp"

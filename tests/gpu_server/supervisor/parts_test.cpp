@@ -1,5 +1,5 @@
 // The supervisor's parts that can be asked directly.
-#include <catch2/catch.hpp>
+#include "tests/support/catch.hpp"
 
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"

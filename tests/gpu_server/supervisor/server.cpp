@@ -10,11 +10,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include "tests/support/catch.hpp"
 
 namespace tnr::test {
 
