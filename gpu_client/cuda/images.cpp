@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/protocol/bundle.hpp"
 #include "gpu_client/protocol/fatbin.hpp"
 
 namespace tnr::cuda {
@@ -57,10 +58,7 @@ static CUresult choose_entry(std::span<const std::byte> container, const Device&
     return CUDA_SUCCESS;
 }
 
-CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
-    if (!image) return CUDA_ERROR_INVALID_VALUE;
-    bytes.clear();
-    if (auto* header = fatbin::header_of_wrapper(image)) image = header;
+static CUresult bare_image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
     auto size = fatbin::image_size(image);
     if (!size) {
         log(LogLevel::info, "cannot load code: %s", size.error().what.c_str());
@@ -70,6 +68,37 @@ CUresult image_for_device(const void* image, const Device& device, wire::Bytes& 
     if (fatbin::image_kind(all) == fatbin::Image::header) return choose_entry(all, device, bytes);
     bytes.assign(all.begin(), all.end());
     return CUDA_SUCCESS;
+}
+
+// What nvcc has linked is for other GPUs: the driver there links its inputs anew. It gets of each the entry that fits; an
+// input without one may not be needed (nvcc adds libcudadevrt).
+static CUresult bundle_inputs(const void* linked, const std::vector<const void*>& inputs, const Device& device,
+                              wire::Bytes& bytes) {
+    std::vector<wire::Bytes> chosen(inputs.size());
+    std::vector<std::span<const std::byte>> containers;
+    auto size = fatbin::image_size(linked);
+    if (!size) return CUDA_ERROR_INVALID_IMAGE;
+    containers.emplace_back(static_cast<const std::byte*>(linked), *size);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        auto result = bare_image_for_device(inputs[i], device, chosen[i]);
+        if (result == CUDA_SUCCESS)
+            containers.emplace_back(chosen[i]);
+        else if (result != CUDA_ERROR_NO_BINARY_FOR_GPU)
+            return result;
+    }
+    if (containers.size() == 1) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    bytes = fatbin::bundle(containers);
+    return CUDA_SUCCESS;
+}
+
+CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    bytes.clear();
+    const void* header = fatbin::header_of_wrapper(image);
+    auto result = bare_image_for_device(header ? header : image, device, bytes);
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || !header) return result;
+    auto inputs = fatbin::inputs_of_wrapper(image);
+    return inputs.empty() ? result : bundle_inputs(header, inputs, device, bytes);
 }
 
 CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes) {

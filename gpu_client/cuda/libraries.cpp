@@ -13,7 +13,7 @@ namespace tnr::cuda {
 // looking at it (the program's bug, but no reason to crash).
 static constexpr size_t unloaded_kept = 64;
 
-static uint64_t next_library_number() {
+uint64_t next_library_number() {
     static std::atomic<uint64_t> last{0};
     return ++last;  // never reused, so that cached answers about its kernels cannot be mistaken
 }
@@ -33,13 +33,13 @@ CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint6
     return CUDA_SUCCESS;
 }
 
-static CUresult send_image(Library& library, const wire::Bytes& image, Context* context) {
+CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context) {
     for (size_t offset = 0; offset < image.size(); offset += wire::piece_bytes_max) {
         size_t length = std::min(image.size() - offset, wire::piece_bytes_max);
         zmq::message_t piece(image.data() + offset, length);
         RemoteCall call(wire::op_image_piece, wire::CallWay::async_);
         call.in_context(context);
-        call.put(library.number);
+        call.put(number);
         call.put(uint64_t{offset});
         call.put(uint64_t{image.size()});
         if (auto result = call.send(&piece); result != CUDA_SUCCESS) return result;
@@ -83,7 +83,7 @@ static bool read_kernels(LoadedCode& code, const std::vector<wire::Bytes>& descr
 static CUresult load(Library& library, LoadedCode& code) {
     Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
     if (context && !context->active) context = nullptr;
-    if (auto result = send_image(library, code.image, context); result != CUDA_SUCCESS) return result;
+    if (auto result = send_image(library.number, code.image, context); result != CUDA_SUCCESS) return result;
     RemoteCall call(wire::op_cuLibraryLoadData, wire::CallWay::sync);
     call.in_context(context);
     call.put(library.number);

@@ -29,6 +29,9 @@ struct LoadedCode {
 // loaded at once, a library when it is first needed.
 CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint64_t>> options, uint64_t context,
                         Library*& library);
+// Images travel under a number of their own, ahead of the call that uses them. Never reused.
+uint64_t next_library_number();
+CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context);
 // Loads it unless it is. Its kernels are known afterwards.
 CUresult ensure_loaded(Library& library);
 CUresult unload_library(uint64_t handle);

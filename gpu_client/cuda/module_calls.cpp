@@ -4,36 +4,13 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
+#include "gpu_client/cuda/jit_logs.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/modules.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
-
-// Where the program wants the compiler's log, if it does.
-struct WantedLog {
-    char* buffer = nullptr;
-    size_t size = 0;
-    void** written = nullptr;  // the option whose value becomes the length
-
-    void find(unsigned count, CUjit_option* options, void** values, CUjit_option buffer_id, CUjit_option size_id) {
-        for (unsigned i = 0; options && values && i < count; ++i) {
-            if (options[i] == buffer_id) buffer = static_cast<char*>(values[i]);
-            if (options[i] != size_id) continue;
-            size = static_cast<unsigned>(value_of(values[i]));
-            written = &values[i];
-        }
-    }
-    void write(const std::string& text) {
-        size_t length = buffer && size > 0 ? std::min(size - 1, text.size()) : 0;
-        if (buffer && size > 0) {
-            std::memcpy(buffer, text.data(), length);
-            buffer[length] = 0;
-        }
-        if (written) *written = handle_of<void*>(length);
-    }
-};
 
 static CUresult load_module(CUmodule* out, Context& context, wire::Bytes image, std::string* log) {
     Library* library = nullptr;
@@ -81,13 +58,10 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned i
         wire::Bytes bytes;
         if (auto result = image_for_device(image, *find_device(context->device), bytes); result != CUDA_SUCCESS)
             return result;
-        WantedLog errors, infos;
-        errors.find(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-        infos.find(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+        JitLogs logs(count, options, values);
         std::string text;
         auto result = load_module(out, *context, std::move(bytes), &text);
-        errors.write(result == CUDA_SUCCESS ? "" : text);
-        infos.write(result == CUDA_SUCCESS ? text : "");
+        logs.write(result == CUDA_SUCCESS ? "" : text, result == CUDA_SUCCESS ? text : "");
         return result;
     });
 }

@@ -19,6 +19,14 @@
 //   cuLibraryUnload               async  u64 library
 //   cuLibraryGetGlobal            sync   u64 library, string name; reply: u64 address, u64 length
 //
+// Linking. `options`: u32 count, then per option u32 CUjit_option, u64 value; only those that is_plain_jit_option() knows.
+// `logs`: string errors, string information.
+//   cuLinkCreate_v2               async  u64 link, options
+//   cuLinkAddData_v2              sync   u64 link, u64 image (sent with op_image_piece), u64 total, u32 CUjitInputType,
+//                                        string name, options; reply: logs
+//   cuLinkComplete                sync   u64 link, u64 offset; reply: u64 total, u32 n, n bytes from the offset on, logs
+//   cuLinkDestroy                 async  u64 link
+//
 // Launch (all variants).
 //   cuLaunchKernel                async  LaunchRecord, then `attributes` LaunchAttributeRecords, then the
 //                                        parameters' bytes
@@ -56,7 +64,9 @@
 //   cuCtxDisablePeerAccess        sync   u64 peer context
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace tnr::wire {
 
@@ -112,5 +122,14 @@ static_assert(sizeof(Copy2DRecord) == 64);
 // In op_kernels_described: u64 call number, u32 count, then per kernel: string name, u32 parameters, per parameter u32
 // offset, u32 size; u32 attributes, per attribute i32 value (CUfunction_attribute 0, 1, …).
 inline constexpr uint32_t function_attributes = 16;
+
+// Options of the compiler whose value is a number; the others hold addresses, which mean nothing on the other side.
+constexpr bool is_plain_jit_option(uint32_t option) {
+    for (uint32_t plain : {0u, 1u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 30u, 31u, 32u, 33u})
+        if (option == plain) return true;
+    return false;
+}
+inline constexpr uint32_t jit_options_max = 64;                      // cuda.h 13.0 names 36
+inline constexpr size_t linked_piece_bytes_max = size_t{512} << 10;  // of one cuLinkComplete: half of a record
 
 }  // namespace tnr::wire

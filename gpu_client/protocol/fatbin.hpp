@@ -20,6 +20,8 @@ namespace tnr::fatbin {
 inline constexpr uint64_t image_bytes_max = uint64_t{2} << 30;
 // The most entries of one container: an nvcc line with every architecture there is writes about 30.
 inline constexpr size_t entries_max = 4096;
+// The most inputs of one wrapper: a large project links hundreds of objects.
+inline constexpr size_t inputs_max = 4096;
 // The largest unpacked entry: a claim of more is refused before anything is allocated.
 inline constexpr uint64_t unpacked_bytes_max = uint64_t{1} << 30;
 // zstd and LZ4 do not get past these ratios, so a small file cannot ask for a large buffer for long.
@@ -57,6 +59,9 @@ Result<uint64_t> image_size(const void* image);
 
 // The container behind a wrapper in this process's memory: null when `wrapper` is not one.
 const void* header_of_wrapper(const void* wrapper);
+// The containers that the wrapper's own was linked from. `nvcc -rdc=true` keeps them beside the result, so that a driver
+// can link them anew for a GPU that the result does not fit. Empty when there are none.
+std::vector<const void*> inputs_of_wrapper(const void* wrapper);
 
 // The entries of a container that starts with a header (not a wrapper).
 Result<std::vector<Entry>> entries(std::span<const std::byte> container);

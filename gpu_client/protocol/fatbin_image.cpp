@@ -81,4 +81,16 @@ const void* header_of_wrapper(const void* wrapper) {
     return value.header;
 }
 
+std::vector<const void*> inputs_of_wrapper(const void* wrapper) {
+    Wrapper value;
+    if (!header_of_wrapper(wrapper)) return {};
+    std::memcpy(&value, wrapper, sizeof(value));
+    constexpr uint32_t version_with_inputs = 2;
+    if (value.version != version_with_inputs || !value.linked_from) return {};
+    std::vector<const void*> inputs;
+    for (auto* next = static_cast<const void* const*>(value.linked_from); *next && inputs.size() < inputs_max; ++next)
+        inputs.push_back(*next);
+    return inputs;
+}
+
 }  // namespace tnr::fatbin

@@ -1,5 +1,8 @@
 // Code images: received in pieces, loaded once, described to the client in one answer.
+#include <optional>
+
 #include "cuda_calls.hpp"
+#include "gpu_client/protocol/bundle.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
@@ -77,8 +80,15 @@ static CUresult load(Library& library, const wire::Bytes& image, std::vector<CUl
     log.assign(log_bytes_max, '\0');
     CUjit_option jit_ids[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* jit_values[] = {log.data(), reinterpret_cast<void*>(log_bytes_max)};
-    auto result = driver().cuLibraryLoadData(&library.handle, image.data(), jit_ids, jit_values, 2, ids.data(),
-                                             values.data(), static_cast<unsigned>(ids.size()));
+    const void* code = image.data();
+    std::optional<fatbin::Unbundled> unbundled;
+    if (fatbin::is_bundle(image)) {
+        auto found = fatbin::Unbundled::from(image);
+        if (!found) return CUDA_ERROR_INVALID_IMAGE;
+        code = unbundled.emplace(std::move(*found)).wrapper();
+    }
+    auto result = driver().cuLibraryLoadData(&library.handle, code, jit_ids, jit_values, 2, ids.data(), values.data(),
+                                             static_cast<unsigned>(ids.size()));
     log.resize(std::strlen(log.c_str()));
     if (result != CUDA_SUCCESS) return result;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,11 +50,15 @@ struct Library {
     std::vector<Kernel> kernels;
 };
 
+// Where the driver writes the logs of a link and of its inputs, and its options: all must stay where they are.
+struct Link;
+
 struct Handles {
     NumberedHandles<CUcontext> contexts;
     NumberedHandles<Stream> streams;
     NumberedHandles<CUevent> events;
     NumberedHandles<Library> libraries;
+    NumberedHandles<std::shared_ptr<Link>> links;
     NumberedHandles<CUmemGenericAllocationHandle> allocations;
 
     Kernel* kernel(uint64_t function_number);

@@ -38,6 +38,7 @@ Session::Session(std::unique_ptr<wire::Link> link, std::vector<Device>& devices,
     add_context_calls(custom_);
     add_code_calls(custom_);
     add_launch_calls(custom_);
+    add_link_calls(custom_);
     add_upload_calls(custom_);
     add_download_calls(custom_);
     add_memory_calls(custom_);

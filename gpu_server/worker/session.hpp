@@ -177,6 +177,7 @@ Answer download_rows(Session& session, Call& call, const wire::Copy2DRecord& rec
 void add_context_calls(std::vector<Handler>& table);
 void add_code_calls(std::vector<Handler>& table);
 void add_launch_calls(std::vector<Handler>& table);
+void add_link_calls(std::vector<Handler>& table);
 void add_upload_calls(std::vector<Handler>& table);
 void add_download_calls(std::vector<Handler>& table);
 void add_memory_calls(std::vector<Handler>& table);

@@ -7,73 +7,24 @@
 
 #include "api_client/base/handles.hpp"
 #include "gpu_client/protocol/fatbin.hpp"
+#include "gpu_server/emulated_gpu/driver/code_units.hpp"
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 
 namespace tnr::emulated {
-namespace {
 
-CUresult compile_ptx(std::string_view text, Code& code, std::string& error) {
-    auto loaded = ptx::load(text);
-    if (!loaded) {
-        error = loaded.error().what;
-        return CUDA_ERROR_INVALID_PTX;
-    }
-    code = *loaded;
-    return CUDA_SUCCESS;
-}
-
-CUresult compile_container(std::span<const std::byte> container, Code& code, std::string& error) {
-    auto entries = fatbin::entries(container);
-    if (!entries) {
-        error = entries.error().what;
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    const fatbin::Entry* entry = fatbin::choose_ptx(*entries, compute_major, compute_minor);
-    if (!entry) {
-        error =
-            "the fat binary has no PTX for compute capability 12.0 or lower; build with -gencode "
-            "arch=compute_XX,code=compute_XX (the emulated GPU runs PTX only, no cubin)";
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
-    auto text = fatbin::unpack(*entry);
-    if (!text) {
-        error = text.error().what;
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    return compile_ptx({reinterpret_cast<const char*>(text->data()), text->size()}, code, error);
-}
-
-CUresult compile_image(const void* image, Code& code, std::string& error) {
-    if (const void* header = fatbin::header_of_wrapper(image)) image = header;
-    auto size = fatbin::image_size(image);
-    if (!size) {
-        error = size.error().what;
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    auto bytes = std::span(static_cast<const std::byte*>(image), *size);
-    switch (fatbin::image_kind(bytes)) {
-        case fatbin::Image::header:
-            return compile_container(bytes, code, error);
-        case fatbin::Image::ptx:
-            return compile_ptx({static_cast<const char*>(image), *size - 1}, code, error);
-        case fatbin::Image::elf:
-            error = "this is a cubin: the emulated GPU runs PTX only";
-            return CUDA_ERROR_NO_BINARY_FOR_GPU;
-        default:
-            error = "this is no CUDA code";
-            return CUDA_ERROR_INVALID_IMAGE;
-    }
-}
-
-}  // namespace
-
-CUresult compile(const void* image, Code& code, std::string& error) {
-    if (!image) return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = compile_image(image, code, error);
+static CUresult explained(CUresult result, const std::string& error) {
     if (result == CUDA_SUCCESS) return result;
     set_last_error(error);
     log_debug("cannot load code: " + error);
     return result;
+}
+
+CUresult compile(const void* image, Code& code, std::string& error) {
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    CodeUnits units;
+    CUresult result = add_units_of_image(image, units, error);
+    if (result == CUDA_SUCCESS) result = compile_units(units, code, error);
+    return explained(result, error);
 }
 
 CUresult compile_file(const char* path, Code& code, std::string& error) {
@@ -93,9 +44,10 @@ CUresult compile_file(const char* path, Code& code, std::string& error) {
     }
     auto content = std::as_bytes(std::span(bytes).first(size));
     if (fatbin::image_kind(content) == fatbin::Image::header) {
-        CUresult result = compile_container(content, code, error);
-        if (result != CUDA_SUCCESS) set_last_error(error);
-        return result;
+        CodeUnits units;
+        CUresult result = add_units_of_container(content, path, units, error);
+        if (result == CUDA_SUCCESS) result = compile_units(units, code, error);
+        return explained(result, error);
     }
     if (fatbin::image_kind(content) == fatbin::Image::wrapper) return CUDA_ERROR_INVALID_IMAGE;  // holds pointers
     return compile(bytes.data(), code, error);

@@ -12,6 +12,9 @@ namespace tnr::ptx::ast {
 
 inline constexpr uint32_t nothing = ~0u;
 
+// How other units see a name. Where several define one, the later in this list wins; two that are `visible` clash.
+enum class Linkage : uint8_t { local, external, common, weak, visible };
+
 struct Operand {
     enum class Kind : uint8_t {
         sink,      // `_`
@@ -62,7 +65,7 @@ struct Variable {
     Type type = Type::none;
     uint32_t align = 1;
     uint64_t size = 0;  // bytes; 0: dynamic shared memory
-    bool external = false;
+    Linkage linkage = Linkage::local;
     uint32_t function = nothing;  // the one it is declared in
     uint32_t scope = 0;           // and in which of its { }
     uint32_t line = 0;
@@ -81,7 +84,9 @@ struct Function {
     std::string_view name;
     bool is_entry = false;
     bool defined = false;
+    Linkage linkage = Linkage::local;
     uint32_t line = 0;
+    uint32_t source = 0;                        // index into Unit::sources
     std::vector<uint32_t> parameters, returns;  // Unit::variables
     std::vector<Type> registers;
     std::vector<Instruction> body;
@@ -92,6 +97,7 @@ struct Function {
 
 struct Unit {
     uint32_t target_sm = 0;
+    std::vector<std::string_view> sources;  // names of the texts it was linked from; empty: there was one
     std::vector<Variable> variables;
     std::vector<Function> functions;
 };

@@ -94,6 +94,13 @@ bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, ui
 
 }  // namespace
 
+Builtin builtin_named(std::string_view name) {
+    if (name == "vprintf") return Builtin::vprintf;
+    if (name == "__assertfail") return Builtin::assert_fail;
+    if (name == "malloc") return Builtin::malloc;
+    return name == "free" ? Builtin::free : Builtin::none;
+}
+
 bool builtin_fits(const Call& call) {
     switch (call.builtin) {
         case Builtin::vprintf:

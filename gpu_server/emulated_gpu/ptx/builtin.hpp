@@ -5,6 +5,7 @@
 
 namespace tnr::ptx {
 
+Builtin builtin_named(std::string_view function);
 // Whether a call's arguments are as long as the builtin reads and writes.
 bool builtin_fits(const Call& call);
 void call_builtin(Warp& warp, const Call& call);

@@ -37,22 +37,12 @@ Result<Decoded> Decoder::run() {
 void Decoder::lay_out_globals() {
     variables_of_.resize(unit_.functions.size());
     out_.parameters.resize(unit_.variables.size());
-    std::unordered_map<std::string_view, uint32_t> by_name;
     for (uint32_t i = 0; i < unit_.variables.size(); ++i) {
         auto& variable = unit_.variables[i];
         if (variable.function != ast::nothing) variables_of_[variable.function].push_back(i);
         if (variable.space != Space::global && variable.space != Space::constant) continue;
-        // `.extern .global x;` and its definition are one variable.
-        bool module_scope = variable.function == ast::nothing;
-        auto known = module_scope ? by_name.find(variable.name) : by_name.end();
-        if (known != by_name.end()) {
-            out_.global_of[i] = known->second;
-            if (!variable.external) out_.globals[known->second] = i;
-            continue;
-        }
-        auto index = static_cast<uint32_t>(out_.globals.size());
-        if (module_scope) by_name[variable.name] = index;
-        out_.global_of[i] = index;
+        if (variable.linkage == ast::Linkage::external) continue;  // declared and never used, or link() had refused it
+        out_.global_of[i] = static_cast<uint32_t>(out_.globals.size());
         out_.globals.push_back(i);
     }
 }
@@ -232,15 +222,20 @@ std::string Decoder::full_name() const {
     return name;
 }
 
+std::string Decoder::place(uint32_t line) const {
+    std::string unit;
+    if (source_ && !unit_.sources.empty()) unit = std::string(unit_.sources[source_->source]) + ", ";
+    return unit + "line " + std::to_string(line) + ": ";
+}
+
 void Decoder::fail(const std::string& what) {
     if (!error_.empty()) return;
     auto line = inst_ ? inst_->line : source_ ? source_->line : 0;
-    error_ = "line " + std::to_string(line) + ": " + (inst_ ? full_name() + ": " : "") + what;
+    error_ = place(line) + (inst_ ? full_name() + ": " : "") + what;
 }
 
 void Decoder::unsupported() {
-    if (error_.empty())
-        error_ = "line " + std::to_string(inst_->line) + ": " + full_name() + " is not supported by the emulated GPU";
+    if (error_.empty()) error_ = place(inst_->line) + full_name() + " is not supported by the emulated GPU";
 }
 
 }  // namespace tnr::ptx

@@ -96,6 +96,7 @@ private:
     RegRef address_of_variable(const ast::Operand& operand, uint32_t bytes);
     RegRef literal(const ast::Operand& operand, Type type);
     std::string full_name() const;
+    std::string place(uint32_t line) const;
 
     const ast::Unit& unit_;
     Decoded out_;

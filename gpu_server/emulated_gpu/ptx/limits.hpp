@@ -8,6 +8,7 @@
 namespace tnr::ptx {
 
 inline constexpr size_t text_bytes_max = size_t{64} << 20;  // the largest known module has 30; memory is 40 times it
+inline constexpr size_t sources_max = 4096;                 // of one link; a large project has hundreds of objects
 inline constexpr uint32_t functions_max = 1u << 20;         // per module
 inline constexpr uint32_t variables_max = 1u << 22;         // per module, call parameters included
 inline constexpr uint64_t variable_bytes_max = uint64_t{1} << 40;  // more than any GPU has memory

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
+#include "gpu_server/emulated_gpu/ptx/link.hpp"
 #include "gpu_server/emulated_gpu/ptx/parser.hpp"
 
 namespace tnr::ptx {
@@ -95,7 +96,7 @@ void LoadedModule::add_kernel(const ast::Unit& unit, const Decoded& decoded, uin
         local += program_.functions[index].local_bytes;
         for (auto variable : program_.functions[index].shared_variables) {
             auto& shared_variable = unit.variables[variable];
-            if (shared_variable.size == 0 || shared_variable.external) {
+            if (shared_variable.size == 0 || shared_variable.linkage == ast::Linkage::external) {
                 layout.dynamic_shared.push_back(variable);
                 dynamic_align = std::max(dynamic_align, shared_variable.align);
                 continue;
@@ -131,12 +132,35 @@ void LoadedModule::initialise(size_t index, std::span<const uint64_t> addresses,
     }
 }
 
+Result<std::shared_ptr<const Module>> load(std::span<const Source> sources) {
+    if (sources.size() > sources_max) return Error{Error::Kind::usage, "more units than the emulated GPU links"};
+    std::vector<ast::Unit> units;
+    std::vector<std::string_view> names;
+    for (auto& source : sources) {
+        auto unit = parse(source.text);
+        if (!unit && sources.size() == 1) return unit.error();
+        if (!unit) return Error{Error::Kind::usage, std::string(source.name) + ", " + unit.error().what};
+        units.push_back(std::move(*unit));
+        names.push_back(source.name);
+    }
+    auto linked = link(std::move(units), names);
+    if (!linked) return linked.error();
+    auto decoded = decode(*linked);
+    if (!decoded) return decoded.error();
+    return std::shared_ptr<const Module>(std::make_shared<LoadedModule>(*linked, std::move(*decoded)));
+}
+
 Result<std::shared_ptr<const Module>> load(std::string_view text) {
+    Source only{"the module", text};
+    return load(std::span(&only, 1));
+}
+
+Result<> check(std::string_view text) {
     auto unit = parse(text);
     if (!unit) return unit.error();
     auto decoded = decode(*unit);
     if (!decoded) return decoded.error();
-    return std::shared_ptr<const Module>(std::make_shared<LoadedModule>(*unit, std::move(*decoded)));
+    return Ok{};
 }
 
 }  // namespace tnr::ptx

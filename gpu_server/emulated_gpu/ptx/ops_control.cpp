@@ -160,13 +160,6 @@ void sleep(Warp& w, const Instr&) {
     w.polled = true;
 }
 
-Builtin builtin_named(std::string_view name) {
-    if (name == "vprintf") return Builtin::vprintf;
-    if (name == "__assertfail") return Builtin::assert_fail;
-    if (name == "malloc") return Builtin::malloc;
-    return name == "free" ? Builtin::free : Builtin::none;
-}
-
 void add_ranges(Decoder& d, const ast::Operand& list, std::vector<ByteRange>& ranges) {
     for (auto& part : list.parts) {
         if (part.kind != ast::Operand::Kind::variable)
@@ -191,10 +184,9 @@ void decode_call(Decoder& d) {
         call.function = callee.index;
         auto& target = d.unit().functions[callee.index];
         if (target.is_entry) return d.fail("an entry cannot be called");
-        if (!target.defined) {
+        // Any other that is not defined here is another unit's; link() has seen to it that there is one.
+        if (!target.defined && builtin_named(target.name) != Builtin::none) {
             call.builtin = builtin_named(target.name);
-            if (call.builtin == Builtin::none)
-                return d.fail("function '" + std::string(target.name) + "' is declared but not defined");
             if (!builtin_fits(call)) return d.fail("'" + std::string(target.name) + "' takes other arguments");
             handler = call_builtin_handler;
         }

@@ -4,6 +4,7 @@
 
 namespace tnr::ptx {
 
+using ast::Linkage;
 using ast::Operand;
 
 void Parser::body() {
@@ -30,14 +31,14 @@ void Parser::body() {
 void Parser::statement() {
     if (accept(';')) return;
     if (accept_dotted("reg")) return registers();
-    if (accept_dotted("param")) return variable(Space::param, false);
-    if (accept_dotted("local")) return variable(Space::local, false);
-    if (accept_dotted("shared")) return variable(Space::shared, false);
-    if (accept_dotted("global")) return variable(Space::global, false);
-    if (accept_dotted("const")) return variable(Space::constant, false);
+    if (accept_dotted("param")) return variable(Space::param, Linkage::local);
+    if (accept_dotted("local")) return variable(Space::local, Linkage::local);
+    if (accept_dotted("shared")) return variable(Space::shared, Linkage::local);
+    if (accept_dotted("global")) return variable(Space::global, Linkage::local);
+    if (accept_dotted("const")) return variable(Space::constant, Linkage::local);
     if (accept_dotted("extern")) {
         if (!accept_dotted("shared")) return fail("only .extern .shared is supported inside a function");
-        return variable(Space::shared, true);
+        return variable(Space::shared, Linkage::external);
     }
     if (token_.is_dotted("loc") || token_.is_dotted("file")) return skip_line();
     if (accept_dotted("pragma")) return skip_to_semicolon();

@@ -7,6 +7,8 @@
 
 namespace tnr::ptx {
 
+using ast::Linkage;
+
 Result<ast::Unit> parse(std::string_view text) {
     if (text.size() > text_bytes_max) return Error{Error::Kind::usage, "line 1: the PTX text is longer than 64 MiB"};
     while (!text.empty() && text.back() == '\0') text.remove_suffix(1);  // drivers are given C strings
@@ -108,19 +110,24 @@ void Parser::header() {
     if (unit_.target_sm == 0) fail("a PTX module names its .target");
 }
 
+Linkage Parser::linkage() {
+    static constexpr std::pair<std::string_view, Linkage> words[] = {{"extern", Linkage::external},
+                                                                     {"visible", Linkage::visible},
+                                                                     {"weak", Linkage::weak},
+                                                                     {"common", Linkage::common}};
+    auto found = Linkage::local;
+    for (auto [word, meaning] : words)
+        if (accept_dotted(word)) found = meaning;
+    return found;
+}
+
 void Parser::directive() {
-    bool external = false;
-    for (;; advance()) {
-        if (token_.is_dotted("extern"))
-            external = true;
-        else if (!token_.is_dotted("visible") && !token_.is_dotted("weak") && !token_.is_dotted("common"))
-            break;
-    }
-    if (accept_dotted("entry")) return function(true);
-    if (accept_dotted("func")) return function(false);
-    if (accept_dotted("global")) return variable(Space::global, external);
-    if (accept_dotted("const")) return variable(Space::constant, external);
-    if (accept_dotted("shared")) return variable(Space::shared, external);
+    auto seen = linkage();
+    if (accept_dotted("entry")) return function(true, seen);
+    if (accept_dotted("func")) return function(false, seen);
+    if (accept_dotted("global")) return variable(Space::global, seen);
+    if (accept_dotted("const")) return variable(Space::constant, seen);
+    if (accept_dotted("shared")) return variable(Space::shared, seen);
     if (token_.is_dotted("file") || token_.is_dotted("loc")) return skip_line();
     if (accept_dotted("section")) {
         advance();
@@ -152,7 +159,7 @@ uint32_t Parser::declare_function(std::string_view name, bool is_entry) {
     return index;
 }
 
-void Parser::function(bool is_entry) {
+void Parser::function(bool is_entry, Linkage linkage) {
     uint32_t line = token_.line;
     scopes_.emplace_back();  // parameters belong to the body's outermost scope
     std::vector<uint32_t> returns, takes;
@@ -163,6 +170,7 @@ void Parser::function(bool is_entry) {
     if (token_.is('(')) parameters(takes);
     if (!error_.empty()) return;
     auto& fn = unit_.functions[current_];
+    fn.linkage = std::max(fn.linkage, linkage);  // a prototype may say `.extern` of what is defined further down
     performance_directives(fn);
     bool has_body = token_.is('{');
     for (auto list : {&returns, &takes})
@@ -192,7 +200,7 @@ void Parser::parameters(std::vector<uint32_t>& list) {
         if (accept_dotted("reg")) return fail(".reg parameters are not supported by the emulated GPU");
         if (!accept_dotted("param")) return fail("expected .param");
         list.push_back(static_cast<uint32_t>(unit_.variables.size()));
-        declarators(Space::param, false, true);
+        declarators(Space::param, Linkage::local, true);
         if (!accept(',')) break;
     }
     expect(')');
@@ -226,12 +234,12 @@ void Parser::performance_directives(ast::Function& fn) {
 }
 
 // .param .align 8 .b8 name[16], .global .u32 a, b = 3;
-void Parser::variable(Space space, bool external) {
-    declarators(space, external, false);
+void Parser::variable(Space space, Linkage linkage) {
+    declarators(space, linkage, false);
     expect(';');
 }
 
-void Parser::declarators(Space space, bool external, bool parameter) {
+void Parser::declarators(Space space, Linkage linkage, bool parameter) {
     uint32_t align = 0, width = 1;
     auto type = Type::none;
     while (token_.kind == Token::Kind::dotted) {
@@ -267,12 +275,12 @@ void Parser::declarators(Space space, bool external, bool parameter) {
         added.name = word("a variable's name");
         added.space = space;
         added.type = type;
-        added.external = external;
+        added.linkage = linkage;
         added.function = current_;
         added.scope = current_ == ast::nothing ? 0 : scope_ids_.back();
         uint64_t element = uint64_t{size_of(type)} * width;
         added.align = align ? align : static_cast<uint32_t>(element);
-        array_size(added, element, external);
+        array_size(added, element);
         if (accept('=')) initialiser(added);
         if (!error_.empty()) return;
         auto index = static_cast<uint32_t>(unit_.variables.size());
@@ -285,7 +293,7 @@ void Parser::declarators(Space space, bool external, bool parameter) {
     } while (accept(','));
 }
 
-void Parser::array_size(ast::Variable& variable, uint64_t element, bool external) {
+void Parser::array_size(ast::Variable& variable, uint64_t element) {
     uint64_t size = element;
     while (accept('[')) {
         if (token_.is(']')) {  // extern shared, or counted by its initialiser
@@ -301,7 +309,8 @@ void Parser::array_size(ast::Variable& variable, uint64_t element, bool external
     variable.size = size;
     uint64_t limit = variable.space == Space::global ? variable_bytes_max : local_variable_bytes_max;
     if (size > limit) fail("a variable larger than the emulated GPU takes");
-    if (size == 0 && !external && variable.space == Space::shared) fail("a shared array without a size");
+    if (size == 0 && variable.linkage != Linkage::external && variable.space == Space::shared)
+        fail("a shared array without a size");
 }
 
 void Parser::initialiser(ast::Variable& variable) {

@@ -43,13 +43,14 @@ private:
 
     // declarations
     void header();
+    ast::Linkage linkage();
     void directive();
-    void function(bool is_entry);
+    void function(bool is_entry, ast::Linkage linkage);
     void parameters(std::vector<uint32_t>& list);
     void performance_directives(ast::Function& function);
-    void variable(Space space, bool external);
-    void declarators(Space space, bool external, bool parameter);  // a parameter stands alone
-    void array_size(ast::Variable& variable, uint64_t element, bool external);
+    void variable(Space space, ast::Linkage linkage);
+    void declarators(Space space, ast::Linkage linkage, bool parameter);  // a parameter stands alone
+    void array_size(ast::Variable& variable, uint64_t element);
     void initialiser(ast::Variable& variable);
     void initial_list(ast::Variable& variable, uint64_t& offset, int depth);
     void initial_value(ast::Variable& variable, uint64_t offset);

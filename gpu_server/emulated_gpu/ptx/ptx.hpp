@@ -54,8 +54,18 @@ public:
 };
 
 // Error::what names the line and, for an unsupported one, the instruction: "line 42: tex.2d is not
-// supported by the emulated GPU". Never throws, whatever the text.
+// supported by the emulated GPU". Its kind is not_found when names cannot be resolved, else usage. Never throws, whatever
+// the text.
 Result<std::shared_ptr<const Module>> load(std::string_view text);
+
+// One translation unit of several; its name stands before the line in messages.
+struct Source {
+    std::string_view name, text;
+};
+// The units linked: what one declares `.extern` another has to define.
+Result<std::shared_ptr<const Module>> load(std::span<const Source> sources);
+// Whether a unit is sound as far as can be told without the others.
+Result<> check(std::string_view text);
 
 // What a kernel may touch. Device addresses are host addresses: an access inside a range goes straight
 // to memory. Called from several threads at once; allocations may change while a kernel runs.

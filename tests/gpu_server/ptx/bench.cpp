@@ -6,8 +6,8 @@
 
 namespace tnr::ptx::test {
 
-Bench::Bench(const std::string& text) {
-    auto loaded = load(text);
+Bench::Bench(const std::vector<Source>& linked) {
+    auto loaded = load(linked);
     if (!loaded) FAIL(loaded.error().what);
     module_ = *loaded;
     for (auto& global : module_->globals()) addresses_.push_back(memory_->allocate(global.size));

@@ -55,7 +55,8 @@ struct Options {
 class Bench {
 public:
     // Fails the test when the text does not load.
-    explicit Bench(const std::string& text);
+    explicit Bench(const std::string& text) : Bench(std::vector<Source>{{"the module", text}}) {}
+    explicit Bench(const std::vector<Source>& linked);
     static Bench from_file(const std::string& path);
 
     template <class T>

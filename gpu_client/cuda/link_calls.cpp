@@ -1,0 +1,196 @@
+// cuLink…: the worker's driver links, the result comes back. Programs that link compile anyway, so every call waits.
+#include <fstream>
+#include <iterator>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/jit_logs.hpp"
+#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/protocol/limits.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+namespace {
+
+struct LinkState {
+    std::mutex mutex;
+    uint64_t number = 0;
+    uint64_t context = 0;  // handle
+    JitLogs logs;          // the driver, too, writes them whenever it has something to say
+    wire::Bytes image;     // once complete; the program reads it until it destroys the link
+};
+
+struct Link {
+    std::atomic<LinkState*> state{nullptr};
+};
+using Links = HandleRegistry<Link, HandleKind::link>;
+Links& links() {
+    static auto* all = new Links;
+    return *all;
+}
+
+void put_link_options(RemoteCall& call, unsigned count, const CUjit_option* options, void** values) {
+    std::vector<std::pair<uint32_t, uint64_t>> plain;
+    for (unsigned i = 0; options && values && i < count && plain.size() < wire::jit_options_max; ++i)
+        if (wire::is_plain_jit_option(options[i])) plain.emplace_back(options[i], value_of(values[i]));
+    call.put(static_cast<uint32_t>(plain.size()));
+    for (auto [option, value] : plain) {
+        call.put(option);
+        call.put(value);
+    }
+}
+
+template <class Use>
+CUresult with_link(CUlinkState handle, Use&& use) {
+    auto* link = links().find(value_of(handle));
+    if (!link) return CUDA_ERROR_INVALID_HANDLE;
+    auto* state = link->state.load();
+    std::lock_guard lock(state->mutex);
+    return use(*state);
+}
+
+// The logs at the end of an answer.
+void take_link_logs(LinkState& link, RemoteCall& call) {
+    std::string errors(call.answer().string()), information(call.answer().string());
+    link.logs.write(errors, information);
+}
+
+CUresult create_link(unsigned count, CUjit_option* options, void** values, CUlinkState* out) {
+    if (!out || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    auto state = std::make_unique<LinkState>();
+    state->number = next_library_number();
+    state->context = context->handle;
+    state->logs = JitLogs(count, options, values);
+    RemoteCall call(wire::op_cuLinkCreate_v2, wire::CallWay::async_);
+    call.put(state->number);
+    put_link_options(call, count, options, values);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    auto handle = links().create([&](Link& link, uint64_t, uint64_t) { link.state = state.release(); });
+    *out = handle_of<CUlinkState>(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes& data, const char* name, unsigned count,
+                     CUjit_option* options, void** values) {
+    return with_link(handle, [&](LinkState& link) -> CUresult {
+        if (!link.image.empty() || data.empty() || data.size() > wire::image_bytes_max) return CUDA_ERROR_INVALID_VALUE;
+        auto* context = contexts().find(link.context);
+        auto number = next_library_number();
+        if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;
+        RemoteCall call(wire::op_cuLinkAddData_v2, wire::CallWay::sync);
+        call.in_context(context);
+        call.put(link.number);
+        call.put(number);
+        call.put(uint64_t{data.size()});
+        call.put(static_cast<uint32_t>(type));
+        call.put_string(name ? name : "");
+        put_link_options(call, count, options, values);
+        auto result = call.send();
+        take_link_logs(link, call);
+        return result;
+    });
+}
+
+CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, unsigned count,
+                          CUjit_option* options, void** values) {
+    if (!path) return CUDA_ERROR_INVALID_VALUE;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+    std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
+    auto bytes = std::as_bytes(std::span(all));
+    return add_to_link(handle, type, {bytes.begin(), bytes.end()}, path, count, options, values);
+}
+
+// One piece of the linked image; `total` is known afterwards.
+CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total) {
+    RemoteCall call(wire::op_cuLinkComplete, wire::CallWay::sync);
+    call.in_context(contexts().find(link.context));
+    call.put(link.number);
+    call.put(uint64_t{image.size()});
+    auto result = call.send();
+    total = call.answer().get<uint64_t>();
+    auto piece = call.answer().raw(call.answer().get<uint32_t>());
+    image.insert(image.end(), piece.begin(), piece.end());
+    take_link_logs(link, call);
+    if (result != CUDA_SUCCESS) return result;
+    bool sound = call.answer().finished() && !piece.empty() && total <= wire::image_bytes_max && image.size() <= total;
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+CUresult complete_link(LinkState& link) {
+    wire::Bytes image;
+    uint64_t total = 0;
+    do {
+        if (auto result = fetch_linked_piece(link, image, total); result != CUDA_SUCCESS) return result;
+    } while (image.size() < total);
+    link.image = std::move(image);
+    return CUDA_SUCCESS;
+}
+
+CUresult destroy_link(CUlinkState handle) {
+    auto* link = links().find(value_of(handle));
+    if (!link) return CUDA_ERROR_INVALID_HANDLE;
+    std::unique_ptr<LinkState> state(link->state.load());
+    if (!links().destroy(value_of(handle))) return state.release(), CUDA_ERROR_INVALID_HANDLE;
+    RemoteCall call(wire::op_cuLinkDestroy, wire::CallWay::async_);
+    call.in_context(contexts().find(state->context));
+    call.put(state->number);
+    return call.send();
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** values, CUlinkState* out) {
+    return guarded("cuLinkCreate", [&] { return create_link(count, options, values, out); });
+}
+
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char* name,
+                                  unsigned int count, CUjit_option* options, void** values) {
+    return guarded("cuLinkAddData", [&]() -> CUresult {
+        if (!data || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+        auto* bytes = static_cast<const std::byte*>(data);
+        return add_to_link(handle, type, {bytes, bytes + size}, name, count, options, values);
+    });
+}
+
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int count,
+                                  CUjit_option* options, void** values) {
+    return guarded("cuLinkAddFile", [&] { return add_file_to_link(handle, type, path, count, options, values); });
+}
+
+CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** image, size_t* size) {
+    return guarded("cuLinkComplete", [&]() -> CUresult {
+        if (!image) return CUDA_ERROR_INVALID_VALUE;
+        return with_link(handle, [&](LinkState& link) -> CUresult {
+            if (link.image.empty())
+                if (auto result = complete_link(link); result != CUDA_SUCCESS) return result;
+            *image = link.image.data();
+            if (size) *size = link.image.size();
+            return CUDA_SUCCESS;
+        });
+    });
+}
+
+CUresult CUDAAPI cuLinkDestroy(CUlinkState handle) {
+    return guarded("cuLinkDestroy", [&] { return destroy_link(handle); });
+}
+
+CUresult CUDAAPI cuLinkCreate(unsigned int count, CUjit_option* options, void** values, CUlinkState* out) {
+    return cuLinkCreate_v2(count, options, values, out);
+}
+CUresult CUDAAPI cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char* name,
+                               unsigned int count, CUjit_option* options, void** values) {
+    return cuLinkAddData_v2(handle, type, data, size, name, count, options, values);
+}
+CUresult CUDAAPI cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path, unsigned int count,
+                               CUjit_option* options, void** values) {
+    return cuLinkAddFile_v2(handle, type, path, count, options, values);
+}
+
+}  // extern "C"
