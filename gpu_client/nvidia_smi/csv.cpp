@@ -52,7 +52,8 @@ static void add_row(std::string& text, const std::vector<const F*>& fields, Valu
     for (auto* field : fields) {
         auto cell = value(*field);
         text += between + cell;
-        if (units && *field->unit && cell != not_available) text += std::string(" ") + field->unit;
+        if (units && *field->unit && !cell.starts_with("["))  // a value, not the reason why there is none
+            text += std::string(" ") + field->unit;
         between = ", ";
     }
     text += "\n";

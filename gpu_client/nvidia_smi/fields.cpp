@@ -10,17 +10,23 @@ std::string mib(unsigned long long bytes) {
     return std::to_string(bytes >> 20);
 }
 
+// What is shown in place of a value: a GPU without that sensor is one thing, a GPU that is gone another.
+static std::string missing(nvmlReturn_t why) {
+    return why == NVML_ERROR_GPU_IS_LOST ? "[GPU is lost]" : not_available;
+}
+
 // The value of an NVML function with one number, as text.
 template <auto Function, class Number = unsigned>
 static std::string number(const System&, const Gpu& gpu) {
     Number value{};
-    return Function(gpu.handle, &value) == NVML_SUCCESS ? std::to_string(static_cast<long long>(value)) : not_available;
+    auto result = Function(gpu.handle, &value);
+    return result == NVML_SUCCESS ? std::to_string(static_cast<long long>(value)) : missing(result);
 }
 
 template <auto Function>
 static std::string watts(const System&, const Gpu& gpu) {
     unsigned milliwatts = 0;
-    if (Function(gpu.handle, &milliwatts) != NVML_SUCCESS) return not_available;
+    if (auto result = Function(gpu.handle, &milliwatts); result != NVML_SUCCESS) return missing(result);
     char text[32];
     std::snprintf(text, sizeof text, "%.2f", milliwatts / 1000.0);
     return text;
@@ -29,51 +35,57 @@ static std::string watts(const System&, const Gpu& gpu) {
 template <auto Function, nvmlClockType_t Type>
 static std::string clock(const System&, const Gpu& gpu) {
     unsigned mhz = 0;
-    return Function(gpu.handle, Type, &mhz) == NVML_SUCCESS ? std::to_string(mhz) : not_available;
+    auto result = Function(gpu.handle, Type, &mhz);
+    return result == NVML_SUCCESS ? std::to_string(mhz) : missing(result);
 }
 
 template <auto Function>
 static std::string switched(const System&, const Gpu& gpu) {
     nvmlEnableState_t state{};
-    if (Function(gpu.handle, &state) != NVML_SUCCESS) return not_available;
+    if (auto result = Function(gpu.handle, &state); result != NVML_SUCCESS) return missing(result);
     return state == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
 }
 
 static std::string utilization(const Gpu& gpu, unsigned nvmlUtilization_t::*part) {
     nvmlUtilization_t rates{};
-    return nvmlDeviceGetUtilizationRates(gpu.handle, &rates) == NVML_SUCCESS ? std::to_string(rates.*part)
-                                                                             : not_available;
+    auto result = nvmlDeviceGetUtilizationRates(gpu.handle, &rates);
+    return result == NVML_SUCCESS ? std::to_string(rates.*part) : missing(result);
+}
+
+static std::string memory(const Gpu& gpu, unsigned long long bytes) {
+    return gpu.memory_known == NVML_SUCCESS ? mib(bytes) : missing(gpu.memory_known);
 }
 
 static std::string temperature(const System&, const Gpu& gpu) {
     unsigned celsius = 0;
-    return nvmlDeviceGetTemperature(gpu.handle, NVML_TEMPERATURE_GPU, &celsius) == NVML_SUCCESS
-               ? std::to_string(celsius)
-               : not_available;
+    auto result = nvmlDeviceGetTemperature(gpu.handle, NVML_TEMPERATURE_GPU, &celsius);
+    return result == NVML_SUCCESS ? std::to_string(celsius) : missing(result);
 }
 
 static std::string performance_state(const System&, const Gpu& gpu) {
     nvmlPstates_t state{};
-    return nvmlDeviceGetPerformanceState(gpu.handle, &state) == NVML_SUCCESS ? "P" + std::to_string(state)
-                                                                             : not_available;
+    auto result = nvmlDeviceGetPerformanceState(gpu.handle, &state);
+    return result == NVML_SUCCESS ? "P" + std::to_string(state) : missing(result);
 }
 
 static std::string compute_mode(const System&, const Gpu& gpu) {
     static constexpr const char* names[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
     nvmlComputeMode_t mode{};
-    bool known = nvmlDeviceGetComputeMode(gpu.handle, &mode) == NVML_SUCCESS && mode < 4u;
-    return known ? names[mode] : not_available;
+    auto result = nvmlDeviceGetComputeMode(gpu.handle, &mode);
+    return result == NVML_SUCCESS && mode < 4u ? names[mode] : missing(result);
 }
 
 static std::string ecc_mode(const System&, const Gpu& gpu) {
     nvmlEnableState_t current{}, pending{};
-    if (nvmlDeviceGetEccMode(gpu.handle, &current, &pending) != NVML_SUCCESS) return not_available;
+    auto result = nvmlDeviceGetEccMode(gpu.handle, &current, &pending);
+    if (result != NVML_SUCCESS) return missing(result);
     return current == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
 }
 
 static std::string mig_mode(const System&, const Gpu& gpu) {
     unsigned current = 0, pending = 0;
-    if (nvmlDeviceGetMigMode(gpu.handle, &current, &pending) != NVML_SUCCESS) return not_available;
+    auto result = nvmlDeviceGetMigMode(gpu.handle, &current, &pending);
+    if (result != NVML_SUCCESS) return missing(result);
     return current ? "Enabled" : "Disabled";
 }
 
@@ -81,7 +93,7 @@ static std::string ecc_errors(const System&, const Gpu& gpu) {
     unsigned long long count = 0;
     auto result =
         nvmlDeviceGetTotalEccErrors(gpu.handle, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &count);
-    return result == NVML_SUCCESS ? std::to_string(count) : not_available;
+    return result == NVML_SUCCESS ? std::to_string(count) : missing(result);
 }
 
 static std::string compute_capability(const System&, const Gpu& gpu) {
@@ -111,9 +123,9 @@ const std::vector<Field>& gpu_fields() {
         {"index", "", [](S, G gpu) { return std::to_string(gpu.index); }},
         {"pci.bus_id", "", [](S, G gpu) { return gpu.bus_id; }},
         {"compute_cap", "", compute_capability},
-        {"memory.total", "MiB", [](S, G gpu) { return mib(gpu.memory_total); }},
-        {"memory.used", "MiB", [](S, G gpu) { return mib(gpu.memory_used); }},
-        {"memory.free", "MiB", [](S, G gpu) { return mib(gpu.memory_total - gpu.memory_used); }},
+        {"memory.total", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total); }},
+        {"memory.used", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_used); }},
+        {"memory.free", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total - gpu.memory_used); }},
         {"utilization.gpu", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::gpu); }},
         {"utilization.memory", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::memory); }},
         {"temperature.gpu", "", temperature},

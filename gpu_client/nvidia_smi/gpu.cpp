@@ -41,8 +41,8 @@ static Result<Gpu> read_gpu(unsigned index) {
     nvmlPciInfo_t pci{};
     if (nvmlDeviceGetPciInfo(gpu.handle, &pci) == NVML_SUCCESS) gpu.bus_id = pci.busId;
     nvmlMemory_t memory{};
-    if (nvmlDeviceGetMemoryInfo(gpu.handle, &memory) == NVML_SUCCESS)
-        gpu.memory_total = memory.total, gpu.memory_used = memory.used;
+    gpu.memory_known = nvmlDeviceGetMemoryInfo(gpu.handle, &memory);
+    if (gpu.memory_known == NVML_SUCCESS) gpu.memory_total = memory.total, gpu.memory_used = memory.used;
     gpu.processes = read_processes(gpu.handle);
     return gpu;
 }

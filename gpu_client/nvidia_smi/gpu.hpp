@@ -22,6 +22,7 @@ struct Gpu {
     unsigned index = 0;
     nvmlDevice_t handle = nullptr;
     std::string name, uuid, bus_id;
+    nvmlReturn_t memory_known = NVML_ERROR_UNKNOWN;
     unsigned long long memory_total = 0, memory_used = 0;  // bytes
     std::vector<Process> processes;
 };

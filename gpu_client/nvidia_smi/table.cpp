@@ -19,11 +19,12 @@ static std::string right(const std::string& text, size_t width) {
 
 static std::string short_value(const System& system, const Gpu& gpu, const char* field) {
     auto value = find_gpu_field(field)->value(system, gpu);
-    return value == not_available ? "N/A" : value;
+    if (value == not_available) return "N/A";
+    return value.starts_with("[") ? "ERR!" : value;  // as nvidia-smi says of a GPU that is lost; the column is narrow
 }
 
 static std::string with_unit(const std::string& value, const char* unit) {
-    return value == "N/A" ? value : value + unit;
+    return value == "N/A" || value == "ERR!" ? value : value + unit;
 }
 
 static std::string whole(const std::string& number) {

@@ -133,11 +133,6 @@ nvmlReturn_t give_text(const std::string& text, char* buffer, unsigned length) {
     return NVML_SUCCESS;
 }
 
-std::string uuid_text(const std::string& hex) {
-    auto part = [&](size_t at, size_t length) { return hex.substr(at, length); };
-    return "GPU-" + part(0, 8) + "-" + part(8, 4) + "-" + part(12, 4) + "-" + part(16, 4) + "-" + part(20, 12);
-}
-
 std::string bus_id_text(const GpuFacts& gpu, const char* format) {
     char text[32];
     std::snprintf(text, sizeof text, format, gpu.pci_domain, gpu.pci_bus, gpu.pci_device);

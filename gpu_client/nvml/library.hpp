@@ -40,8 +40,6 @@ nvmlReturn_t with_device(nvmlDevice_t device, Use&& use) noexcept try {
 
 // Copies text the NVML way: NUL included, or NVML_ERROR_INSUFFICIENT_SIZE.
 nvmlReturn_t give_text(const std::string& text, char* buffer, unsigned length);
-// "GPU-12345678-…" of 32 hex digits.
-std::string uuid_text(const std::string& hex);
 std::string bus_id_text(const GpuFacts& gpu, const char* format);
 
 }  // namespace tnr::nvml

@@ -5,10 +5,15 @@
 using namespace tnr;
 using namespace tnr::nvml;
 
+static bool is_lost(const GpuFacts& gpu) {
+    return gpu.values.count(gpu_value::lost) != 0;
+}
+
 template <class Number>
 static nvmlReturn_t give(nvmlDevice_t device, const char* key, Number* where) {
     if (!where) return NVML_ERROR_INVALID_ARGUMENT;
     return with_device(device, [&](const GpuFacts& gpu, unsigned) {
+        if (is_lost(gpu)) return NVML_ERROR_GPU_IS_LOST;
         auto found = gpu.values.find(key);
         if (found == gpu.values.end()) return NVML_ERROR_NOT_SUPPORTED;
         *where = static_cast<Number>(found->second);
@@ -24,6 +29,7 @@ static nvmlReturn_t give_clock(nvmlDevice_t device, const char* const* keys, nvm
 NVML_EXPORT nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
     if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
     return with_device(device, [&](const GpuFacts& gpu, unsigned) {
+        if (is_lost(gpu)) return NVML_ERROR_GPU_IS_LOST;
         *memory = {gpu.memory_total, gpu.memory_total - gpu.memory_used, gpu.memory_used};
         return NVML_SUCCESS;
     });
@@ -33,6 +39,7 @@ NVML_EXPORT nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* mem
     if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
     if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return with_device(device, [&](const GpuFacts& gpu, unsigned) {
+        if (is_lost(gpu)) return NVML_ERROR_GPU_IS_LOST;
         *memory = {nvmlMemory_v2, gpu.memory_total, 0, gpu.memory_total - gpu.memory_used, gpu.memory_used};
         return NVML_SUCCESS;
     });

@@ -7,6 +7,11 @@ namespace tnr {
 
 using nlohmann::json;
 
+std::string uuid_text(const std::string& hex) {
+    auto part = [&](size_t at, size_t length) { return hex.substr(at, length); };
+    return "GPU-" + part(0, 8) + "-" + part(8, 4) + "-" + part(12, 4) + "-" + part(16, 4) + "-" + part(20, 12);
+}
+
 static json device_to_json(const GpuFacts& gpu) {
     return {{"name", gpu.name},
             {"uuid", gpu.uuid},

@@ -14,6 +14,8 @@ namespace tnr {
 // The numbers NVML has one function each for, by these names; one that is absent is not supported by that GPU. Nothing
 // is made up: an emulated GPU has no temperature.
 namespace gpu_value {
+// 1: the hardware does not answer any more, and NVML says so of everything else.
+inline constexpr const char* lost = "lost";
 inline constexpr const char* temperature_c = "temperature_c";
 inline constexpr const char* fan_percent = "fan_percent";
 inline constexpr const char* power_mw = "power_mw";
@@ -63,6 +65,9 @@ struct GpuSnapshot {
     std::vector<GpuFacts> devices;
     std::vector<GpuProcess> processes;
 };
+
+// "GPU-12345678-…" of 32 hex digits, as CUDA_VISIBLE_DEVICES and nvidia-smi spell it.
+std::string uuid_text(const std::string& hex);
 
 nlohmann::json to_json(const GpuSnapshot& snapshot);
 Result<GpuSnapshot> snapshot_from_json(const nlohmann::json& value);  // foreign bytes: never throws

@@ -82,8 +82,8 @@ std::string describe_exit(int status) {
 }
 
 std::vector<std::string> inherited_environment() {
-    // Of TNR_… by name only: there are secrets among them. CUDA_VISIBLE_DEVICES is ours to set; the driver's other
-    // variables are the operator's to choose.
+    // Of TNR_… by name only: there are secrets among them. Which GPUs a process sees, in which order, through no MPS
+    // server and with a cache where it may write, is ours to set; the driver's other variables are the operator's.
     static constexpr std::string_view names[] = {"PATH=", "LANG=", "TZ=", "LD_LIBRARY_PATH=", "TNR_LOG=", "TNR_STATS="};
     static constexpr std::string_view prefixes[] = {"TNR_WORKER_", "LC_", "CUDA_", "ASAN_", "TSAN_", "UBSAN_", "LSAN_"};
     std::vector<std::string> kept;
@@ -92,7 +92,8 @@ std::vector<std::string> inherited_environment() {
         bool wanted = false;
         for (auto name : names) wanted |= text.starts_with(name);
         for (auto prefix : prefixes) wanted |= text.starts_with(prefix);
-        if (text.starts_with("CUDA_VISIBLE_DEVICES=")) wanted = false;
+        for (auto prefix : {"CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=", "CUDA_MPS_", "CUDA_CACHE_PATH="})
+            if (text.starts_with(prefix)) wanted = false;
         if (wanted) kept.emplace_back(text);
     }
     return kept;

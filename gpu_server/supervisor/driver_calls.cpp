@@ -30,8 +30,10 @@ Result<DriverCalls> load_driver() {
     find(calls.device_name, "cuDeviceGetName");
     find(calls.device_uuid, "cuDeviceGetUuid_v2");
     find(calls.total_memory, "cuDeviceTotalMem_v2");
+    find(calls.attribute, "cuDeviceGetAttribute");
     find(calls.retain_context, "cuDevicePrimaryCtxRetain");
     find(calls.set_context, "cuCtxSetCurrent");
+    find(calls.memory_info, "cuMemGetInfo_v2");
     find(calls.allocate, "cuMemAlloc_v2");
     find(calls.free, "cuMemFree_v2");
     find(calls.fill, "cuMemsetD32_v2");

@@ -17,8 +17,10 @@ struct DriverCalls {
     decltype(&::cuDeviceGetName) device_name;
     decltype(&::cuDeviceGetUuid_v2) device_uuid;
     decltype(&::cuDeviceTotalMem_v2) total_memory;
+    decltype(&::cuDeviceGetAttribute) attribute;
     decltype(&::cuDevicePrimaryCtxRetain) retain_context;
     decltype(&::cuCtxSetCurrent) set_context;
+    decltype(&::cuMemGetInfo_v2) memory_info;
     decltype(&::cuMemAlloc_v2) allocate;
     decltype(&::cuMemFree_v2) free;
     decltype(&::cuMemsetD32_v2) fill;

@@ -1,7 +1,7 @@
 // See gpu_source.hpp.
 #include "gpu_server/supervisor/gpu_source.hpp"
 
-#include <dlfcn.h>
+#include <cuda.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/gpu_facts.hpp"
 #include "gpu_server/pool/gpu_types.hpp"
+#include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
@@ -128,15 +130,30 @@ ChildPlan GpuSource::plan(const std::string& command, const std::vector<std::str
     std::string visible;
     for (auto& selector : selectors) visible += (visible.empty() ? "" : ",") + selector;
     if (!selectors.empty()) set("CUDA_VISIBLE_DEVICES", visible);
+    // A driver that finds an MPS server connects to it, and then shares what is to be one tenant's alone.
+    set("CUDA_MPS_PIPE_DIRECTORY", "/dev/null");
+    set("TNR_GPU_MINORS", minors(selectors));
     // Ordinals are the bus's order for us, NVML and nvidia-smi alike, not "fastest first".
     set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     return plan;
 }
 
-// "0123…" → "GPU-01234567-89ab-…", as CUDA_VISIBLE_DEVICES and nvidia-smi spell it.
-static std::string dashed(const std::string& uuid) {
-    return "GPU-" + uuid.substr(0, 8) + "-" + uuid.substr(8, 4) + "-" + uuid.substr(12, 4) + "-" + uuid.substr(16, 4) +
-           "-" + uuid.substr(20);
+// "0,3", or nothing unless all are known: a worker that does not see its GPU's file sees no GPU.
+std::string GpuSource::minors(const std::vector<std::string>& selectors) const {
+    std::string text;
+    for (auto& selector : selectors) {
+        auto found = minors_.find(selector);
+        if (found == minors_.end()) return {};
+        text += (text.empty() ? "" : ",") + std::to_string(found->second);
+    }
+    return text;
+}
+
+static void warn_of_compute_mode(const FoundGpu& gpu, int mode) {
+    if (mode == CU_COMPUTEMODE_DEFAULT) return;
+    log(LogLevel::warning, gpu.name + " (" + gpu.selector +
+                               ") has a compute mode that lets one process use it, or none, "
+                               "so a machine's second program will fail: set it with nvidia-smi -c 0");
 }
 
 Result<std::vector<FoundGpu>> GpuSource::find() const try {
@@ -155,7 +172,12 @@ Result<std::vector<FoundGpu>> GpuSource::find() const try {
         gpu.memory_bytes = device.at("memory_bytes").get<uint64_t>();
         gpu.type = found.size() < types.size() ? types[found.size()] : gpu_type(gpu.name);
         if (gpu.uuid.size() != 32) return Error{Error::Kind::internal, "the driver tells a strange UUID: " + gpu.uuid};
-        gpu.selector = dashed(gpu.uuid);
+        gpu.selector = uuid_text(gpu.uuid);
+        if (gpu.name.find(" MIG ") != std::string::npos) {  // a slice, with another kind of UUID and device files
+            log(LogLevel::error, gpu.name + " is divided (MIG), which this server does not serve: nvidia-smi -mig 0");
+            continue;
+        }
+        warn_of_compute_mode(gpu, device.value("compute_mode", 0));
         found.push_back(std::move(gpu));
     }
     if (found.empty()) return Error{Error::Kind::usage, driver_ + " finds no GPU"};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,18 @@ public:
     bool emulated() const { return !options_.emulate.empty(); }
     const std::string& driver() const { return driver_; }
 
+    // N of the GPU's /dev/nvidiaN, for workers' sandboxes.
+    void set_minor(const std::string& selector, int minor) { minors_[selector] = minor; }
+
     // `command`: worker, wipe-gpu, probe-gpus. No selectors: all GPUs.
     ChildPlan plan(const std::string& command, const std::vector<std::string>& selectors) const;
 
 private:
+    std::string minors(const std::vector<std::string>& selectors) const;
+
     GpuOptions options_;
     std::string driver_;
+    std::map<std::string, int> minors_;  // by selector
 };
 
 // "h100:2,a100" → h100, h100, a100.

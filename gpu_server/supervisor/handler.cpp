@@ -6,6 +6,7 @@
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
 
@@ -61,7 +62,7 @@ void Handler::dispatch(const Caller& caller, const Request& request, const Reply
         case Op::session:
             return claims_.open_session(caller, wish, {request.pid, request.process}, reply);
         case Op::nvml:
-            return reply(nvml(caller, request));
+            return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
         case Op::enroll_machine:
             return reply(enroll(caller, request));
         case Op::forget_machine:
@@ -104,7 +105,21 @@ json Handler::claims_of(const Caller& caller) {
     return {{"claims", list}};
 }
 
-Result<json> Handler::nvml(const Caller& caller, const Request& request) {
+// The hardware is asked only while somebody is interested, so the first to ask waits for it.
+void Handler::nvml(const Caller& caller, const Request& request, const Reply& reply,
+                   EventLoop::Clock::time_point deadline) {
+    auto devices = nvml_devices(caller, request);
+    if (!devices) return reply(devices.error());
+    bool late = EventLoop::Clock::now() >= deadline || nvml_waiting_ >= waiting_requests_max;
+    if (nvml_.ready(*devices) || late) return reply(nvml_.snapshot(*devices));
+    ++nvml_waiting_;
+    loop_.after(nvml_retry, [=, this] {
+        --nvml_waiting_;
+        nvml(caller, request, reply, deadline);
+    });
+}
+
+Result<std::vector<NvmlDevice>> Handler::nvml_devices(const Caller& caller, const Request& request) {
     auto gpus = claims_.would_get(caller, {request.gpu, request.count});
     if (!gpus) return gpus.error();
     std::vector<NvmlDevice> devices;
@@ -133,7 +148,7 @@ Result<json> Handler::nvml(const Caller& caller, const Request& request) {
         }
         devices.push_back(std::move(device));
     }
-    return nvml_.snapshot(devices);
+    return devices;
 }
 
 Result<json> Handler::enroll(const Caller& caller, const Request& request) {

@@ -19,8 +19,8 @@ struct Peer {
 
 class Handler {
 public:
-    Handler(Gpus& gpus, Claims& claims, Store& store, NvmlSource& nvml)
-        : gpus_(gpus), claims_(claims), store_(store), nvml_(nvml) {}
+    Handler(EventLoop& loop, Gpus& gpus, Claims& claims, Store& store, NvmlSource& nvml)
+        : loop_(loop), gpus_(gpus), claims_(claims), store_(store), nvml_(nvml) {}
 
     // Foreign bytes in, exactly one call of `answer` with text, now or later.
     void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
@@ -30,14 +30,17 @@ private:
     void dispatch(const Caller& caller, const Request& request, const Reply& reply);
     nlohmann::json types();
     nlohmann::json claims_of(const Caller& caller);
-    Result<nlohmann::json> nvml(const Caller& caller, const Request& request);
+    void nvml(const Caller& caller, const Request& request, const Reply& reply, EventLoop::Clock::time_point deadline);
+    Result<std::vector<NvmlDevice>> nvml_devices(const Caller& caller, const Request& request);
     Result<nlohmann::json> enroll(const Caller& caller, const Request& request);
     Result<nlohmann::json> forget(const Caller& caller, const Request& request);
 
+    EventLoop& loop_;
     Gpus& gpus_;
     Claims& claims_;
     Store& store_;
     NvmlSource& nvml_;
+    size_t nvml_waiting_ = 0;
 };
 
 }  // namespace tnr::server

@@ -6,7 +6,7 @@
 
 namespace tnr::server {
 
-// {"devices": [{"name", "uuid", "memory_bytes"}]} or {"failed"}. Makes no context.
+// {"devices": [{"name", "uuid", "memory_bytes", "compute_mode"}]} or {"failed"}. Makes no context.
 int run_probe(int control_fd);
 
 // Overwrites the memory of every visible GPU, reads samples back, and leaves zeros: {"wiped": bytes} or {"failed"}.

@@ -44,6 +44,11 @@ inline constexpr uint64_t emulated_wipe_bytes = uint64_t{16} << 20;
 inline constexpr uint64_t reserve_share = 32;
 inline constexpr uint64_t reserve_bytes_max = uint64_t{3} << 29;
 
+// How long an nvml request waits for the hardware to answer, and how often we look. Reading one GPU takes some ten
+// milliseconds, waking it a second.
+inline constexpr milliseconds nvml_patience{1500};
+inline constexpr milliseconds nvml_retry{10};
+
 // A worker that is told to end may say good-bye to its client; then it is killed.
 inline constexpr milliseconds goodbye_grace{500};
 // The whole server's end; whatever still lives then dies with it.

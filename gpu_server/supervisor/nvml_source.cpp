@@ -44,6 +44,8 @@ namespace {
 
 class OwnFacts : public NvmlSource {
 public:
+    bool ready(const std::vector<NvmlDevice>&) override { return true; }
+    std::optional<int> minor_number(const std::string&) override { return std::nullopt; }
     Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) override {
         return to_json(own_facts(devices));
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,14 @@ struct NvmlDevice {
 class NvmlSource {
 public:
     virtual ~NvmlSource() = default;
-    // What the client's libnvidia-ml reads (gpu_facts.hpp). Called on the supervisor's only thread, so it must answer
-    // within milliseconds: cache what is slow.
+    // All are called on the supervisor's only thread, so they must return within milliseconds: cache what is slow.
+
+    // Whether snapshot() would tell all there is to tell. Asking makes the source look, so ask again a moment later.
+    virtual bool ready(const std::vector<NvmlDevice>& devices) = 0;
+    // What the client's libnvidia-ml reads (gpu_facts.hpp).
     virtual Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) = 0;
+    // N of the GPU's /dev/nvidiaN; nothing where that is not known. `uuid`: 32 hex digits. Before any client.
+    virtual std::optional<int> minor_number(const std::string& uuid) = 0;
 };
 
 // Where there is no NVML: the supervisor's own facts, nothing invented.

@@ -34,8 +34,10 @@ static json probe() {
         if (code == CUDA_SUCCESS) code = driver->device_name(name, sizeof name, device);
         if (code == CUDA_SUCCESS) code = driver->device_uuid(&uuid, device);
         if (code == CUDA_SUCCESS) code = driver->total_memory(&bytes, device);
+        int mode = CU_COMPUTEMODE_DEFAULT;
+        if (code == CUDA_SUCCESS) code = driver->attribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
         if (code != CUDA_SUCCESS) return {{"failed", "GPU " + std::to_string(ordinal) + ": " + driver->name_of(code)}};
-        devices.push_back({{"name", name}, {"uuid", hex(uuid)}, {"memory_bytes", bytes}});
+        devices.push_back({{"name", name}, {"uuid", hex(uuid)}, {"memory_bytes", bytes}, {"compute_mode", mode}});
     }
     return {{"devices", devices}};
 }

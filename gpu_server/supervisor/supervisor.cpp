@@ -86,7 +86,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Gpus gpus(loop, reaper, workers, *source);
     Claims claims(loop, gpus, workers, **store, {options.linger, options.plain, options.worker_address});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
-    Handler handler(gpus, claims, **store, *nvml);
+    for (auto& gpu : *found)
+        if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
+    Handler handler(loop, gpus, claims, **store, *nvml);
 
     bool ending = false;
     asked_to_end = [&](int signal) {

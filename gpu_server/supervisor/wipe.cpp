@@ -2,6 +2,7 @@
 //
 // The driver gives out whole blocks only, so what cannot be had even in the smallest of our sizes is in nobody's hands:
 // the context's own, and page-table crumbs that the driver clears when it hands them out.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -18,6 +19,10 @@ namespace {
 constexpr size_t largest_block = size_t{8} << 30;
 constexpr size_t smallest_block = size_t{2} << 20;  // the driver's own page
 constexpr size_t sample_every = size_t{64} << 20;   // one word read back of each: a few thousand round trips at most
+// Crumbs: too small for a block, or held back by the driver for its own next allocations. At most so many bytes, or a
+// 64th of the memory.
+constexpr size_t free_bytes_max = size_t{256} << 20;
+constexpr size_t free_share_max = 64;
 constexpr uint32_t pattern = 0xa5c3'f00d;
 
 struct Block {
@@ -27,7 +32,9 @@ struct Block {
 
 class Wipe {
 public:
-    Wipe(const DriverCalls& driver, size_t bytes_max) : driver_(driver), bytes_left_(bytes_max) {}
+    // `bytes_max` 0: all there is.
+    Wipe(const DriverCalls& driver, size_t bytes_max)
+        : driver_(driver), everything_(bytes_max == 0), bytes_left_(everything_ ? SIZE_MAX : bytes_max) {}
 
     // Empty, or what went wrong.
     std::string device(int ordinal) {
@@ -38,6 +45,7 @@ public:
         if (!ok(driver_.set_context(context), "cuCtxSetCurrent")) return why_;
         take_memory();
         if (blocks_.empty()) return "no memory could be had to overwrite";
+        if (everything_ && !check_nothing_left()) return why_;
         if (!fill(pattern) || !check(pattern) || !fill(0) || !check(0)) return why_;
         return {};  // the process ends now, and with it the allocations
     }
@@ -45,8 +53,11 @@ public:
 
 private:
     bool ok(CUresult result, const char* doing) {
-        if (result != CUDA_SUCCESS) why_ = std::string(doing) + ": " + driver_.name_of(result);
-        return result == CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS) return true;
+        why_ = std::string(doing) + ": " + driver_.name_of(result);
+        // Another's process has the GPU for itself, or nobody may have it.
+        if (result == CUDA_ERROR_DEVICE_UNAVAILABLE) why_ += " (is its compute mode exclusive? nvidia-smi -c 0)";
+        return false;
     }
     void take_memory() {
         blocks_.clear();
@@ -60,6 +71,14 @@ private:
             bytes_ += size;
             bytes_left_ -= size;
         }
+    }
+    // Memory that is free and yet cannot be had would be the next tenant's unwiped.
+    bool check_nothing_left() {
+        size_t free = 0, total = 0;
+        if (!ok(driver_.memory_info(&free, &total), "cuMemGetInfo")) return false;
+        if (free <= std::max(free_bytes_max, total / free_share_max)) return true;
+        why_ = std::to_string(free >> 20) + " MiB of " + std::to_string(total >> 20) + " MiB could not be overwritten";
+        return false;
     }
     bool fill(uint32_t word) {
         for (auto& block : blocks_)
@@ -80,6 +99,7 @@ private:
     }
 
     const DriverCalls& driver_;
+    const bool everything_;
     std::vector<Block> blocks_;
     uint64_t bytes_ = 0;
     size_t bytes_left_;
@@ -91,9 +111,10 @@ json wipe(uint64_t bytes_max) {
     if (!driver) return {{"failed", driver.error().what}};
     int count = 0;
     if (auto code = driver->device_count(&count); code != CUDA_SUCCESS) return {{"failed", driver->name_of(code)}};
+    if (count == 0) return {{"failed", "the driver does not show this GPU any more"}};
     uint64_t bytes = 0;
     for (int ordinal = 0; ordinal < count; ++ordinal) {
-        Wipe one(*driver, bytes_max ? bytes_max : SIZE_MAX);
+        Wipe one(*driver, bytes_max);
         if (auto why = one.device(ordinal); !why.empty()) return {{"failed", why}};
         bytes += one.bytes();
     }

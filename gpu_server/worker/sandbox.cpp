@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "api_client/base/handles.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -36,6 +38,7 @@ constexpr rlim_t threads_max = 32768;
 // What the private /tmp may hold: the driver's compile cache of one process.
 constexpr const char* tmp_options = "size=256m,mode=1777";
 constexpr uid_t nobody = 65534;
+const std::string cache_bytes = std::to_string(128 << 20);  // half of /tmp
 
 Error failed(const std::string& doing) {
     return {Error::Kind::internal, "the sandbox cannot " + doing + ": " + std::strerror(errno)};
@@ -135,7 +138,14 @@ private:
             UniqueFd target(open(there.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0444));  // a file to mount over
             if (mount(device.c_str(), there.c_str(), nullptr, MS_BIND, nullptr) != 0) return false;
         }
-        return true;
+        return make_shared_memory();
+    }
+    // Drivers keep small files there while they run, and take its absence for a broken system.
+    bool make_shared_memory() {
+        std::error_code error;
+        fs::create_directories(inside("/dev/shm"), error);
+        constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+        return mount("tmpfs", inside("/dev/shm").c_str(), "tmpfs", flags, "size=64m,mode=1777") == 0;
     }
 
     bool enter() {
@@ -214,7 +224,8 @@ void miss(std::string& missing, const std::string& what) {
 }  // namespace
 
 std::vector<std::string> nvidia_devices(const std::vector<int>& minors) {
-    std::vector<std::string> devices{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+    // /dev/dxg is all of them under WSL.
+    std::vector<std::string> devices{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/dxg"};
     for (int minor : minors) devices.push_back("/dev/nvidia" + std::to_string(minor));
     if (!minors.empty()) return devices;
     std::error_code error;
@@ -224,6 +235,14 @@ std::vector<std::string> nvidia_devices(const std::vector<int>& minors) {
             devices.push_back(entry.path());
     }
     return devices;
+}
+
+std::vector<std::string> given_nvidia_devices() {
+    const char* given = getenv("TNR_GPU_MINORS");
+    std::vector<int> minors;
+    std::istringstream text(given ? given : "");
+    for (std::string number; std::getline(text, number, ',');) minors.push_back(std::atoi(number.c_str()));
+    return nvidia_devices(minors);
 }
 
 Result<> enter_sandbox(const SandboxOptions& options) {
@@ -257,7 +276,8 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     prctl(PR_SET_DUMPABLE, 0);         // other workers of the same user cannot read our memory
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of user has cleared it
     if (getppid() != parent) raise(SIGKILL);
-    setenv("HOME", "/tmp", 1);  // where the driver may keep what it compiles
+    setenv("HOME", "/tmp", 1);                             // where the driver may keep what it compiles,
+    setenv("CUDA_CACHE_MAXSIZE", cache_bytes.c_str(), 0);  // and how much: its own default is more than there is room
 
     if (auto filtered = filter_system_calls({.local_sockets = offline}); !filtered)
         miss(missing, "a system call filter");

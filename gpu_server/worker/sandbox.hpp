@@ -24,8 +24,12 @@ struct SandboxOptions {
     std::vector<std::string> devices;
 };
 
-// The devices of the NVIDIA driver that a process needs to use the GPUs numbered `minors`; all GPUs when it is empty.
+// The devices of the NVIDIA driver that a process needs to use the GPUs numbered `minors` (N of /dev/nvidiaN); of all GPUs
+// when it is empty.
 std::vector<std::string> nvidia_devices(const std::vector<int>& minors);
+
+// The same as TNR_GPU_MINORS says ("0,3"), which the supervisor sets where it knows them.
+std::vector<std::string> given_nvidia_devices();
 
 // Before the process has threads, and before it loads the driver. An Error means that the process is in no state to go
 // on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).

@@ -28,7 +28,7 @@ static T& forever(T&& value) {
 // What stays readable: the folder of a driver that is not where the system keeps its libraries.
 static SandboxOptions sandbox_for(const std::string& driver) {
     SandboxOptions options;
-    options.devices = nvidia_devices({});
+    options.devices = given_nvidia_devices();
     std::error_code none;
     auto folder = std::filesystem::canonical(driver, none).parent_path();
     if (!none) options.readable.push_back(folder);
