@@ -1,21 +1,20 @@
 // `tnr`: wires the real world into a Session, lets the grammar pick a command, and alone prints errors and picks the
 // exit code.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "api_client/base/paths.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/json_error.hpp"
+#include "cli/json_out.hpp"
+#include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string utc_now() {
     std::time_t now = std::time(nullptr);
@@ -49,7 +48,7 @@ int exit_code_of(const Error& error) {
 
 int report(Session& session, const Error& error) {
     if (session.json) {
-        session.out << Json{{"error", error_json(error)}}.dump(2) << std::endl;
+        print_json(session.out, {{"error", error_json(error)}});
         return exit_code_of(error);
     }
     session.err << "tnr: " << error.what << "\n";
@@ -82,12 +81,21 @@ std::vector<std::string> arguments(int argc, char** argv) {
     return words;
 }
 
+// CLI11 only says that a command is missing.
+std::string unknown_command(CLI::App& app, int argc, char** argv) {
+    auto* word = std::find_if(argv + 1, argv + argc, [](const char* each) { return each[0] != '-'; });
+    if (word == argv + argc) return "";
+    auto named = [&](CLI::App* command) { return command->check_name(*word); };
+    return app.get_subcommands(named).empty() ? *word : "";
+}
+
 int run_command(int argc, char** argv, Session& session) {
     CLI::App app{"tnr: machines without a GPU that behave as if one were plugged in"};
     app.name("tnr");
     app.require_subcommand(1);
     app.fallthrough();  // options of tnr itself may also come after the command
     app.add_flag("--json", session.json, "Print one JSON document on stdout, also for errors");
+    app.set_version_flag("--version", "tnr " + control::version(), "Print the version and exit");
     app.footer(
         "A first session:\n"
         "  tnr login pool tcp://gpu-node:14900 …    the line that `tnr-gpu-server enroll NAME` prints\n"
@@ -104,7 +112,8 @@ int run_command(int argc, char** argv, Session& session) {
     } catch (const CLI::ParseError& problem) {
         if (problem.get_exit_code() == 0) return app.exit(problem, session.out, session.err);
         session.json = wants_json(argc, argv);
-        std::string what = problem.what();
+        std::string unknown = unknown_command(app, argc, argv);
+        std::string what = unknown.empty() ? problem.what() : "there is no command '" + unknown + "'";
         return report(session,
                       Error{Error::Kind::usage, what, "`tnr --help`, or `tnr COMMAND --help`, shows what there is"});
     }
@@ -112,10 +121,19 @@ int run_command(int argc, char** argv, Session& session) {
     return session.result ? session.exit_code : report(session, session.result.error());
 }
 
+// Started with one of them closed (`tnr … <&-`), the next file or connection would get its number, and what is meant
+// for the user would be written there.
+void open_standard_streams() {
+    int fd = ::open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO) fd = ::dup(fd);
+    if (fd >= 0) ::close(fd);
+}
+
 }  // namespace
 }  // namespace tnr::cli
 
 int main(int argc, char** argv) {
+    tnr::cli::open_standard_streams();
     tnr::interrupt::install();
     tnr::cli::Session session;
     tnr::cli::fill(session);

@@ -3,9 +3,9 @@
 #include "cli/commands/delete.hpp"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -43,7 +43,13 @@ Result<std::optional<Machine>> machine_to_delete(Session& session, const DeleteO
                                                  const std::optional<Record>& record, Provider& provider) {
     // Not ordered yet: a machine of that name is somebody else's.
     if (record && record->step < Step::ordered) return std::optional<Machine>{};
-    if (record) return look_up(provider, *record);
+    if (record) {
+        auto machine = look_up(provider, *record);
+        // The provider has it and cannot read what it knows of it; that is no reason to keep it.
+        bool broken = !machine && machine.error().kind == Error::Kind::internal && !record->id.empty();
+        if (!broken) return machine;
+        return std::optional<Machine>{Machine{.id = record->id, .name = record->name}};
+    }
     Record nameless;
     nameless.name = options.name;
     auto machine = look_up(provider, nameless);
@@ -53,9 +59,26 @@ Result<std::optional<Machine>> machine_to_delete(Session& session, const DeleteO
                  "`tnr status` shows yours"};
 }
 
+Result<> destroy(Session& session, Provider& provider, const std::string& name, const std::string& id) {
+    auto progress = session.progress();
+    progress.begin("deleting '" + name + "'");
+    auto destroyed = provider.destroy(id);
+    if (destroyed) progress.end();
+    return destroyed;
+}
+
+Result<> tell_plan(Session& session, const std::string& name, const std::string& provider, bool exists) {
+    if (session.json)
+        print_json(session.out, {{"dry_run", true}, {"name", name}, {"exists", exists}});
+    else
+        session.out << "Would delete '" << name << "' at provider " << provider << (exists ? "" : " (already gone)")
+                    << ". Nothing was changed.\n";
+    return Ok{};
+}
+
 Result<> tell(Session& session, const std::string& name, const std::string& provider, bool existed) {
     if (session.json)
-        session.out << nlohmann::json{{"name", name}, {"deleted", true}, {"existed", existed}}.dump(2) << "\n";
+        print_json(session.out, {{"name", name}, {"deleted", true}, {"existed", existed}});
     else if (existed)
         session.out << "Deleted '" << name << "' and its disk\n";
     else
@@ -76,25 +99,13 @@ Result<> delete_machine(Session& session, const DeleteOptions& options) {
     if (!provider) return provider.error();
     auto machine = machine_to_delete(session, options, *record, **provider);
     if (!machine) return machine.error();
-    if (options.dry_run) {
-        if (session.json)
-            session.out
-                << nlohmann::json{{"dry_run", true}, {"name", options.name}, {"exists", machine->has_value()}}.dump(2)
-                << "\n";
-        else
-            session.out << "Would delete '" << options.name << "' at provider " << where
-                        << (*machine ? "" : " (already gone)") << ". Nothing was changed.\n";
-        return Ok{};
-    }
-    if (*machine) {
-        if (!options.yes)
-            if (auto agreed = ask(session, "'" + options.name + "' and all that is on its disk"); !agreed)
-                return agreed;
-        auto progress = session.progress();
-        progress.begin("deleting '" + options.name + "'");
-        if (auto destroyed = (*provider)->destroy((*machine)->id); !destroyed) return destroyed;
-        progress.end();
-    }
+    if (options.dry_run) return tell_plan(session, options.name, where, machine->has_value());
+    if (*machine && !options.yes)
+        if (auto agreed = ask(session, "'" + options.name + "' and all that is on its disk"); !agreed) return agreed;
+    // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
+    std::string id = *machine ? (*machine)->id : *record ? (*record)->id : "";
+    if (!id.empty())
+        if (auto destroyed = destroy(session, **provider, options.name, id); !destroyed) return destroyed;
     if (*record) forget_at_pool(session, **record);
     if (auto removed = session.records().remove(options.name); !removed) return removed;
     return tell(session, options.name, where, machine->has_value());

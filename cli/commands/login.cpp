@@ -2,12 +2,15 @@
 // paste.
 #include "cli/commands/login.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
 
 namespace tnr::cli {
 namespace {
+
+constexpr const char* paste_hint =
+    "On the pool's server `tnr-gpu-server enroll NAME` prints this whole line, ready to paste:\n"
+    "  tnr login pool tcp://gpu-node.example:14900 'SERVER KEY' 'YOUR KEY'";
 
 Result<PoolLogin> checked(const LoginOptions& options) {
     if (auto endpoint = parse_endpoint(options.address); !endpoint) return endpoint.error();
@@ -39,7 +42,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
                      "use the line of `tnr-gpu-server enroll NAME`"};
     if (auto saved = session.logins().save(*login); !saved) return saved;
     if (session.json)
-        session.out << nlohmann::json{{"pool", login->address}, {"role", *role}}.dump(2) << "\n";
+        print_json(session.out, {{"pool", login->address}, {"role", *role}});
     else
         session.out << "Signed in to the pool at " << login->address
                     << "; it is the default now. `tnr status` shows its GPUs\n";
@@ -49,7 +52,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
 Result<> logout_pool(Session& session, const std::string& address) {
     if (auto removed = session.logins().remove(address); !removed) return removed;
     if (session.json)
-        session.out << nlohmann::json{{"pool", address}, {"signed_in", false}}.dump(2) << "\n";
+        print_json(session.out, {{"pool", address}, {"signed_in", false}});
     else
         session.out << "Forgot the key for the pool at " << address << " on this computer\n";
     return Ok{};
@@ -58,24 +61,30 @@ Result<> logout_pool(Session& session, const std::string& address) {
 void add_logout(Grammar& tnr, Session& session) {
     auto logout = tnr.command("logout", "Forget a pool of GPUs and your key for it");
     logout.requires_command();
+    logout.footer("Example:\n  tnr logout pool tcp://gpu-node.example:14900");
     auto address = std::make_shared<std::string>();
     auto command = logout.command("pool", "Forget a pool");
     command.required("address", *address, "tcp://HOST:PORT, as `tnr status` shows it");
-    command.footer("The pool itself still knows the key; `tnr-gpu-server` forgets it there.");
+    command.footer(
+        "Your machines keep their own keys and their GPUs. The pool still knows your key: on its server,\n"
+        "`tnr-gpu-server enroll NAME --replace` makes it worthless.\n\n"
+        "Example:\n  tnr logout pool tcp://gpu-node.example:14900");
     command.run([&session, address] { session.result = logout_pool(session, *address); });
 }
 
 void add_login(Grammar& tnr, Session& session) {
     auto login = tnr.command("login", "Sign in to a pool of GPUs");
     login.requires_command();
+    login.footer(paste_hint);
     auto options = std::make_shared<LoginOptions>();
     auto command = login.command("pool", "Remember a pool and your key for it");
     command.required("address", options->address, "tcp://HOST:PORT");
     command.required("server_key", options->server_key, "The server's public key");
     command.required("secret_key", options->client_secret, "Your secret key for it");
     command.footer(
-        "On the pool's server `tnr-gpu-server enroll NAME` prints this whole line, ready to paste. The pool is\n"
-        "asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.");
+        std::string(paste_hint) +
+        "\n\nThe pool is asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.\n"
+        "A pool on 127.0.0.1 that was started with --plain needs no sign-in for `tnr run`.");
     command.run([&session, options] { session.result = login_pool(session, *options); });
 }
 

@@ -2,9 +2,8 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/interrupt.hpp"
+#include "cli/json_out.hpp"
 #include "cli/target.hpp"
 
 namespace tnr::cli {
@@ -88,16 +87,14 @@ private:
         if (!offers) return offers.error();
         double price = *machine ? (*machine)->usd_per_hour : offer_price(*offers);
         if (session_.json) {
-            session_.out << nlohmann::json{{"dry_run", true},
-                                           {"name", record_.name},
-                                           {"exists", machine->has_value()},
-                                           {"provider", record_.provider},
-                                           {"gpu", record_.gpu},
-                                           {"count", record_.count},
-                                           {"pool", record_.pool},
-                                           {"usd_per_hour", price}}
-                                .dump(2)
-                         << "\n";
+            print_json(session_.out, {{"dry_run", true},
+                                      {"name", record_.name},
+                                      {"exists", machine->has_value()},
+                                      {"provider", record_.provider},
+                                      {"gpu", record_.gpu},
+                                      {"count", record_.count},
+                                      {"pool", record_.pool},
+                                      {"usd_per_hour", price}});
             return Ok{};
         }
         session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
@@ -281,20 +278,18 @@ private:
 
     Result<> report() {
         if (session_.json) {
-            session_.out << nlohmann::json{{"name", record_.name},
-                                           {"provider", record_.provider},
-                                           {"id", record_.id},
-                                           {"state", to_string(machine_.state)},
-                                           {"address", machine_.address},
-                                           {"ssh_port", machine_.ssh_port},
-                                           {"gpu", record_.gpu},
-                                           {"count", record_.count},
-                                           {"pool", record_.pool},
-                                           {"usd_per_hour", machine_.usd_per_hour},
-                                           {"was_running", was_running_},
-                                           {"gpus", proof_}}
-                                .dump(2)
-                         << "\n";
+            print_json(session_.out, {{"name", record_.name},
+                                      {"provider", record_.provider},
+                                      {"id", record_.id},
+                                      {"state", to_string(machine_.state)},
+                                      {"address", machine_.address},
+                                      {"ssh_port", machine_.ssh_port},
+                                      {"gpu", record_.gpu},
+                                      {"count", record_.count},
+                                      {"pool", record_.pool},
+                                      {"usd_per_hour", machine_.usd_per_hour},
+                                      {"was_running", was_running_},
+                                      {"gpus", proof_}});
             return Ok{};
         }
         session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")

@@ -4,10 +4,9 @@
 #include "cli/commands/status.hpp"
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
-#include "cli/json_error.hpp"
+#include "cli/json_out.hpp"
 #include "cli/ui/table.hpp"
 
 namespace tnr::cli {
@@ -120,7 +119,7 @@ Result<View> look_around(Session& session) {
     return view;
 }
 
-void print_json(Session& session, const View& view) {
+void print_as_json(Session& session, const View& view) {
     Json document{{"machines", Json::array()}, {"pools", Json::array()}, {"errors", Json::array()}};
     for (const auto& row : view.machines)
         document["machines"].push_back({{"name", row.name},
@@ -141,7 +140,7 @@ void print_json(Session& session, const View& view) {
         document["pools"].push_back(entry);
     }
     for (const auto& error : view.errors) document["errors"].push_back(error_json(error));
-    session.out << document.dump(2) << "\n";
+    print_json(session.out, document);
 }
 
 void print_machines(Session& session, const View& view) {
@@ -178,7 +177,7 @@ Result<> status(Session& session) {
     auto view = look_around(session);
     if (!view) return view.error();
     if (session.json) {
-        print_json(session, *view);
+        print_as_json(session, *view);
         return Ok{};
     }
     print_machines(session, *view);

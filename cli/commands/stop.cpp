@@ -1,17 +1,15 @@
 // `tnr stop`: switch a machine off, keep its disk. The pool takes the GPU back by itself once its last user is gone.
 #include "cli/commands/stop.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
 
 namespace tnr::cli {
 namespace {
 
 Result<> tell(Session& session, const std::string& name, bool was_stopped) {
     if (session.json)
-        session.out << nlohmann::json{{"name", name}, {"state", "stopped"}, {"was_stopped", was_stopped}}.dump(2)
-                    << "\n";
+        print_json(session.out, {{"name", name}, {"state", "stopped"}, {"was_stopped", was_stopped}});
     else if (was_stopped)
         session.out << "'" << name << "' was already stopped\n";
     else

@@ -3,11 +3,10 @@
 
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/files.hpp"
+#include "cli/json_out.hpp"
 #include "cli/sync/copy.hpp"
 #include "cli/sync/endpoints.hpp"
 
@@ -52,12 +51,10 @@ std::string progress_text(const sync::Tally& tally) {
 
 void tell(Session& session, const sync::Tally& tally) {
     if (session.json) {
-        session.out << nlohmann::json{{"copied", tally.files},
-                                      {"unchanged", tally.unchanged},
-                                      {"bytes", tally.bytes},
-                                      {"left_out", tally.others}}
-                           .dump(2)
-                    << "\n";
+        print_json(session.out, {{"copied", tally.files},
+                                 {"unchanged", tally.unchanged},
+                                 {"bytes", tally.bytes},
+                                 {"left_out", tally.others}});
         return;
     }
     session.out << "Copied " << tally.files << (tally.files == 1 ? " file, " : " files, ")

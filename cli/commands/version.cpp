@@ -1,8 +1,7 @@
 // `tnr version`: what this is, and what it carries for machines.
-#include <nlohmann/json.hpp>
-
 #include "cli/commands/commands.hpp"
 #include "cli/install/embedded.hpp"
+#include "cli/json_out.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -13,11 +12,8 @@ Result<> version(Session& session) {
     if (session.json) {
         nlohmann::json carried = nlohmann::json::object();
         for (const auto& file : files) carried[file.name] = file.sha256();
-        session.out << nlohmann::json{{"version", control::version()},
-                                      {"protocol_table", control::table_hash()},
-                                      {"carries", carried}}
-                           .dump(2)
-                    << "\n";
+        print_json(session.out,
+                   {{"version", control::version()}, {"protocol_table", control::table_hash()}, {"carries", carried}});
         return Ok{};
     }
     session.out << "tnr " << control::version() << " (protocol table " << control::table_hash() << ")\ncarries:";
@@ -30,6 +26,8 @@ Result<> version(Session& session) {
 
 void add_version(Grammar& tnr, Session& session) {
     auto command = tnr.command("version", "Show the version, and the libraries this tnr carries");
+    command.footer(
+        "The protocol table must be the same here and on the pool's server.\n\nExample:\n  tnr version --json");
     command.run([&session] { session.result = version(session); });
 }
 
