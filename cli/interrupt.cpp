@@ -22,14 +22,18 @@ void say_last_words() {
     if (auto say = last_words.load()) say();
 }
 
+void wake_up() {
+    if (wake[1] >= 0) [[maybe_unused]]
+        auto ignored = ::write(wake[1], "!", 1);
+}
+
 void on_polite(int signal) {
     int saved = errno;
     if (received.exchange(signal) != 0) {
         say_last_words();
         _exit(128 + signal);
     }
-    if (wake[1] >= 0) [[maybe_unused]]
-        auto ignored = ::write(wake[1], "!", 1);
+    wake_up();
     errno = saved;
 }
 
@@ -69,6 +73,19 @@ int exit_code() {
     return interrupted() ? 128 + received.load() : 0;
 }
 
+int take() {
+    int signal = received.exchange(0);
+    for (char byte; wake[0] >= 0 && ::read(wake[0], &byte, 1) == 1;) {
+    }
+    if (interrupted()) wake_up();  // one more came meanwhile, and its byte is gone
+    return signal;
+}
+
+void again(int signal) {
+    int none = 0;
+    if (received.compare_exchange_strong(none, signal)) wake_up();
+}
+
 bool pause_ms(int milliseconds) {
     using Clock = std::chrono::steady_clock;
     auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
@@ -91,9 +108,7 @@ void raise_for_test() {
 }
 
 void clear_for_test() {
-    received = 0;
-    for (char byte; wake[0] >= 0 && ::read(wake[0], &byte, 1) == 1;) {
-    }
+    take();
 }
 
 void set_last_words(void (*words)()) {

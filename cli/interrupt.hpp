@@ -16,6 +16,11 @@ int fd();
 // 128 + signal: 130 after Ctrl-C. 0 when not interrupted.
 int exit_code();
 
+// For who passes the signal on instead of ending: returns it, and it counts as dealt with, so that the next one is a
+// first one again. 0 when none came. again(): it could not be passed on, and is as if it came now.
+int take();
+void again(int signal);
+
 // Sleeps, or returns false at once when interrupted.
 bool pause_ms(int milliseconds);
 

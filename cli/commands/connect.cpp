@@ -55,7 +55,8 @@ void add_connect(Grammar& tnr, Session& session) {
     command.flag("-T,--no-terminal", options->no_terminal, "Give the command no terminal, even when you have one");
     command.footer(
         "Ends with the command's own exit code (128 + N when signal N ended it). Several words after `--`\n"
-        "arrive as exactly those arguments; a single one is a line for the shell there.\n\n"
+        "arrive as exactly those arguments; a single one is a line for the shell there. Ctrl-C goes to the\n"
+        "command, and tnr ends when it does; pressed again, it leaves the command to itself.\n\n"
         "Examples:\n"
         "  tnr connect demo                             a shell\n"
         "  tnr connect demo -- nvidia-smi\n"

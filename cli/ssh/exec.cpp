@@ -6,6 +6,7 @@
 #include "cli/ssh/exec.hpp"
 
 #include <limits.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,10 +14,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 #include "cli/interrupt.hpp"
 #include "cli/ssh/channel.hpp"
+#include "cli/ssh/signals.hpp"
 
 namespace tnr::ssh {
 namespace {
@@ -64,6 +65,7 @@ public:
           deadline_(deadline),
           piece_(piece_bytes) {}
 
+    // Until the command has ended. After an interruption it may be called again, and goes on.
     Result<> run() {
         while (!finished()) {
             if (auto moved = move(); !moved) return moved;
@@ -116,9 +118,9 @@ private:
             in_held_.erase(0, static_cast<size_t>(took));
         }
         if (in_ < 0 && !eof_sent_) {
-            eof_sent_ = true;
             long code = client_.finish([&] { return libssh2_channel_send_eof(channel_.get()); }, deadline_);
             if (code < 0 && code != LIBSSH2_ERROR_CHANNEL_CLOSED) return client_.failure("ending its input", code);
+            eof_sent_ = true;
         }
         return Ok{};
     }
@@ -182,15 +184,6 @@ private:
     bool moved_ = false;
 };
 
-// The names of RFC 4254, section 6.10.
-int signal_number(const std::string& name) {
-    static const std::map<std::string, int> numbers = {
-        {"HUP", 1},   {"INT", 2},   {"QUIT", 3},  {"ILL", 4},   {"ABRT", 6},  {"FPE", 8},  {"KILL", 9},
-        {"USR1", 10}, {"SEGV", 11}, {"USR2", 12}, {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15}};
-    auto found = numbers.find(name);
-    return found == numbers.end() ? 0 : found->second;
-}
-
 Result<int> exit_code(Channel& channel, Deadline deadline) {
     Client& client = channel.client();
     // The exit code comes after the end of output, just before the channel closes.
@@ -242,6 +235,22 @@ Result<Channel> start(Client& client, const Command& command) {
     return channel;
 }
 
+// Without a terminal over there, Ctrl-C ends tnr alone: sshd closes the command's streams, which a program that computes
+// notices hours later. So the signal goes to the command, which may want to save its work, and tnr ends when it does.
+// A second signal leaves the command to itself.
+Result<> run_passing_signals(Client& client, Pump& pump) {
+    auto ran = pump.run();
+    if (ran || !interrupt::interrupted()) return ran;
+    int signal = interrupt::take();
+    auto sent = send_signal(client, signal);
+    if (!sent) interrupt::again(signal);
+    if (sent) ran = pump.run();
+    if (ran || !interrupt::interrupted()) return ran;
+    std::string name = client.target().name;
+    return Error{ran.error().kind, "interrupted, and left the command on '" + name + "' to itself",
+                 "it may still run there: `tnr connect " + name + " -- ps x`"};
+}
+
 }  // namespace
 
 Result<int> run(Client& client, const Command& command, const Streams& streams) {
@@ -254,8 +263,11 @@ Result<int> run(Client& client, const Command& command, const Streams& streams) 
               Outlet{streams.err, nullptr, SSH_EXTENDED_DATA_STDERR},
               command.pty ? &*command.pty : nullptr,
               Deadline::max()};
-    if (auto ran = pump.run(); !ran) return ran.error();
-    if (pump.broken()) return pipe_closed_code;
+    if (auto ran = command.pty ? pump.run() : run_passing_signals(client, pump); !ran) return ran.error();
+    if (pump.broken()) {
+        (void)send_signal(client, SIGPIPE);  // what it would get here at its next write, which may be far away
+        return pipe_closed_code;
+    }
     return exit_code(*channel, Clock::now() + request_limit);
 }
 

@@ -36,8 +36,10 @@ struct Command {
     std::vector<std::pair<std::string, std::string>> environment = {};  // the server may drop these
 };
 
-// The command's exit code; 128 + n when signal n ended it. Errors are tnr's own: the connection was lost, the
-// user interrupted, nobody reads our output.
+// The command's exit code; 128 + n when signal n ended it, and 141 (SIGPIPE) when nobody reads our output any more. The
+// first signal to us (interrupt.hpp) goes on to the command, which then has its own time to end; with a terminal over
+// there the connection is closed instead, and the terminal's end tells it. Errors are tnr's own: the connection was
+// lost, the user interrupted twice.
 Result<int> run(Client& client, const Command& command, const Streams& streams);
 
 struct Output {

@@ -6,7 +6,6 @@
 
 #include "tests/support/catch.hpp"
 
-#include "cli/interrupt.hpp"
 #include "cli/ssh/exec.hpp"
 #include "tests/cli/sshd.hpp"
 
@@ -123,27 +122,6 @@ TEST_CASE("a connection that breaks ends the command with an error, not a hang",
     CHECK(code.error().kind == Error::Kind::network);
 }
 
-TEST_CASE("Ctrl-C ends a wait at once", "[ssh]") {
-    test::Sshd sshd;
-    auto client = connected(sshd);
-    int ready[2];
-    REQUIRE(::pipe(ready) == 0);
-    std::thread user([&] {
-        char byte;
-        [[maybe_unused]] auto got = ::read(ready[0], &byte, 1);
-        interrupt::raise_for_test();
-    });
-    auto code = ssh::run(*client, {"echo; exec sleep 100", {}}, {-1, ready[1], -1});
-    user.join();
-    ::close(ready[0]);
-    ::close(ready[1]);
-    CHECK(interrupt::exit_code() == 130);
-    client.reset();
-    interrupt::clear_for_test();
-    REQUIRE_FALSE(code);
-    CHECK(code.error().what == "interrupted");
-}
-
 // Bytes that no short period repeats, computed from their position.
 static unsigned char byte_at(uint64_t position) {
     return static_cast<unsigned char>((position * 2654435761u) >> 13);
@@ -193,19 +171,6 @@ TEST_CASE("200 MB go through a command both ways at once, across several key ren
     if (!code) FAIL(code.error().what);
     CHECK(*code == 0);
     CHECK(right == total);
-}
-
-TEST_CASE("a reader that goes away ends the command as SIGPIPE would", "[ssh]") {
-    interrupt::install();  // SIGPIPE is an error of write(), as in main
-    test::Sshd sshd;
-    auto client = connected(sshd);
-    int out[2];
-    REQUIRE(::pipe(out) == 0);
-    ::close(out[0]);
-    auto code = ssh::run(*client, {"yes", {}}, {-1, out[1], -1});
-    ::close(out[1]);
-    REQUIRE(code);
-    CHECK(*code == 128 + 13);
 }
 
 TEST_CASE("a slow reader gets all of the output, and the other stream's end with it", "[ssh]") {

@@ -1,0 +1,19 @@
+// Signals on a machine, by the names that SSH gives them (RFC 4254, section 6.10).
+#pragma once
+
+#include <string>
+
+#include "cli/ssh/client.hpp"
+
+namespace tnr::ssh {
+
+int signal_number(const std::string& name);  // 0: unknown
+
+// Sends the signal to what the other channels of this connection run: the commands, and all that they have started.
+// Fails when there is nothing, or when the machine does not answer in a few seconds.
+//
+// Not by SSH's own "signal" message: libssh2 before 1.11 cannot send it, and sshd refuses it for root without a word.
+// sshd starts every command as the leader of a process group, so one more command can find the others.
+Result<> send_signal(Client& client, int signal);
+
+}  // namespace tnr::ssh

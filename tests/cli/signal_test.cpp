@@ -1,0 +1,136 @@
+// No command is left running on a machine unnoticed: what becomes of it when the user presses Ctrl-C, tnr is asked to
+// end, or nobody reads its output any more. The machine is this computer, so /proc knows what still runs.
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "cli/interrupt.hpp"
+#include "cli/ssh/exec.hpp"
+#include "tests/cli/sshd.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Pipe {
+    UniqueFd out, in;
+    Pipe() {
+        int ends[2];
+        REQUIRE(::pipe(ends) == 0);
+        out = UniqueFd{ends[0]};
+        in = UniqueFd{ends[1]};
+    }
+    std::string line() const {
+        std::string text;
+        for (char c = 0; ::read(out.get(), &c, 1) == 1 && c != '\n';) text += c;
+        return text;
+    }
+};
+
+// A command that says its process id first, and the user who then does something.
+struct Running {
+    test::Sshd sshd;
+    std::unique_ptr<ssh::Client> client;
+    Pipe output;
+    pid_t pid = 0;
+
+    Running() {
+        interrupt::install();
+        auto connected = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
+        if (!connected) FAIL(connected.error().what);
+        client = std::move(*connected);
+    }
+    ~Running() {
+        interrupt::clear_for_test();
+        if (pid > 0) ::kill(pid, SIGKILL);
+    }
+    Result<int> run(const std::string& command, const std::function<void()>& user, std::optional<ssh::Pty> pty = {}) {
+        std::thread thread([&] {
+            pid = std::atoi(output.line().c_str());
+            user();
+        });
+        auto code = ssh::run(*client, {"echo $$; " + command, std::move(pty)}, {-1, output.in.get(), -1});
+        output.in.reset();  // whatever went wrong, the user does not wait for a line that cannot come
+        thread.join();
+        return code;
+    }
+    // False when it still runs after ten seconds.
+    bool has_ended() const {
+        for (auto deadline = ssh::Clock::now() + 10s; ssh::Clock::now() < deadline; std::this_thread::yield()) {
+            std::ifstream stat{"/proc/" + std::to_string(pid) + "/stat"};
+            std::string text;
+            if (!std::getline(stat, text) || text.find(") Z") != std::string::npos) return true;
+        }
+        return false;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("Ctrl-C goes to the command, which ends in its own way and with its own code", "[ssh][signal]") {
+    Running running;
+    auto code = running.run("trap 'echo saved; exit 9' INT; echo ready; while :; do sleep 0.05; done", [&] {
+        CHECK(running.output.line() == "ready");
+        interrupt::raise_for_test();
+        CHECK(running.output.line() == "saved");
+    });
+    REQUIRE(code);
+    CHECK(*code == 9);
+    CHECK_FALSE(interrupt::interrupted());  // it has been dealt with
+}
+
+TEST_CASE("the signal reaches all that the command has started, and is the one that tnr got", "[ssh][signal]") {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+        Running running;
+        auto code = running.run("sleep 100 | sleep 100", [&] { ::kill(::getpid(), signal); });
+        REQUIRE(code);
+        CHECK(*code == 128 + signal);
+        CHECK(running.has_ended());
+    }
+}
+
+TEST_CASE("a second Ctrl-C leaves a command that does not end, and says so", "[ssh][signal]") {
+    Running running;
+    auto code = running.run("trap '' INT; exec sleep 100", [] {
+        interrupt::raise_for_test();
+        auto deadline = ssh::Clock::now() + 10s;
+        while (interrupt::interrupted() && ssh::Clock::now() < deadline) std::this_thread::yield();
+        interrupt::raise_for_test();
+    });
+    REQUIRE_FALSE(code);
+    CHECK(code.error().what == "interrupted, and left the command on 'demo' to itself");
+    CHECK(code.error().hint.find("tnr connect demo") != std::string::npos);
+    CHECK(interrupt::exit_code() == 130);
+}
+
+TEST_CASE("with a terminal there, a tnr that is asked to end takes the command with it", "[ssh][signal]") {
+    Running running;
+    ssh::Pty pty{"xterm", [] { return ssh::WindowSize{}; }};
+    auto code = running.run(
+        "exec sleep 100", [] { ::kill(::getpid(), SIGTERM); }, pty);
+    REQUIRE_FALSE(code);
+    CHECK(interrupt::exit_code() == 128 + SIGTERM);
+    running.client.reset();  // as at tnr's end
+    CHECK(running.has_ended());
+}
+
+TEST_CASE("a reader that goes away ends the command as SIGPIPE would, though it never writes again", "[ssh][signal]") {
+    Running running;
+    Pipe input, nobody;
+    nobody.out.reset();
+    std::thread user([&] {
+        running.pid = std::atoi(running.output.line().c_str());
+        CHECK(::write(input.in.get(), "go\n", 3) == 3);
+    });
+    auto code = ssh::run(*running.client, {"echo $$ >&2; read go; echo text; exec sleep 100", {}},
+                         {input.out.get(), nobody.in.get(), running.output.in.get()});
+    running.output.in.reset();
+    user.join();
+    REQUIRE(code);
+    CHECK(*code == 128 + SIGPIPE);
+    CHECK(running.has_ended());
+}
