@@ -1,129 +1,131 @@
-// Compare, upload what differs into a private folder, then one script as root puts everything in place: each file is
-// written beside its old self and renamed over it, so that running programs keep the library they have mapped.
+// Look at the machine, bring what differs into a private folder, then one script as root puts everything in place: each
+// file is written beside its old self and renamed over it, so that running programs keep the library they have mapped.
 #include "cli/install/install.hpp"
 
 #include <algorithm>
 #include <set>
 #include <sstream>
 
+#include "cli/install/trouble.hpp"
 #include "cli/ssh/exec.hpp"
-#include "cli/ssh/sftp.hpp"
 #include "cli/ui/progress.hpp"
 
 namespace tnr::install {
 namespace {
 
 constexpr std::string_view linker_configuration = "/usr/local/lib/tnr\n";
+const std::string linker_folder = "/etc/ld.so.conf.d/";
 constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a busy host
 
-ssh::Deadline soon() {
-    return ssh::Clock::now() + script_limit;
+// Before every command of ours: what it complains about is to be understood (trouble.hpp), in whatever language the
+// machine speaks; and Debian's ordinary users have no sbin.
+constexpr const char* in_english = "export LC_ALL=C PATH=\"$PATH:/usr/sbin:/sbin\"; ";
+
+// Our login user has sudo; where root itself logs in there may be none.
+constexpr const char* as_root = "as_root() { if [ \"$(id -u)\" = 0 ]; then \"$@\"; else sudo -n \"$@\"; fi; }; ";
+
+std::string trimmed(std::string text) {
+    while (!text.empty() && isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+    return text;
 }
 
-Error failed_there(const ssh::Client& client, const std::string& doing, const ssh::Output& output) {
-    std::string words = output.err.empty() ? output.out : output.err;
-    while (!words.empty() && isspace(static_cast<unsigned char>(words.back()))) words.pop_back();
-    Error error{Error::Kind::remote, doing + " on '" + client.target().name + "' failed: " + words};
-    if (words.find("No space left") != std::string::npos)
-        error.hint =
-            "its disk is full: `tnr connect " + client.target().name + " -- df -h`, remove something, start again";
-    return error;
-}
-
-// The hashes of those files that are there, by path.
-Result<std::set<std::string>> present(ssh::Client& client, const std::vector<File>& files) {
-    std::string line = "sha256sum --";
-    for (const auto& file : files) line += " " + ssh::quoted(file.path);
-    auto output = ssh::capture(client, line + " 2>/dev/null", "", soon());
+// What the command printed when all went well.
+Result<std::string> said(ssh::Client& client, const std::string& doing, const std::string& line,
+                         const std::string& in = "") {
+    auto output = ssh::capture(client, in_english + line, in, ssh::Clock::now() + script_limit);
     if (!output) return output.error();
-    std::set<std::string> lines;
-    std::istringstream text{output->out};
-    for (std::string each; std::getline(text, each);) lines.insert(each);
-    return lines;
+    if (output->code == 0) return output->out;
+    return explained(doing, trimmed(output->err.empty() ? output->out : output->err), client.target().name);
 }
 
-struct Upload {
-    std::string handle;
-    ssh::Reply failed;  // the first thing that went wrong
-    void check(const ssh::Reply& reply) {
-        if (!reply.ok() && failed.ok()) failed = reply;
-    }
+struct Survey {
+    System system;
+    std::set<std::string> present;  // "HASH  PATH", for those of the files that are there
 };
 
-// Uploads one file; the machine's answer to the first thing that failed.
-Result<ssh::Reply> upload(ssh::Sftp& sftp, const std::string& path, std::string_view bytes) {
-    Upload state;
-    sftp.open_file(path, ssh::Open::write_new, [&](ssh::Reply reply) {
-        state.check(reply);
-        state.handle = reply.bytes;
-    });
-    if (auto opened = sftp.settle(); !opened) return opened.error();
-    if (!state.failed.ok()) return state.failed;
-    for (size_t at = 0; at < bytes.size() && state.failed.ok(); at += ssh::sftp_piece_bytes) {
-        sftp.write(state.handle, at, bytes.substr(at, ssh::sftp_piece_bytes),
-                   [&](ssh::Reply reply) { state.check(reply); });
-        while (sftp.crowded())
-            if (auto turned = sftp.turn(); !turned) {
-                return turned.error();
-            }
-    }
-    sftp.close(state.handle, [&](ssh::Reply reply) { state.check(reply); });
-    if (auto closed = sftp.settle(); !closed) return closed.error();
-    return state.failed;
+Result<Survey> survey(ssh::Client& client, const std::vector<File>& files) {
+    std::string line = "uname -m; getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1; sha256sum --";
+    for (const auto& file : files) line += " " + ssh::quoted(file.path);
+    auto text = said(client, "looking around", line + " 2>/dev/null || true");
+    if (!text) return text.error();
+    Survey found;
+    std::istringstream lines{*text};
+    std::getline(lines, found.system.architecture);
+    std::getline(lines, found.system.c_library);
+    for (std::string each; std::getline(lines, each);) found.present.insert(each);
+    return found;
 }
 
+// A folder that only our user can look into: the configuration has a key in it. What an install that was cut off left
+// behind is removed an hour later.
 Result<std::string> make_staging(ssh::Client& client) {
-    auto output = ssh::capture(client, "umask 077 && mktemp -d \"${TMPDIR:-/tmp}/tnr-install.XXXXXX\"", "", soon());
-    if (!output) return output.error();
-    if (output->code != 0 || output->out.size() < 2) return failed_there(client, "making a folder", *output);
-    return output->out.substr(0, output->out.find('\n'));
+    auto made = said(client, "making a folder",
+                     std::string(as_root) +
+                         "as_root true && umask 077 && cd \"${TMPDIR:-/tmp}\" && "
+                         "{ find . -maxdepth 1 -name 'tnr-install.*' -user \"$(id -un)\" -mmin +60 -exec rm -rf {} + "
+                         "2>/dev/null; mktemp -d \"$PWD/tnr-install.XXXXXX\"; }");
+    if (!made) return made.error();
+    return trimmed(*made);
 }
 
 std::string folder_of(const std::string& path) {
     return path.substr(0, path.rfind('/'));
 }
 
-// Run by root. `set -e`: the first failure ends it, with the old files still in place.
-std::string placing_script(const std::vector<File>& files, const std::string& staging) {
-    std::ostringstream script;
-    script << "set -eu\n";
-    std::set<std::string> folders;
-    for (const auto& file : files) folders.insert(folder_of(file.path));
-    for (const auto& folder : folders) script << "install -d -m 0755 " << ssh::quoted(folder) << "\n";
-    auto place = [&](size_t i) {
-        std::string path = ssh::quoted(files[i].path), fresh = ssh::quoted(files[i].path + ".new");
-        script << "if [ -e " << staging << "/" << i << " ]; then install -m 0" << std::oct << files[i].mode << std::dec
-               << " " << staging << "/" << i << " " << fresh << " && mv -f " << fresh << " " << path << "; fi\n";
-    };
-    for (size_t i = 0; i + 1 < files.size(); ++i) place(i);
-    script << "cd /usr/local/lib/tnr\n"
-           << "for name in libcuda.so libnvidia-ml.so; do if [ -e $name.1 ]; then ln -sfn $name.1 $name; fi; done\n"
-           << "ldconfig\n";
-    // The configuration comes last: should we be cut off before, it is still missing, and the next install ends this.
-    place(files.size() - 1);
-    script << "rm -rf " << staging << "\n";
-    return script.str();
+std::string staged(const std::string& staging, size_t index) {
+    return ssh::quoted(staging + "/" + std::to_string(index));
+}
+
+// Programs are linked with -lcuda, which looks for libcuda.so.
+std::string link_line(const std::string& path) {
+    constexpr std::string_view versioned = ".so.1";
+    if (!path.ends_with(versioned)) return "";
+    return "ln -sfn " + ssh::quoted(path.substr(path.rfind('/') + 1)) + " " +
+           ssh::quoted(path.substr(0, path.size() - 2)) + "\n";
+}
+
+// On lines of their own: within `a && b` the shell's -e overlooks that a failed.
+std::string place_lines(const File& file, const std::string& arrived) {
+    std::ostringstream lines;
+    std::string fresh = ssh::quoted(file.path + ".new");
+    lines << "mkdir -p " << ssh::quoted(folder_of(file.path)) << "\ninstall -m 0" << std::oct << file.mode << " "
+          << arrived << " " << fresh << "\nmv -f " << fresh << " " << ssh::quoted(file.path) << "\n"
+          << link_line(file.path);
+    return lines.str();
+}
+
+// Run by root. The first failure ends it, with nothing half new left beside the old files.
+std::string placing_script(const std::vector<File>& files, const std::vector<size_t>& missing,
+                           const std::string& staging) {
+    std::string clean_up = "rm -rf " + ssh::quoted(staging), places, last;
+    for (size_t i : missing) {
+        clean_up += " " + ssh::quoted(files[i].path + ".new");
+        // The configuration is the last file, and what makes the others seen by the linker comes before it: should we be
+        // cut off, it is missing, and the next install ends this.
+        (i + 1 < files.size() ? places : last) += place_lines(files[i], staged(staging, i));
+    }
+    bool for_the_linker = std::any_of(files.begin(), files.end(), [](const File& file) {
+        return file.path.compare(0, linker_folder.size(), linker_folder) == 0;
+    });
+    return "set -eu\numask 022\nclean_up() { " + clean_up + "; }\ntrap clean_up EXIT\n" + places +
+           (for_the_linker ? "ldconfig\n" : "") + last;
 }
 
 Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,
                                                 const std::vector<size_t>& missing, const std::string& staging,
                                                 const std::function<void(const std::string&)>& say) {
-    auto sftp = ssh::Sftp::open(client);
-    if (!sftp) return sftp.error();
     std::vector<std::string> sent;
     for (size_t i : missing) {
         say(files[i].path + ", " + ui::bytes_text(static_cast<double>(files[i].bytes.size())));
-        auto uploaded = upload(**sftp, staging + "/" + std::to_string(i), files[i].bytes);
-        if (!uploaded) return uploaded.error();
-        if (!uploaded->ok())
-            return failed_there(client, "uploading " + files[i].path,
-                                {1, "", uploaded->message + " (is its disk full?)"});
+        auto arrived = said(client, "bringing " + files[i].path, "umask 077 && cat > " + staged(staging, i),
+                            std::string(files[i].bytes));
+        if (!arrived) return arrived.error();
         sent.push_back(files[i].path);
     }
-    say("registering the libraries");
-    auto output = ssh::capture(client, "sudo -n sh -s", placing_script(files, staging), soon());
-    if (!output) return output.error();
-    if (output->code != 0) return failed_there(client, "installing", *output);
+    say("putting them in place");
+    auto placed =
+        said(client, "installing", std::string(as_root) + "as_root sh -s", placing_script(files, missing, staging));
+    if (!placed) return placed.error();
     return sent;
 }
 
@@ -136,25 +138,26 @@ std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const 
         files.push_back({(command ? "/usr/local/bin/" : "/usr/local/lib/tnr/") + file.name, 0755, file.bytes});
     }
     // 00: before any other folder that might hold a libcuda.so.1
-    files.push_back({"/etc/ld.so.conf.d/00-tnr.conf", 0644, linker_configuration});
+    files.push_back({linker_folder + "00-tnr.conf", 0644, linker_configuration});
     files.push_back({gpu_config_path, 0644, config_text});
     return files;
 }
 
 Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<File>& files,
                                          const std::function<void(const std::string&)>& say) {
-    auto there = present(client, files);
-    if (!there) return there.error();
+    auto found = survey(client, files);
+    if (!found) return found.error();
+    if (auto trouble = unsuitable(found->system, client.target().name)) return *trouble;
     std::vector<size_t> missing;
     for (size_t i = 0; i < files.size(); ++i)
-        if (!there->count(sha256(files[i].bytes) + "  " + files[i].path)) missing.push_back(i);
+        if (!found->present.count(sha256(files[i].bytes) + "  " + files[i].path)) missing.push_back(i);
     if (missing.empty()) return std::vector<std::string>{};
 
     auto staging = make_staging(client);
     if (!staging) return staging.error();
     auto sent = send_and_place(client, files, missing, *staging, say);
-    // The script removes it when all went well; a disk that ran full must not stay so because of us.
-    if (!sent) (void)ssh::capture(client, "rm -rf " + *staging, "", soon());
+    // The script removes it, whatever happens to it; but it may never have been reached.
+    if (!sent) (void)said(client, "cleaning up", "rm -rf " + ssh::quoted(*staging));
     return sent;
 }
 

@@ -40,12 +40,13 @@ std::string read_text(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Sshd::Sshd(const std::string& more_configuration) {
+Sshd::Sshd(const std::string& more_configuration, const std::string& world) : world_(world) {
     host_key_ = *ssh::generate_key();
     user_key_ = *ssh::generate_key();
     write_text(folder_ / "host_key", ssh::private_file(host_key_, "host"));
     REQUIRE(::chmod((folder_ / "host_key").c_str(), 0600) == 0);
     write_text(folder_ / "authorized_keys", ssh::public_line(user_key_, "user") + "\n");
+    REQUIRE(::chmod(folder_.path().c_str(), 0711) == 0);  // sshd reads a user's authorised keys as that user
     write_text(folder_ / "config",
                "HostKey " + (folder_ / "host_key") + "\nAuthorizedKeysFile " + (folder_ / "authorized_keys") +
                    "\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
@@ -70,14 +71,19 @@ void Sshd::accept_all() {
         UniqueFd connection{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
         if (!connection || leaving_) return;
         ++accepted_;
-        std::string config = folder_ / "config";
-        const char* arguments[] = {"sshd", "-i", "-f", config.c_str(), nullptr};
+        // The connection is its standard input and output, on which the script must not speak.
+        std::string config = folder_ / "config", program = world_.empty() ? "/usr/sbin/sshd" : "/usr/bin/unshare";
+        std::string script = "wrap=\n{\n" + world_ + "\n} </dev/null >&2\nexec $wrap /usr/sbin/sshd -i -f " + config;
+        std::vector<const char*> arguments = {"sshd", "-i", "-f", config.c_str(), nullptr};
+        if (!world_.empty())
+            arguments = {"unshare", "--mount", "--propagation", "private", "sh", "-ec", script.c_str(), nullptr};
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);
         posix_spawn_file_actions_adddup2(&actions, connection.get(), 0);
         posix_spawn_file_actions_adddup2(&actions, connection.get(), 1);
         pid_t child = 0;
-        if (::posix_spawn(&child, "/usr/sbin/sshd", &actions, nullptr, const_cast<char**>(arguments), environ) == 0)
+        if (::posix_spawn(&child, program.c_str(), &actions, nullptr, const_cast<char**>(arguments.data()), environ) ==
+            0)
             children_.push_back(child);
         posix_spawn_file_actions_destroy(&actions);
     }

@@ -26,7 +26,9 @@ private:
 
 class Sshd {
 public:
-    explicit Sshd(const std::string& more_configuration = "");
+    // `world`, a shell script, makes each connection's server run in a file system view of its own, which the script may
+    // change as root: what a client finds there is another machine. It may set `wrap` to a command that runs the server.
+    explicit Sshd(const std::string& more_configuration = "", const std::string& world = "");
     ~Sshd();
     // What a client that tnr set up would use.
     ssh::Target target() const;
@@ -39,6 +41,7 @@ private:
     void accept_all();
 
     TemporaryFolder folder_;
+    std::string world_;
     ssh::KeyPair host_key_, user_key_;
     UniqueFd listener_;
     int port_ = 0;
