@@ -10,9 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
-constexpr int gpu_count_max = 64;
-
 class ControlPool : public Pool {
 public:
     explicit ControlPool(std::unique_ptr<control::Client> client) : client_(std::move(client)) {}

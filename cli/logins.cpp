@@ -17,9 +17,15 @@ Json to_json(const PoolLogin& login) {
             {"client_key", {{"public", login.keys.own.public_key}, {"secret", login.keys.own.secret_key}}}};
 }
 
-PoolLogin from_json(const Json& json) {
-    return {json.at("address"),
-            {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
+Result<PoolLogin> from_json(const Json& json) {
+    PoolLogin login{json.at("address"),
+                    {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
+    if (auto endpoint = parse_endpoint(login.address); !endpoint) return endpoint.error();
+    const auto& keys = login.keys;
+    for (const auto& key : {keys.server_public, keys.own.public_key, keys.own.secret_key})
+        if (!wire::looks_like_key(key))
+            return Error{Error::Kind::usage, "a key of " + login.address + " has not 40 characters of Z85"};
+    return login;
 }
 
 Result<> write(const std::string& path, const std::vector<PoolLogin>& logins) {
@@ -32,21 +38,34 @@ Error usage(const std::string& what) {
     return Error{Error::Kind::usage, what, "a pool's address looks like tcp://gpu-node.example:14900"};
 }
 
+// What a host's name or address can have in it; more would end up in messages and in JSON.
+bool is_host_letter(unsigned char c) {
+    return isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '[' || c == ']' || c == '%';
+}
+
 }  // namespace
+
+Result<std::vector<PoolLogin>> parse_logins(const std::string& text) try {
+    std::vector<PoolLogin> logins;
+    const Json file = Json::parse(text);
+    for (const auto& entry : file.at("pools")) {
+        auto login = from_json(entry);
+        if (!login) return login.error();
+        logins.push_back(*login);
+    }
+    return logins;
+} catch (const Json::exception& failure) {
+    return Error{Error::Kind::usage, failure.what()};
+}
 
 Result<std::vector<PoolLogin>> Logins::all() const {
     if (!file_exists(path_)) return std::vector<PoolLogin>{};
     auto text = read_file(path_);
     if (!text) return text.error();
-    try {
-        std::vector<PoolLogin> logins;
-        Json file = Json::parse(*text);
-        for (const auto& entry : file.at("pools")) logins.push_back(from_json(entry));
-        return logins;
-    } catch (const Json::exception& failure) {
-        return Error{Error::Kind::usage, path_ + " is damaged: " + failure.what(),
-                     "remove it and run `tnr login pool` again"};
-    }
+    auto logins = parse_logins(*text);
+    if (logins) return logins;
+    return Error{Error::Kind::usage, path_ + " is damaged: " + logins.error().what,
+                 "remove it and run `tnr login pool` again"};
 }
 
 Result<> Logins::save(const PoolLogin& login) {
@@ -84,12 +103,14 @@ Result<Endpoint> parse_endpoint(const std::string& address) {
     size_t colon = address.rfind(':');
     if (address.compare(0, scheme.size(), scheme) != 0) return usage("'" + address + "' does not begin with tcp://");
     if (colon == std::string::npos || colon <= scheme.size()) return usage("'" + address + "' has no port");
+    std::string host = address.substr(scheme.size(), colon - scheme.size());
+    if (!std::all_of(host.begin(), host.end(), is_host_letter)) return usage("'" + host + "' is no host's name");
     std::string port = address.substr(colon + 1);
     bool digits = !port.empty() && port.size() <= 5 &&
                   std::all_of(port.begin(), port.end(), [](unsigned char c) { return isdigit(c); });
     int number = digits ? std::stoi(port) : 0;
     if (number < 1 || number > 65535) return usage("'" + port + "' is not a port number");
-    return Endpoint{address.substr(scheme.size(), colon - scheme.size()), number};
+    return Endpoint{host, number};
 }
 
 }  // namespace tnr::cli

@@ -8,6 +8,9 @@
 
 namespace tnr::cli {
 
+// The text of pool.json, from us or anybody else.
+Result<std::vector<PoolLogin>> parse_logins(const std::string& text);
+
 class Logins {
 public:
     explicit Logins(std::string path) : path_(std::move(path)) {}

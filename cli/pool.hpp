@@ -42,6 +42,9 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login);
 // names the types there are.
 Result<> check_gpu(Pool& pool, const std::string& gpu, int count);
 
+// More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
+inline constexpr int gpu_count_max = 64;
+
 // "h100" or "h100:2".
 struct GpuWish {
     std::string type;

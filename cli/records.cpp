@@ -22,9 +22,11 @@ using Json = nlohmann::json;
 constexpr size_t name_length_max = 63;
 constexpr std::array step_names = {"keys", "enrolled", "ordered", "installed", "proven"};
 
-Step step_of(const std::string& name) {
+// A step we do not know may be one with a machine that costs money: no guessing.
+Result<Step> step_of(const std::string& name) {
     auto found = std::find(step_names.begin(), step_names.end(), name);
-    return found == step_names.end() ? Step::keys : static_cast<Step>(found - step_names.begin());
+    if (found == step_names.end()) return Error{Error::Kind::internal, "unknown step '" + name + "'"};
+    return static_cast<Step>(found - step_names.begin());
 }
 
 Json to_json(const Record& record) {
@@ -41,15 +43,24 @@ Json to_json(const Record& record) {
             {"created", record.created}};
 }
 
-Record from_json(const Json& json) {
+Result<int> count_of(const Json& json) {
+    if (json.is_number_integer() && json >= 1 && json <= gpu_count_max) return json.get<int>();
+    return Error{Error::Kind::internal, "'count' is no number of GPUs"};
+}
+
+Result<Record> from_json(const Json& json) {
     Record record;
     record.name = json.at("name");
     record.provider = json.at("provider");
     record.id = json.at("id");
     record.gpu = json.at("gpu");
-    record.count = json.at("count");
+    auto count = count_of(json.at("count"));
+    if (!count) return count.error();
+    record.count = *count;
     record.pool = json.at("pool");
-    record.step = step_of(json.at("step"));
+    auto step = step_of(json.at("step"));
+    if (!step) return step.error();
+    record.step = *step;
     record.host_key = json.at("host_key");
     record.host_secret = json.at("host_secret");
     record.machine_key = {json.at("machine_key").at("public"), json.at("machine_key").at("secret")};
@@ -65,6 +76,12 @@ bool is_file(const UniqueFd& fd, const std::string& path) {
 }
 
 }  // namespace
+
+Result<Record> parse_record(const std::string& text) try {
+    return from_json(Json::parse(text));
+} catch (const Json::exception& failure) {
+    return Error{Error::Kind::internal, failure.what()};
+}
 
 std::string to_string(Step step) {
     return step_names[static_cast<size_t>(step)];
@@ -82,12 +99,12 @@ Result<std::optional<Record>> Records::find(const std::string& name) const {
     if (!file_exists(path(name))) return std::optional<Record>{};
     auto text = read_file(path(name));
     if (!text) return text.error();
-    try {
-        return std::optional<Record>{from_json(Json::parse(*text))};
-    } catch (const Json::exception& failure) {
-        return Error{Error::Kind::internal, path(name) + " is damaged: " + failure.what(),
-                     "`tnr delete " + name + "` removes the machine and this file"};
-    }
+    auto record = parse_record(*text);
+    // The name is a path's part and a host's name: what another program wrote there is not trusted.
+    if (record && record->name == name) return std::optional<Record>{*record};
+    std::string why = record ? "it is about '" + record->name + "'" : record.error().what;
+    return Error{Error::Kind::internal, path(name) + " is damaged: " + why,
+                 "`tnr delete " + name + "` removes the machine and this file"};
 }
 
 Result<std::vector<Record>> Records::all() const {

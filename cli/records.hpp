@@ -32,6 +32,9 @@ struct Record {
     std::string created;        // UTC, ISO 8601
 };
 
+// The text of a record's file, from us or anybody else. The Error says in a few words what is wrong with it.
+Result<Record> parse_record(const std::string& text);
+
 // Held by whoever changes a machine, so that two `tnr` do not step on each other; released when it goes, with its file.
 class RecordLock {
 public:

@@ -4,13 +4,9 @@
 #include "cli/target.hpp"
 
 namespace tnr::cli {
-namespace {
 
-constexpr std::chrono::seconds patience{60};
-
-}  // namespace
-
-Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& name) {
+Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& name,
+                                           std::chrono::milliseconds patience) {
     auto known = find_running(session, name);
     if (!known) return known.error();
     auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
@@ -22,7 +18,10 @@ Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& 
         progress->begin("waiting for SSH on '" + name + "'");
     });
     if (client && progress) progress->end();
-    return client;
+    if (client || client.error().kind != Error::Kind::network) return client;
+    return Error{Error::Kind::network, client.error().what,
+                 "its provider says that it runs; when SSH is stopped there or a firewall is in the way, `tnr stop " +
+                     name + "` and then `tnr start " + name + "` may bring it back"};
 }
 
 }  // namespace tnr::cli

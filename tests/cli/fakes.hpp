@@ -16,6 +16,10 @@ struct FakeWorld {
     // The cloud.
     std::map<std::string, Machine> machines;  // by id
     int created = 0;
+    std::vector<std::string> destroyed;  // ids, whether there was one or not
+    std::optional<Error> machine_error;  // what the cloud says instead of a machine
+    std::string address = "192.0.2.7";
+    int ssh_port = 22;
     Order last_order;
     double price = 0.25;
     // The pool.
@@ -63,12 +67,14 @@ public:
     }
     // A machine that starts is seen starting once, then running.
     Result<Machine> machine(const std::string& id) override {
+        if (world_.machine_error) return *world_.machine_error;
         auto found = world_.machines.find(id);
         if (found == world_.machines.end()) return Error{Error::Kind::not_found, "no machine " + id};
         Machine now = found->second;
         if (now.state == MachineState::starting) found->second.state = MachineState::running;
         if (now.state == MachineState::stopping) found->second.state = MachineState::stopped;
-        found->second.address = "192.0.2.7";
+        found->second.address = world_.address;
+        found->second.ssh_port = world_.ssh_port;
         return now;
     }
     Result<std::vector<Machine>> machines() override {
@@ -79,6 +85,7 @@ public:
     Result<> stop(const std::string& id) override { return set(id, MachineState::stopped); }
     Result<> start(const std::string& id) override { return set(id, MachineState::starting); }
     Result<> destroy(const std::string& id) override {
+        world_.destroyed.push_back(id);
         world_.machines.erase(id);
         return Ok{};
     }

@@ -1,12 +1,17 @@
 // stop, delete and status in worlds where somebody else may have been at work.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.hpp"
 
 #include "cli/commands/delete.hpp"
 #include "cli/commands/login.hpp"
+#include "cli/commands/reach.hpp"
 #include "cli/commands/start.hpp"
 #include "cli/commands/status.hpp"
 #include "cli/commands/stop.hpp"
+#include "cli/json_out.hpp"
 #include "tests/cli/fakes.hpp"
 
 using namespace tnr;
@@ -42,8 +47,44 @@ TEST_CASE("a machine deleted behind our back is told apart from one that never w
     CHECK(fake.said().find("gone") != std::string::npos);
     REQUIRE(cli::delete_machine(fake.session, {.name = "demo"}));  // nothing left to lose: no question
     CHECK(fake.said().find("already gone") != std::string::npos);
+    CHECK(fake.world.destroyed == std::vector<std::string>{"i-1"});  // it may have left something behind
     CHECK_FALSE(*fake.session.records().find("demo"));
     CHECK(fake.world.enrolled.empty());
+}
+
+TEST_CASE("delete removes a machine whose provider has lost track of it, but forgets none it could not ask about",
+          "[cli]") {
+    test::FakeSession fake;
+    with_machine(fake);
+    fake.world.machine_error = Error{Error::Kind::network, "the cloud does not answer"};
+    REQUIRE_FALSE(cli::delete_machine(fake.session, {.name = "demo", .yes = true}));
+    CHECK(fake.world.machines.size() == 1);
+    CHECK(*fake.session.records().find("demo"));
+    fake.world.machine_error = Error{Error::Kind::internal, "the record of 'demo' is damaged"};
+    REQUIRE(cli::delete_machine(fake.session, {.name = "demo", .yes = true}));
+    CHECK(fake.world.machines.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("a machine that runs but whose SSH refuses is given up with a next step", "[cli]") {
+    test::FakeSession fake;
+    with_machine(fake);
+    const UniqueFd taken{::socket(AF_INET, SOCK_STREAM, 0)};  // and nobody listens there
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(taken.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    fake.world.address = "127.0.0.1";
+    fake.world.ssh_port = ntohs(address.sin_port);
+    REQUIRE((*fake.session.provider("local"))->machine("i-1"));  // the cloud learns its new address
+    auto client = cli::reach(fake.session, "demo", std::chrono::milliseconds(600));
+    REQUIRE_FALSE(client);
+    CHECK(client.error().kind == Error::Kind::network);
+    CHECK(client.error().what.find("port " + std::to_string(fake.world.ssh_port)) != std::string::npos);
+    CHECK(client.error().hint.find("tnr stop demo") != std::string::npos);
+    CHECK(fake.err.str().find("waiting for SSH on 'demo'") != std::string::npos);
 }
 
 TEST_CASE("delete asks on a terminal, wants --yes in a script, and removes machine, key and record", "[cli]") {
@@ -144,4 +185,11 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
     REQUIRE(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
     CHECK(fake.session.logins().find("")->address == "tcp://127.0.0.1:14900");
     CHECK(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
+}
+
+TEST_CASE("what --json prints can be parsed, whatever bytes were in a name or an error", "[cli]") {
+    std::ostringstream out;
+    cli::print_json(out, {{"error", cli::error_json(Error{Error::Kind::usage, "'\xff\xfe' is no name"})}});
+    CHECK(json::parse(out.str())["error"]["what"].get<std::string>().find("is no name") != std::string::npos);
+    CHECK(out.str().back() == '\n');
 }

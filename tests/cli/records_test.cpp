@@ -4,6 +4,7 @@
 #include <filesystem>
 #include "tests/support/catch.hpp"
 
+#include "cli/logins.hpp"
 #include "cli/records.hpp"
 #include "tests/cli/sshd.hpp"
 
@@ -48,4 +49,38 @@ TEST_CASE("a lock is held by one at a time and ends with its holder", "[cli][rec
     }
     CHECK(records.lock("demo"));
     CHECK(std::filesystem::is_empty(folder / "machines"));  // nothing stays of a name that was only asked for
+}
+
+TEST_CASE("a record that says what cannot be is damaged, not guessed at", "[cli][records]") {
+    test::TemporaryFolder folder;
+    cli::Records records{folder / "machines"};
+    cli::Record record{"demo", "local",  "i-1",          "h100", 2, "tcp://h:1", cli::Step::ordered,
+                       "host", "secret", {"pub", "sec"}, "then"};
+    auto damaged = [&](const std::string& before, const std::string& after) {
+        REQUIRE(records.save(record));
+        std::string text = test::read_text(folder / "machines/demo.json");
+        REQUIRE(text.find(before) != std::string::npos);
+        test::write_text(folder / "machines/demo.json", text.replace(text.find(before), before.size(), after));
+        auto found = records.find("demo");
+        return !found && found.error().hint.find("tnr delete demo") != std::string::npos;
+    };
+    CHECK_FALSE(damaged("h100", "a100"));
+    CHECK(damaged("\"ordered\"", "\"paid\""));  // a machine may exist: it must not look like one that was never made
+    CHECK(damaged("\"demo\"", "\"../demo\""));
+    CHECK(damaged("\"count\": 2", "\"count\": 1e300"));
+    CHECK(damaged("\"count\": 2", "\"count\": 0"));
+    CHECK(damaged("\"id\"", "\"di\""));
+    CHECK(damaged("{", "["));
+}
+
+TEST_CASE("pool.json with keys or addresses that are none is damaged", "[cli][records]") {
+    auto file = [&](const std::string& address, const std::string& secret) {
+        return "{\"pools\": [{\"address\": \"" + address + "\", \"server_key\": \"" + std::string(40, 'a') +
+               "\", \"client_key\": {\"public\": \"" + std::string(40, 'b') + "\", \"secret\": \"" + secret + "\"}}]}";
+    };
+    CHECK(cli::parse_logins(file("tcp://h:1", std::string(40, 'c'))));
+    CHECK_FALSE(cli::parse_logins(file("tcp://h:1", "short")));
+    CHECK_FALSE(cli::parse_logins(file("h:1", std::string(40, 'c'))));
+    CHECK_FALSE(cli::parse_logins(file("tcp://h h:1", std::string(40, 'c'))));
+    CHECK_FALSE(cli::parse_logins("{\"pools\": 7}"));
 }

@@ -82,7 +82,9 @@ Error launch_error(const Finished& finished, const fs::path& folder) {
     Error error{Error::Kind::internal, "QEMU cannot run the machine: " + last_line(finished.output)};
     if (contains(finished.output, "Cannot allocate memory") || contains(finished.output, "cannot set up guest memory"))
         error.hint = "choose a smaller size, or free some memory on this host";
-    if (contains(finished.output, "No such file")) error.hint = "a file is missing from " + folder.string();
+    if (contains(finished.output, "No such file"))
+        error.hint = "a file of the machine is lost from " + folder.string() + ": `tnr delete " +
+                     folder.filename().string() + "`, then start it anew";
     return error;
 }
 
