@@ -1,7 +1,7 @@
-// Names that both directions use.
-#include "cli/sync/copy.hpp"
-
+// What both directions use.
 #include <random>
+
+#include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
 
@@ -17,6 +17,17 @@ std::string new_run() {
     std::string letters;
     for (int i = 0; i < 8; ++i) letters += "abcdefghijklmnopqrstuvwxyz234567"[random() % 32];
     return letters;
+}
+
+Result<> Copying::room() {
+    while (sftp_.crowded())
+        if (auto turned = sftp_.turn(); !turned) return turned;
+    return so_far();
+}
+
+Result<> Copying::settled() {
+    if (auto settled = sftp_.settle(); !settled) return settled;
+    return so_far();
 }
 
 }  // namespace tnr::sync

@@ -4,13 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <list>
-#include <memory>
-#include <optional>
 
 #include "cli/files.hpp"
-#include "cli/interrupt.hpp"
-#include "cli/sync/copy.hpp"
+#include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
 namespace {
@@ -34,25 +30,21 @@ void set_times(const std::string& path, uint32_t mtime) {
     ::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
-class Download {
+class Download : Copying {
 public:
     Download(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
              const Watch& watch)
-        : sftp_(sftp), machine_(machine), from_(from), to_(to.empty() ? "." : to), watch_(watch) {}
+        : Copying(sftp, machine, from, to.empty() ? "." : to, watch) {}
 
     Result<Tally> run() {
         auto items = remote_tree(sftp_, from_, machine_);
         if (!items) return items.error();
         items_ = std::move(*items);
-        using Phase = Result<> (Download::*)();
-        for (Phase phase :
-             {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders}) {
-            auto done = (this->*phase)();
-            if (done) continue;
-            for (auto& file : fetching_) ::unlink(file->temporary.c_str());
-            return done.error();
-        }
-        return tally_;
+        auto done = in_order(
+            *this, {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders});
+        if (done) return tally_;
+        for (auto& file : fetching_) ::unlink(file->temporary.c_str());
+        return done.error();
     }
 
 private:
@@ -60,9 +52,6 @@ private:
     std::string source(const Item& item) const {
         std::string whole = joined(from_, item.path);
         return whole.empty() ? "." : whole;
-    }
-    void fail(Error error) {
-        if (!failed_) failed_ = std::move(error);
     }
 
     Result<> make_folders() {
@@ -93,26 +82,12 @@ private:
     Result<> fetch_files() {
         for (const auto& item : items_)
             if (item.kind == Kind::file) tally_.bytes_total += item.size;
-        auto next = items_.begin();
-        while (next != items_.end() || !fetching_.empty()) {
-            if (failed_) return *failed_;
-            for (; next != items_.end() && fetching_.size() < files_at_once && !sftp_.crowded(); ++next)
-                if (auto begun = begin(*next); !begun) return begun;
-            for (auto& file : fetching_)
-                while (ask_piece(file)) {
-                }
-            fetching_.remove_if([](const FetchingPtr& file) { return file->over; });
-            if (auto turned = sftp_.turn(); !turned) return turned;
-            watch_(tally_);
-        }
-        if (auto settled = sftp_.settle(); !settled) return settled;
-        if (failed_) return *failed_;
-        return Ok{};
+        return copy_files<Fetching>(
+            fetching_, [this](const Item& item) { return begin(item); },
+            [this](const FetchingPtr& file) { return ask_piece(file); });
     }
 
     Result<> begin(const Item& item) {
-        if (item.kind == Kind::other) ++tally_.others;
-        if (item.kind != Kind::file) return Ok{};
         struct stat found;
         bool there = ::lstat(place(item).c_str(), &found) == 0;
         if (there && S_ISREG(found.st_mode) && static_cast<uint64_t>(found.st_size) == item.size &&
@@ -125,7 +100,7 @@ private:
         auto file = std::make_shared<Fetching>();
         file->item = &item;
         file->place = place(item);
-        file->temporary = temporary_name(file->place, run_, ++number_);
+        file->temporary = Copying::temporary(file->place);
         file->target = UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
         if (!file->target) return file_error("cannot write", file->place, errno);
         sftp_.open_file(source(item), ssh::Open::read, [this, file](ssh::Reply reply) {
@@ -200,7 +175,7 @@ private:
                 ++tally_.unchanged;
                 continue;
             }
-            std::string temporary = temporary_name(place(item), run_, ++number_);
+            std::string temporary = Copying::temporary(place(item));
             if (::symlink(item.leads_to.c_str(), temporary.c_str()) != 0)
                 return file_error("cannot make link", place(item), errno);
             set_times(temporary, item.mtime);
@@ -214,25 +189,17 @@ private:
         return Ok{};
     }
 
-    // Deepest first: touching what is in a folder changes the folder's time.
     Result<> finish_folders() {
-        for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
-            if (item->kind != Kind::folder || (item->path.empty() && root_was_there_)) continue;
-            ::chmod(place(*item).c_str(), item->mode);
-            set_times(place(*item), item->mtime);
-        }
-        return Ok{};
+        return each_folder_upwards([this](const Item& item) -> Result<> {
+            if (item.path.empty() && root_was_there_) return Ok{};
+            ::chmod(place(item).c_str(), item.mode);
+            set_times(place(item), item.mtime);
+            return Ok{};
+        });
     }
 
-    ssh::Sftp& sftp_;
-    const std::string machine_, from_, to_, run_ = new_run();
-    const Watch& watch_;
-    std::vector<Item> items_;
     std::list<FetchingPtr> fetching_;
-    size_t number_ = 0;
     bool root_was_there_ = false;
-    std::optional<Error> failed_;
-    Tally tally_;
 };
 
 }  // namespace

@@ -3,14 +3,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <list>
 #include <map>
-#include <memory>
-#include <optional>
 
 #include "cli/files.hpp"
-#include "cli/interrupt.hpp"
-#include "cli/sync/copy.hpp"
+#include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
 namespace {
@@ -31,49 +27,27 @@ struct Sending {
 };
 using SendingPtr = std::shared_ptr<Sending>;
 
-class Upload {
+class Upload : Copying {
 public:
     Upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
            const Watch& watch)
-        : sftp_(sftp), machine_(machine), from_(from), to_(to), watch_(watch) {}
+        : Copying(sftp, machine, from, to, watch) {}
 
     Result<Tally> run() {
         auto items = local_tree(from_);
         if (!items) return items.error();
         items_ = std::move(*items);
-        using Phase = Result<> (Upload::*)();
-        for (Phase phase : {&Upload::look, &Upload::make_folders, &Upload::send_files, &Upload::make_links,
-                            &Upload::finish_folders}) {
-            auto done = (this->*phase)();
-            if (done) continue;
-            clean_up();
-            return done.error();
-        }
-        return tally_;
+        auto done = in_order(*this, {&Upload::look, &Upload::make_folders, &Upload::send_files, &Upload::make_links,
+                                     &Upload::finish_folders});
+        if (done) return tally_;
+        clean_up();
+        return done.error();
     }
 
 private:
     std::string place(const Item& item) const {
         std::string whole = joined(to_, item.path);
         return whole.empty() ? "." : whole;
-    }
-    void fail(Error error) {
-        if (!failed_) failed_ = std::move(error);
-    }
-    void fail(const ssh::Reply& reply, const std::string& doing, const std::string& path) {
-        fail(refusal(reply, doing, path, machine_));
-    }
-    // Waits until another request may be sent.
-    Result<> room() {
-        while (sftp_.crowded())
-            if (auto turned = sftp_.turn(); !turned) return turned;
-        if (failed_) return *failed_;
-        return Ok{};
-    }
-    Result<> settled() {
-        if (auto settled = sftp_.settle(); !settled) return settled;
-        if (failed_) return *failed_;
-        return Ok{};
     }
 
     Result<> look() {
@@ -117,25 +91,12 @@ private:
     }
 
     Result<> send_files() {
-        auto next = items_.begin();
-        while (next != items_.end() || !sending_.empty()) {
-            if (failed_) return *failed_;
-            for (; next != items_.end() && sending_.size() < files_at_once && !sftp_.crowded(); ++next)
-                if (auto begun = begin(*next); !begun) return begun;
-            bool moved = false;
-            for (auto& file : sending_)
-                while (send_piece(file)) moved = true;
-            sending_.remove_if([](const SendingPtr& file) { return file->over; });
-            if (sftp_.in_flight() > 0 && (!moved || sftp_.crowded()))
-                if (auto turned = sftp_.turn(); !turned) return turned;
-            watch_(tally_);
-        }
-        return settled();
+        return copy_files<Sending>(
+            sending_, [this](const Item& item) { return begin(item); },
+            [this](const SendingPtr& file) { return send_piece(file); });
     }
 
     Result<> begin(const Item& item) {
-        if (item.kind == Kind::other) ++tally_.others;
-        if (item.kind != Kind::file) return Ok{};
         auto there = there_.find(&item);
         bool same = there != there_.end() && there->second.kind == Kind::file && there->second.size == item.size &&
                     there->second.mtime == item.mtime;
@@ -148,7 +109,7 @@ private:
         file->source = UniqueFd{::open(joined(from_, item.path).c_str(), O_RDONLY | O_CLOEXEC)};
         if (!file->source) return file_error("cannot read", joined(from_, item.path), errno);
         file->place = place(item);
-        file->temporary = temporary_name(file->place, run_, ++number_);
+        file->temporary = Copying::temporary(file->place);
         sftp_.open_file(file->temporary, ssh::Open::write_new, [this, file](ssh::Reply reply) {
             if (reply.ok())
                 file->handle = reply.bytes;
@@ -261,7 +222,7 @@ private:
     }
 
     void make_link(const Item& item) {
-        std::string temporary = temporary_name(place(item), run_, ++number_);
+        std::string temporary = Copying::temporary(place(item));
         sftp_.make_link(temporary, item.leads_to, [this, &item, temporary](ssh::Reply reply) {
             if (!reply.ok()) return fail(reply, "cannot make link", place(item));
             sftp_.rename_over(temporary, place(item), [this, &item, temporary](ssh::Reply renamed) {
@@ -273,22 +234,24 @@ private:
         });
     }
 
-    // Deepest first: touching what is in a folder changes the folder's time.
     Result<> finish_folders() {
-        for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
-            // The destination itself, when it was there before, keeps its own: giving a home folder the mode of some
-            // project folder can make sshd refuse its owner's key.
-            if (item->kind != Kind::folder || (item->path.empty() && there_.count(&*item))) continue;
-            if (auto free = room(); !free) return free;
-            ssh::Attributes own;
-            own.mode = item->mode;
-            own.mtime = item->mtime;
-            sftp_.set_attributes(place(*item), own, [this, item](ssh::Reply reply) {
-                // Somebody else's folder (/tmp) keeps its own; filling it was all we were asked for.
-                if (!reply.ok() && !there_.count(&*item)) fail(reply, "cannot set mode and times of", place(*item));
-            });
-        }
-        return settled();
+        auto asked = each_folder_upwards([this](const Item& item) { return finish(item); });
+        return asked ? settled() : asked;
+    }
+
+    Result<> finish(const Item& item) {
+        // The destination itself, when it was there before, keeps its own: giving a home folder the mode of some
+        // project folder can make sshd refuse its owner's key.
+        if (item.path.empty() && there_.count(&item)) return Ok{};
+        if (auto free = room(); !free) return free;
+        ssh::Attributes own;
+        own.mode = item.mode;
+        own.mtime = item.mtime;
+        sftp_.set_attributes(place(item), own, [this, &item](ssh::Reply reply) {
+            // Somebody else's folder (/tmp) keeps its own; filling it was all we were asked for.
+            if (!reply.ok() && !there_.count(&item)) fail(reply, "cannot set mode and times of", place(item));
+        });
+        return Ok{};
     }
 
     // Leave no half files, as far as the connection still carries that.
@@ -297,15 +260,8 @@ private:
         (void)sftp_.settle(cleanup_limit);
     }
 
-    ssh::Sftp& sftp_;
-    const std::string machine_, from_, to_, run_ = new_run();
-    const Watch& watch_;
-    std::vector<Item> items_;
     std::map<const Item*, Item> there_;
     std::list<SendingPtr> sending_;
-    size_t number_ = 0;
-    std::optional<Error> failed_;
-    Tally tally_;
 };
 
 }  // namespace

@@ -135,6 +135,15 @@ TEST_CASE("a thousand small files keep the line busy instead of waiting for each
     check_same(world.here / "many", world.here / "back");
 }
 
+TEST_CASE("what is neither file, folder nor link is left out and counted", "[sync]") {
+    World world;
+    fill(world.here);
+    REQUIRE(::mkfifo((world.here / "tree/pipe").c_str(), 0600) == 0);
+    CHECK(world.copied(world.here / "tree", "demo:" + (world.there / "tree")).others == 1);
+    REQUIRE(::mkfifo((world.there / "tree/other pipe").c_str(), 0600) == 0);
+    CHECK(world.copied("demo:" + (world.there / "tree"), world.here / "back").others == 1);
+}
+
 TEST_CASE("an existing destination folder keeps its own mode", "[sync]") {
     World world;
     fill(world.here);
