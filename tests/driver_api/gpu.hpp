@@ -2,6 +2,7 @@
 // test cases that get a process of their own.
 #pragma once
 
+#include <array>
 #include <future>
 #include <memory>
 #include <string>
@@ -126,6 +127,8 @@ Image fatbin_image();        // nvcc's default: zstd
 Image fatbin_lz4_image();    // -compress-mode=speed
 Image fatbin_plain_image();  // -compress-mode=none
 Image fatbin_sm75_image();   // machine code for sm_75 and nothing else
+// Two units that need each other (-rdc=true), to be linked.
+std::array<Image, 2> separate_images();
 
 // What nvcc puts in front of a fat binary in an executable, and what the runtime passes to the driver.
 struct FatbinWrapper {

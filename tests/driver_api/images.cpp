@@ -11,6 +11,8 @@ TNR_EMBED(tnr_kernels_zstd, "kernels.fatbin")
 TNR_EMBED(tnr_kernels_lz4, "kernels_lz4.fatbin")
 TNR_EMBED(tnr_kernels_plain, "kernels_plain.fatbin")
 TNR_EMBED(tnr_kernels_sm75, "kernels_sm75.fatbin")
+TNR_EMBED(tnr_unit_one, "unit_one.fatbin")
+TNR_EMBED(tnr_unit_other, "unit_other.fatbin")
 
 namespace driver_api {
 
@@ -32,6 +34,9 @@ Image fatbin_plain_image() {
 }
 Image fatbin_sm75_image() {
     return TNR_IMAGE(tnr_kernels_sm75);
+}
+std::array<Image, 2> separate_images() {
+    return {TNR_IMAGE(tnr_unit_one), TNR_IMAGE(tnr_unit_other)};
 }
 
 }  // namespace driver_api

@@ -66,6 +66,13 @@ CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUc
     return usable(*destination, to, bytes) && usable(*source, from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult peer_line(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                   size_t bytes, bool now) {
+    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    return now ? line_now(stream, to, from, bytes, Side::peer, Side::peer)
+               : copy_later(stream, line(to, from, bytes), Side::peer, Side::peer);
+}
+
 CUresult peer_box(CUstream stream, const CUDA_MEMCPY3D_PEER* given, bool now) {
     if (!given) return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D box = without_contexts(*given);
@@ -85,218 +92,53 @@ CUresult fill_rows(CUstream stream, CUdeviceptr address, size_t pitch, unsigned 
 }
 
 }  // namespace
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-    return line_now(CU_STREAM_LEGACY, to, number(from), bytes, Side::device, Side::host);
-}
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t bytes) {
-    return line_now(CU_STREAM_PER_THREAD, to, number(from), bytes, Side::device, Side::host);
-}
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-    return copy_later(stream, line(to, number(from), bytes), Side::device, Side::host);
-}
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-    return copy_later(per_thread(stream), line(to, number(from), bytes), Side::device, Side::host);
-}
+// ---- one line each: name, parameters, what it does in `stream`
 
-CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_LEGACY, number(to), from, bytes, Side::host, Side::device);
-}
-CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_PER_THREAD, number(to), from, bytes, Side::host, Side::device);
-}
+TNR_NOW(cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, size_t bytes),
+        line_now(stream, to, number(from), bytes, Side::device, Side::host))
+TNR_NOW(cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, size_t bytes),
+        line_now(stream, number(to), from, bytes, Side::host, Side::device))
+TNR_NOW(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
+        line_now(stream, to, from, bytes, Side::device, Side::device))
+TNR_NOW(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
+        line_now(stream, to, from, bytes, Side::either, Side::either))
+TNR_NOW(cuMemcpyPeer, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes),
+        peer_line(stream, to, to_context, from, from_context, bytes, true))
 
-CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(stream, line(number(to), from, bytes), Side::host, Side::device);
-}
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(per_thread(stream), line(number(to), from, bytes), Side::host, Side::device);
-}
+TNR_LATER(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream),
+          copy_later(stream, line(to, number(from), bytes), Side::device, Side::host))
+TNR_LATER(cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, size_t bytes, CUstream stream),
+          copy_later(stream, line(number(to), from, bytes), Side::host, Side::device))
+TNR_LATER(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+          copy_later(stream, line(to, from, bytes), Side::device, Side::device))
+TNR_LATER(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+          copy_later(stream, line(to, from, bytes), Side::either, Side::either))
+TNR_LATER(cuMemcpyPeerAsync,
+          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+           CUstream stream),
+          peer_line(stream, to, to_context, from, from_context, bytes, false))
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_LEGACY, to, from, bytes, Side::device, Side::device);
-}
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_PER_THREAD, to, from, bytes, Side::device, Side::device);
-}
+TNR_NOW(cuMemcpy2D_v2, (const CUDA_MEMCPY2D* copy), box_now(stream, copy))
+TNR_NOW(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D* copy), box_now(stream, copy))
+TNR_NOW(cuMemcpy3D_v2, (const CUDA_MEMCPY3D* copy), box_now(stream, copy))
+TNR_NOW(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER* copy), peer_box(stream, copy, true))
+TNR_LATER(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* copy, CUstream stream), box_later(stream, copy))
+TNR_LATER(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D* copy, CUstream stream), box_later(stream, copy))
+TNR_LATER(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream), peer_box(stream, copy, false))
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(stream, line(to, from, bytes), Side::device, Side::device);
-}
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(per_thread(stream), line(to, from, bytes), Side::device, Side::device);
-}
+// Fills by the width of their element.
+#define TNR_FILL(bits, Value)                                                                                 \
+    TNR_NOW(cuMemsetD##bits##_v2, (CUdeviceptr to, Value value, size_t count),                                \
+            fill_rows(stream, to, 0, value, (bits) / 8, count, 1))                                            \
+    TNR_NOW(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, Value value, size_t width, size_t height), \
+            fill_rows(stream, to, pitch, value, (bits) / 8, width, height))                                   \
+    TNR_LATER(cuMemsetD##bits##Async, (CUdeviceptr to, Value value, size_t count, CUstream stream),           \
+              fill_rows(stream, to, 0, value, (bits) / 8, count, 1))                                          \
+    TNR_LATER(cuMemsetD2D##bits##Async,                                                                       \
+              (CUdeviceptr to, size_t pitch, Value value, size_t width, size_t height, CUstream stream),      \
+              fill_rows(stream, to, pitch, value, (bits) / 8, width, height))
 
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_LEGACY, to, from, bytes, Side::either, Side::either);
-}
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return line_now(CU_STREAM_PER_THREAD, to, from, bytes, Side::either, Side::either);
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(stream, line(to, from, bytes), Side::either, Side::either);
-}
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return copy_later(per_thread(stream), line(to, from, bytes), Side::either, Side::either);
-}
-
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes) {
-    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
-    return line_now(CU_STREAM_LEGACY, to, from, bytes, Side::peer, Side::peer);
-}
-CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                           size_t bytes) {
-    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
-    return line_now(CU_STREAM_PER_THREAD, to, from, bytes, Side::peer, Side::peer);
-}
-
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
-                           CUstream stream) {
-    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
-    return copy_later(stream, line(to, from, bytes), Side::peer, Side::peer);
-}
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                                size_t bytes, CUstream stream) {
-    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
-    return copy_later(per_thread(stream), line(to, from, bytes), Side::peer, Side::peer);
-}
-
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
-    return box_now(CU_STREAM_LEGACY, copy);
-}
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* copy) {
-    return box_now(CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
-    return box_now(CU_STREAM_LEGACY, copy);
-}
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* copy) {
-    return box_now(CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
-    return box_later(stream, copy);
-}
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream stream) {
-    return box_later(per_thread(stream), copy);
-}
-
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
-    return box_now(CU_STREAM_LEGACY, copy);
-}
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy) {
-    return box_now(CU_STREAM_PER_THREAD, copy);
-}
-
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
-    return box_later(stream, copy);
-}
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream stream) {
-    return box_later(per_thread(stream), copy);
-}
-
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) {
-    return peer_box(CU_STREAM_LEGACY, copy, true);
-}
-CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* copy) {
-    return peer_box(CU_STREAM_PER_THREAD, copy, true);
-}
-
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
-    return peer_box(stream, copy, false);
-}
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
-    return peer_box(per_thread(stream), copy, false);
-}
-
-CUresult cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count) {
-    return fill_rows(CU_STREAM_LEGACY, address, 0, value, 1, count, 1);
-}
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr address, unsigned char value, size_t count) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, 0, value, 1, count, 1);
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream) {
-    return fill_rows(stream, address, 0, value, 1, count, 1);
-}
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr address, unsigned char value, size_t count, CUstream stream) {
-    return fill_rows(per_thread(stream), address, 0, value, 1, count, 1);
-}
-
-CUresult cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_LEGACY, address, pitch, value, 1, width, height);
-}
-CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, pitch, value, 1, width, height);
-}
-
-CUresult cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height,
-                           CUstream stream) {
-    return fill_rows(stream, address, pitch, value, 1, width, height);
-}
-CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height,
-                                CUstream stream) {
-    return fill_rows(per_thread(stream), address, pitch, value, 1, width, height);
-}
-
-CUresult cuMemsetD16_v2(CUdeviceptr address, unsigned short value, size_t count) {
-    return fill_rows(CU_STREAM_LEGACY, address, 0, value, 2, count, 1);
-}
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr address, unsigned short value, size_t count) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, 0, value, 2, count, 1);
-}
-
-CUresult cuMemsetD16Async(CUdeviceptr address, unsigned short value, size_t count, CUstream stream) {
-    return fill_rows(stream, address, 0, value, 2, count, 1);
-}
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr address, unsigned short value, size_t count, CUstream stream) {
-    return fill_rows(per_thread(stream), address, 0, value, 2, count, 1);
-}
-
-CUresult cuMemsetD2D16_v2(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_LEGACY, address, pitch, value, 2, width, height);
-}
-CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, pitch, value, 2, width, height);
-}
-
-CUresult cuMemsetD2D16Async(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height,
-                            CUstream stream) {
-    return fill_rows(stream, address, pitch, value, 2, width, height);
-}
-CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height,
-                                 CUstream stream) {
-    return fill_rows(per_thread(stream), address, pitch, value, 2, width, height);
-}
-
-CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned value, size_t count) {
-    return fill_rows(CU_STREAM_LEGACY, address, 0, value, 4, count, 1);
-}
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr address, unsigned value, size_t count) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, 0, value, 4, count, 1);
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUstream stream) {
-    return fill_rows(stream, address, 0, value, 4, count, 1);
-}
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr address, unsigned value, size_t count, CUstream stream) {
-    return fill_rows(per_thread(stream), address, 0, value, 4, count, 1);
-}
-
-CUresult cuMemsetD2D32_v2(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_LEGACY, address, pitch, value, 4, width, height);
-}
-CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height) {
-    return fill_rows(CU_STREAM_PER_THREAD, address, pitch, value, 4, width, height);
-}
-
-CUresult cuMemsetD2D32Async(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height,
-                            CUstream stream) {
-    return fill_rows(stream, address, pitch, value, 4, width, height);
-}
-CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height,
-                                 CUstream stream) {
-    return fill_rows(per_thread(stream), address, pitch, value, 4, width, height);
-}
+TNR_FILL(8, unsigned char)
+TNR_FILL(16, unsigned short)
+TNR_FILL(32, unsigned)

@@ -10,4 +10,25 @@ inline CUstream per_thread(CUstream stream) {
     return stream ? stream : CU_STREAM_PER_THREAD;
 }
 
+// Both flavours of an exported function. The parameters are in parentheses; the expression finds the stream in `stream`.
+// One that has no stream of its own: cuName and cuName_ptds.
+#define TNR_NOW(name, parameters, expression)   \
+    CUresult name parameters {                  \
+        CUstream stream = CU_STREAM_LEGACY;     \
+        return expression;                      \
+    }                                           \
+    CUresult name##_ptds parameters {           \
+        CUstream stream = CU_STREAM_PER_THREAD; \
+        return expression;                      \
+    }
+// One that takes a stream: cuName and cuName_ptsz.
+#define TNR_LATER(name, parameters, expression) \
+    CUresult name parameters {                  \
+        return expression;                      \
+    }                                           \
+    CUresult name##_ptsz parameters {           \
+        stream = per_thread(stream);            \
+        return expression;                      \
+    }
+
 }  // namespace tnr::emulated

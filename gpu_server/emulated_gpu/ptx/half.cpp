@@ -1,7 +1,22 @@
 // See half.hpp.
 #include "gpu_server/emulated_gpu/ptx/half.hpp"
 
+#include <cfenv>
+
 namespace tnr::ptx {
+
+int host_rounding(Rounding rounding) {
+    switch (rounding) {
+        case Rounding::zero:
+            return FE_TOWARDZERO;
+        case Rounding::down:
+            return FE_DOWNWARD;
+        case Rounding::up:
+            return FE_UPWARD;
+        default:
+            return FE_TONEAREST;
+    }
+}
 
 double decode_bits_of(uint32_t bits, Format f) {
     uint32_t sign = bits >> (f.exponent + f.mantissa) & 1;

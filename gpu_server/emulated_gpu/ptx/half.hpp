@@ -8,6 +8,7 @@
 namespace tnr::ptx {
 
 enum class Rounding : uint8_t { nearest, zero, down, up, away };
+int host_rounding(Rounding rounding);  // for std::fesetround
 
 // .ftz: a subnormal counts as zero of its sign.
 inline float flushed(float value) {

@@ -5,36 +5,13 @@
 #include <cmath>
 #include <limits>
 
-#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
-#include "gpu_server/emulated_gpu/ptx/half.hpp"
+#include "gpu_server/emulated_gpu/ptx/convert.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
 namespace tnr::ptx {
 namespace {
 
-enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_relu = 4 };
-
-// Rounding of a conversion, to a float's precision or (`integral`) to an integer value.
-struct Mode {
-    Rounding rounding = Rounding::nearest;
-    bool integral = false;
-};
-Mode mode_of(const Instr& i) {
-    return {static_cast<Rounding>(i.count & 7), (i.count & 8) != 0};
-}
-
-int host_rounding(Rounding rounding) {
-    switch (rounding) {
-        case Rounding::zero:
-            return FE_TOWARDZERO;
-        case Rounding::down:
-            return FE_DOWNWARD;
-        case Rounding::up:
-            return FE_UPWARD;
-        default:
-            return FE_TONEAREST;
-    }
-}
+using namespace convert;
 
 double to_integral(double value, Rounding rounding) {
     switch (rounding) {
@@ -188,164 +165,74 @@ void integer_to_float(Warp& w, const Instr& i) {
     }
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a becomes the high half. imm: which format.
-void pack_pair(Warp& w, const Instr& i) {
-    auto* d = w.reg<uint32_t>(i.dst);
-    auto *a = w.reg<float>(i.a), *b = w.reg<float>(i.b);
-    auto rounding = mode_of(i).rounding;
-    Format format = i.imm == 0 ? half_format : bfloat_format;
-    auto convert = [&](float x) {
-        double value = F32::value(x, i.flags & flag_ftz);
-        if ((i.flags & flag_relu) && value < 0) value = 0;
-        return encode(value, format, rounding, i.flags & flag_sat);
-    };
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        d[l] = convert(a[l]) << 16 | convert(b[l]);
-    }
+// An integer type as a kind of value, beside F32 and its like.
+template <class T>
+struct Whole {
+    using Stored = T;
+};
+
+template <class D, class S>
+Handler conversion_of(Whole<D>, Whole<S>) {
+    return integer_to_integer<D, S>;
+}
+template <class D, class S>
+Handler conversion_of(Whole<D>, S) {
+    return float_to_integer<D, S>;
+}
+template <class D, class S>
+Handler conversion_of(D, Whole<S>) {
+    return integer_to_float<D, S>;
+}
+template <class D, class S>
+Handler conversion_of(D, S) {
+    return float_to_float<D, S>;
 }
 
-// cvt.rn.satfinite.e4m3x2.f32 d, a, b and .e4m3x2.f16x2 d, a.
-void pack_bytes(Warp& w, const Instr& i) {
-    auto* d = w.reg<uint16_t>(i.dst);
-    Format format = i.imm & 1 ? e5m2_format : e4m3_format;
-    bool from_halves = i.imm & 2;
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        uint32_t packed = w.reg<uint32_t>(i.a)[l];
-        double high = from_halves ? half_to_float(static_cast<uint16_t>(packed >> 16)) : w.reg<float>(i.a)[l];
-        double low = from_halves ? half_to_float(static_cast<uint16_t>(packed)) : w.reg<float>(i.b)[l];
-        if ((i.flags & flag_relu) && high < 0) high = 0;
-        if ((i.flags & flag_relu) && low < 0) low = 0;
-        d[l] = static_cast<uint16_t>(encode(high, format, Rounding::nearest, true) << 8 |
-                                     encode(low, format, Rounding::nearest, true));
-    }
-}
-
-void unpack_bytes(Warp& w, const Instr& i) {
-    auto* d = w.reg<uint32_t>(i.dst);
-    auto* a = w.reg<uint16_t>(i.a);
-    Format format = i.imm & 1 ? e5m2_format : e4m3_format;
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        uint32_t high = to_half(decode_bits_of(a[l] >> 8, format)), low = to_half(decode_bits_of(a[l] & 255, format));
-        d[l] = high << 16 | low;
-    }
-}
-
-void to_tf32(Warp& w, const Instr& i) {
-    auto* d = w.reg<uint32_t>(i.dst);
-    auto* a = w.reg<float>(i.a);
-    auto rounding = mode_of(i).rounding;
-    bool relu = i.flags & flag_relu;
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        double value = relu && a[l] < 0 ? 0 : a[l];
-        d[l] = encode(value, tf32_format, rounding) << 13;
-    }
-}
-
-template <class D>
-Handler integer_from(Type from) {
-    switch (from) {
+// `use` of the kind of value that `type` is; null when it is none of these.
+template <class Use>
+Handler with_kind(Type type, Use&& use) {
+    switch (type) {
         case Type::u8:
         case Type::b8:
-            return integer_to_integer<D, uint8_t>;
+            return use(Whole<uint8_t>{});
         case Type::u16:
         case Type::b16:
-            return integer_to_integer<D, uint16_t>;
+            return use(Whole<uint16_t>{});
         case Type::u32:
         case Type::b32:
-            return integer_to_integer<D, uint32_t>;
+            return use(Whole<uint32_t>{});
         case Type::u64:
         case Type::b64:
-            return integer_to_integer<D, uint64_t>;
+            return use(Whole<uint64_t>{});
         case Type::s8:
-            return integer_to_integer<D, int8_t>;
+            return use(Whole<int8_t>{});
         case Type::s16:
-            return integer_to_integer<D, int16_t>;
+            return use(Whole<int16_t>{});
         case Type::s32:
-            return integer_to_integer<D, int32_t>;
+            return use(Whole<int32_t>{});
         case Type::s64:
-            return integer_to_integer<D, int64_t>;
+            return use(Whole<int64_t>{});
         case Type::f32:
-            return float_to_integer<D, F32>;
+            return use(F32{});
         case Type::f64:
-            return float_to_integer<D, F64>;
+            return use(F64{});
         case Type::f16:
-            return float_to_integer<D, F16>;
+            return use(F16{});
         case Type::bf16:
-            return float_to_integer<D, Bf16>;
+            return use(Bf16{});
         default:
             return nullptr;
     }
 }
 
-template <class D>
-Handler float_from(Type from) {
-    switch (from) {
-        case Type::u8:
-            return integer_to_float<D, uint8_t>;
-        case Type::u16:
-            return integer_to_float<D, uint16_t>;
-        case Type::u32:
-            return integer_to_float<D, uint32_t>;
-        case Type::u64:
-            return integer_to_float<D, uint64_t>;
-        case Type::s8:
-            return integer_to_float<D, int8_t>;
-        case Type::s16:
-            return integer_to_float<D, int16_t>;
-        case Type::s32:
-            return integer_to_float<D, int32_t>;
-        case Type::s64:
-            return integer_to_float<D, int64_t>;
-        case Type::f32:
-            return float_to_float<D, F32>;
-        case Type::f64:
-            return float_to_float<D, F64>;
-        case Type::f16:
-            return float_to_float<D, F16>;
-        case Type::bf16:
-            return float_to_float<D, Bf16>;
-        default:
-            return nullptr;
-    }
+bool is_bits(Type type) {
+    return type == Type::b8 || type == Type::b16 || type == Type::b32 || type == Type::b64;
 }
 
 Handler conversion(Type to, Type from) {
-    switch (to) {
-        case Type::u8:
-        case Type::b8:
-            return integer_from<uint8_t>(from);
-        case Type::u16:
-        case Type::b16:
-            return integer_from<uint16_t>(from);
-        case Type::u32:
-        case Type::b32:
-            return integer_from<uint32_t>(from);
-        case Type::u64:
-        case Type::b64:
-            return integer_from<uint64_t>(from);
-        case Type::s8:
-            return integer_from<int8_t>(from);
-        case Type::s16:
-            return integer_from<int16_t>(from);
-        case Type::s32:
-            return integer_from<int32_t>(from);
-        case Type::s64:
-            return integer_from<int64_t>(from);
-        case Type::f32:
-            return float_from<F32>(from);
-        case Type::f64:
-            return float_from<F64>(from);
-        case Type::f16:
-            return float_from<F16>(from);
-        case Type::bf16:
-            return float_from<Bf16>(from);
-        default:
-            return nullptr;
-    }
+    if (is_float(to) && is_bits(from)) return nullptr;  // bits have no value that a float could take
+    return with_kind(to,
+                     [&](auto d) { return with_kind(from, [&](auto s) -> Handler { return conversion_of(d, s); }); });
 }
 
 bool take_mode(Decoder& d, Mode& mode) {
@@ -361,35 +248,6 @@ bool take_mode(Decoder& d, Mode& mode) {
     for (auto& named : all)
         if (d.take(named.name)) return mode = named.mode, true;
     return false;
-}
-
-void finish(Instr& instr, RegRef dst, RegRef a, uint8_t flags, Mode mode) {
-    instr.dst = dst;
-    instr.a = a;
-    instr.flags = flags;
-    instr.count = static_cast<uint16_t>(static_cast<uint16_t>(mode.rounding) | (mode.integral ? 8 : 0));
-}
-
-void decode_packed(Decoder& d, Type to, Type from, uint8_t flags, Mode mode) {
-    bool bytes = to == Type::e4m3x2 || to == Type::e5m2x2;
-    if (from == Type::e4m3x2 || from == Type::e5m2x2) {
-        if (to != Type::f16x2) return d.unsupported();
-        auto a = d.source(1, Type::b16);
-        auto dst = d.dest(0, Type::b32);
-        auto& instr = d.emit(unpack_bytes);
-        finish(instr, dst, a, flags, mode);
-        instr.imm = from == Type::e5m2x2;
-        return;
-    }
-    bool halves = from == Type::f16x2;
-    if ((from != Type::f32 && !halves) || (halves && !bytes)) return d.unsupported();
-    auto a = d.source(1, halves ? Type::b32 : Type::f32);
-    auto b = halves ? a : d.source(2, Type::f32);
-    auto dst = d.dest(0, bytes ? Type::b16 : Type::b32);
-    auto& instr = d.emit(bytes ? pack_bytes : pack_pair);
-    finish(instr, dst, a, flags, mode);
-    instr.b = b;
-    instr.imm = bytes ? (to == Type::e5m2x2) | (halves ? 2 : 0) : to == Type::bf16x2;
 }
 
 Type unsigned_of(uint32_t bytes) {
@@ -416,11 +274,7 @@ void decode_cvt(Decoder& d) {
     auto to = d.take_type(), from = d.take_type();
     if (to == Type::f16x2 || to == Type::bf16x2 || to == Type::e4m3x2 || to == Type::e5m2x2)
         return decode_packed(d, to, from, flags, mode);
-    if (to == Type::tf32) {
-        auto a = d.source(1, Type::f32);
-        auto dst = d.dest(0, Type::b32);
-        return finish(d.emit(to_tf32), dst, a, flags, mode);
-    }
+    if (to == Type::tf32) return decode_tf32(d, flags, mode);
     auto handler = conversion(to, from);
     if (!handler) return d.unsupported();
     if (!has_mode && is_float(from) && !is_float(to)) mode = {Rounding::zero, true};

@@ -131,24 +131,11 @@ void plain_fma(Warp& w, const Instr& i) {
     for_lanes(w.active, [=](uint32_t l) { d[l] = std::fma(a[l], b[l], c[l]); });
 }
 
-int host_rounding(uint16_t rounding) {
-    switch (static_cast<Rounding>(rounding)) {
-        case Rounding::zero:
-            return FE_TOWARDZERO;
-        case Rounding::down:
-            return FE_DOWNWARD;
-        case Rounding::up:
-            return FE_UPWARD;
-        default:
-            return FE_TONEAREST;
-    }
-}
-
 // Every other form: `count` is the rounding, `flags` the rest.
 template <class T, int Sources, auto F>
 void careful(Warp& w, const Instr& i) {
     auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
-    int mode = host_rounding(i.count);
+    int mode = host_rounding(static_cast<Rounding>(i.count));
     if (mode != FE_TONEAREST) std::fesetround(mode);
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));

@@ -3,6 +3,7 @@
 #include <cstring>
 #include "tests/support/catch.hpp"
 
+#include "gpu_client/protocol/bundle.hpp"
 #include "gpu_client/protocol/cubin.hpp"
 #include "images.hpp"
 
@@ -167,4 +168,51 @@ TEST_CASE("a wrapper leads to its container", "[fatbin]") {
     } wrapper{.header = bytes.data()};
     CHECK(header_of_wrapper(&wrapper) == bytes.data());
     CHECK(header_of_wrapper(bytes.data()) == nullptr);
+}
+
+TEST_CASE("a wrapper tells what it was linked from", "[fatbin]") {
+    auto linked = image("sm_90.cubin"), one = image("default.fatbin"), other = image("size.fatbin");
+    const void* inputs[] = {one.data(), other.data(), nullptr};
+    struct {
+        uint32_t magic = wrapper_magic, version = 2;
+        const void* header;
+        const void* inputs;
+    } wrapper{.header = linked.data(), .inputs = inputs};
+    CHECK(inputs_of_wrapper(&wrapper) == std::vector<const void*>{one.data(), other.data()});
+    wrapper.version = 1;  // there the pointer means something else
+    CHECK(inputs_of_wrapper(&wrapper).empty());
+    CHECK(inputs_of_wrapper(one.data()).empty());
+}
+
+TEST_CASE("a linked wrapper travels as bytes and is one again", "[fatbin]") {
+    auto linked = image("specific.fatbin"), one = image("default.fatbin"), other = image("size.fatbin");
+    std::vector<std::span<const std::byte>> containers{linked, one, other};
+    auto bytes = bundle(containers);
+    CHECK(is_bundle(bytes));
+    CHECK_FALSE(is_bundle(linked));
+    auto found = Unbundled::from(bytes);
+    REQUIRE(found);
+    auto* wrapper = found->wrapper();
+    std::vector<const void*> there{header_of_wrapper(wrapper)};
+    for (auto* input : inputs_of_wrapper(wrapper)) there.push_back(input);
+    REQUIRE(there.size() == containers.size());
+    for (size_t i = 0; i < there.size(); ++i) {
+        REQUIRE(*image_size(there[i]) == containers[i].size());
+        CHECK(std::memcmp(there[i], containers[i].data(), containers[i].size()) == 0);
+    }
+}
+
+TEST_CASE("a bundle that lies about what it holds is refused", "[fatbin]") {
+    auto one = image("default.fatbin");
+    std::vector<std::span<const std::byte>> containers{one, one};
+    auto whole = bundle(containers);
+    for (size_t size = 0; size + 8 < whole.size(); size += size < 64 ? 1 : 97)
+        CHECK_FALSE(Unbundled::from(std::span(whole).first(size)));
+    for (uint32_t count : {0u, 3u, 0xffffffffu}) {
+        auto wrong = whole;
+        poke(wrong, 4, count);
+        CHECK_FALSE(Unbundled::from(wrong));
+    }
+    poke(whole, 8, uint32_t{0});  // no container
+    CHECK_FALSE(Unbundled::from(whole));
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -155,6 +156,63 @@ TEST_CASE("a device that is named is there", "[sandbox]") {
     if (!namespaces_work(true) || access("/dev/kmsg", F_OK) != 0) return;
     CHECK(inside(options, true, [] { return access("/dev/kmsg", F_OK); }) == 0);
     CHECK(inside({}, true, [] { return errno_of(access("/dev/kmsg", F_OK)); }) == ENOENT);
+}
+
+// A /dev with the devices of a node with three GPUs, in this process's own view of the filesystem. Every one of them is
+// the null device: what counts is which are there.
+static bool make_gpu_devices() {
+    if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+    std::string keep = (std::filesystem::temp_directory_path() / "tnr-null-XXXXXX").string();
+    int file = mkstemp(keep.data());
+    bool made = file >= 0 && mount("/dev/null", keep.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+                mount("tmpfs", "/dev", "tmpfs", 0, "mode=0755") == 0;
+    for (const char* name : {"null", "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1", "nvidia12"}) {
+        auto path = std::string("/dev/") + name;
+        close(open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+        made = made && mount(keep.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0;
+    }
+    umount(keep.c_str());
+    unlink(keep.c_str());
+    close(file);
+    return made;
+}
+
+// Which of these files a sandboxed process can open, a bit each.
+static int visible_gpus(const char* minors) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (!make_gpu_devices()) _exit(200);
+        if (minors) setenv("TNR_GPU_MINORS", minors, 1);
+        SandboxOptions options;
+        options.devices = given_nvidia_devices();
+        if (!enter_sandbox(options)) _exit(201);
+        int seen = 0, bit = 1;
+        for (const char* path :
+             {"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia12", "/dev/nvidiactl", "/dev/nvidia-uvm"}) {
+            if (open(path, O_RDWR) >= 0) seen |= bit;
+            bit *= 2;
+        }
+        _exit(seen);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WEXITSTATUS(status);
+}
+
+TEST_CASE("a worker sees the files of its own GPUs, and those that all share", "[sandbox]") {
+    if (geteuid() != 0 || !namespaces_work(true)) return;
+    constexpr int shared = 8 | 16;
+    CHECK(visible_gpus("1") == (2 | shared));
+    CHECK(visible_gpus("0,12") == (1 | 4 | shared));
+    CHECK(visible_gpus("12") == (4 | shared));        // not 1, though it begins so
+    CHECK(visible_gpus("") == (1 | 2 | 4 | shared));  // not known: better all than none
+    CHECK(visible_gpus(nullptr) == (1 | 2 | 4 | shared));
+}
+
+TEST_CASE("shared memory is there, and private", "[sandbox]") {
+    if (!namespaces_work(true)) return;
+    CHECK(inside({}, true, [] { return errno_of(open("/dev/shm/tnr-sandbox-test", O_RDWR | O_CREAT, 0600)); }) == 0);
+    CHECK_FALSE(std::filesystem::exists("/dev/shm/tnr-sandbox-test"));
 }
 
 TEST_CASE("root is nobody afterwards, without capabilities", "[sandbox]") {

@@ -1,0 +1,69 @@
+// A libcuda.so.1 that is used as a real one would be (`serve --driver PATH`): the emulated driver, which this library
+// depends on, with what real drivers do otherwise in front of it. Every process of the server loads it.
+//
+// TNR_WORKER_STAND_IN says what it shall do (the server hands on variables of such names): words of
+//   exclusive  nobody may make a context    scarce  most of the memory cannot be had    divided  the GPU is a MIG slice
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+static bool shall(const char* word) {
+    const char* words = getenv("TNR_WORKER_STAND_IN");
+    return words && std::strstr(words, word);
+}
+
+// Two GPUs with little memory: all of it is overwritten after every claim.
+__attribute__((constructor)) static void configure() {
+    setenv("TNR_EMULATED_GPUS", "h100:2", 1);
+    setenv("TNR_EMULATED_MEMORY_MIB", shall("scarce") ? "640" : "64", 1);
+}
+
+template <class Function>
+static Function* emulated(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+#define EMULATED(function) emulated<decltype(function)>(#function)
+
+static std::string setting(const char* name) {
+    const char* value = getenv(name);
+    return value ? value : "-";
+}
+
+EXPORT CUresult cuInit(unsigned flags) {
+    std::fprintf(stderr, "stand-in: order %s, mps %s, cache %s, minors %s\n", setting("CUDA_DEVICE_ORDER").c_str(),
+                 setting("CUDA_MPS_PIPE_DIRECTORY").c_str(), setting("CUDA_CACHE_PATH").c_str(),
+                 setting("TNR_GPU_MINORS").c_str());
+    return EMULATED(cuInit)(flags);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    if (shall("exclusive")) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    return EMULATED(cuDevicePrimaryCtxRetain)(context, device);
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+    auto result = EMULATED(cuDeviceGetAttribute)(value, attribute, device);
+    if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE && shall("exclusive")) *value = CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
+    return result;
+}
+
+EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+    auto result = EMULATED(cuDeviceGetName)(name, length, device);
+    if (shall("divided")) std::snprintf(name, static_cast<size_t>(length), "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+    return result;
+}
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+    constexpr size_t scarce_bytes_max = size_t{64} << 20;
+    static size_t given = 0;
+    if (shall("scarce") && given + bytes > scarce_bytes_max) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto result = EMULATED(cuMemAlloc_v2)(address, bytes);
+    if (result == CUDA_SUCCESS) given += bytes;
+    return result;
+}

@@ -1,0 +1,178 @@
+// A libnvidia-ml.so.1 for machines without a GPU: answers what a file says, so that the supervisor's use of NVML can be
+// tested without one. Declared by nvml.h itself, so a call with other types than NVIDIA's does not compile here.
+//
+// TNR_NVML_STAND_IN names the file, which is read anew at every call. A line: UUID, function, numbers; `!N` in place of
+// numbers is the nvmlReturn_t N. A function without a line is not supported by that GPU. `UUID process PID BYTES` is a
+// process. TNR_STAND_IN_OLD leaves out what drivers before 510 lack.
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#pragma GCC visibility push(default)  // what nvml.h declares is what this library exports
+#include <nvml.h>
+#pragma GCC visibility pop
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<Words> lines() {
+    const char* path = getenv("TNR_NVML_STAND_IN");
+    std::ifstream file(path ? path : "");
+    std::vector<Words> found;
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream text(line);
+        Words words;
+        for (std::string word; text >> word;) words.push_back(word);
+        if (words.size() > 2) found.push_back(std::move(words));
+    }
+    return found;
+}
+
+std::vector<std::string> uuids() {
+    std::vector<std::string> found;
+    for (auto& line : lines())
+        if (line[1] == "nvmlDeviceGetHandleByUUID") found.push_back(line[0]);
+    return found;
+}
+
+// Handles are ordinals among the file's GPUs, counted from 1.
+std::string uuid_of(nvmlDevice_t device) {
+    auto all = uuids();
+    auto ordinal = reinterpret_cast<uintptr_t>(device);
+    return ordinal >= 1 && ordinal <= all.size() ? all[ordinal - 1] : "";
+}
+
+// What the file says of this function: its numbers, or the error.
+nvmlReturn_t look_up(const std::string& uuid, const char* function, std::vector<unsigned long long>& numbers) {
+    for (auto& line : lines()) {
+        if (line[0] != uuid || line[1] != function) continue;
+        if (line[2][0] == '!') return static_cast<nvmlReturn_t>(std::stoi(line[2].substr(1)));
+        for (size_t i = 2; i < line.size(); ++i) numbers.push_back(std::stoull(line[i]));
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+template <class... Out>
+nvmlReturn_t answer(nvmlDevice_t device, const char* function, Out*... out) {
+    std::vector<unsigned long long> numbers;
+    auto result = look_up(uuid_of(device), function, numbers);
+    if (result != NVML_SUCCESS) return result;
+    size_t next = 0;
+    ((*out = static_cast<Out>(next < numbers.size() ? numbers[next++] : 0)), ...);
+    return NVML_SUCCESS;
+}
+
+template <class Info>
+nvmlReturn_t processes(nvmlDevice_t device, const char* function, unsigned* count, Info* infos) {
+    unsigned long long ignored = 0;
+    auto result = answer(device, function, &ignored);
+    if (result != NVML_SUCCESS) return result;
+    unsigned found = 0, room = *count;
+    for (auto& line : lines()) {
+        if (line[0] != uuid_of(device) || line[1] != "process") continue;
+        if (found < room)
+            infos[found] = {static_cast<unsigned>(std::stoul(line[2])),
+                            line[3] == "unknown" ? ~0ull : std::stoull(line[3]), ~0u, ~0u};
+        ++found;
+    }
+    *count = found;
+    return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+}  // namespace
+
+#define ONE(function, Type)                                              \
+    extern "C" nvmlReturn_t function(nvmlDevice_t device, Type* value) { \
+        return answer(device, #function, value);                         \
+    }
+#define TWO(function, Type)                                                   \
+    extern "C" nvmlReturn_t function(nvmlDevice_t device, Type* a, Type* b) { \
+        return answer(device, #function, a, b);                               \
+    }
+
+extern "C" nvmlReturn_t nvmlInit_v2() {
+    return getenv("TNR_NVML_STAND_IN") ? NVML_SUCCESS : NVML_ERROR_DRIVER_NOT_LOADED;
+}
+extern "C" nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned length) {
+    std::strncpy(version, "580.65.06", length);
+    return NVML_SUCCESS;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+    auto all = uuids();
+    for (size_t i = 0; i < all.size(); ++i)
+        if (all[i] == uuid) {
+            *device = reinterpret_cast<nvmlDevice_t>(i + 1);
+            std::vector<unsigned long long> ignored;
+            return look_up(uuid, "nvmlDeviceGetHandleByUUID", ignored);
+        }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+ONE(nvmlDeviceGetMinorNumber, unsigned)
+ONE(nvmlDeviceGetFanSpeed, unsigned)
+ONE(nvmlDeviceGetPowerUsage, unsigned)
+ONE(nvmlDeviceGetEnforcedPowerLimit, unsigned)
+ONE(nvmlDeviceGetPerformanceState, nvmlPstates_t)
+ONE(nvmlDeviceGetPersistenceMode, nvmlEnableState_t)
+ONE(nvmlDeviceGetComputeMode, nvmlComputeMode_t)
+ONE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned)
+ONE(nvmlDeviceGetCurrPcieLinkWidth, unsigned)
+ONE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned)
+ONE(nvmlDeviceGetMaxPcieLinkWidth, unsigned)
+TWO(nvmlDeviceGetEncoderUtilization, unsigned)
+TWO(nvmlDeviceGetDecoderUtilization, unsigned)
+TWO(nvmlDeviceGetEccMode, nvmlEnableState_t)
+
+extern "C" nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor,
+                                                 unsigned* value) {
+    return sensor == NVML_TEMPERATURE_GPU ? answer(device, "nvmlDeviceGetTemperature", value)
+                                          : NVML_ERROR_INVALID_ARGUMENT;
+}
+// A line with a number for each nvmlClockType_t.
+static nvmlReturn_t clock(nvmlDevice_t device, const char* function, nvmlClockType_t type, unsigned* mhz) {
+    unsigned all[NVML_CLOCK_COUNT] = {};
+    auto result = answer(device, function, &all[0], &all[1], &all[2], &all[3]);
+    *mhz = all[type];
+    return result;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned* mhz) {
+    return clock(device, "nvmlDeviceGetClockInfo", type, mhz);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned* mhz) {
+    return clock(device, "nvmlDeviceGetMaxClockInfo", type, mhz);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* rates) {
+    return answer(device, "nvmlDeviceGetUtilizationRates", &rates->gpu, &rates->memory);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                                    nvmlEccCounterType_t counter, unsigned long long* count) {
+    bool known = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC;
+    return known ? answer(device, "nvmlDeviceGetTotalEccErrors", count) : NVML_ERROR_INVALID_ARGUMENT;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
+    return answer(device, "nvmlDeviceGetMemoryInfo", &memory->total, &memory->free, &memory->used);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
+                                                                nvmlProcessInfo_v2_t* infos) {
+    return processes(device, "nvmlDeviceGetComputeRunningProcesses_v2", count, infos);
+}
+
+#ifndef TNR_STAND_IN_OLD
+TWO(nvmlDeviceGetMigMode, unsigned)
+extern "C" nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+    if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    return answer(device, "nvmlDeviceGetMemoryInfo_v2", &memory->total, &memory->reserved, &memory->free,
+                  &memory->used);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned* count,
+                                                                nvmlProcessInfo_t* infos) {
+    return processes(device, "nvmlDeviceGetComputeRunningProcesses_v3", count, infos);
+}
+#endif

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""The server as it runs on a node with GPUs: a driver by path instead of --emulate, and NVML. Both are stand-ins (see
+driver_stand_in.cpp and nvml_stand_in.cpp), so that every step but the hardware's own is real.
+
+    real_gpu_test.py --server bin/tnr-gpu-server --client lib --driver PATH --nvml PATH --old-nvml PATH --smi PATH
+"""
+import argparse
+import csv
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+import with_server  # noqa: E402
+
+ALLOCATED = 16 << 20
+MIB = 1 << 20
+GPU_IS_LOST = 15
+
+# A CUDA program: takes memory, writes to it and reads it back, says so, lives until its stdin closes.
+PROGRAM = f"""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory, word = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint32()
+def call(name, *values):
+    code = getattr(cuda, name)(*values)
+    if code != 0:
+        print("failed", name, code, flush=True)
+        sys.exit(1)
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t({ALLOCATED}))
+if "dirty" in sys.argv:
+    call("cuMemsetD32_v2", memory, ctypes.c_uint(0x5ec2e7), ctypes.c_size_t({ALLOCATED // 4}))
+call("cuMemcpyDtoH_v2", ctypes.byref(word), memory, ctypes.c_size_t(4))
+print("ready", hex(word.value), flush=True)
+sys.stdin.read()
+"""
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("server", "client", "driver", "nvml", "old-nvml", "smi"):
+        parser.add_argument("--" + name, required=True)
+    return parser.parse_known_args()
+
+
+def uuids():
+    """Of the stand-in driver's GPUs, as nvidia-smi writes them; asked in a process of its own."""
+    code = ("import ctypes, sys, uuid\ncuda = ctypes.CDLL(sys.argv[1])\ncuda.cuInit(0)\nraw = (ctypes.c_ubyte * 16)()\n"
+            "for i in range(2):\n    cuda.cuDeviceGetUuid_v2(raw, i)\n    print('GPU-' + str(uuid.UUID(bytes=bytes(raw))))")
+    done = subprocess.run([sys.executable, "-c", code, ARGUMENTS.driver], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+class Node:
+    """A server on the stand-ins, and what its machine sees."""
+
+    def __init__(self, folder, shall="", nvml=None, **environment):
+        self.folder = folder
+        self.facts = os.path.join(folder, "nvml")
+        self.tell_nvml([])
+        command = [ARGUMENTS.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
+                   "--state", os.path.join(folder, "server"), "--driver", ARGUMENTS.driver, "--nvml", nvml or ARGUMENTS.nvml]
+        environment = dict(with_server.environment_for_sanitizers(), TNR_NVML_STAND_IN=self.facts,
+                           TNR_WORKER_STAND_IN=shall, **environment)
+        self.command, self.environment, self.server = command, environment, None
+
+    def start(self):
+        with open(self.log_path(), "w") as log:
+            self.server = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=log, env=self.environment, start_new_session=True)
+        self.address = with_server.address_of(self.server)
+        return self
+
+    def stop(self):
+        if self.server:
+            with_server.stop(self.server)
+            self.server.stdout.close()
+
+    def log_path(self):
+        return os.path.join(self.folder, "server.log")
+
+    def log(self):
+        with open(self.log_path(), errors="replace") as file:
+            return file.read()
+
+    def wait_for_log(self, pattern, times=1):
+        """The log is written by the server and its workers; `tail` waits for it to grow."""
+        with subprocess.Popen(["tail", "-f", "-n", "+1", self.log_path()], stdout=subprocess.PIPE, text=True) as tail:
+            signal.alarm(90)
+            try:
+                for line in tail.stdout:
+                    found = re.search(pattern, line)
+                    times -= found is not None
+                    if times == 0:
+                        return found
+            finally:
+                signal.alarm(0)
+                tail.kill()
+
+    def tell_nvml(self, lines):
+        with open(self.facts + ".new", "w") as file:
+            file.write("\n".join(lines) + "\n")
+        os.rename(self.facts + ".new", self.facts)
+
+    def client(self):
+        return with_server.client_environment(
+            argparse.Namespace(client=ARGUMENTS.client, gpu="h100"), self.address, self.folder)
+
+    def run(self, *arguments):
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdin=subprocess.PIPE, text=True,
+                                stdout=subprocess.PIPE, env=self.client())
+
+    def smi(self, *arguments):
+        return subprocess.run([ARGUMENTS.smi, *arguments], capture_output=True, text=True, env=self.client())
+
+    def query(self, fields):
+        done = self.smi("--query-gpu=" + fields, "--format=csv,noheader,nounits")
+        assert done.returncode == 0, done.stderr
+        return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(done.stdout))]
+
+
+def hot(uuid, minor):
+    """The NVML facts of a busy GPU."""
+    values = ["HandleByUUID 1", f"MinorNumber {minor}", "Temperature 61", "PowerUsage 350500", "EnforcedPowerLimit 700000",
+              "PerformanceState 0", "PersistenceMode 1", "ComputeMode 0", "CurrPcieLinkGeneration 5", "CurrPcieLinkWidth 16",
+              "MaxPcieLinkGeneration 5", "MaxPcieLinkWidth 16", "ClockInfo 1755 1760 2619 1500", "MaxClockInfo 1980 1981 2620 1600",
+              "UtilizationRates 87 43", "EccMode 1 1", "TotalEccErrors 2", "MigMode 0 0", "EncoderUtilization 5 1000",
+              f"MemoryInfo_v2 {64 * MIB} {MIB} {43 * MIB} {20 * MIB}", f"MemoryInfo {64 * MIB} {43 * MIB} {21 * MIB}",
+              "ComputeRunningProcesses_v2 1", "ComputeRunningProcesses_v3 1"]
+    return [f"{uuid} nvmlDeviceGet{value}" for value in values]
+
+
+class RealGpu(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.uuids = uuids()
+
+    def node(self, facts=(), **options):
+        node = Node(self.folder, **options)
+        node.tell_nvml(list(facts))
+        self.addCleanup(node.stop)
+        return node.start()
+
+    def ready(self, program):
+        line = program.stdout.readline()
+        self.assertTrue(line.startswith("ready "), line)
+        return line.split()[1]
+
+    def end(self, program):
+        program.communicate("")
+        self.assertEqual(program.returncode, 0)
+
+    def test_programs_run_and_all_memory_is_wiped_after_each(self):
+        node = self.node()
+        node.wait_for_log(r"h100 #0: wiped 6\d MiB, free")
+        node.wait_for_log(r"h100 #1: wiped 6\d MiB, free")
+        for claim in (1, 2):
+            program = node.run("dirty")
+            self.assertEqual(self.ready(program), "0x5ec2e7")
+            self.assertIn(f"claim {claim}: ", node.log())
+            self.end(program)
+            node.wait_for_log(r"wiped 6\d MiB, free", 2 + claim)
+
+    def test_two_programs_of_a_machine_share_one_gpu(self):
+        node = self.node()
+        first, second = node.run(), node.run()
+        self.ready(first), self.ready(second)
+        self.assertEqual(len(re.findall(r"claim 1: .* is served by worker", node.log())), 2)
+        self.end(first), self.end(second)
+
+    def test_processes_of_the_server_see_what_they_shall(self):
+        facts = hot(self.uuids[0], 5) + hot(self.uuids[1], 2)
+        node = self.node(facts, CUDA_DEVICE_ORDER="FASTEST_FIRST", CUDA_MPS_PIPE_DIRECTORY="/tmp/nvidia-mps",
+                         CUDA_CACHE_PATH="/root/.nv")
+        self.end_after_ready(node.run())
+        seen = set(re.findall(r"stand-in: (.*)", node.log()))
+        self.assertEqual(seen, {f"order PCI_BUS_ID, mps /dev/null, cache -, minors {minors}" for minors in ("", "5", "2")})
+
+    def end_after_ready(self, program):
+        self.ready(program)
+        self.end(program)
+
+    def test_nvidia_smi_shows_what_nvml_tells(self):
+        node = self.node(hot(self.uuids[0], 0) + hot(self.uuids[1], 1))
+        program = node.run()
+        self.ready(program)
+        worker = node.wait_for_log(r"is served by worker (\d+)")[1]
+        uuid = node.query("uuid")[0][0]
+        node.tell_nvml(hot(self.uuids[0], 0) + hot(self.uuids[1], 1) +
+                       [f"{uuid} process {worker} {17 * MIB}", f"{uuid} process 1 {3 * MIB}"])
+        self.assertEqual(
+            node.query("temperature.gpu,power.draw,power.limit,pstate,persistence_mode,clocks.sm,clocks.mem,clocks.max.sm,"
+                       "utilization.gpu,utilization.memory,ecc.mode.current,ecc.errors.uncorrected.volatile.total,"
+                       "mig.mode.current,pcie.link.gen.current,pcie.link.width.max,memory.used,driver_version,fan.speed"),
+            [["61", "350.50", "700.00", "P0", "Enabled", "1760", "2619", "1981", "87", "43", "Enabled", "2", "Disabled",
+              "5", "16", "20", "580.65.06", "[N/A]"]])
+        # The reading with the process is at most a second away; each question waits for one that is fresh enough.
+        rows = ""
+        while "17" not in rows:
+            rows = node.smi("--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits").stdout
+            self.assertEqual(rows.split(",")[0], str(program.pid))  # never the worker's, nor another process of the node
+        self.assertEqual(rows.splitlines(), [f"{program.pid}, 17"])
+        self.assertIn(f"{program.pid}", node.smi().stdout)
+        self.end(program)
+
+    def test_an_old_nvml_lacks_some_functions(self):
+        node = self.node(hot(self.uuids[0], 0) + hot(self.uuids[1], 1), nvml=ARGUMENTS.old_nvml)
+        program = node.run()
+        self.ready(program)
+        self.assertEqual(node.query("temperature.gpu,memory.used,mig.mode.current"), [["61", "21", "[N/A]"]])
+        self.end(program)
+
+    def test_a_gpu_that_is_lost_is_shown_as_lost(self):
+        facts = hot(self.uuids[0], 0) + hot(self.uuids[1], 1)
+        node = self.node(facts)
+        program = node.run()
+        self.ready(program)
+        self.assertEqual(node.query("temperature.gpu"), [["61"]])
+        node.tell_nvml([re.sub(r"(HandleByUUID) .*", rf"\1 !{GPU_IS_LOST}", line) for line in facts])
+        while "is lost: this node has to be restarted" not in node.log():
+            node.query("temperature.gpu")
+        self.assertEqual(node.query("name,temperature.gpu,memory.used")[0][1:], ["[GPU is lost]", "[GPU is lost]"])
+        self.assertIn("ERR!", node.smi().stdout)
+        node.tell_nvml(facts)  # and comes back, as after a reset
+        while node.query("temperature.gpu") != [["61"]]:
+            pass
+        self.end(program)
+
+    def test_without_nvml_the_pools_own_facts_remain(self):
+        node = self.node(nvml="/nowhere/libnvidia-ml.so.1")
+        program = node.run()
+        self.ready(program)
+        self.assertEqual(node.query("temperature.gpu,memory.total"), [["[N/A]", "64"]])
+        self.assertIn("does not start", node.log())
+        self.end(program)
+
+    def test_a_gpu_that_one_process_may_use_says_how_to_change_that(self):
+        node = self.node(shall="exclusive")
+        self.assertIn("nvidia-smi -c 0", node.log())
+        node.wait_for_log(r"out of order: .*CUDA_ERROR_DEVICE_UNAVAILABLE \(is its compute mode exclusive\?")
+
+    def test_memory_that_cannot_be_had_keeps_the_gpu_out_of_use(self):
+        node = self.node(shall="scarce")
+        node.wait_for_log(r"out of order: .*MiB of 640 MiB could not be overwritten")
+
+    def test_a_divided_gpu_is_not_served(self):
+        node = Node(self.folder, shall="divided")
+        self.addCleanup(node.stop)
+        node.start()
+        self.assertIsNone(node.address)
+        self.assertIn("is divided (MIG), which this server does not serve", node.log())
+
+
+ARGUMENTS, REST = parse_arguments()
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *REST])
