@@ -9,8 +9,10 @@ import json
 import os
 import pathlib
 import re
+import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,18 @@ class World:
         return subprocess.run([BIN / "tnr", *arguments], capture_output=True, text=True, timeout=STEP_LIMIT_S,
                               env=self.environment, cwd=self.folder, **options)
 
+    def begin(self, *arguments):
+        """A tnr that goes on while the test does something else."""
+        return subprocess.Popen([BIN / "tnr", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder)
+
+    def machine_folder(self):
+        return self.folder / "state" / "tnr" / "local" / "demo"
+
+    def qemus(self):
+        found = subprocess.run(["pgrep", "-f", f"qemu.*{self.folder.name}"], capture_output=True, text=True).stdout
+        return [int(pid) for pid in found.split()]
+
     def close(self):
         self.tnr("delete", "demo", "--yes")
         if self.server:
@@ -85,21 +99,57 @@ class Machine(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r"h300[\s\S]*a100[\s\S]*h100")
 
-    def test_02_start_makes_a_machine_and_proves_its_gpu(self):
-        done = self.tnr("start", "demo", "--provider", "local", "--gpu", "h100")
+    def machines(self):
+        return json.loads(self.succeeds("status", "--json"))["machines"]
+
+    def fails(self, code, *arguments):
+        done = self.tnr(*arguments)
+        self.assertEqual(done.returncode, code, f"tnr {' '.join(map(str, arguments))}\n{done.stdout}\n{done.stderr}")
+        return done.stderr
+
+    def begin_start(self):
+        """A start whose machine was made and is booting, and what it has said so far."""
+        start, said = self.world.begin("start", "demo", "--provider", "local", "--gpu", "h100"), ""
+        for line in start.stderr:
+            said += line
+            if "creating the machine" in line:
+                return start
+        self.fail(said)
+
+    def interrupt(self, process):
+        """Ctrl-C; what it says then."""
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=STEP_LIMIT_S)[1]
+        self.assertEqual(process.returncode, 130, said)
+        return said
+
+    def test_02_a_start_that_is_interrupted_says_what_exists(self):
+        start = self.begin_start()
+        self.assertIn("another tnr is working on 'demo'", self.fails(2, "start", "demo", "--gpu", "h100"))
+        said = self.interrupt(start)
+        self.assertRegex(said, "tnr: interrupted\n.*'demo' exists.*`tnr start demo` continues.*`tnr delete demo`")
+        self.assertEqual([(m["name"], m["state"]) for m in self.machines()], [("demo", "running, not ready")])
+        self.assertIn("tnr start demo", self.machines()[0]["hint"])
+        self.assertEqual(len(self.world.qemus()), 1)
+
+    def test_03_start_continues_and_proves_the_gpu(self):
+        before = self.world.qemus()
+        done = self.tnr("start", "demo")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("H100", done.stdout + done.stderr)
+        self.assertEqual(self.world.qemus(), before)  # the machine that there was
+        self.assertEqual(self.machines()[0]["state"], "running")
 
-    def test_03_the_bus_shows_no_gpu(self):
+    def test_04_the_bus_shows_no_gpu(self):
         devices = self.succeeds("connect", "demo", "--", "lspci", "-n")
         classes = re.findall(r"^\S+ (\w{4}):", devices, re.M)
         self.assertTrue(classes)
         self.assertFalse([c for c in classes if c.startswith("03")], devices)
 
-    def test_04_nvidia_smi_shows_the_gpu(self):
+    def test_05_nvidia_smi_shows_the_gpu(self):
         self.assertEqual(self.succeeds("connect", "demo", "--", "nvidia-smi").count("NVIDIA H100"), 1)
 
-    def test_05_a_synced_program_runs_on_the_remote_gpu(self):
+    def test_06_a_synced_program_runs_on_the_remote_gpu(self):
         shutil.copy(PROGRAMS / "saxpy_static", self.world.folder / "saxpy")
         self.succeeds("sync", "./saxpy", "demo:")
         done = self.tnr("connect", "demo", "--", "TNR_STATS=1 ./saxpy")
@@ -107,18 +157,18 @@ class Machine(unittest.TestCase):
         self.assertIn("PASS", done.stdout)
         self.assertRegex(done.stderr, r"tnr: .*cuLaunchKernel")  # it was our libcuda that ran it
 
-    def test_06_the_remote_commands_exit_code_is_mirrored(self):
+    def test_07_the_remote_commands_exit_code_is_mirrored(self):
         self.assertEqual(self.tnr("connect", "demo", "--", "exit 7").returncode, 7)
         self.assertEqual(self.tnr("connect", "demo", "--", "kill -9 $$").returncode, 137)
 
-    def test_07_starting_again_says_so_and_changes_nothing(self):
+    def test_08_starting_again_says_so_and_changes_nothing(self):
         before = json.loads(self.succeeds("status", "--json"))["machines"]
         self.succeeds("start", "demo", "--gpu", "h100")
         after = json.loads(self.succeeds("status", "--json"))["machines"]
         self.assertEqual([m["name"] for m in after], ["demo"])
         self.assertEqual([m["address"] for m in before], [m["address"] for m in after])
 
-    def test_08_sync_brings_a_folder_there_and_back(self):
+    def test_09_sync_brings_a_folder_there_and_back(self):
         folder = self.world.folder / "data"
         (folder / "deep er").mkdir(parents=True)
         (folder / "deep er" / "ünicode").write_bytes(os.urandom(100_000))
@@ -132,35 +182,95 @@ class Machine(unittest.TestCase):
         self.assertEqual(int(back.stat().st_mtime), 1_000_000_000)
         self.assertEqual((back.parent / "deep er" / "ünicode").read_bytes(), (folder / "deep er" / "ünicode").read_bytes())
 
-    def test_09_the_machine_keeps_no_credentials_of_the_account(self):
+    def test_10_the_machine_keeps_no_credentials_of_the_account(self):
         secrets = json.dumps(json.loads((self.world.folder / "config" / "tnr" / "pool.json").read_text()))
         keys = [k for k in re.findall(r'"([^"]{40})"', secrets)]
         there = self.succeeds("connect", "demo", "--", "sudo cat /etc/tnr/gpu.json; sudo grep -rl secret /etc/tnr")
         public = json.loads(there[:there.rindex("}") + 1])["server_key"]
         self.assertFalse([k for k in keys if k != public and k in there])
 
-    def test_10_stop_keeps_the_disk(self):
+    def test_11_ctrl_c_ends_the_remote_command_too(self):
+        connect = self.world.begin("connect", "demo", "--", "echo $$; exec sleep 1000")
+        pid = connect.stdout.readline().strip()
+        self.interrupt(connect)
+        self.assertIn("No such process", self.fails(1, "connect", "demo", "--", f"kill -0 {pid}"))
+
+    def test_12_closed_standard_streams_are_no_harm(self):
+        closed = subprocess.run(["sh", "-c", '"$@" <&- 2>&-', "sh", BIN / "tnr", "connect", "demo", "--", "cat; echo end"],
+                                stdout=subprocess.PIPE, text=True, env=self.world.environment, timeout=STEP_LIMIT_S)
+        self.assertEqual((closed.returncode, closed.stdout), (0, "end\n"))
+
+    def test_13_a_full_disk_is_called_that_by_sync(self):
+        (self.world.folder / "large").write_bytes(os.urandom(4_000_000))
+        self.succeeds("connect", "demo", "--", "mkdir full && sudo mount -t tmpfs -o size=1m,mode=777 tmpfs full")
+        said = self.fails(1, "sync", "./large", "demo:full/")
+        self.assertRegex(said, "the disk there is full\nhint: .*df -h")
+        self.assertEqual(self.succeeds("connect", "demo", "--", "ls -A full; sudo umount full; rmdir full"), "")
+
+    def test_14_a_full_disk_is_called_that_by_start_which_goes_on_when_there_is_space(self):
+        self.succeeds("connect", "demo", "--", "sudo mount -t tmpfs -o size=64k tmpfs /usr/local/lib/tnr")
+        said = self.fails(1, "start", "demo")
+        self.assertRegex(said, "its disk is full[\\s\\S]*hint: .*df -h[\\s\\S]*`tnr start demo` continues")
+        left = "find /usr/local /tmp -name '*.new' -o -name 'tnr-install.*'"
+        self.assertEqual(self.succeeds("connect", "demo", "--", f"sudo {left}; sudo umount /usr/local/lib/tnr"), "")
+        self.succeeds("start", "demo")
+
+    def test_15_ssh_that_is_away_for_a_while_is_waited_for(self):
+        self.succeeds("connect", "demo", "--",
+                      "sudo systemctl stop ssh && sudo systemd-run --quiet sh -c 'sleep 5; systemctl start ssh'")
+        done = self.tnr("connect", "demo", "--", "echo back")
+        self.assertEqual((done.returncode, done.stdout), (0, "back\n"), done.stderr)
+        self.assertIn("waiting for SSH on 'demo'", done.stderr)
+
+    def test_16_a_machine_that_was_killed_is_stopped_and_comes_back(self):
+        self.succeeds("connect", "demo", "--", "echo kept > kept.txt; sync")
+        pid = self.world.qemus()[0]
+        ended = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        select.select([ended], [], [])
+        os.close(ended)
+        self.assertEqual(self.machines()[0]["state"], "stopped")
+        self.assertRegex(self.fails(1, "connect", "demo", "--", "true"), "'demo' is stopped[\\s\\S]*`tnr start demo`")
+
+        disk = self.world.machine_folder() / "disk.qcow2"
+        disk.rename(disk.with_name("elsewhere"))
+        self.assertRegex(self.fails(1, "start", "demo"), "disk.qcow2[\\s\\S]*lost[\\s\\S]*`tnr delete demo`")
+        disk.with_name("elsewhere").rename(disk)
+        self.succeeds("start", "demo")
+        self.assertEqual(self.succeeds("connect", "demo", "--", "cat kept.txt"), "kept\n")
+
+    def test_17_stop_keeps_the_disk(self):
         self.succeeds("connect", "demo", "--", "echo kept > kept.txt; sync")
         self.succeeds("stop", "demo")
         self.succeeds("start", "demo")
         self.assertEqual(self.succeeds("connect", "demo", "--", "cat kept.txt"), "kept\n")
         self.assertIn("PASS", self.succeeds("connect", "demo", "--", "./saxpy"))
 
-    def test_11_a_local_program_needs_no_machine(self):
+    def test_18_a_local_program_needs_no_machine(self):
         self.assertIn("PASS", self.succeeds("run", "--gpu", "h100", "--", PROGRAMS / "saxpy_shared"))
 
-    def test_12_delete_leaves_nothing_behind(self):
+    def test_19_delete_leaves_nothing_behind(self):
         self.succeeds("delete", "demo", "--yes")
         self.assertEqual(json.loads(self.succeeds("status", "--json"))["machines"], [])
         left = [p for p in (self.world.folder / "state" / "tnr").rglob("*") if p.is_file() and "demo" in str(p)]
         self.assertEqual(left, [])
-        done = subprocess.run(["pgrep", "-f", f"qemu.*{self.world.folder.name}"], capture_output=True, text=True)
-        self.assertEqual(done.stdout, "")
+        self.assertEqual(self.world.qemus(), [])
 
-    def test_13_a_machine_that_is_gone_is_said_to_be_gone(self):
+    def test_20_a_machine_that_is_gone_is_said_to_be_gone(self):
         done = self.tnr("connect", "demo", "--", "true")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("demo", done.stderr)
+
+    def test_21_a_machine_deleted_behind_our_back_does_not_run_on_unnoticed(self):
+        self.interrupt(self.begin_start())
+        shutil.rmtree(self.world.machine_folder())
+        self.assertEqual(len(self.world.qemus()), 1)
+        self.assertEqual(self.machines()[0]["state"], "gone")
+        said = self.fails(1, "connect", "demo", "--", "true")
+        self.assertRegex(said, "was deleted outside tnr\nhint: `tnr delete demo` forgets it")
+        self.succeeds("delete", "demo", "--yes")
+        self.assertEqual(self.world.qemus(), [])
+        self.assertEqual(self.machines(), [])
 
 
 if __name__ == "__main__":
