@@ -20,6 +20,7 @@ import with_server  # noqa: E402
 
 ALLOCATED = 16 << 20
 MIB = 1 << 20
+TEST_LIMIT_S = 90  # a test that waits for what will not come; they take two seconds
 GPU_IS_LOST = 15
 
 # A CUDA program: takes memory, writes to it and reads it back, says so, lives until its stdin closes.
@@ -94,7 +95,6 @@ class Node:
     def wait_for_log(self, pattern, times=1):
         """The log is written by the server and its workers; `tail` waits for it to grow."""
         with subprocess.Popen(["tail", "-f", "-n", "+1", self.log_path()], stdout=subprocess.PIPE, text=True) as tail:
-            signal.alarm(90)
             try:
                 for line in tail.stdout:
                     found = re.search(pattern, line)
@@ -102,7 +102,6 @@ class Node:
                     if times == 0:
                         return found
             finally:
-                signal.alarm(0)
                 tail.kill()
 
     def tell_nvml(self, lines):
@@ -144,6 +143,8 @@ class RealGpu(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.uuids = uuids()
+        self.addCleanup(signal.alarm, 0)
+        signal.alarm(TEST_LIMIT_S)
 
     def node(self, facts=(), **options):
         node = Node(self.folder, **options)
@@ -261,6 +262,11 @@ class RealGpu(unittest.TestCase):
         self.assertIn("is divided (MIG), which this server does not serve", node.log())
 
 
+def too_late(*_):
+    raise TimeoutError(f"the test did not end within {TEST_LIMIT_S} s")
+
+
 ARGUMENTS, REST = parse_arguments()
+signal.signal(signal.SIGALRM, too_late)
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *REST])
