@@ -37,12 +37,11 @@ UniqueFd open_socket(const std::filesystem::path& folder) {
     return fd;
 }
 
-// A line that is not JSON comes back as a discarded value, which has no fields.
-Result<json> read_line(int fd) {
+Result<std::string> read_line(int fd) {
     std::string line;
     for (char c = 0; line.size() < line_bytes_max; line += c) {
         if (::recv(fd, &c, 1, 0) != 1) return silent();
-        if (c == '\n') return json::parse(line, nullptr, false);
+        if (c == '\n') return line;
     }
     return silent();
 }
@@ -51,15 +50,23 @@ Result<> exchange(int fd, const std::string& command) {
     const std::string line = json{{"execute", command}}.dump() + "\n";
     if (::send(fd, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return silent();
     for (;;) {
-        auto answer = read_line(fd);
-        if (!answer) return answer.error();
-        if (answer->contains("return")) return Ok{};
-        if (answer->contains("error"))
-            return Error{Error::Kind::internal, "QEMU refused " + command + ": " + (*answer)["error"].dump()};
+        auto line = read_line(fd);
+        if (!line) return line.error();
+        if (auto answer = parse_qmp_answer(*line, command)) return *answer;
     }
 }
 
 }  // namespace
+
+std::optional<Result<>> parse_qmp_answer(const std::string& line, const std::string& command) {
+    const json answer = json::parse(line, nullptr, false);  // what is not JSON becomes a value without fields
+    if (answer.contains("return")) return Result<>{Ok{}};
+    const auto error = answer.find("error");
+    if (error == answer.end()) return std::nullopt;
+    const bool told = error->is_object() && error->contains("desc") && (*error)["desc"].is_string();
+    const std::string why = told ? (*error)["desc"].get<std::string>() : "it does not say why";
+    return Result<>{Error{Error::Kind::internal, "QEMU refused " + command + ": " + why}};
+}
 
 Result<> qmp_command(const std::filesystem::path& machine_folder, const std::string& command) {
     const UniqueFd fd = open_socket(machine_folder);
