@@ -23,13 +23,23 @@ ssize_t receive_callback(libssh2_socket_t, void* data, size_t length, int, void*
     return static_cast<Wire*>(*abstract)->receive(data, length);
 }
 
+// libssh2 1.11.1 calls deprecated what older ones have alone.
+template <class Callback>
+void set_callback(LIBSSH2_SESSION* session, int which, Callback* callback) {
+#if LIBSSH2_VERSION_NUM >= 0x010b01
+    libssh2_session_callback_set2(session, which, reinterpret_cast<libssh2_cb_generic*>(callback));
+#else
+    libssh2_session_callback_set(session, which, reinterpret_cast<void*>(callback));
+#endif
+}
+
 LIBSSH2_SESSION* make_session(Wire& wire) {
     static const int initialised = libssh2_init(0);
     if (initialised != 0) return nullptr;
     LIBSSH2_SESSION* session = libssh2_session_init_ex(nullptr, nullptr, nullptr, &wire);
     if (!session) return nullptr;
-    libssh2_session_callback_set(session, LIBSSH2_CALLBACK_SEND, reinterpret_cast<void*>(&send_callback));
-    libssh2_session_callback_set(session, LIBSSH2_CALLBACK_RECV, reinterpret_cast<void*>(&receive_callback));
+    set_callback(session, LIBSSH2_CALLBACK_SEND, &send_callback);
+    set_callback(session, LIBSSH2_CALLBACK_RECV, &receive_callback);
     libssh2_session_set_blocking(session, 0);
     libssh2_keepalive_config(session, 1, keepalive_s);
     // The only host key we planted is ed25519; asking for others would let a machine show a different one.
