@@ -140,7 +140,7 @@ private:
         }
         return make_shared_memory();
     }
-    // Drivers keep small files there while they run, and take its absence for a broken system.
+    // Every system has it, so a driver may count on it.
     bool make_shared_memory() {
         std::error_code error;
         fs::create_directories(inside("/dev/shm"), error);

@@ -125,6 +125,7 @@ bool decode_carry(Decoder& d);
 bool decode_float(Decoder& d);
 bool decode_half(Decoder& d);
 bool decode_compare(Decoder& d);
+bool decode_select(Decoder& d);
 bool decode_convert(Decoder& d);
 bool decode_move(Decoder& d);
 bool decode_memory(Decoder& d);

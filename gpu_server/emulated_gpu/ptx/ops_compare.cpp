@@ -1,4 +1,4 @@
-// Comparisons and choices: setp, set, selp, slct. A comparison may be combined with another predicate by
+// Comparisons: setp and set. One may be combined with another predicate by
 // and, or, xor; floating point ones come ordered and unordered.
 #include <cmath>
 
@@ -333,68 +333,6 @@ void decode_set(Decoder& d) {
     instr.imm = yes;
 }
 
-template <class T>
-void selp(Warp& w, const Instr& i) {
-    auto* d = w.reg<T>(i.dst);
-    auto* a = w.reg<T>(i.a);
-    auto* b = w.reg<T>(i.b);
-    uint32_t choice = w.mask(i.c);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = choice >> l & 1 ? a[l] : b[l]; });
-}
-
-// slct: a where c >= 0.
-template <class T, class C>
-void slct(Warp& w, const Instr& i) {
-    auto* d = w.reg<T>(i.dst);
-    auto* a = w.reg<T>(i.a);
-    auto* b = w.reg<T>(i.b);
-    auto* c = w.reg<C>(i.c);
-    bool ftz = i.flags;
-    for_lanes(w.active, [=](uint32_t l) {
-        C choice = c[l];
-        if constexpr (std::is_same_v<C, float>) choice = ftz ? flushed(choice) : choice;
-        d[l] = choice >= 0 ? a[l] : b[l];
-    });
-}
-
-void decode_selp(Decoder& d) {
-    auto type = d.take_type();
-    Handler handler = size_of(type) == 2   ? selp<uint16_t>
-                      : size_of(type) == 4 ? selp<uint32_t>
-                      : size_of(type) == 8 ? selp<uint64_t>
-                                           : nullptr;
-    if (!handler) return d.unsupported();
-    Comparison c;
-    c.a = d.source(1, type);
-    c.b = d.source(2, type);
-    c.c = d.predicate(d.operand(3));
-    auto dst = d.dest(0, type);
-    fill(d.emit(handler), dst, c);
-}
-
-template <class T>
-Handler slct_by(Type type) {
-    return type == Type::s32 ? Handler{slct<T, int32_t>} : type == Type::f32 ? Handler{slct<T, float>} : nullptr;
-}
-
-void decode_slct(Decoder& d) {
-    bool ftz = d.take("ftz");
-    auto type = d.take_type(), by = d.take_type();
-    Handler handler = size_of(type) == 2   ? slct_by<uint16_t>(by)
-                      : size_of(type) == 4 ? slct_by<uint32_t>(by)
-                      : size_of(type) == 8 ? slct_by<uint64_t>(by)
-                                           : nullptr;
-    if (!handler) return d.unsupported();
-    Comparison c;
-    c.a = d.source(1, type);
-    c.b = d.source(2, type);
-    c.c = d.source(3, by);
-    auto dst = d.dest(0, type);
-    auto& instr = d.emit(handler);
-    fill(instr, dst, c);
-    instr.flags = ftz;
-}
-
 }  // namespace
 
 bool decode_compare(Decoder& d) {
@@ -403,10 +341,6 @@ bool decode_compare(Decoder& d) {
         decode_setp(d);
     else if (name == "set")
         decode_set(d);
-    else if (name == "selp")
-        decode_selp(d);
-    else if (name == "slct")
-        decode_slct(d);
     else
         return false;
     return true;

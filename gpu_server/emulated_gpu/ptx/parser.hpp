@@ -1,6 +1,6 @@
-// PTX text to ast::Unit: declarations in parser.cpp, statements in parse_body.cpp. The grammar has no
-// context beyond nested scopes of names, so this is plain recursive descent. The first mistake stops
-// it: fail() keeps the message and turns every later token into `end`, which ends every loop.
+// PTX text to ast::Unit: the module in parser.cpp, variables in parse_variables.cpp, statements in parse_body.cpp. The
+// grammar has no context beyond nested scopes of names, so this is plain recursive descent. The first mistake stops it:
+// fail() keeps the message and turns every later token into `end`, which ends every loop.
 #pragma once
 
 #include <string>
