@@ -1,8 +1,9 @@
 // See copies.hpp.
 //
 // To the device, small data travels inside the record; larger data in pieces that overlap sending with the copy to the
-// GPU. Pieces read the program's memory directly where CUDA's contract lets us: a waiting copy returns when they are
-// out, pinned memory must stay untouched anyway. Everything else is copied once.
+// GPU. Pieces read the program's memory directly where CUDA's contract lets us: pinned memory must stay untouched anyway,
+// and a large waiting copy returns when the worker has received them (until then they may have to be sent again).
+// Everything else is copied once.
 #include "gpu_client/cuda/copies.hpp"
 
 #include "gpu_client/cuda/async_errors.hpp"
@@ -17,6 +18,9 @@ namespace {
 
 // Below this a copy into a frame costs less than keeping count of it.
 constexpr uint64_t unstaged_bytes_min = 128 << 10;
+// The end of a waiting copy is copied into frames, too. It travels while the word that the pieces before it have arrived
+// is on its way back, so the copy hardly waits for the round trip; one that is no longer than this does not wait at all.
+constexpr uint64_t copied_end_bytes = 4 * wire::piece_bytes_max;
 
 uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
     return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
@@ -86,12 +90,14 @@ CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const 
     if (bytes <= wire::inline_copy_bytes_max) return upload.plain(to, from, bytes, nullptr);
     PinnedRange range;
     bool pinned = !wait && find_pinned(from, bytes, range);
-    bool unstaged = bytes >= unstaged_bytes_min && (wait || pinned);
-    auto* outgoing = unstaged ? Outgoing::begin(pinned ? &range : nullptr) : nullptr;
+    uint64_t lent = pinned && bytes >= unstaged_bytes_min ? bytes : 0;  // the rest is copied
+    if (wait && bytes > copied_end_bytes) lent = bytes - copied_end_bytes;
+    auto* outgoing = lent != 0 ? Outgoing::begin(pinned ? &range : nullptr) : nullptr;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t offset = 0; offset < bytes && result == CUDA_SUCCESS; offset += wire::piece_bytes_max) {
         uint64_t length = std::min<uint64_t>(bytes - offset, wire::piece_bytes_max);
-        auto piece = outgoing ? outgoing->frame(from + offset, length) : zmq::message_t(from + offset, length);
+        bool lend = offset + length <= lent;
+        auto piece = lend ? outgoing->frame(from + offset, length) : zmq::message_t(from + offset, length);
         result = upload.plain(to + offset, nullptr, length, &piece);
     }
     if (!outgoing) return result;

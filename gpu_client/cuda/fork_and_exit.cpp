@@ -80,11 +80,7 @@ static void say_goodbye() {
     if (!library_state.compare_exchange_strong(before, LibraryState::ended)) return;
     auto* open = session();
     if (open && !open->lost()) try {
-            static Pending farewell;  // outlives a reply that comes too late
-            std::byte number[sizeof(uint64_t)];
-            open->expect_end();
-            open->request(0, wire::op_goodbye, number, farewell);
-            open->wait(farewell, farewell_timeout);
+            open->say_goodbye(farewell_timeout);
         } catch (...) {  // a process that cannot say goodbye is noticed by its closed connection
         }
     print_stats(open ? open->link().bytes_sent() : 0, open ? open->link().bytes_received() : 0);

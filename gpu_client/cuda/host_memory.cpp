@@ -26,8 +26,6 @@ Pinned& pinned() {
 // Addresses that the driver may hand to kernels; we cannot, so the flag is remembered and nothing more.
 constexpr unsigned alloc_flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-// A range may not be freed while a copy uses it. Copies end by themselves, or with the session.
-constexpr std::chrono::milliseconds copies_timeout{60'000};
 }  // namespace
 
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
@@ -66,7 +64,8 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
         range = found->second;
         pinned().by_address.erase(found);
     }
-    if (session()) session()->wait_until([&] { return *range.in_flight == 0; }, copies_timeout);
+    // A range may not be freed while a copy uses it. Copies end by themselves, or with the session.
+    if (session()) session()->wait_for_memory([&] { return *range.in_flight == 0; });
     return true;
 }
 

@@ -16,11 +16,11 @@ Outgoing* Outgoing::begin(const PinnedRange* range) {
 
 zmq::message_t Outgoing::frame(const void* data, size_t bytes) {
     left_.fetch_add(1);
-    return zmq::message_t(const_cast<void*>(data), bytes, sent, this);
+    return zmq::message_t(const_cast<void*>(data), bytes, received, this);
 }
 
-// On ZeroMQ's own thread, when the frame has gone out.
-void Outgoing::sent(void*, void* self) {
+// On any thread, when the worker has received the frame and ZeroMQ has finished with it.
+void Outgoing::received(void*, void* self) {
     static_cast<Outgoing*>(self)->drop();
 }
 
@@ -31,11 +31,11 @@ void Outgoing::drop() {
         if (in_flight) in_flight->fetch_sub(1);
         delete this;
     }
-    if (left <= 1) session()->poke();  // someone may wait for the memory
+    if (left <= 1) session()->memory_freed();  // someone may wait for it
 }
 
 void Outgoing::wait() {
-    session()->wait_until([this] { return left_.load() == 1; });
+    session()->wait_for_memory([this] { return left_.load() == 1; });
     drop();
 }
 

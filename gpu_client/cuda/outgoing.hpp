@@ -1,4 +1,5 @@
-// Data on its way to the GPU without having been copied: ZeroMQ reads the program's own memory.
+// Data on its way to the GPU without having been copied: ZeroMQ reads the program's own memory, and may do so again when
+// the connection breaks, until the worker has said that the data has arrived.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,7 @@
 
 namespace tnr::cuda {
 
-// Counts the frames that still read the memory of one copy. Lives until the last of them is sent; owned by them and by
+// Counts the frames that still read the memory of one copy. Lives until the last of them is received; owned by them and by
 // the copy that waits for them.
 class Outgoing {
 public:
@@ -21,7 +22,7 @@ public:
     void let_go();
 
 private:
-    static void sent(void* data, void* self);
+    static void received(void* data, void* self);
     void drop();
 
     std::atomic<int> left_{1};

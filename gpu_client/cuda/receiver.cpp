@@ -79,7 +79,7 @@ void Session::hand_over() {
         background_wake_.notify_one();
 }
 
-void Session::lead(Lock& lock, milliseconds timeout) {
+wire::Link::Event Session::lead(Lock& lock, milliseconds timeout) {
     leading_ = true;
     lock.unlock();
     auto event = link_.receive(batch_, timeout);
@@ -90,8 +90,10 @@ void Session::lead(Lock& lock, milliseconds timeout) {
             heard_ = true;
             dispatch(batch_);
             break;
-        case wire::Link::Event::disconnected:
-            lose_locked("the connection to the GPU's worker broke");
+        case wire::Link::Event::receipt:
+        case wire::Link::Event::connected:
+            heard_ = true;
+            for (auto* waiter : waiters_) waiter->wake.notify_one();  // there may be credit
             break;
         case wire::Link::Event::malformed:
             lose_locked("the GPU's worker sent something that is no batch of records");
@@ -101,17 +103,15 @@ void Session::lead(Lock& lock, milliseconds timeout) {
                 lose_locked("no word from the GPU's worker: its port may be closed between here and there");
             break;
         case wire::Link::Event::woken:
+        case wire::Link::Event::disconnected:  // the worker's end only
             break;
     }
+    return event;
 }
 
 void Session::drain() {
     Lock lock(receive_mutex_);
-    while (!leading_ && !lost()) {
-        auto before = link_.bytes_received();
-        lead(lock, milliseconds(0));
-        if (link_.bytes_received() == before) break;
-    }
+    while (!leading_ && !lost() && lead(lock, milliseconds(0)) != wire::Link::Event::timeout) continue;
     hand_over();
 }
 
@@ -142,6 +142,8 @@ void Session::background() {
 
 void Session::lose_locked(const char* reason) {
     if (lost_.exchange(true)) return;
+    keeper_.stop();
+    if (leading_) link_.wake();
     if (!ending_) {
         log(LogLevel::error, "the session with the GPU is lost: %s", reason);
         log(LogLevel::error, "hint: restart the program; `tnr status` tells whether the pool is well");

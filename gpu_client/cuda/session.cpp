@@ -19,7 +19,9 @@ static constexpr int ticks_before_sending = 5;
 static constexpr int ticks_before_sleeping = 50;
 
 Session::Session(std::unique_ptr<wire::Channel> channel)
-    : link_(std::move(channel)), opened_(std::chrono::steady_clock::now()) {
+    : link_(std::move(channel)),
+      keeper_(link_, patience_from_environment(), keeper_hooks()),
+      opened_(std::chrono::steady_clock::now()) {
     wire::Link::begin(frame_);
     wire::Link::begin(sending_);
 }
@@ -27,6 +29,7 @@ Session::Session(std::unique_ptr<wire::Channel> channel)
 void Session::start() {
     start_background_thread([this] { flusher(); });
     start_background_thread([this] { background(); });
+    start_background_thread([this] { keeper_.run(); });
 }
 
 // Called with buffer_mutex_ held.
@@ -101,6 +104,7 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
 
 void Session::flush() {
     if (!wait_for_credit()) return;
+    read_receipts();
     std::lock_guard order(order_mutex_);
     wire::Frames bulk;
     {
@@ -111,6 +115,16 @@ void Session::flush() {
         bulk_bytes_ = 0;
     }
     link_.send(sending_, std::move(bulk));
+}
+
+// Receipts lie unread while nobody waits for anything, and what was sent is kept until they are read.
+void Session::read_receipts() {
+    auto many = [this] { return link_.kept() > wire::receipt_every_bytes; };
+    if (!many()) return;
+    Lock lock(receive_mutex_);
+    while (!leading_ && !lost() && many() && lead(lock, std::chrono::milliseconds(0)) != wire::Link::Event::timeout)
+        continue;
+    hand_over();
 }
 
 bool Session::wait_for_credit() {

@@ -7,6 +7,9 @@
 // waiting threads one (the leader) receives and hands the others theirs. Only while news is expected that nobody waits
 // for (host functions, copies into pinned memory) a background thread receives when no one else does.
 //
+// A third thread keeps the connection (reconnect.cpp): when it breaks, calls that wait go on waiting until it is back, or
+// until the session is lost with it.
+//
 // Locks, outermost first: order_mutex_, buffer_mutex_; receive_mutex_ stands alone. No lock is held while waiting.
 #pragma once
 
@@ -17,6 +20,7 @@
 #include <unordered_map>
 
 #include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/protocol/keeper.hpp"
 #include "gpu_client/protocol/link.hpp"
 #include "gpu_client/protocol/ops.hpp"
 
@@ -70,6 +74,10 @@ public:
     void flush();
     // Works off what has arrived, without waiting.
     void drain();
+    // Waits until `done`, which comes about once nothing refers to memory of the program any more: when the worker has
+    // received it, or soon after the session is lost. Somebody must say memory_freed() whenever it may have.
+    void wait_for_memory(const std::function<bool()>& done);
+    void memory_freed();
     // While the count is above 0 the background thread receives when nobody else does.
     void expect_news(int change);
 
@@ -86,13 +94,16 @@ public:
     News news;
     void start();  // the threads
 
-    void expect_end() { ending_ = true; }  // from now on losing the connection is no news
+    // The process ends: tells the worker, and waits at most so long for it to let go. From now on losing the connection is
+    // no news, and final.
+    void say_goodbye(std::chrono::milliseconds timeout);
 
 private:
     void put_record(uint64_t context, uint16_t op, uint16_t flags, std::span<const std::byte> payload,
                     zmq::message_t* bulk);
     void make_room(std::unique_lock<std::mutex>& lock, size_t bytes);
     bool wait_for_credit();
+    void read_receipts();
     void flusher();
     void wake_flusher();
 
@@ -102,7 +113,7 @@ private:
     };
     template <class Ready>
     bool wait_locked(Lock& lock, Ready&& ready, std::chrono::steady_clock::time_point deadline);
-    void lead(Lock& lock, std::chrono::milliseconds timeout);
+    wire::Link::Event lead(Lock& lock, std::chrono::milliseconds timeout);
     void hand_over();
     void lose_locked(const char* reason);
     void dispatch(wire::Batch& batch);
@@ -111,8 +122,10 @@ private:
     bool take_piece(wire::Reader in, const zmq::message_t* bulk);
     void finish(Pending& pending);
     void background();
+    wire::Keeper::Hooks keeper_hooks();
 
     wire::Link link_;
+    wire::Keeper keeper_;
     std::atomic<bool> lost_{false};
     std::atomic<bool> ending_{false};
 
@@ -138,7 +151,13 @@ private:
     std::unordered_map<uint64_t, Pending*> pending_;
     int news_expected_ = 0;
     std::condition_variable background_wake_;
+
+    std::mutex memory_mutex_;  // nothing but the condition's
+    std::condition_variable memory_freed_;
 };
+
+// How long a broken connection is tried again: TNR_GRACE_MS.
+wire::Keeper::Patience patience_from_environment();
 
 // This process's session; null until the first context.
 Session* session();

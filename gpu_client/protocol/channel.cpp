@@ -5,88 +5,102 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include <atomic>
-
 #include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::wire {
 
-static void set_common_options(zmq::socket_t& socket) {
+zmq::socket_t Channel::make_socket(int type) {
+    zmq::socket_t socket(context_, type);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::sndhwm, 0);  // never block, never drop: the credit window bounds the queue
     socket.set(zmq::sockopt::rcvhwm, 0);
     socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(heartbeat_interval.count()));
     socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(heartbeat_timeout.count()));
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(batch_bytes_max));
-    socket.set(zmq::sockopt::reconnect_ivl, 50);
-    socket.set(zmq::sockopt::reconnect_ivl_max, 1000);
-}
-
-Channel::Channel(zmq::context_t& context, int type)
-    : socket_(context, type), wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    set_common_options(socket_);
+    socket.set(zmq::sockopt::reconnect_ivl, -1);
+    if (!wake_fd_) wake_fd_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    return socket;
 }
 
 Result<std::unique_ptr<Channel>> Channel::connect(zmq::context_t& context, const std::string& endpoint,
                                                   const ClientKeys& keys, const std::string& identity) try {
-    std::unique_ptr<Channel> channel(new Channel(context, ZMQ_DEALER));
-    channel->socket_.set(zmq::sockopt::routing_id, identity);
-    if (!keys.plain()) {
-        channel->socket_.set(zmq::sockopt::curve_serverkey, keys.server_public);
-        channel->socket_.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-        channel->socket_.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
-    }
-    channel->watch_connection(context);
-    channel->socket_.connect(endpoint);
+    std::unique_ptr<Channel> channel(new Channel(context));
+    channel->endpoint_ = endpoint;
+    channel->identity_ = identity;
+    channel->keys_ = keys;
+    channel->dial_or_throw();
     return channel;
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::network, "cannot connect to " + endpoint + ": " + error.what()};
 }
 
+void Channel::dial_or_throw() {
+    auto socket = make_socket(ZMQ_DEALER);
+    socket.set(zmq::sockopt::routing_id, identity_);
+    if (!keys_.plain()) {
+        socket.set(zmq::sockopt::curve_serverkey, keys_.server_public);
+        socket.set(zmq::sockopt::curve_publickey, keys_.own.public_key);
+        socket.set(zmq::sockopt::curve_secretkey, keys_.own.secret_key);
+    }
+    Monitor monitor(context_, socket, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED);
+    socket.connect(endpoint_);
+    int fd = socket.get(zmq::sockopt::fd);
+    {
+        std::lock_guard lock(mutex_);
+        for (Frames frames; socket_ && take_from_socket(frames);) left_over_.push_back(std::move(frames));
+        std::swap(socket_, socket);
+        std::swap(socket_fd_, fd);
+    }
+    monitor_ = std::move(monitor);
+    if (fd >= 0) wake();  // the receiver polls on the old socket
+}
+
+bool Channel::dial() try {
+    dial_or_throw();
+    return true;
+} catch (const zmq::error_t&) {
+    return false;
+}
+
+void Channel::close() {
+    std::lock_guard lock(mutex_);
+    socket_.close();
+    socket_fd_ = -1;
+    wake();
+}
+
 Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int listening_fd, const KeyPair& keys,
                                                 const std::string& peer) try {
-    std::unique_ptr<Channel> channel(new Channel(context, ZMQ_ROUTER));
+    std::unique_ptr<Channel> channel(new Channel(context));
     channel->peer_ = peer;
-    channel->socket_.set(zmq::sockopt::router_mandatory, false);
-    channel->socket_.set(zmq::sockopt::router_handover, true);  // a client that reconnects replaces its dead self
-    channel->socket_.set(zmq::sockopt::zap_domain, "tnr");
+    auto socket = channel->make_socket(ZMQ_ROUTER);
+    socket.set(zmq::sockopt::router_mandatory, false);
+    socket.set(zmq::sockopt::router_handover, true);  // a client that reconnects replaces its dead self
+    socket.set(zmq::sockopt::zap_domain, "tnr");
     if (!keys.secret_key.empty()) {
-        channel->socket_.set(zmq::sockopt::curve_server, true);
-        channel->socket_.set(zmq::sockopt::curve_secretkey, keys.secret_key);
+        socket.set(zmq::sockopt::curve_server, true);
+        socket.set(zmq::sockopt::curve_secretkey, keys.secret_key);
     }
     int fd = listening_fd;
-    if (zmq_setsockopt(channel->socket_.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0) throw zmq::error_t();
-    channel->watch_connection(context);
-    channel->socket_.bind("tcp://127.0.0.1:*");  // the address is that of the socket we were given
+    if (zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0) throw zmq::error_t();
+    channel->monitor_ = Monitor(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
+    socket.bind("tcp://127.0.0.1:*");  // the address is that of the socket we were given
+    channel->socket_fd_ = socket.get(zmq::sockopt::fd);
+    channel->socket_ = std::move(socket);
     return channel;
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::internal, std::string("cannot serve a session: ") + error.what()};
 }
 
-void Channel::watch_connection(zmq::context_t& context) {
-    static std::atomic<unsigned> counter{0};
-    auto address = "inproc://monitor-" + std::to_string(counter++);
-    if (zmq_socket_monitor(socket_.handle(), address.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) throw zmq::error_t();
-    monitor_ = zmq::socket_t(context, ZMQ_PAIR);
-    monitor_.set(zmq::sockopt::linger, 0);
-    monitor_.connect(address);
-    socket_fd_ = socket_.get(zmq::sockopt::fd);
-    monitor_fd_ = monitor_.get(zmq::sockopt::fd);
-}
-
-bool Channel::take_disconnect() {
-    bool seen = false;
-    for (zmq::message_t part; monitor_.recv(part, zmq::recv_flags::dontwait);) seen = true;
-    return seen;
-}
-
-void Channel::send(Frames&& frames) {
+void Channel::send(Frames& frames) {
     std::lock_guard lock(mutex_);
-    if (!peer_.empty()) socket_.send(zmq::buffer(peer_), zmq::send_flags::sndmore);
-    for (size_t i = 0; i < frames.size(); ++i)
-        socket_.send(frames[i], i + 1 < frames.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+    // Never waits, whatever becomes of the connection: a DEALER without one would.
+    auto now = zmq::send_flags::dontwait;
+    if (socket_ && !dials()) (void)socket_.send(zmq::buffer(peer_), now | zmq::send_flags::sndmore);
+    for (size_t i = 0; socket_ && i < frames.size(); ++i)
+        (void)socket_.send(frames[i], i + 1 < frames.size() ? now | zmq::send_flags::sndmore : now);
     frames.clear();
-    if (receiver_waits_ && (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN)) {
+    if (receiver_waits_ && socket_ && (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN)) {
         receiver_waits_ = false;  // once is enough
         wake();
     }
@@ -94,35 +108,55 @@ void Channel::send(Frames&& frames) {
 
 // A whole message without waiting. Called with the lock held.
 bool Channel::take_message(Frames& frames) {
+    if (left_over_.empty()) return socket_ && take_from_socket(frames);
+    frames = std::move(left_over_.front());
+    left_over_.pop_front();
+    return true;
+}
+
+bool Channel::take_from_socket(Frames& frames) {
     while (true) {
         frames.clear();
         zmq::message_t part;
         if (!socket_.recv(part, zmq::recv_flags::dontwait)) return false;
-        bool ours = peer_.empty() || part.to_string_view() == peer_;
+        bool ours = dials() || part.to_string_view() == peer_;
         bool more = part.more();
-        if (peer_.empty()) frames.push_back(std::move(part));
+        if (dials()) frames.push_back(std::move(part));
         while (more) {
             zmq::message_t next;
             (void)socket_.recv(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
             more = next.more();
             if (frames.size() <= batch_frames_max) frames.push_back(std::move(next));
         }
-        if (ours) return true;  // else a stranger with a valid key: not this session's business
+        if (ours && !frames.empty()) return true;  // else a stranger with a valid key: not this session's business
     }
+}
+
+// True: the worker's client is no longer connected. The client's end has a thread of its own for the monitor.
+bool Channel::note_news() {
+    bool left = false;
+    while (auto news = monitor_.next()) left |= callers_.note(*news);
+    return left;
+}
+
+void Channel::client_speaks(zmq::message_t& frame) {
+    note_news();
+    callers_.client_speaks_on(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
 }
 
 Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeout) {
     auto deadline = std::chrono::steady_clock::now() + timeout;
     while (true) {
+        pollfd fds[] = {{-1, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {dials() ? -1 : monitor_.fd(), POLLIN, 0}};
         {
             std::lock_guard lock(mutex_);
             if (take_message(frames)) return Event::message;
-            receiver_waits_ = true;
+            receiver_waits_ = timeout.count() > 0;
+            fds[0].fd = socket_fd_;
         }
-        if (take_disconnect()) return Event::disconnected;
+        if (!dials() && note_news()) return Event::disconnected;
         auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
         if (left.count() <= 0) return Event::timeout;
-        pollfd fds[] = {{socket_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {monitor_fd_, POLLIN, 0}};
         ::poll(fds, 3, static_cast<int>(left.count()));
         if (fds[1].revents & POLLIN) {
             uint64_t count;

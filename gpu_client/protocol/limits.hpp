@@ -9,7 +9,7 @@ namespace tnr::wire {
 
 // Raise it when the meaning of a record or of a control message changes; adding a call does not (the table's hash
 // tells that, and an unknown op is answered with CUDA_ERROR_NOT_SUPPORTED).
-inline constexpr uint32_t protocol_version = 1;
+inline constexpr uint32_t protocol_version = 2;
 
 // Payload of one record without its bulk frame: kernel parameters (at most 32 KiB + names) and small copies fit with
 // room.
@@ -33,8 +33,17 @@ inline constexpr size_t image_bytes_max = size_t{1} << 30;
 // Unacknowledged bytes a sender may have in flight: 64 MiB keeps a 10 Gb/s link with 50 ms round trip busy and bounds
 // the memory that a stalled GPU can make either side hold.
 inline constexpr size_t window_bytes = size_t{64} << 20;
+// Of that, records (not bulk data) that the other side has not received yet and that are kept to be sent again: 20,000
+// launches, where NVIDIA's driver makes a program wait after 1,000.
+inline constexpr size_t kept_record_bytes_max = size_t{2} << 20;
+// Batches taken out of the socket before their turn, so that a busy receiver's sender need not keep them.
+inline constexpr size_t early_batches_max = 128;
 // Owe at most this much acknowledgement silently.
 inline constexpr size_t acknowledge_every_bytes = size_t{8} << 20;
+// Say after this many bytes that they have arrived: until then the other side keeps them, to send them again.
+inline constexpr size_t receipt_every_bytes = size_t{1} << 20;
+// With nothing more to read, already after this many: the sender may want memory back that it lent for a copy.
+inline constexpr size_t receipt_when_quiet_bytes = inline_copy_bytes_max;
 
 // A control message (JSON). The device description of 16 GPUs is about 100 KiB.
 inline constexpr size_t control_bytes_max = size_t{1} << 20;
@@ -42,5 +51,14 @@ inline constexpr size_t control_bytes_max = size_t{1} << 20;
 // How often ZeroMQ asks whether the peer still lives, and how long silence may last until it is taken for gone.
 inline constexpr std::chrono::milliseconds heartbeat_interval{500};
 inline constexpr std::chrono::milliseconds heartbeat_timeout{10'000};
+
+// A peer that has been silent for this long is in trouble, though perhaps not gone: four heartbeats were missed.
+inline constexpr std::chrono::milliseconds silence_suspicious{2'000};
+
+// How long both sides of a broken connection keep what is needed to go on, when it was the network that failed.
+inline constexpr std::chrono::milliseconds default_grace{30'000};
+// A worker whose client's kernel has closed the connection waits this long for the client to knock again: one that lives
+// does so at once, one that was killed never, and its GPU is promised to others within two seconds.
+inline constexpr std::chrono::milliseconds knocks_within{600};
 
 }  // namespace tnr::wire

@@ -1,67 +1,244 @@
 // See link.hpp.
 #include "gpu_client/protocol/link.hpp"
 
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpu_client/protocol/ops.hpp"
+
 namespace tnr::wire {
 
-void Link::send(Bytes& frame, Frames&& bulk) {
-    std::lock_guard lock(send_mutex_);
-    send_locked(frame, std::move(bulk));
+// The first connection needs no welcome: the worker cannot have received anything yet, so nothing can be missing.
+Link::Link(std::unique_ptr<Channel> channel)
+    : channel_(std::move(channel)), opened_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!channel_->dials()) return;
+    connection_ = 1;
+    send_unnumbered(op_hello, connection_);
+    open_ = true;
 }
 
-void Link::send_locked(Bytes& frame, Frames&& bulk) {
-    size_t bytes = frame.size();
-    for (auto& part : bulk) bytes += part.size();
-    BatchHeader header{next_sequence_++, 0, static_cast<uint32_t>(frame.size() - sizeof(BatchHeader)),
-                       static_cast<uint32_t>(bulk.size())};
-    {
-        std::lock_guard lock(book_mutex_);
-        header.acknowledged = worked_off_;
-        owed_bytes_ = 0;
-        sent_.push_back({header.sequence, bytes});
-        in_flight_ += bytes;
-    }
-    bytes_sent_ += bytes;
-    std::memcpy(frame.data(), &header, sizeof header);
+// ---- out
 
+// What every header says of the other direction.
+void Link::stamp(BatchHeader& header) {
+    std::lock_guard lock(book_mutex_);
+    header.acknowledged = worked_off_;
+    header.received = received_up_to_;
+    owed_bytes_ = 0;
+    owed_receipt_bytes_ = 0;
+}
+
+void Link::send(Bytes& frame, Frames&& bulk) {
     Frames frames;
     frames.reserve(1 + bulk.size());
     frames.emplace_back(frame.data(), frame.size());
     for (auto& part : bulk) frames.push_back(std::move(part));
-    channel_->send(std::move(frames));
+    bulk.clear();
+    size_t bytes = 0;
+    for (auto& part : frames) bytes += part.size();
+
+    std::lock_guard lock(send_mutex_);
+    BatchHeader header{next_sequence_++, 0, 0, static_cast<uint32_t>(frame.size() - sizeof(BatchHeader)),
+                       static_cast<uint32_t>(frames.size() - 1)};
+    stamp(header);
+    std::memcpy(frames.front().data(), &header, sizeof header);
     begin(frame);
+    if (closed_) return;
+    bool now = open();
+    for (auto& part : frames)
+        if (now) outgoing_.emplace_back().copy(part);
+    keep(header.sequence, bytes, std::move(frames));
+    if (!now) return;
+    bytes_sent_ += bytes;
+    channel_->send(outgoing_);
 }
 
-void Link::take_acknowledgement(uint64_t acknowledged) {
+// Before it is sent: the receipt may come at once.
+void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     std::lock_guard lock(book_mutex_);
-    while (!sent_.empty() && sent_.front().sequence <= acknowledged) {
-        in_flight_ -= sent_.front().bytes;
-        sent_.pop_front();
+    kept_records_ += frames.front().size();
+    sent_.push_back({sequence, bytes, frames.front().size(), std::move(frames)});
+    in_flight_ += bytes;
+    kept_ += bytes;
+}
+
+// A batch of the link's own: it has no number and is not kept, for each connection begins with all it could say.
+void Link::send_unnumbered(uint16_t op, uint64_t connection) {
+    Bytes frame;
+    begin(frame);
+    if (op != 0) {
+        Writer writer(frame);
+        writer.begin_record(op, 0);
+        writer.put(connection);
+        writer.end_record();
+    }
+    BatchHeader header{0, 0, 0, static_cast<uint32_t>(frame.size() - sizeof(BatchHeader)), 0};
+    stamp(header);
+    std::memcpy(frame.data(), &header, sizeof header);
+    outgoing_.emplace_back(frame.data(), frame.size());
+    bytes_sent_ += frame.size();
+    channel_->send(outgoing_);
+}
+
+void Link::send_receipt() {
+    std::lock_guard lock(send_mutex_);
+    if (open()) send_unnumbered(0, 0);
+}
+
+// All that has not arrived. Called with send_mutex_ held, so that nothing newer gets in between.
+void Link::send_again_locked() {
+    std::lock_guard lock(book_mutex_);
+    for (auto& sent : sent_) {
+        if (sent.frames.empty()) continue;
+        for (auto& part : sent.frames) outgoing_.emplace_back().copy(part);
+        bytes_sent_ += sent.bytes;
+        channel_->send(outgoing_);
     }
 }
 
+// ---- in
+
+bool Link::owes_receipt() {
+    std::lock_guard lock(book_mutex_);
+    return owed_receipt_bytes_ >= receipt_when_quiet_bytes;
+}
+
 Link::Event Link::receive(Batch& batch, std::chrono::milliseconds timeout) {
-    batch.frames.clear();
-    batch.records = {};
-    switch (channel_->receive(batch.frames, timeout)) {
+    if (early_.empty()) {
+        batch = {};
+        auto event = std::exchange(after_, Event::timeout);
+        if (event == Event::timeout) event = receive_next(batch, timeout);
+        if (event == Event::batch) look_ahead();
+        return event;
+    }
+    batch = std::move(early_.front());
+    early_.pop_front();
+    look_ahead();
+    return Event::batch;
+}
+
+// Whoever receives may be slow to work off; what has arrived is taken note of all the same.
+void Link::look_ahead() {
+    while (after_ == Event::timeout && early_.size() < early_batches_max) {
+        Batch next;
+        auto event = receive_next(next, std::chrono::milliseconds(0));
+        if (event == Event::timeout) return;
+        if (event == Event::batch)
+            early_.push_back(std::move(next));
+        else if (event != Event::receipt)
+            after_ = event;
+    }
+}
+
+Link::Event Link::receive_next(Batch& batch, std::chrono::milliseconds timeout) {
+    bool owes = owes_receipt();
+    auto event = channel_->receive(batch.frames, owes ? std::chrono::milliseconds(0) : timeout);
+    if (owes && event == Channel::Event::timeout) {
+        send_receipt();
+        event = channel_->receive(batch.frames, timeout);
+    }
+    switch (event) {
         case Channel::Event::timeout:
             return Event::timeout;
         case Channel::Event::woken:
             return Event::woken;
         case Channel::Event::disconnected:
+            open_ = false;
             return Event::disconnected;
         case Channel::Event::message:
             break;
     }
+    return take(batch);
+}
+
+Link::Event Link::take(Batch& batch) {
     auto& first = batch.frames.front();
     std::span<const std::byte> bytes{first.data<std::byte>(), first.size()};
     if (!parse_batch(bytes, batch.frames.size() - 1, batch.header, batch.records)) return Event::malformed;
     batch.bytes = 0;
     for (auto& part : batch.frames) batch.bytes += part.size();
     bytes_received_ += batch.bytes;
-    take_acknowledgement(batch.header.acknowledged);
-    std::lock_guard lock(book_mutex_);
-    received_.push_back({batch.header.sequence, batch.bytes, false});
+    take_word(batch.header);
+    auto event = batch.header.sequence == 0 ? take_unnumbered(batch) : take_numbered(batch);
+    if (event != Event::batch) batch.records = {};
+    return event;
+}
+
+// What the other side says of our batches.
+void Link::take_word(const BatchHeader& header) {
+    {
+        std::lock_guard lock(book_mutex_);
+        uint64_t first = sent_.empty() ? 0 : sent_.front().sequence;
+        uint64_t last = sent_.empty() ? 0 : sent_.back().sequence;
+        uint64_t arrived = std::min(std::max(header.received, header.acknowledged), last);
+        for (uint64_t next = std::max(arrived_up_to_ + 1, first); next <= arrived; ++next) {
+            auto& sent = sent_[next - first];
+            kept_ -= sent.bytes;
+            kept_records_ -= sent.record_bytes;
+            for (auto& part : sent.frames) arrived_.push_back(std::move(part));
+            sent.frames.clear();
+            arrived_up_to_ = next;
+        }
+        while (!sent_.empty() && sent_.front().sequence <= header.acknowledged) {
+            in_flight_ -= sent_.front().bytes;
+            sent_.pop_front();
+        }
+    }
+    arrived_.clear();  // calls back whoever lent the memory: not with our lock held
+}
+
+Link::Event Link::take_numbered(const Batch& batch) {
+    bool due = false;
+    {
+        std::lock_guard lock(book_mutex_);
+        uint64_t expected = received_up_to_ + 1;
+        if (batch.header.sequence < expected) return Event::receipt;  // sent again, but had arrived
+        // One that overtook what broke with its connection comes again; without a break, there is no overtaking.
+        if (batch.header.sequence > expected) return open() ? Event::malformed : Event::receipt;
+        received_up_to_ = expected;
+        received_.push_back({expected, batch.bytes, false});
+        owed_receipt_bytes_ += batch.bytes;
+        due = owed_receipt_bytes_ >= receipt_every_bytes;
+    }
+    if (due) send_receipt();
     return Event::batch;
+}
+
+Link::Event Link::take_unnumbered(Batch& batch) {
+    if (batch.records.empty()) return Event::receipt;
+    Record record;
+    RecordReader records(batch.records);
+    if (!records.next(record) || record.flags != 0) return Event::malformed;
+    Reader in(record.payload);
+    auto connection = in.get<uint64_t>();
+    if (!in.finished() || connection == 0) return Event::malformed;
+    if (record.op == op_hello && !channel_->dials()) return take_hello(connection, batch.frames.front());
+    if (record.op == op_welcome && channel_->dials()) return take_welcome(connection);
+    return Event::malformed;
+}
+
+Link::Event Link::take_hello(uint64_t connection, zmq::message_t& frame) {
+    std::lock_guard lock(send_mutex_);
+    if (connection <= connection_) return Event::receipt;
+    connection_ = connection;
+    channel_->client_speaks(frame);
+    send_unnumbered(op_welcome, connection);
+    send_again_locked();
+    open_ = true;
+    return Event::connected;
+}
+
+Link::Event Link::take_welcome(uint64_t connection) {
+    std::lock_guard lock(send_mutex_);
+    // To a hello of the connection before, or to the first one, which did not wait for it.
+    if (connection != connection_ || open()) return Event::receipt;
+    send_again_locked();
+    open_ = true;
+    uint64_t one = 1;
+    (void)!::write(opened_fd_.get(), &one, sizeof one);
+    return Event::connected;
 }
 
 void Link::worked_off(uint64_t sequence, size_t bytes) {
@@ -77,11 +254,35 @@ void Link::worked_off(uint64_t sequence, size_t bytes) {
         owed_bytes_ += bytes;
         due = owed_bytes_ >= acknowledge_every_bytes;
     }
-    if (!due) return;
-    Bytes empty;
-    begin(empty);
+    if (due) send_receipt();
+}
+
+// ---- connections
+
+bool Link::take_opened() {
+    uint64_t count;
+    return ::read(opened_fd_.get(), &count, sizeof count) == sizeof count;
+}
+
+bool Link::dial() {
     std::lock_guard lock(send_mutex_);
-    send_locked(empty, {});
+    if (closed_) return false;
+    open_ = false;
+    take_opened();
+    if (!channel_->dial()) return false;
+    send_unnumbered(op_hello, ++connection_);
+    return true;
+}
+
+void Link::close() {
+    std::deque<Sent> kept;  // freed without our locks
+    std::lock_guard lock(send_mutex_);
+    closed_ = true;
+    open_ = false;
+    channel_->close();
+    std::lock_guard book(book_mutex_);
+    kept.swap(sent_);
+    kept_ = kept_records_ = in_flight_ = 0;
 }
 
 }  // namespace tnr::wire

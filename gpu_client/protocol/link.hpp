@@ -1,5 +1,10 @@
-// Batches over a channel: numbers them, acknowledges the other side's, and keeps within the credit window.
-// Both ends of a session use the same class.
+// Batches over a channel: numbers them, acknowledges the other side's, keeps within the credit window, and survives
+// broken connections. Both ends of a session use the same class.
+//
+// What was sent is kept until the other side says that it has arrived (`received` in every batch's header). Each
+// connection begins with the client's hello and the worker's welcome, which say how far either side had come; then both
+// send the rest again, in order. A batch whose number is not the next one is dropped: it has been here, or comes again.
+// README.md tells the whole protocol.
 #pragma once
 
 #include <atomic>
@@ -22,27 +27,47 @@ struct Batch {
 
 class Link {
 public:
-    enum class Event { batch, timeout, woken, disconnected, malformed };
+    // `receipt`: nothing to work off, but the other side has taken something: there may be credit, and memory is free.
+    // `connected`: a connection begins; what was missing is on its way. `disconnected`: the worker's client has left;
+    // it may come back.
+    enum class Event { batch, receipt, connected, timeout, woken, disconnected, malformed };
 
-    explicit Link(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+    explicit Link(std::unique_ptr<Channel> channel);
 
     // Room for the header at the front of frame 0: start every batch's buffer with it.
     static void begin(Bytes& frame) { frame.resize(sizeof(BatchHeader)); }
-    // Sends `frame` (begun with begin(), records behind) and its bulk frames. Any thread; batches go out in the order
-    // of the calls' lock. `frame` is left begun and empty, with its capacity.
+    // Sends `frame` (begun with begin(), records behind) and its bulk frames, now or when there is a connection again. Any
+    // thread; batches go out in the order of the calls' lock. `frame` is left begun and empty, with its capacity.
+    // Memory that a bulk frame only refers to stays in use until the other side has received it.
     void send(Bytes& frame, Frames&& bulk);
-    // Bytes sent and not yet acknowledged. A sender that finds window_bytes exceeded receives until it is not.
+    // Bytes sent and not yet acknowledged.
     size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
-    bool has_credit() const { return in_flight() < window_bytes; }
+    // A sender that finds none receives until there is.
+    bool has_credit() const {
+        return in_flight() < window_bytes && kept_records_.load(std::memory_order_acquire) < kept_record_bytes_max;
+    }
+    // Bytes that are kept because the other side has not said that they have arrived.
+    size_t kept() const { return kept_.load(std::memory_order_acquire); }
 
-    // One thread at a time. Events other than `batch` leave `batch` empty. An empty batch (credit only) is an event
-    // too.
+    // One thread at a time. Events other than `batch` leave `batch` without records.
     Event receive(Batch& batch, std::chrono::milliseconds timeout);
     // The batch has been worked off and its memory is free again: its bytes count as acknowledged. Batches may finish
     // in any order (a later one never acknowledges an earlier). Any thread. Sends the acknowledgement by itself when it
     // is due.
     void worked_off(uint64_t sequence, size_t bytes);
 
+    // Batches go out; while they do not, they are kept.
+    bool open() const { return open_.load(std::memory_order_acquire); }
+    // The client's end: a new connection instead of the one before. False: no more sockets. It is open when the worker has
+    // welcomed us, if somebody receives: opened_fd() is readable then, until take_opened() has said so.
+    bool dial();
+    int opened_fd() const { return opened_fd_.get(); }
+    bool take_opened();
+    // Nothing is sent any more, and all memory is let go.
+    void close();
+
+    Channel& channel() { return *channel_; }
+    const Channel& channel() const { return *channel_; }
     void wake() { channel_->wake(); }
     uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
     uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
@@ -50,25 +75,50 @@ public:
 private:
     struct Sent {
         uint64_t sequence;
-        size_t bytes;
+        size_t bytes, record_bytes;
+        Frames frames;  // empty: has arrived
     };
     struct Received {
         uint64_t sequence;
         size_t bytes;
         bool done;
     };
-    void take_acknowledgement(uint64_t acknowledged);
-    void send_locked(Bytes& frame, Frames&& bulk);
+    void stamp(BatchHeader& header);
+    void keep(uint64_t sequence, size_t bytes, Frames&& frames);
+    void send_unnumbered(uint16_t op, uint64_t connection);
+    void send_receipt();
+    void send_again_locked();
+    Event receive_next(Batch& batch, std::chrono::milliseconds timeout);
+    void look_ahead();
+    bool owes_receipt();
+    Event take(Batch& batch);
+    Event take_numbered(const Batch& batch);
+    Event take_unnumbered(Batch& batch);
+    Event take_hello(uint64_t connection, zmq::message_t& frame);
+    Event take_welcome(uint64_t connection);
+    void take_word(const BatchHeader& header);
 
     std::unique_ptr<Channel> channel_;
-    std::mutex send_mutex_;  // numbering and sending are one step
+    UniqueFd opened_fd_;
+    std::deque<Batch> early_;       // the receiver's: taken out of the socket, and then …
+    Event after_ = Event::timeout;  // … what happened, if not this
+    Frames arrived_;                // the receiver's: what the other side has received, on its way to being freed
+    std::atomic<bool> open_{false};
+
+    std::mutex send_mutex_;  // numbering and sending are one step; guards the next four
     uint64_t next_sequence_ = 1;
-    std::mutex book_mutex_;  // guards the rest; taken inside send_mutex_, never the other way round
-    std::deque<Sent> sent_;
+    uint64_t connection_ = 0;  // number of the latest
+    bool closed_ = false;
+    Frames outgoing_;             // shares its data with what is kept
+    std::mutex book_mutex_;       // guards the rest; taken inside send_mutex_, never the other way round
+    std::deque<Sent> sent_;       // not yet acknowledged, without gaps
+    uint64_t arrived_up_to_ = 0;  // of ours
     std::deque<Received> received_;
+    uint64_t received_up_to_ = 0;
     uint64_t worked_off_ = 0;
-    size_t owed_bytes_ = 0;
-    std::atomic<size_t> in_flight_{0};
+    size_t owed_bytes_ = 0;          // of acknowledgements
+    size_t owed_receipt_bytes_ = 0;  // of receipts
+    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0};
     std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};
 };
 

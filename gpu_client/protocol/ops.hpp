@@ -18,6 +18,10 @@ enum SessionOp : uint16_t {
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
     op_image_piece = 0xf009,         // async. see custom_calls.hpp
 
+    // The link's own, in batches without a number (link.hpp).
+    op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
+    op_welcome = 0xf0f2,  // worker → client. u64 connection: the answer to its hello
+
     // worker → client
     op_completed = 0xf101,          // u8 kind (0 event, 1 stream), u64 number, u64 generation, i32 CUresult
     op_failed = 0xf102,             // u16 op of the call that failed, i32 CUresult, string detail

@@ -14,12 +14,13 @@ namespace tnr::wire {
 using Bytes = std::vector<std::byte>;
 
 struct BatchHeader {
-    uint64_t sequence;      // batches of one direction are numbered from 1
+    uint64_t sequence;      // batches of one direction are numbered from 1; 0: the link's own, see link.hpp
     uint64_t acknowledged;  // the highest sequence of the other direction that the sender has worked off
+    uint64_t received;      // the highest that has arrived: it need not be kept for sending it again
     uint32_t record_bytes;  // bytes of records behind this header
     uint32_t bulk_frames;   // frames that follow
 };
-static_assert(sizeof(BatchHeader) == 24);
+static_assert(sizeof(BatchHeader) == 32);
 
 enum RecordFlags : uint16_t {
     record_wants_reply = 1,  // the payload starts with a u64 call number

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 #include "cuda_calls.hpp"
@@ -14,10 +15,20 @@ namespace tnr::worker {
 
 using namespace std::chrono_literals;
 
-// A client connects at once after it was told our address; one that has not within this time never will.
-static constexpr auto client_comes_within = 15s;
 // For the last message to leave the process before it ends.
 static constexpr auto goodbye_takes = 50ms;
+
+using Clock = std::chrono::steady_clock;
+
+static std::chrono::milliseconds from_environment(const char* name, std::chrono::milliseconds otherwise) {
+    const char* wanted = std::getenv(name);
+    return wanted ? std::chrono::milliseconds(std::strtoul(wanted, nullptr, 10)) : otherwise;
+}
+
+static Presence::Patience patience_from_environment() {
+    return {from_environment("TNR_WORKER_GRACE_MS", wire::default_grace),
+            from_environment("TNR_WORKER_KNOCK_MS", wire::knocks_within)};
+}
 
 static std::string name_of_op(uint16_t op) {
     for (auto& call : wire::calls)
@@ -52,29 +63,35 @@ std::string Session::run() {
         wire::Writer(payload).put_string(text);
         outbox.tell(wire::op_printed, payload);
     });
-    uint64_t expected = 1;
+    Presence presence(patience_from_environment(), Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
-        switch (link_->receive(batch, expected == 1 ? std::chrono::milliseconds(client_comes_within) : 1h)) {
-            case wire::Link::Event::batch:
-                outbox.credit_arrived();
-                if (batch.header.sequence != expected++) return "the connection lost part of the client's commands";
-                take(std::move(batch));
-                work_off();
-                break;
-            case wire::Link::Event::malformed:
-                return "the client sent something that is no batch";
-            case wire::Link::Event::disconnected:
-                return "the client is gone";
-            case wire::Link::Event::timeout:
-                if (expected == 1) return "the client never connected";
-                break;
-            case wire::Link::Event::woken:
-                work_off();
-                break;
-        }
+        auto event = link_->receive(batch, presence.next_look());
+        if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
+        react(event, std::move(batch));
+        look_at(presence, event);
+        if (auto* why = presence.hopeless(link_->channel().callers().anybody(), Clock::now())) return why;
     }
     return reason_;
+}
+
+void Session::react(wire::Link::Event event, wire::Batch&& batch) {
+    if (event == wire::Link::Event::batch) take(std::move(batch));
+    if (event != wire::Link::Event::timeout) outbox.credit_arrived();
+    work_off();
+}
+
+void Session::look_at(Presence& presence, wire::Link::Event event) {
+    auto now = Clock::now();
+    if (event == wire::Link::Event::connected) presence.connected();
+    bool left = event == wire::Link::Event::disconnected;
+    if (!left && now - looked_at_ < Presence::look_every) return;
+    looked_at_ = now;
+    auto silence = link_->channel().callers().silence();
+    if (left)
+        presence.left(silence, now);
+    else
+        presence.look(silence, now);
 }
 
 void Session::say_goodbye(const std::string& why) {

@@ -18,6 +18,7 @@
 #include "gpu_server/worker/decoder.hpp"
 #include "gpu_server/worker/device.hpp"
 #include "gpu_server/worker/outbox.hpp"
+#include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
 #include "gpu_server/worker/staging.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
@@ -57,7 +58,7 @@ class Session {
 public:
     Session(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor);
 
-    // Until the client has gone; says how it went. Call it once.
+    // Until the client has gone for good; says how it went. Call it once.
     std::string run();
 
     // For handlers.
@@ -128,6 +129,8 @@ private:
         wire::RecordReader reader;
         size_t next_bulk = 1;
     };
+    void react(wire::Link::Event event, wire::Batch&& batch);
+    void look_at(Presence& presence, wire::Link::Event event);
     void take(wire::Batch&& batch);
     void work_off();
     void answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
@@ -140,7 +143,8 @@ private:
     std::vector<GeneratedHandler> generated_;
     CUcontext current_ = nullptr;
     uint64_t current_number_ = 0;
-    std::string reason_;  // non-empty: the session is over
+    std::string reason_;                                 // non-empty: the session is over
+    std::chrono::steady_clock::time_point looked_at_{};  // for silence of the client
     std::deque<Progress> backlog_;
     std::atomic<bool> held_back_{false};  // by run_aside()
 

@@ -13,8 +13,9 @@ namespace tnr::worker {
 
 // Uploads are bounded by the client's credit window (64 blocks), downloads by download_blocks_max.
 inline constexpr size_t staging_blocks_max = 128;
-// Pieces of copies to the client that are on the way at once: enough to overlap the GPU's copy with the network.
-inline constexpr size_t download_blocks_max = 32;
+// Pieces of copies to the client that are on the way at once. They are kept until the client has received them, so this
+// is a credit window's worth.
+inline constexpr size_t download_blocks_max = 64;
 
 class Staging {
 public:

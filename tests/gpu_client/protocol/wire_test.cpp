@@ -15,7 +15,7 @@ static Bytes batch_with(std::initializer_list<uint16_t> flags) {
         writer.end_record();
         bulk += (flag & record_has_bulk) != 0;
     }
-    BatchHeader header{1, 0, static_cast<uint32_t>(frame.size() - sizeof header), bulk};
+    BatchHeader header{1, 0, 0, static_cast<uint32_t>(frame.size() - sizeof header), bulk};
     std::memcpy(frame.data(), &header, sizeof header);
     return frame;
 }

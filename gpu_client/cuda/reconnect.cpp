@@ -1,0 +1,68 @@
+// What a session does when its connection breaks, and when its process ends: see session.hpp.
+#include <cstdlib>
+
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/session.hpp"
+
+namespace tnr::cuda {
+
+using std::chrono::milliseconds;
+
+// After the session is lost, ZeroMQ lets go of memory within moments. Longer, and something is wrong with it: the
+// program goes on then, rather than not at all.
+static constexpr milliseconds memory_free_within{5'000};
+
+wire::Keeper::Patience patience_from_environment() {
+    wire::Keeper::Patience patience;
+    if (const char* wanted = std::getenv("TNR_GRACE_MS"))
+        patience.grace = milliseconds(std::strtoul(wanted, nullptr, 10));
+    return patience;
+}
+
+wire::Keeper::Hooks Session::keeper_hooks() {
+    wire::Keeper::Hooks hooks;
+    hooks.broken = [this] {
+        log(LogLevel::info, "the connection to the GPU broke");
+        Lock lock(receive_mutex_);
+        if (ending_) lose_locked("the program has ended");
+        ++news_expected_;  // somebody must receive the worker's welcome
+        hand_over();
+        return !lost();
+    };
+    hooks.trying = [seconds = patience_from_environment().grace.count() / 1000] {
+        log(LogLevel::error, "the connection to the GPU was lost; trying again for %ld s", static_cast<long>(seconds));
+    };
+    hooks.back = [this](bool told) {
+        log(told ? LogLevel::error : LogLevel::info, "the connection to the GPU is back");
+        expect_news(-1);
+    };
+    hooks.lost = [this](const char* why) {
+        Lock lock(receive_mutex_);
+        lose_locked(why);
+    };
+    return hooks;
+}
+
+void Session::memory_freed() {
+    { std::lock_guard lock(memory_mutex_); }
+    memory_freed_.notify_all();
+    poke();
+}
+
+void Session::wait_for_memory(const std::function<bool()>& done) {
+    if (wait_until(done)) return;
+    std::unique_lock lock(memory_mutex_);
+    memory_freed_.wait_for(lock, memory_free_within, done);
+}
+
+void Session::say_goodbye(milliseconds timeout) {
+    static Pending farewell;  // outlives a reply that comes too late
+    std::byte number[sizeof(uint64_t)];
+    bool connected = link_.open();
+    ending_ = true;
+    if (lost() || !connected || !wait_until([this] { return link_.has_credit(); }, timeout)) return;
+    request(0, wire::op_goodbye, number, farewell);
+    wait(farewell, timeout);
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,30 @@
+// What ZeroMQ's own thread tells about the TCP connections of one socket: that one was accepted, that one ended.
+#pragma once
+
+#include <optional>
+#include <zmq.hpp>
+
+namespace tnr::wire {
+
+class Monitor {
+public:
+    struct News {
+        int what;  // ZMQ_EVENT_…
+        int fd;    // of the connection; the number is used again for later ones
+    };
+
+    Monitor() = default;
+    // `events`: ZMQ_EVENT_… that one wants to hear of. Before the socket connects or binds.
+    Monitor(zmq::context_t& context, zmq::socket_t& watched, int events);
+
+    // Without waiting. One thread at a time.
+    std::optional<News> next();
+    // To poll on.
+    int fd() const { return fd_; }
+
+private:
+    zmq::socket_t socket_;
+    int fd_ = -1;
+};
+
+}  // namespace tnr::wire

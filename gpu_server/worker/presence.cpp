@@ -1,0 +1,36 @@
+// See presence.hpp.
+#include "gpu_server/worker/presence.hpp"
+
+namespace tnr::worker {
+
+// Who is away is looked for this often.
+static constexpr std::chrono::milliseconds look_out_every{50};
+
+void Presence::connected() {
+    state_ = State::connected;
+}
+
+void Presence::look(milliseconds silence, Time now) {
+    if (state_ == State::connected && silence >= wire::silence_suspicious) silent_at_ = now;
+}
+
+void Presence::left(milliseconds silence, Time now) {
+    look(silence, now);
+    state_ = State::away;
+    since_ = now;
+    bool network = silent_at_ != Time{} && now - silent_at_ < patience_.grace;
+    waits_ = network ? patience_.grace : patience_.knock;
+}
+
+const char* Presence::hopeless(bool somebody, Time now) const {
+    auto waited = now - since_;
+    if (state_ == State::expected) return waited < comes_within ? nullptr : "the client never connected";
+    if (state_ == State::connected || waited < waits_) return nullptr;
+    return somebody && waited < patience_.grace ? nullptr : "the client is gone";
+}
+
+std::chrono::milliseconds Presence::next_look() const {
+    return state_ == State::away ? look_out_every : look_every;
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,48 @@
+// How long a worker waits for a client whose connection has ended.
+//
+// A process that is killed has its connection closed by its kernel, and so has one whose connection was cut on the way:
+// but the latter knocks again at once. When the network fails the client falls silent first, and may need the whole grace
+// period to come back. So whoever was lively until the end gets a moment, whoever was silent the grace period.
+#pragma once
+
+#include <chrono>
+
+#include "gpu_client/protocol/limits.hpp"
+
+namespace tnr::worker {
+
+class Presence {
+public:
+    using milliseconds = std::chrono::milliseconds;
+    using Time = std::chrono::steady_clock::time_point;
+
+    // A client connects at once after it was told our address; one that has not within this time never will.
+    static constexpr milliseconds comes_within{15'000};
+    // Silence is looked at this often.
+    static constexpr milliseconds look_every = wire::heartbeat_interval;
+
+    struct Patience {
+        milliseconds grace = wire::default_grace;
+        milliseconds knock = wire::knocks_within;
+    };
+    Presence(Patience patience, Time now) : patience_(patience), since_(now) {}
+
+    void connected();
+    // The client's machine has sent nothing for `silence`.
+    void look(milliseconds silence, Time now);
+    void left(milliseconds silence, Time now);
+    // Null while it is worth waiting; else why it is not. `somebody`: there is a connection that may be the client's.
+    const char* hopeless(bool somebody, Time now) const;
+    // When to look again.
+    milliseconds next_look() const;
+
+private:
+    enum class State { expected, connected, away };
+    Patience patience_;
+    State state_ = State::expected;
+    Time since_;             // of `expected` and `away`
+    milliseconds waits_{0};  // without anybody at the door
+    Time silent_at_{};       // last seen
+};
+
+}  // namespace tnr::worker
