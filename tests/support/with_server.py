@@ -8,8 +8,10 @@ command has ended. The exit status is the command's own; 125 says that the serve
 that a sanitizer found something in it or in one of its workers. What the server logged is shown when anything failed.
 """
 import argparse
+import json
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,11 +50,11 @@ def log_of(folder):
     return os.path.join(folder, "server.log")
 
 
-def start_server(arguments, folder):
+def start_server(arguments, folder, encrypted=False, more=()):
     gpus = ["--driver", arguments.driver] if arguments.driver else [
         "--emulate", arguments.emulate, "--emulated-memory", arguments.memory_mib]
-    command = [arguments.server, "serve", "--plain", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
-               "--state", os.path.join(folder, "server"), *gpus]
+    command = [arguments.server, "serve", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
+               "--state", os.path.join(folder, "server"), *gpus, *more, *([] if encrypted else ["--plain"])]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
                             stderr=open(log_of(folder), "w"), env=environment_for_sanitizers())
 
@@ -76,6 +78,21 @@ def client_environment(arguments, address, folder):
     environment["LD_LIBRARY_PATH"] = os.path.abspath(arguments.client) + (":" + before if before else "")
     environment.pop("TNR_CONFIG", None)  # a configured machine must not lend its own pool to the test
     return environment
+
+
+def enrolled(arguments, folder, address):
+    """The file for TNR_CONFIG of somebody whom an encrypted server lets in."""
+    def ask(*words):
+        return subprocess.run([arguments.server, *words, "--state", os.path.join(folder, "server")], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+    server_key, secret_key = shlex.split(ask("enroll", "tester"))[-2:]
+    public_key = ask("keys").splitlines()[-1].split()[-1]
+    config = {"pool": address, "gpu": arguments.gpu, "server_key": server_key,
+              "machine": {"name": "", "public_key": public_key, "secret_key": secret_key}}
+    path = os.path.join(folder, "enrolled.json")
+    with open(path, "w") as file:
+        json.dump(config, file)
+    return path
 
 
 def stop(server):

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""What becomes of a program whose connection to its GPU breaks, is slow, or falls silent.
+
+    resume_test.py --server bin/tnr-gpu-server --client lib --program bin/resume_program [CASE…]
+
+Between the program and its worker is a proxy (tests/support/proxy.py): the server and its workers are at 127.0.0.1, the
+program is told that the pool is at 127.0.0.2, and finds the workers there, too, since their ports are known. The program
+checks itself that every command was done once.
+"""
+import argparse
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+import proxy as proxies  # noqa: E402
+import with_server  # noqa: E402
+
+INSIDE, OUTSIDE = "127.0.0.1", "127.0.0.2"
+WORKERS = 6         # ports for them: one serves, one is warm, the rest are ending
+ENDS_WITHIN_S = 120  # with sanitizers, on a machine that does other things as well
+LEAVES_WITHIN_S = 20
+
+
+def free_ports(count):
+    """The first of `count` successive ports that nobody uses."""
+    for first in range(21000, 32000, count):
+        try:
+            for port in range(first, first + count):
+                for host in (INSIDE, OUTSIDE):
+                    with socket.socket() as one:
+                        one.bind((host, port))
+            return first
+        except OSError:
+            continue
+    raise RuntimeError("no free ports")
+
+
+class World:
+    """A server, a proxy for each of its ports, and a program."""
+
+    def __init__(self, arguments, encrypted=False, **environment):
+        self.arguments = argparse.Namespace(server=arguments.server, client=arguments.client, driver=None,
+                                            emulate="h100", memory_mib="256", gpu="h100")
+        self.binary, self.encrypted = arguments.program, encrypted
+        self.environment = environment
+        self.program = None
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        first = free_ports(WORKERS)
+        # A loaded machine is slow to knock: what is tested here is that nothing gets lost, not how fast.
+        os.environ.update(dict({"TNR_WORKER_KNOCK_MS": "20000"}, **self.environment))
+        self.server = with_server.start_server(self.arguments, self.folder.name, encrypted=self.encrypted,
+                                               more=["--worker-ports", f"{first}-{first + WORKERS - 1}"])
+        address = with_server.address_of(self.server)
+        assert address, "the server did not start"
+        self.port = int(address.rsplit(":", 1)[1])
+        control = proxies.Proxy((OUTSIDE, self.port), (INSIDE, self.port))
+        self.proxies = [proxies.Proxy((OUTSIDE, port), (INSIDE, port)) for port in range(first, first + WORKERS)]
+        self.all = [control, *self.proxies]
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.program:
+            self.program.kill()
+            self.program.wait()
+        for one in self.all:
+            one.close()
+        with_server.stop(self.server)
+        for name in {"TNR_WORKER_KNOCK_MS", *self.environment}:
+            os.environ.pop(name)
+        with open(with_server.log_of(self.folder.name), errors="replace") as file:
+            log = file.read()
+        if kind:
+            print("the server's log:\n" + log[-10_000:], file=sys.stderr)
+        self.folder.cleanup()
+        assert kind or not any(finding in log for finding in with_server.FINDINGS), log[-10_000:]
+
+    def set(self, **settings):
+        for one in self.proxies:
+            for name, value in settings.items():
+                setattr(one, name, value)
+
+    def cut(self):
+        for one in self.proxies:
+            one.cut()
+
+    def silence(self, on):
+        for one in self.proxies:
+            (one.flows.clear if on else one.flows.set)()
+
+    def ended(self):
+        return sum(one.ended for one in self.proxies)
+
+    def start(self, rounds, *more):
+        environment = with_server.client_environment(self.arguments, f"tcp://{OUTSIDE}:{self.port}", self.folder.name)
+        if self.encrypted:
+            environment["TNR_CONFIG"] = with_server.enrolled(self.arguments, self.folder.name,
+                                                             f"tcp://{OUTSIDE}:{self.port}")
+        self.program = subprocess.Popen([self.binary, str(rounds), *more], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.program
+
+    def round(self):
+        """Waits until the program has finished a round."""
+        line = self.program.stdout.readline()
+        assert line.startswith("round "), line + self.program.stderr.read()
+
+    def ends_right(self):
+        output, errors = self.program.communicate(timeout=ENDS_WITHIN_S)
+        assert self.program.returncode == 0, f"ended with {self.program.returncode}: {output} {errors}"
+        assert re.search("^right: ", output, re.M), output
+        return errors
+
+
+def cut_again_and_again(arguments):
+    with World(arguments) as world:
+        world.set(cut_after=(5_000, 4_000_000))
+        world.start(30)
+        errors = world.ends_right()
+        assert world.ended() >= 10, f"only {world.ended()} connections ended"
+        assert "trying again" not in errors or "is back" in errors, errors
+
+
+def cut_while_encrypted(arguments):
+    with World(arguments, encrypted=True) as world:
+        world.set(cut_after=(5_000, 4_000_000))
+        world.start(10)
+        world.ends_right()
+        assert world.ended() >= 3, f"only {world.ended()} connections ended"
+
+
+def slow_and_cut(arguments):
+    with World(arguments) as world:
+        world.set(delay_s=0.06)
+        world.start(3)
+        world.round()
+        world.cut()
+        world.round()
+        world.cut()
+        world.ends_right()
+
+
+def silent_for_less_than_the_grace_period(arguments):
+    with World(arguments) as world:
+        world.start(4)
+        world.round()
+        world.silence(True)
+        time.sleep(13)  # heartbeats give up after 10 s: both sides have closed the connection
+        world.silence(False)
+        errors = world.ends_right()
+        assert "trying again" in errors and "is back" in errors, errors
+
+
+def silent_for_longer(arguments):
+    with World(arguments, TNR_GRACE_MS="1500", TNR_WORKER_GRACE_MS="1500") as world:
+        world.start(4)
+        world.round()
+        world.silence(True)
+        output, errors = world.program.communicate(timeout=ENDS_WITHIN_S)
+        assert world.program.returncode == 3 and "failed" in output, output
+        assert "did not come back" in errors, errors
+        world.silence(False)
+        world.start(1)  # the GPU is free again
+        world.ends_right()
+
+
+def leave_while_disconnected(arguments):
+    with World(arguments) as world:
+        program = world.start(1, "leave")
+        world.round()
+        world.silence(True)
+        world.cut()
+        program.stdin.write("\n")
+        program.stdin.flush()
+        program.wait(timeout=LEAVES_WITHIN_S)
+        assert program.returncode == 0, program.returncode
+
+
+CASES = (cut_again_and_again, cut_while_encrypted, slow_and_cut, silent_for_less_than_the_grace_period,
+         silent_for_longer, leave_while_disconnected)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--client", required=True)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("case", nargs="*", help="all, unless named")
+    arguments = parser.parse_args()
+    for case in CASES:
+        if arguments.case and case.__name__ not in arguments.case:
+            continue
+        begun = time.monotonic()
+        case(arguments)
+        print(f"{case.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""A TCP proxy that fails in all the ways a network does: for tests of what survives a broken connection.
+
+    proxy = Proxy(("127.0.0.2", port), ("127.0.0.1", port))
+    proxy.cut()              # ends all connections, what is on the way is lost
+    proxy.cut_after = (20_000, 3_000_000)   # each new connection ends by itself after a random number of bytes
+    proxy.delay_s = 0.05     # each way
+    proxy.flows.clear()      # forwards nothing until it is set again: connections stay open and are silent
+"""
+import queue
+import random
+import socket
+import struct
+import threading
+import time
+
+CHUNK_BYTES = 1 << 16
+
+
+class Connection:
+    def __init__(self, proxy, client):
+        self.proxy, self.client = proxy, client
+        self.server = socket.create_connection(proxy.target)
+        self.left = random.randint(*proxy.cut_after) if proxy.cut_after else None
+        self.lock = threading.Lock()
+        self.ended = False
+        for source, target in ((self.client, self.server), (self.server, self.client)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            late = queue.Queue()
+            threading.Thread(target=self.read, args=(source, late), daemon=True).start()
+            threading.Thread(target=self.write, args=(target, late), daemon=True).start()
+
+    def read(self, source, late):
+        while True:
+            try:
+                data = source.recv(CHUNK_BYTES)
+            except OSError:
+                data = b""
+            late.put((time.monotonic() + self.proxy.delay_s, data))
+            if not data:
+                return
+
+    def write(self, target, late):
+        while True:
+            when, data = late.get()
+            time.sleep(max(0.0, when - time.monotonic()))  # the delay is what is tested
+            if not data:
+                return self.end()
+            self.proxy.flows.wait()
+            try:
+                target.sendall(data[:self.allowed(len(data))])
+            except OSError:
+                return self.end()
+            if self.left == 0:
+                return self.end()
+
+    def allowed(self, size):
+        with self.lock:
+            if self.left is None:
+                return size
+            size = min(size, self.left)
+            self.left -= size
+            return size
+
+    def end(self):
+        """With a reset, so that nothing that is still queued is delivered."""
+        with self.lock:
+            if self.ended:
+                return
+            self.ended = True
+        for one in (self.client, self.server):
+            try:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+        self.proxy.connections.discard(self)
+        self.proxy.ended += 1
+
+
+class Proxy:
+    def __init__(self, address, target):
+        self.target = target
+        self.cut_after, self.delay_s, self.ended = None, 0.0, 0
+        self.flows = threading.Event()
+        self.flows.set()
+        self.connections = set()
+        self.listener = socket.create_server(address)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                self.connections.add(Connection(self, client))
+            except OSError:  # nobody listens there: so it looks from here, too
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+
+    def cut(self):
+        for one in list(self.connections):
+            one.end()
+
+    def close(self):
+        self.listener.close()
+        self.cut()
