@@ -2,7 +2,9 @@
 // depends on, with what real drivers do otherwise in front of it. Every process of the server loads it.
 //
 // TNR_WORKER_STAND_IN says what it shall do (the server hands on variables of such names): words of
-//   exclusive  nobody may make a context    scarce  most of the memory cannot be had    divided  the GPU is a MIG slice
+//   exclusive  nobody may make a context          scarce     most of the memory cannot be had
+//   divided    the GPU is a MIG slice             forgetful  memory does not keep what is written to it
+//   vanished   GPUs are found at the start, and gone when one is to be used
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -56,6 +58,16 @@ EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, C
 EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
     auto result = EMULATED(cuDeviceGetName)(name, length, device);
     if (shall("divided")) std::snprintf(name, static_cast<size_t>(length), "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+    return result;
+}
+
+EXPORT CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned value, size_t count) {
+    return shall("forgetful") ? CUDA_SUCCESS : EMULATED(cuMemsetD32_v2)(address, value, count);
+}
+
+EXPORT CUresult cuDeviceGetCount(int* count) {
+    auto result = EMULATED(cuDeviceGetCount)(count);
+    if (shall("vanished") && getenv("CUDA_VISIBLE_DEVICES")) *count = 0;
     return result;
 }
 

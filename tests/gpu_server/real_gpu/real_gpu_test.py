@@ -254,6 +254,14 @@ class RealGpu(unittest.TestCase):
         node = self.node(shall="scarce")
         node.wait_for_log(r"out of order: .*MiB of 640 MiB could not be overwritten")
 
+    def test_memory_that_keeps_nothing_is_noticed_by_the_wipe(self):
+        node = self.node(shall="forgetful")
+        node.wait_for_log(r"out of order: .*memory does not hold what was written to it")
+
+    def test_a_gpu_that_has_vanished_is_out_of_order(self):
+        node = self.node(shall="vanished")
+        node.wait_for_log(r"out of order: .*the driver does not show this GPU any more")
+
     def test_a_divided_gpu_is_not_served(self):
         node = Node(self.folder, shall="divided")
         self.addCleanup(node.stop)
