@@ -50,6 +50,12 @@ void handle(int signal, void (*handler)(int)) {
     ::sigaction(signal, &action, nullptr);
 }
 
+// `nohup tnr …`, or a script's background job: whoever ignored it for us meant it.
+bool ignored(int signal) {
+    struct sigaction action {};
+    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 void open_pipe() {
     if (wake[0] < 0 && ::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) wake = {-1, -1};
 }
@@ -58,7 +64,8 @@ void open_pipe() {
 
 void install() {
     open_pipe();
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_polite);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP})
+        if (!ignored(signal)) handle(signal, on_polite);
     for (int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) handle(signal, on_crash);
     ::signal(SIGPIPE, SIG_IGN);
 }

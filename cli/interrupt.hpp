@@ -7,7 +7,8 @@
 
 namespace tnr::interrupt {
 
-// Call once from main. Also ignores SIGPIPE: a reader that goes away is an error of write().
+// Call once from main. What our parent made us ignore (`nohup`) stays ignored. Also ignores SIGPIPE: a reader that goes
+// away is an error of write().
 void install();
 
 bool interrupted();

@@ -1,6 +1,7 @@
 // No command is left running on a machine unnoticed: what becomes of it when the user presses Ctrl-C, tnr is asked to
 // end, or nobody reads its output any more. The machine is this computer, so /proc knows what still runs.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -39,6 +40,8 @@ struct Running {
     pid_t pid = 0;
 
     Running() {
+        // Whoever runs the tests in the background of a script has made them ignore Ctrl-C.
+        for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
         interrupt::install();
         auto connected = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
         if (!connected) FAIL(connected.error().what);
@@ -133,4 +136,21 @@ TEST_CASE("a reader that goes away ends the command as SIGPIPE would, though it 
     REQUIRE(code);
     CHECK(*code == 128 + SIGPIPE);
     CHECK(running.has_ended());
+}
+
+TEST_CASE("a signal that tnr was started to ignore is ignored", "[ssh][signal]") {
+    pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {  // as nohup does
+        ::signal(SIGHUP, SIG_IGN);
+        ::signal(SIGTERM, SIG_DFL);
+        interrupt::install();
+        ::raise(SIGHUP);
+        bool deaf = !interrupt::interrupted();
+        ::raise(SIGTERM);
+        ::_exit(deaf && interrupt::interrupted() ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
 }

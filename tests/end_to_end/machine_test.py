@@ -57,8 +57,11 @@ class World:
 
     def begin(self, *arguments):
         """A tnr that goes on while the test does something else."""
+        def hear_ctrl_c():  # which whoever runs tests in the background of a script has made us ignore
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
         return subprocess.Popen([BIN / "tnr", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder)
+                                stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder, preexec_fn=hear_ctrl_c)
 
     def machine_folder(self):
         return self.folder / "state" / "tnr" / "local" / "demo"
