@@ -12,6 +12,16 @@ class App;
 
 namespace tnr::cli {
 
+// What can be typed at one place of the command line: after no command (""), after "start", after "login pool".
+struct Choice {
+    std::string word;  // a command, or an option with its dashes
+    std::string what;
+};
+struct Place {
+    std::string path;
+    std::vector<Choice> commands, options;
+};
+
 // One command, or `tnr` itself. What is parsed into must live until parsing is over.
 class Grammar {
 public:
@@ -34,6 +44,9 @@ public:
     void footer(const std::string& text);
     // What to do when the command line names this command and all of it was understood.
     void run(std::function<void()> run);
+
+    // This place and all below it, as far as the grammar is written down by now.
+    std::vector<Place> places() const;
 
 private:
     CLI::App& app_;

@@ -14,6 +14,7 @@ void add_commands(Grammar& tnr, Session& session) {
     add_login(tnr, session);
     add_logout(tnr, session);
     add_version(tnr, session);
+    add_completion(tnr, session);
 }
 
 }  // namespace tnr::cli

@@ -16,6 +16,7 @@ void add_delete(Grammar& tnr, Session& session);
 void add_login(Grammar& tnr, Session& session);
 void add_logout(Grammar& tnr, Session& session);
 void add_version(Grammar& tnr, Session& session);
+void add_completion(Grammar& tnr, Session& session);
 
 // All of them, in the order `tnr --help` shows.
 void add_commands(Grammar& tnr, Session& session);
