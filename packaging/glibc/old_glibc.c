@@ -2,8 +2,8 @@
  *
  * Linking against a newer glibc binds some functions to versions that an older one does not have, and ld.so then
  * refuses the whole library. None of them is called by our own code: libgcc's unwinder wants _dl_find_object (2.35),
- * std::random_device wants arc4random (2.36), libzmq takes strlcpy where there is one (2.38), and since 2.38 headers
- * turn strtol and sscanf into __isoc23_ variants. Linked into every shipped library and program
+ * std::random_device wants arc4random (2.36), libzmq takes strlcpy where there is one (2.38), SQLite's fmod has a new version
+ * (2.38), and since 2.38 headers turn strtol and sscanf into __isoc23_ variants. Linked into every shipped library and program
  * (tnr_self_contained), hidden, these definitions take their place. A function missing here is found by
  * tests/packaging/shipped_outputs. */
 #define _GNU_SOURCE 1
@@ -76,6 +76,17 @@ HIDDEN size_t strlcpy(char* to, const char* from, size_t size) {
         to[copied] = 0;
     }
     return length;
+}
+
+/* The new one no longer sets errno; the old one is still in every glibc, under the version of the architecture's first. */
+#ifdef __x86_64__
+__asm__(".symver old_fmod, fmod@GLIBC_2.2.5");
+#else
+__asm__(".symver old_fmod, fmod@GLIBC_2.17");
+#endif
+extern double old_fmod(double, double);
+HIDDEN double fmod(double x, double y) {
+    return old_fmod(x, y);
 }
 
 /* They differ from the old ones in accepting 0b101, which none of our inputs may contain. */
