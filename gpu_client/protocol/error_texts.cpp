@@ -1,8 +1,11 @@
-// Names and descriptions of all error codes.
+// cuGetErrorName and cuGetErrorString, as NVIDIA's driver answers them. Part of both libraries that play a driver: our
+// client and the emulated one.
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
 #include <algorithm>
 #include <iterator>
-
-#include "gpu_server/emulated_gpu/driver/abi.hpp"
 
 namespace {
 
@@ -131,17 +134,13 @@ constexpr ErrorText errors[] = {
 };
 #undef TNR_ERROR
 
-const ErrorText* text_of(CUresult code) {
-    auto found = std::lower_bound(std::begin(errors), std::end(errors), code,
-                                  [](const ErrorText& text, CUresult wanted) { return text.code < wanted; });
-    return found != std::end(errors) && found->code == code ? found : nullptr;
-}
-
 CUresult answer(CUresult code, const char** out, const char* ErrorText::*field) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
-    const ErrorText* text = text_of(code);
-    *out = text ? text->*field : nullptr;
-    return text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    auto found = std::lower_bound(std::begin(errors), std::end(errors), code,
+                                  [](const ErrorText& text, CUresult wanted) { return text.code < wanted; });
+    bool known = found != std::end(errors) && found->code == code;
+    *out = known ? (*found).*field : nullptr;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -149,6 +148,7 @@ CUresult answer(CUresult code, const char** out, const char* ErrorText::*field) 
 CUresult cuGetErrorName(CUresult code, const char** name) {
     return answer(code, name, &ErrorText::name);
 }
+
 CUresult cuGetErrorString(CUresult code, const char** text) {
     return answer(code, text, &ErrorText::description);
 }
