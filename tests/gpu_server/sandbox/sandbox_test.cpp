@@ -245,7 +245,7 @@ TEST_CASE("threads and the session's channel work inside", "[sandbox]") {
         tnr::wire::Frames frames;
         auto event = (*channel)->receive(frames, std::chrono::seconds(20));
         if (event != tnr::wire::Channel::Event::message) _exit(2);
-        (*channel)->send(std::move(frames));
+        (*channel)->send(frames);
         (void)(*channel)->receive(frames, std::chrono::seconds(20));  // until the client has gone
         _exit(0);
     }
@@ -256,7 +256,7 @@ TEST_CASE("threads and the session's channel work inside", "[sandbox]") {
         REQUIRE(channel);
         tnr::wire::Frames frames;
         frames.emplace_back(std::string("ping"));
-        (*channel)->send(std::move(frames));
+        (*channel)->send(frames);
         REQUIRE((*channel)->receive(frames, std::chrono::seconds(20)) == tnr::wire::Channel::Event::message);
         CHECK(frames[0].to_string() == "ping");
     }
