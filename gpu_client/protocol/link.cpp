@@ -110,7 +110,8 @@ Link::Event Link::receive(Batch& batch, std::chrono::milliseconds timeout) {
         batch = {};
         auto event = std::exchange(after_, Event::timeout);
         if (event == Event::timeout) event = receive_next(batch, timeout);
-        if (event == Event::batch) look_ahead();
+        // Not behind a small one: it is most likely a question, and an empty look costs its answer a few µs.
+        if (event == Event::batch && batch.bytes >= receipt_when_quiet_bytes) look_ahead();
         return event;
     }
     batch = std::move(early_.front());
