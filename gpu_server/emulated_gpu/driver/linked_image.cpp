@@ -18,13 +18,11 @@ constexpr std::string_view section_names("\0.shstrtab\0.tnr.ptx", 20);
 constexpr size_t section_count = 3;  // none, names, PTX
 
 template <class T>
-void append(std::vector<std::byte>& to, const T& value) {
-    auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    to.insert(to.end(), bytes, bytes + sizeof value);
+void put(std::vector<std::byte>& image, uint64_t at, const T& value) {
+    std::memcpy(image.data() + at, &value, sizeof value);
 }
-void append_text(std::vector<std::byte>& to, std::string_view text) {
-    auto bytes = std::as_bytes(std::span(text));
-    to.insert(to.end(), bytes.begin(), bytes.end());
+void put_text(std::vector<std::byte>& image, uint64_t at, std::string_view text) {
+    std::memcpy(image.data() + at, text.data(), text.size());
 }
 
 Elf64_Ehdr elf_header(uint64_t sections_at) {
@@ -81,14 +79,12 @@ std::vector<std::byte> linked_image(const CodeUnits& units) {
     for (auto& unit : units) ptx.append(unit.name.c_str()).append(1, '\0').append(unit.text.c_str()).append(1, '\0');
     uint64_t names_at = sizeof(Elf64_Ehdr), ptx_at = names_at + section_names.size();
     uint64_t sections_at = (ptx_at + ptx.size() + 7) & ~uint64_t{7};
-    std::vector<std::byte> image;
-    append(image, elf_header(sections_at));
-    append_text(image, section_names);
-    append_text(image, ptx);
-    image.resize(sections_at);
-    append(image, Elf64_Shdr{});
-    append(image, section(1, SHT_STRTAB, names_at, section_names.size()));
-    append(image, section(11, section_type_ptx, ptx_at, ptx.size()));
+    std::vector<std::byte> image(sections_at + section_count * sizeof(Elf64_Shdr));  // the first section: all zeros
+    put(image, 0, elf_header(sections_at));
+    put_text(image, names_at, section_names);
+    put_text(image, ptx_at, ptx);
+    put(image, sections_at + sizeof(Elf64_Shdr), section(1, SHT_STRTAB, names_at, section_names.size()));
+    put(image, sections_at + 2 * sizeof(Elf64_Shdr), section(11, section_type_ptx, ptx_at, ptx.size()));
     return image;
 }
 
