@@ -66,8 +66,8 @@ static std::string serve(SupervisorLink& supervisor, std::vector<Device>& device
 }
 
 // ZeroMQ allocates every received piece of a copy anew. By default the C library gives such blocks back to the kernel at
-// once, and a page fault per 4 KiB of each next one costs a third of receiving it. What is kept is bounded by the
-// credit window, and ends with the session.
+// once; the page faults of each next one cost a tenth of a large copy's speed (tests/bench/results, 2026-11-21). What is
+// kept is bounded by the credit window, and ends with the session.
 static void keep_freed_memory() {
     (void)mallopt(M_MMAP_THRESHOLD, static_cast<int>(4 * wire::piece_bytes_max));
     (void)mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * wire::window_bytes));
