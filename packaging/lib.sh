@@ -77,6 +77,7 @@ local_machine_packages() {
 
 # What the tests need on top of that.
 test_packages() {
+    detect_distribution
     local clang_runtimes=libclang-rt-dev  # libFuzzer and the sanitizers, which clang only recommends
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
     echo zsh fish catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client git procps mtools dosfstools
