@@ -77,7 +77,6 @@ local_machine_packages() {
 
 # What the tests need on top of that.
 test_packages() {
-    detect_distribution
     local clang_runtimes=libclang-rt-dev  # libFuzzer and the sanitizers, which clang only recommends
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
     echo zsh fish catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client git procps mtools dosfstools
@@ -140,9 +139,12 @@ choose_compiler() {
 }
 
 # Everything between a fresh machine and `cmake --preset`.
+# prepare_build LIST...: lists of packages by their functions' names, for some depend on the distribution.
 prepare_build() {
+    local list packages
     detect_distribution
-    install_packages $(build_packages) "$@"
+    packages=$(for list in build_packages "$@"; do $list; done)  # by itself: as an argument its failure would pass by
+    install_packages $packages
     choose_cmake
     choose_compiler
 }
