@@ -12,6 +12,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/pool.hpp"
+#include "gpu_client/protocol/gpu_facts.hpp"
 
 namespace tnr::cuda {
 
@@ -81,12 +82,6 @@ static Device* make_device(DeviceDescription description, int on_wire) {
     return device;
 }
 
-static std::string uuid_text(const Device& device) {
-    auto& hex = device.description.uuid;
-    return "GPU-" + hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" + hex.substr(16, 4) +
-           "-" + hex.substr(20);
-}
-
 // CUDA_VISIBLE_DEVICES: ordinals or beginnings of UUIDs, up to the first that is none.
 static std::vector<Device*> visible(const std::vector<Device*>& all) {
     const char* wanted = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -97,7 +92,7 @@ static std::vector<Device*> visible(const std::vector<Device*>& all) {
         item.erase(0, item.find_first_not_of(' '));
         Device* found = nullptr;
         for (auto* device : all) {
-            bool named = item.starts_with("GPU-") ? uuid_text(*device).starts_with(item)
+            bool named = item.starts_with("GPU-") ? uuid_text(device->description.uuid).starts_with(item)
                                                   : item == std::to_string(device->on_wire);
             if (named && !found) found = device;
         }

@@ -101,11 +101,19 @@ CUresult image_for_device(const void* image, const Device& device, wire::Bytes& 
     return inputs.empty() ? result : bundle_inputs(header, inputs, device, bytes);
 }
 
-CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes) {
+CUresult read_file(const char* path, wire::Bytes& bytes) {
     if (!path) return CUDA_ERROR_INVALID_VALUE;
     std::ifstream file(path, std::ios::binary);
     if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
     std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
+    auto read = std::as_bytes(std::span(all));
+    bytes.assign(read.begin(), read.end());
+    return CUDA_SUCCESS;
+}
+
+CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes) {
+    wire::Bytes all;
+    if (auto result = read_file(path, all); result != CUDA_SUCCESS) return result;
     // A PTX file need not end in NUL, and the padding keeps image_size() inside for whatever else it is.
     all.resize(all.size() + 64);
     return image_for_device(all.data(), device, bytes);

@@ -8,7 +8,9 @@ namespace tnr::cuda {
 
 // CUDA_ERROR_INVALID_IMAGE when it is no image, CUDA_ERROR_NO_BINARY_FOR_GPU when nothing in it fits the device.
 CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes);
-// The same from a file's contents.
+// A file's contents as they are.
+CUresult read_file(const char* path, wire::Bytes& bytes);
+// image_for_device() of a file's contents.
 CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes);
 
 }  // namespace tnr::cuda

@@ -80,6 +80,14 @@ static bool read_kernels(LoadedCode& code, const std::vector<wire::Bytes>& descr
     return true;
 }
 
+void put_options(RemoteCall& call, const std::vector<std::pair<uint32_t, uint64_t>>& options) {
+    call.put(static_cast<uint32_t>(options.size()));
+    for (auto [id, value] : options) {
+        call.put(id);
+        call.put(value);
+    }
+}
+
 static CUresult load(Library& library, LoadedCode& code) {
     Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
     if (context && !context->active) context = nullptr;
@@ -88,11 +96,7 @@ static CUresult load(Library& library, LoadedCode& code) {
     call.in_context(context);
     call.put(library.number);
     call.put(uint64_t{code.image.size()});
-    call.put(static_cast<uint32_t>(code.options.size()));
-    for (auto [id, value] : code.options) {
-        call.put(id);
-        call.put(value);
-    }
+    put_options(call, code.options);
     auto result = call.send();
     auto kernels = call.answer().get<uint32_t>();
     code.log = call.answer().string();

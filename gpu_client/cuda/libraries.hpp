@@ -12,6 +12,8 @@
 
 namespace tnr::cuda {
 
+class RemoteCall;
+
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
 struct LoadedCode {
     std::mutex mutex;  // held while it is being sent
@@ -32,6 +34,8 @@ CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint6
 // Images travel under a number of their own, ahead of the call that uses them. Never reused.
 uint64_t next_library_number();
 CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context);
+// A count, then the number and value of each: how loading and linking options travel.
+void put_options(RemoteCall& call, const std::vector<std::pair<uint32_t, uint64_t>>& options);
 // Loads it unless it is. Its kernels are known afterwards.
 CUresult ensure_loaded(Library& library);
 CUresult unload_library(uint64_t handle);

@@ -1,8 +1,6 @@
 // cuLink…: the worker's driver links, the result comes back. Programs that link compile anyway, so every call waits.
-#include <fstream>
-#include <iterator>
-
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/images.hpp"
 #include "gpu_client/cuda/jit_logs.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -35,11 +33,7 @@ void put_link_options(RemoteCall& call, unsigned count, const CUjit_option* opti
     std::vector<std::pair<uint32_t, uint64_t>> plain;
     for (unsigned i = 0; options && values && i < count && plain.size() < wire::jit_options_max; ++i)
         if (wire::is_plain_jit_option(options[i])) plain.emplace_back(options[i], value_of(values[i]));
-    call.put(static_cast<uint32_t>(plain.size()));
-    for (auto [option, value] : plain) {
-        call.put(option);
-        call.put(value);
-    }
+    put_options(call, plain);
 }
 
 template <class Use>
@@ -97,12 +91,9 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes&
 
 CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, unsigned count,
                           CUjit_option* options, void** values) {
-    if (!path) return CUDA_ERROR_INVALID_VALUE;
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-    std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
-    auto bytes = std::as_bytes(std::span(all));
-    return add_to_link(handle, type, {bytes.begin(), bytes.end()}, path, count, options, values);
+    wire::Bytes bytes;
+    if (auto result = read_file(path, bytes); result != CUDA_SUCCESS) return result;
+    return add_to_link(handle, type, bytes, path, count, options, values);
 }
 
 // One piece of the linked image; `total` is known afterwards.
