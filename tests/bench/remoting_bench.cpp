@@ -5,9 +5,6 @@
 //
 // Prints one line per number that issue and design ask for. Exit status 1: one of the counts (round trips, memory) is
 // over its limit. Times never fail it. `--counts` leaves the times out: that is how ctest runs it.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +13,7 @@
 #include <string>
 
 #include "tests/bench/baselines.hpp"
+#include "tests/support/cuda_driver.hpp"
 
 namespace {
 
@@ -27,26 +25,11 @@ constexpr const char* empty_kernel = R"(.version 7.0
 .visible .entry nothing(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }
 )";
 
-void* library() {
-    static void* handle = [] {
-        auto* path = std::getenv("TNR_TEST_DRIVER");
-        auto* opened = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
-        if (!opened) std::fprintf(stderr, "%s\n", dlerror()), std::exit(125);
-        return opened;
-    }();
-    return handle;
-}
-
 void check(CUresult result, const char* what) {
     if (result == CUDA_SUCCESS) return;
     std::fprintf(stderr, "%s failed: %d\n", what, result);
     std::exit(125);
 }
-
-// The function under its ELF name: cuda.h's macros have put the version in already.
-#define STRING_OF(name) #name
-#define CALL(name, ...) \
-    check(reinterpret_cast<decltype(&name)>(dlsym(library(), STRING_OF(name)))(__VA_ARGS__), STRING_OF(name))
 
 long resident_kib(const std::string& process) {
     std::ifstream status("/proc/" + process + "/status");
@@ -71,7 +54,7 @@ long workers_resident_kib() {
 
 // The number the library itself would print at exit. Looked up by name: other drivers do not have it.
 long round_trips() {
-    auto* count = reinterpret_cast<unsigned long long (*)()>(dlsym(library(), "cuTnrRoundTrips"));
+    auto* count = reinterpret_cast<unsigned long long (*)()>(dlsym(tnr::test::driver_library(), "cuTnrRoundTrips"));
     return count ? static_cast<long>(count()) : -1;
 }
 
@@ -92,7 +75,8 @@ struct Program {
         CALL(cuModuleGetFunction, &nothing, module, "nothing");
     }
     void launch(int times) {
-        static auto launch = reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(library(), "cuLaunchKernel"));
+        static auto launch =
+            reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(tnr::test::driver_library(), "cuLaunchKernel"));
         CUdeviceptr a = 0, b = 0, c = 0;
         unsigned n = 0;
         void* parameters[] = {&a, &b, &c, &n};

@@ -4,14 +4,13 @@
 //
 // Each launch adds to a counter on the GPU and each host function to one here; copies of all sizes and kinds go up and
 // down again and are compared.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "tests/support/cuda_driver.hpp"
 
 namespace {
 
@@ -32,25 +31,11 @@ constexpr const char* code = R"(.version 7.0
 constexpr int launches_per_round = 200, host_functions_per_round = 10;
 constexpr size_t bytes_max = size_t{7} << 20;
 
-void* library() {
-    static void* handle = [] {
-        auto* path = std::getenv("TNR_TEST_DRIVER");
-        auto* opened = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
-        if (!opened) std::fprintf(stderr, "%s\n", dlerror()), std::exit(125);
-        return opened;
-    }();
-    return handle;
-}
-
 void check(CUresult result, const char* what) {
     if (result == CUDA_SUCCESS) return;
     std::printf("%s failed: %d\n", what, result);
     std::exit(3);
 }
-
-#define STRING_OF(name) #name
-#define CALL(name, ...) \
-    check(reinterpret_cast<decltype(&name)>(dlsym(library(), STRING_OF(name)))(__VA_ARGS__), STRING_OF(name))
 
 struct World {
     CUcontext context = nullptr;
@@ -110,7 +95,8 @@ struct World {
         compare(data, pinned, "a pinned copy");
     }
     void launch() {
-        static auto launch = reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(library(), "cuLaunchKernel"));
+        static auto launch =
+            reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(tnr::test::driver_library(), "cuLaunchKernel"));
         void* arguments[] = {&counter};
         for (int i = 0; i < launches_per_round; ++i)
             check(launch(count, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr), "cuLaunchKernel");
