@@ -17,7 +17,7 @@ Json to_json(const PoolLogin& login) {
             {"client_key", {{"public", login.keys.own.public_key}, {"secret", login.keys.own.secret_key}}}};
 }
 
-Result<PoolLogin> from_json(const Json& json) {
+Result<PoolLogin> login_from_json(const Json& json) {
     PoolLogin login{json.at("address"),
                     {json.at("server_key"), {json.at("client_key").at("public"), json.at("client_key").at("secret")}}};
     if (auto endpoint = parse_endpoint(login.address); !endpoint) return endpoint.error();
@@ -49,7 +49,7 @@ Result<std::vector<PoolLogin>> parse_logins(const std::string& text) try {
     std::vector<PoolLogin> logins;
     const Json file = Json::parse(text);
     for (const auto& entry : file.at("pools")) {
-        auto login = from_json(entry);
+        auto login = login_from_json(entry);
         if (!login) return login.error();
         logins.push_back(*login);
     }

@@ -48,7 +48,7 @@ Result<int> count_of(const Json& json) {
     return Error{Error::Kind::internal, "'count' is no number of GPUs"};
 }
 
-Result<Record> from_json(const Json& json) {
+Result<Record> record_from_json(const Json& json) {
     Record record;
     record.name = json.at("name");
     record.provider = json.at("provider");
@@ -78,7 +78,7 @@ bool is_file(const UniqueFd& fd, const std::string& path) {
 }  // namespace
 
 Result<Record> parse_record(const std::string& text) try {
-    return from_json(Json::parse(text));
+    return record_from_json(Json::parse(text));
 } catch (const Json::exception& failure) {
     return Error{Error::Kind::internal, failure.what()};
 }

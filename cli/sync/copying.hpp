@@ -11,6 +11,8 @@
 
 namespace tnr::sync {
 
+constexpr uint32_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
+
 class Copying {
 protected:
     Copying(ssh::Sftp& sftp, std::string machine, std::string from, std::string to, const Watch& watch)

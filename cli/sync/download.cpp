@@ -11,8 +11,6 @@
 namespace tnr::sync {
 namespace {
 
-constexpr mode_t folder_while_filling = 0700;
-
 // One file on its way; its callbacks hold it, so it lives until the last reply.
 struct Fetching {
     const Item* item = nullptr;

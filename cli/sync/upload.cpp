@@ -11,7 +11,6 @@
 namespace tnr::sync {
 namespace {
 
-constexpr uint32_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
 constexpr std::chrono::seconds cleanup_limit{3};
 
 // One file on its way. Its callbacks hold it by shared_ptr, so it lives until the last reply.

@@ -9,10 +9,6 @@
 
 using namespace tnr::test;
 
-static json session(const std::string& machine, const std::string& gpu = "h100", int count = 1) {
-    return {{"op", "session"}, {"gpu", gpu}, {"count", count}, {"pid", 42}, {"process", "train"}, {"machine", machine}};
-}
-
 static std::string what(const json& answer) {
     return answer.contains("error") ? answer["error"]["what"].get<std::string>() : "no error: " + answer.dump();
 }
@@ -49,16 +45,17 @@ TEST_CASE("describing a GPU claims nothing and shows no session's addresses", "[
 
 TEST_CASE("workers are where the client reached the pool, or where the server's owner says", "[server]") {
     Server nearby({"--plain", "--emulate", "h100"});
-    CHECK(ask(*client_of(nearby), session("trainer"))["endpoint"].get<std::string>().starts_with("tcp://*:"));
+    CHECK(ask(*client_of(nearby), session_request("trainer"))["endpoint"].get<std::string>().starts_with("tcp://*:"));
     Server named({"--plain", "--emulate", "h100", "--worker-address", "localhost"});
-    CHECK(ask(*client_of(named), session("trainer"))["endpoint"].get<std::string>().starts_with("tcp://localhost:"));
+    CHECK(ask(*client_of(named), session_request("trainer"))["endpoint"].get<std::string>().starts_with(
+        "tcp://localhost:"));
 }
 
 TEST_CASE("a machine's processes share one claim, each with a worker of its own", "[server]") {
     Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
-    auto first = ask(*client, session("trainer"));
-    auto second = ask(*client, session("trainer"));
+    auto first = ask(*client, session_request("trainer"));
+    auto second = ask(*client, session_request("trainer"));
     INFO(first << second);
     CHECK(first["session"] != second["session"]);
     CHECK(first["endpoint"] != second["endpoint"]);
@@ -73,17 +70,17 @@ TEST_CASE("a machine's processes share one claim, each with a worker of its own"
     CHECK(claims[0]["devices"] == json::array({first["devices"][0]["uuid"]}));
     CHECK(free_gpus(*client) == 1);
 
-    auto other = ask(*client, session("notebook"));
+    auto other = ask(*client, session_request("notebook"));
     CHECK(other["devices"][0]["uuid"] != first["devices"][0]["uuid"]);
 }
 
 TEST_CASE("when all GPUs are in use a third machine is told so, and gets one when it is free", "[server]") {
     Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
-    auto first = ask(*client, session("one"));
+    auto first = ask(*client, session_request("one"));
     auto connection = connect_to(first["endpoint"]);
-    ask(*client, session("two"));
-    auto busy = ask(*client, session("three"));
+    ask(*client, session_request("two"));
+    auto busy = ask(*client, session_request("three"));
     CHECK(what(busy) == "all 2 h100 are in use");
     CHECK(busy["error"]["kind"] == "remote");
     CHECK(busy["error"]["hint"] != "");
@@ -91,7 +88,7 @@ TEST_CASE("when all GPUs are in use a third machine is told so, and gets one whe
     // The claim of a machine that has gone quiet lingers for itself only, not against others.
     connection.reset();
     REQUIRE(server.wait_for_log("its client has gone"));
-    auto third = ask(*client, session("three"));
+    auto third = ask(*client, session_request("three"));
     CHECK(third["devices"][0]["uuid"] == first["devices"][0]["uuid"]);
     CHECK(server.log().find("idle, and its GPU was wanted") != std::string::npos);
 }
@@ -99,10 +96,10 @@ TEST_CASE("when all GPUs are in use a third machine is told so, and gets one whe
 TEST_CASE("a claim lingers for the machine's next process, then ends and its GPU is wiped", "[server]") {
     Server server({"--plain", "--emulate", "h100", "--linger-ms", "300"});
     auto client = client_of(server);
-    auto first = ask(*client, session("trainer"));
+    auto first = ask(*client, session_request("trainer"));
     { auto connection = connect_to(first["endpoint"]); }
     REQUIRE(server.wait_for_log("its client has gone"));
-    auto second = ask(*client, session("trainer"));  // within the linger: the same claim
+    auto second = ask(*client, session_request("trainer"));  // within the linger: the same claim
     CHECK(second.contains("session"));
     { auto connection = connect_to(second["endpoint"]); }
     REQUIRE(server.wait_for_log("claim 1 of trainer ended"));
@@ -114,9 +111,10 @@ TEST_CASE("a claim lingers for the machine's next process, then ends and its GPU
 TEST_CASE("wishes that cannot come true are named", "[server]") {
     Server server({"--plain", "--emulate", "h100:2,a100"}, {"TNR_WORKER_FAKE_GPUS=3"});
     auto client = client_of(server);
-    CHECK(what(ask(*client, session("m", "h200"))) == "the pool has no 'h200'; it has: a100, h100");
-    CHECK(what(ask(*client, session("m", "h100", 3))) == "the pool has 2 h100, not 3");
-    CHECK(what(ask(*client, session("m", "h100", 0))) == "the request's 'count' should be a number from 1 to 16");
+    CHECK(what(ask(*client, session_request("m", "h200"))) == "the pool has no 'h200'; it has: a100, h100");
+    CHECK(what(ask(*client, session_request("m", "h100", 3))) == "the pool has 2 h100, not 3");
+    CHECK(what(ask(*client, session_request("m", "h100", 0))) ==
+          "the request's 'count' should be a number from 1 to 16");
     CHECK(what(ask(*client, {{"op", "describe"}, {"gpu", "t4"}})) == "the pool has no 't4'; it has: a100, h100");
     CHECK(what(ask(*client, {{"op", "sesion"}})) == "there is no operation '\"sesion\"'");
 }
@@ -124,15 +122,15 @@ TEST_CASE("wishes that cannot come true are named", "[server]") {
 TEST_CASE("a claim of several GPUs has one worker that sees them all", "[server]") {
     Server server({"--plain", "--emulate", "h100:3"}, {"TNR_WORKER_FAKE_GPUS=3"});
     auto client = client_of(server);
-    auto answer = ask(*client, session("torchrun", "h100", 2));
+    auto answer = ask(*client, session_request("torchrun", "h100", 2));
     INFO(answer);
     REQUIRE(answer["devices"].size() == 2);
     std::set<std::string> uuids{answer["devices"][0]["uuid"], answer["devices"][1]["uuid"]};
     CHECK(uuids.size() == 2);
     CHECK(free_gpus(*client) == 1);
-    auto joined = ask(*client, session("torchrun", "h100", 2));
+    auto joined = ask(*client, session_request("torchrun", "h100", 2));
     CHECK(joined["devices"].size() == 2);
-    CHECK(what(ask(*client, session("torchrun", "h100", 3))) == "torchrun already holds 2 h100 and asks for 3");
+    CHECK(what(ask(*client, session_request("torchrun", "h100", 3))) == "torchrun already holds 2 h100 and asks for 3");
     CHECK(ask(*client, {{"op", "release"}, {"machine", "torchrun"}}).contains("id"));
     REQUIRE(server.wait_for_log("wiped 1 MiB, free", 5));
     CHECK(free_gpus(*client) == 3);
@@ -141,20 +139,20 @@ TEST_CASE("a claim of several GPUs has one worker that sees them all", "[server]
 TEST_CASE("a worker that dies ends its session with a clear line, and its GPU is free again", "[server]") {
     Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"});
     auto client = client_of(server);
-    auto first = ask(*client, session("trainer"));
+    auto first = ask(*client, session_request("trainer"));
     auto connection = connect_to(first["endpoint"]);
     REQUIRE(send(connection.get(), "x", 1, 0) == 1);
     REQUIRE(server.wait_for_log("trainer process 42 (train) on h100 #0 ended after"));
     CHECK(server.log().find("its worker was killed by signal 6") != std::string::npos);
-    auto next = ask(*client, session("other"));
+    auto next = ask(*client, session_request("other"));
     CHECK(next.contains("session"));
 }
 
 TEST_CASE("sessions together never get more memory than the GPU has", "[server]") {
     Server server({"--plain", "--emulate", "h100"});
     auto client = client_of(server);
-    auto one = connect_to(ask(*client, session("trainer"))["endpoint"]);
-    auto two = connect_to(ask(*client, session("trainer"))["endpoint"]);
+    auto one = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    auto two = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
     auto grant = [](const tnr::UniqueFd& connection) {
         uint64_t bytes = 0;
         REQUIRE(send(connection.get(), "m", 1, 0) == 1);
@@ -185,8 +183,8 @@ TEST_CASE("workers see nothing of the server's environment but what they need", 
 TEST_CASE("the supervisor's own facts answer nvml requests, for the caller's GPU only", "[server]") {
     Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
-    auto mine = ask(*client, session("trainer"));
-    auto others = ask(*client, session("other"));
+    auto mine = ask(*client, session_request("trainer"));
+    auto others = ask(*client, session_request("other"));
     auto answer = ask(*client, {{"op", "nvml"}, {"gpu", "h100"}, {"count", 1}, {"machine", "trainer"}});
     INFO(answer);
     REQUIRE(answer["devices"].size() == 1);

@@ -8,17 +8,13 @@
 
 using namespace tnr::test;
 
-static json session(const std::string& machine) {
-    return {{"op", "session"}, {"gpu", "h100"}, {"count", 1}, {"pid", 42}, {"process", "train"}, {"machine", machine}};
-}
-
 TEST_CASE("a GPU whose workers keep dying is out of order, without a busy loop", "[server]") {
     auto how = GENERATE(as<std::string>(), "crash", "exit", "nonsense", "fail");
     CAPTURE(how);
     Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_START=" + how});
     REQUIRE(server.wait_for_log("is out of order"));
     auto client = client_of(server);
-    auto answer = ask(*client, session("trainer"));
+    auto answer = ask(*client, session_request("trainer"));
     CHECK(answer["error"]["what"] == "all GPUs of this pool are out of order");
     auto notes = server.notes();
     size_t starts = 0;
@@ -37,7 +33,7 @@ TEST_CASE("a worker that crashes as soon as it serves ends only its session", "[
     Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=crash"});
     auto client = client_of(server);
     for (int i = 1; i <= 3; ++i) {
-        ask(*client, session("trainer"));
+        ask(*client, session_request("trainer"));
         REQUIRE(server.wait_for_log("its worker was killed by signal 6", i));
     }
     CHECK(ask(*client, {{"op", "hello"}})["role"] == "open");
@@ -47,7 +43,7 @@ TEST_CASE("a server that is asked to end does so at once, and the ledger is clos
     auto signal = GENERATE(SIGTERM, SIGINT);
     Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
-    auto answer = ask(*client, session("trainer"));
+    auto answer = ask(*client, session_request("trainer"));
     REQUIRE(answer.contains("session"));
     auto before = std::chrono::steady_clock::now();
     server.signal(signal);
@@ -68,7 +64,7 @@ TEST_CASE("after kill -9 no worker survives, and the next server closes the ledg
     {
         Server server({"--plain", "--emulate", "h100"}, {}, folder);
         auto client = client_of(server);
-        auto answer = ask(*client, session("trainer"));
+        auto answer = ask(*client, session_request("trainer"));
         connection = connect_to(answer["endpoint"]);
         server.signal(SIGKILL);
         CHECK(server.wait_for_exit() == 128 + SIGKILL);
@@ -85,7 +81,7 @@ TEST_CASE("after kill -9 no worker survives, and the next server closes the ledg
     CHECK(*ledger[0].ended_ms >= ledger[0].began_ms);
     CHECK(ledger[0].reason == "server restarted");
     auto client = client_of(again);
-    CHECK(ask(*client, session("trainer")).contains("session"));
+    CHECK(ask(*client, session_request("trainer")).contains("session"));
 }
 
 TEST_CASE("two servers never share a state folder", "[server]") {

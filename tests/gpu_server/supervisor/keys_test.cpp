@@ -10,12 +10,6 @@
 using namespace tnr;
 using namespace tnr::test;
 
-static json session(const std::string& machine = "") {
-    json request = {{"op", "session"}, {"gpu", "h100"}, {"count", 1}, {"pid", 1}, {"process", "train"}};
-    if (!machine.empty()) request["machine"] = machine;
-    return request;
-}
-
 static wire::ClientKeys enroll_machine(control::Client& account, const wire::ClientKeys& keys,
                                        const std::string& name) {
     wire::ClientKeys machine{keys.server_public, wire::make_key_pair()};
@@ -33,8 +27,9 @@ TEST_CASE("an account enrolled while the server runs can use it at once, its mac
     auto trainer = client_of(server, enroll_machine(*account, keys, "trainer"));
     auto notebook = client_of(server, enroll_machine(*account, keys, "notebook"));
     CHECK(ask(*trainer, {{"op", "hello"}})["role"] == "machine");
-    auto one = ask(*trainer, session());
-    auto two = ask(*notebook, session("trainer"));  // what a machine calls itself counts for nothing: its key does
+    auto one = ask(*trainer, session_request());
+    auto two =
+        ask(*notebook, session_request("trainer"));  // what a machine calls itself counts for nothing: its key does
     INFO(one << two);
     CHECK(one["devices"][0]["uuid"] != two["devices"][0]["uuid"]);
     CHECK(wire::looks_like_key(one["server_key"]));
@@ -62,7 +57,7 @@ TEST_CASE("an account enrolled while the server runs can use it at once, its mac
     SECTION("a machine that is forgotten loses its GPU and every right, connected or not") {
         CHECK_FALSE(ask(*account, {{"op", "forget_machine"}, {"name", "trainer"}}).contains("error"));
         REQUIRE(server.wait_for_log("its machine was forgotten"));
-        CHECK(ask(*trainer, session())["error"]["kind"] == "auth");
+        CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
         CHECK_FALSE(ask(*account, {{"op", "forget_machine"}, {"name", "trainer"}}).contains("error"));
     }
 }

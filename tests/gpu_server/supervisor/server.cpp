@@ -152,6 +152,12 @@ json ask(control::Client& client, json request) {
     return *answer;
 }
 
+json session_request(const std::string& machine, const std::string& gpu, int count) {
+    json request = {{"op", "session"}, {"gpu", gpu}, {"count", count}, {"pid", 42}, {"process", "train"}};
+    if (!machine.empty()) request["machine"] = machine;
+    return request;
+}
+
 UniqueFd connect_to(const std::string& told) {
     auto endpoint = control::worker_endpoint(told, "tcp://127.0.0.1:0");
     auto colon = endpoint.rfind(':');
