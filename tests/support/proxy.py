@@ -16,6 +16,16 @@ import time
 CHUNK_BYTES = 1 << 16
 
 
+def reset(sock):
+    """Ends a connection so that nothing that is still queued is delivered."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has gone from the other side
+        pass
+    sock.close()
+
+
 class Connection:
     def __init__(self, proxy, client):
         self.proxy, self.client = proxy, client
@@ -23,8 +33,12 @@ class Connection:
         self.left = random.randint(*proxy.cut_after) if proxy.cut_after else None
         self.lock = threading.Lock()
         self.ended = False
+        for one in (self.client, self.server):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start(self):
+        """By itself: the first thread may end the connection before the last one runs."""
         for source, target in ((self.client, self.server), (self.server, self.client)):
-            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             late = queue.Queue()
             threading.Thread(target=self.read, args=(source, late), daemon=True).start()
             threading.Thread(target=self.write, args=(target, late), daemon=True).start()
@@ -62,18 +76,12 @@ class Connection:
             return size
 
     def end(self):
-        """With a reset, so that nothing that is still queued is delivered."""
         with self.lock:
             if self.ended:
                 return
             self.ended = True
         for one in (self.client, self.server):
-            try:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            one.close()
+            reset(one)
         self.proxy.connections.discard(self)
         self.proxy.ended += 1
 
@@ -96,10 +104,12 @@ class Proxy:
             except OSError:
                 return
             try:
-                self.connections.add(Connection(self, client))
+                connection = Connection(self, client)
             except OSError:  # nobody listens there: so it looks from here, too
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.close()
+                reset(client)
+                continue
+            self.connections.add(connection)
+            connection.start()
 
     def cut(self):
         for one in list(self.connections):
