@@ -5,9 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <thread>
-#include <zmq.hpp>
-
 #include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::bench {
@@ -49,29 +46,32 @@ double raw_tcp_bytes_per_s(size_t bytes) {
     return static_cast<double>(bytes) / seconds;
 }
 
-double zmq_round_trip_s(int rounds) {
-    zmq::context_t server_context(1), client_context(1);
-    zmq::socket_t server(server_context, ZMQ_ROUTER), client(client_context, ZMQ_DEALER);
-    server.bind("tcp://127.0.0.1:*");
-    client.connect(server.get(zmq::sockopt::last_endpoint));
-    std::thread echo([&] {
-        for (int i = 0; i <= rounds; ++i) {
+// An empty message ends the echo.
+ZmqPingPong::ZmqPingPong() : server_(server_context_, ZMQ_ROUTER), client_(client_context_, ZMQ_DEALER) {
+    server_.bind("tcp://127.0.0.1:*");
+    client_.connect(server_.get(zmq::sockopt::last_endpoint));
+    echo_ = std::thread([this] {
+        while (true) {
             zmq::message_t who, what;
-            (void)server.recv(who);
-            (void)server.recv(what);
-            server.send(who, zmq::send_flags::sndmore);
-            server.send(what, zmq::send_flags::none);
+            (void)server_.recv(who);
+            (void)server_.recv(what);
+            if (what.size() == 0) return;
+            server_.send(who, zmq::send_flags::sndmore);
+            server_.send(what, zmq::send_flags::none);
         }
     });
-    auto ping = [&] {
-        zmq::message_t message(100);
-        client.send(message, zmq::send_flags::none);
-        (void)client.recv(message);
-    };
-    ping();  // the connection is there now
-    auto seconds = median_s(rounds, ping);
-    echo.join();
-    return seconds;
+    round_trip();  // the connection is there now
+}
+
+ZmqPingPong::~ZmqPingPong() {
+    client_.send(zmq::message_t(), zmq::send_flags::none);
+    echo_.join();
+}
+
+void ZmqPingPong::round_trip() {
+    zmq::message_t message(100);
+    client_.send(message, zmq::send_flags::none);
+    (void)client_.recv(message);
 }
 
 }  // namespace tnr::bench

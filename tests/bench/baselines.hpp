@@ -1,35 +1,57 @@
 // What the machine itself can do, measured in the same run: raw TCP, and ZeroMQ without anything of ours on top.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <thread>
+#include <vector>
+#include <zmq.hpp>
 
 namespace tnr::bench {
 
 // Bytes per second from one thread to another over a loopback TCP connection, in 1 MiB writes.
 double raw_tcp_bytes_per_s(size_t bytes);
 
-// Seconds for one DEALER–ROUTER round trip of a 100-byte message over loopback TCP, two threads: the median of
-// `rounds`.
-double zmq_round_trip_s(int rounds);
+// A DEALER and, on a thread of its own, a ROUTER that sends back what it gets, over loopback TCP.
+class ZmqPingPong {
+public:
+    ZmqPingPong();
+    ~ZmqPingPong();
+    void round_trip();  // of a 100-byte message
 
-// Seconds between two points: the median over `rounds` of what `run` takes.
+private:
+    zmq::context_t server_context_{1}, client_context_{1};
+    zmq::socket_t server_, client_;
+    std::thread echo_;
+};
+
+// What each of many runs takes, in seconds.
+class Times {
+public:
+    template <class Run>
+    void add(int runs, Run&& run) {
+        for (int i = 0; i < runs; ++i) {
+            auto begin = std::chrono::steady_clock::now();
+            run();
+            times_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        }
+    }
+    double median() {
+        auto middle = times_.begin() + static_cast<long>(times_.size() / 2);
+        std::nth_element(times_.begin(), middle, times_.end());
+        return *middle;
+    }
+
+private:
+    std::vector<double> times_;
+};
+
 template <class Run>
-double median_s(int rounds, Run&& run);
+double median_s(int runs, Run&& run) {
+    Times times;
+    times.add(runs, run);
+    return times.median();
+}
 
 }  // namespace tnr::bench
-
-#include <algorithm>
-#include <chrono>
-#include <vector>
-
-template <class Run>
-double tnr::bench::median_s(int rounds, Run&& run) {
-    std::vector<double> times;
-    for (int i = 0; i < rounds; ++i) {
-        auto begin = std::chrono::steady_clock::now();
-        run();
-        times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
-    return times[static_cast<size_t>(rounds) / 2];
-}
