@@ -74,12 +74,21 @@ class World:
         with_server.stop(self.server)
         for name in {"TNR_WORKER_KNOCK_MS", *self.environment}:
             os.environ.pop(name)
-        with open(with_server.log_of(self.folder.name), errors="replace") as file:
-            log = file.read()
+        log = self.log()
         if kind:
             print("the server's log:\n" + log[-10_000:], file=sys.stderr)
         self.folder.cleanup()
         assert kind or not any(finding in log for finding in with_server.FINDINGS), log[-10_000:]
+
+    def log(self):
+        with open(with_server.log_of(self.folder.name), errors="replace") as file:
+            return file.read()
+
+    def wait_for_log(self, text):
+        give_up = time.monotonic() + ENDS_WITHIN_S
+        while text not in self.log():
+            assert time.monotonic() < give_up, f"the server never said '{text}'"
+            time.sleep(0.05)
 
     def set(self, **settings):
         for one in self.proxies:
@@ -165,8 +174,9 @@ def silent_for_longer(arguments):
         output, errors = world.program.communicate(timeout=ENDS_WITHIN_S)
         assert world.program.returncode == 3 and "failed" in output, output
         assert "did not come back" in errors, errors
+        world.wait_for_log("its worker the client is gone")
         world.silence(False)
-        world.start(1)  # the GPU is free again
+        world.start(1)
         world.ends_right()
 
 
