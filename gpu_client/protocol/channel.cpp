@@ -129,7 +129,7 @@ bool Channel::take_from_socket(Frames& frames) {
         if (dials()) frames.push_back(std::move(part));
         while (more) {
             zmq::message_t next;
-            if (!socket_.recv(next, zmq::recv_flags::dontwait)) return false;  // ZeroMQ delivers messages whole
+            (void)socket_.recv(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
             more = next.more();
             if (frames.size() <= batch_frames_max) frames.push_back(std::move(next));
         }
