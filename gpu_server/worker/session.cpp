@@ -117,20 +117,22 @@ void Session::take(wire::Batch&& batch) {
     backlog_.push_back({std::move(hold), wire::RecordReader(records)});
 }
 
+// What holds records back may end at any moment, which is not the end of the batch: so it is asked once per record, and
+// nothing is decided by the difference between two answers.
 void Session::work_off() {
-    while (!backlog_.empty()) {
+    while (!backlog_.empty() && !held_back_ && reason_.empty()) {
         auto& now = backlog_.front();
         wire::Record record;
-        while (!held_back_ && reason_.empty() && now.reader.next(record)) {
-            std::span<const std::byte> bulk;
-            if (record.flags & wire::record_has_bulk) {
-                auto& frame = now.hold->batch.frames[now.next_bulk++];
-                bulk = {frame.data<std::byte>(), frame.size()};
-            }
-            dispatch(record, bulk, now.hold);
+        if (!now.reader.next(record)) {
+            backlog_.pop_front();
+            continue;
         }
-        if (held_back_ || !reason_.empty()) return;
-        backlog_.pop_front();
+        std::span<const std::byte> bulk;
+        if (record.flags & wire::record_has_bulk) {
+            auto& frame = now.hold->batch.frames[now.next_bulk++];
+            bulk = {frame.data<std::byte>(), frame.size()};
+        }
+        dispatch(record, bulk, now.hold);
     }
 }
 

@@ -202,3 +202,16 @@ TEST_CASE("the legacy default stream waits for per-thread streams", "[ordering][
     gate.open();
     CU_OK(cu.cuEventSynchronize(event));
 }
+
+// Between client and worker all of a round but the question travels without waiting, in one batch with it; the worker
+// destroys the stream on another thread meanwhile. Nothing behind may get lost, whenever that thread is done.
+TEST_CASE("a question behind a stream's destruction is answered every time", "[ordering]") {
+    Gpu gpu;
+    size_t free = 0, total = 0;
+    for (int round = 0; round < 20'000; ++round) {
+        CUstream stream = nullptr;
+        CU_OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CU_OK(cu.cuStreamDestroy(stream));
+        CU_OK(cu.cuMemGetInfo(&free, &total));
+    }
+}
