@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/control.hpp"
@@ -27,9 +28,9 @@ Pool& pool() {
     return *one;
 }
 
-// The pool answers when it has what it tells of: a worker that is not warm yet has a driver to initialise. A pool that
-// cannot even be reached is reported after control::default_timeout.
-constexpr std::chrono::milliseconds answer_timeout{10'000};
+// The pool answers when it has what it tells of: a worker that is not warm yet has a driver to initialise, and when that
+// takes 10 s the pool says so itself. One that cannot even be reached is reported after control::default_timeout.
+constexpr std::chrono::milliseconds answer_timeout{15'000};
 }  // namespace
 
 // Called with the pool's mutex held.
@@ -81,8 +82,16 @@ static std::string process_name() {
     return name;
 }
 
+// By which the pool knows the request when it has to be made twice.
+static std::string nonce() {
+    std::random_device random;
+    std::string text;
+    for (int i = 0; i < 4; ++i) text += std::to_string(random()) + ".";
+    return text;
+}
+
 Result<SessionOffer> ask_for_session() try {
-    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}});
+    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", nonce()}});
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();

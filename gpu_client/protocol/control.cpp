@@ -1,12 +1,16 @@
 // The client's side of control messages, and their parsing.
 #include "gpu_client/protocol/control.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <zmq.hpp>
 
 #include "cuda_calls.hpp"  // generated
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_client/protocol/monitor.hpp"
 
 namespace tnr::control {
 
@@ -67,46 +71,36 @@ std::string version() {
 namespace {
 
 class SocketClient : public Client {
+    using Clock = std::chrono::steady_clock;
+    using milliseconds = std::chrono::milliseconds;
+
 public:
     SocketClient(std::string endpoint, const wire::ClientKeys& keys)
-        : endpoint_(std::move(endpoint)), context_(std::make_unique<zmq::context_t>(1)) {
-        socket_ = std::make_unique<zmq::socket_t>(*context_, ZMQ_DEALER);
-        socket_->set(zmq::sockopt::linger, 0);
-        // Sending waits for a connection: an address where nobody is, or that does not know our key, is told from a
-        // pool that takes its time.
-        socket_->set(zmq::sockopt::immediate, 1);
-        socket_->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(wire::control_bytes_max));
-        socket_->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
-        if (!keys.plain()) {
-            socket_->set(zmq::sockopt::curve_serverkey, keys.server_public);
-            socket_->set(zmq::sockopt::curve_publickey, keys.own.public_key);
-            socket_->set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
-        }
-        socket_->connect(endpoint_);
+        : endpoint_(std::move(endpoint)), keys_(keys), context_(std::make_unique<zmq::context_t>(1)) {
+        dial();
     }
 
-    Result<json> request(json request, std::chrono::milliseconds timeout) override try {
+    Result<json> request(json request, milliseconds timeout) override try {
         auto id = ++last_id_;
         request["id"] = id;
         request["protocol"] = wire::protocol_version;
         request["table"] = table_hash();
         request["version"] = version();
-        auto deadline = std::chrono::steady_clock::now() + timeout;
-        auto connect_timeout = std::min(timeout, default_timeout);
-        socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(connect_timeout.count()));
-        if (!socket_->send(zmq::buffer(request.dump()), zmq::send_flags::none)) return unreachable(connect_timeout);
-        while (true) {
-            auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-            if (left.count() <= 0) return unreachable(timeout);
-            socket_->set(zmq::sockopt::rcvtimeo, static_cast<int>(left.count()));
-            zmq::message_t message;
-            if (!socket_->recv(message)) return unreachable(timeout);
-            auto answer = parse(message.data(), message.size());
-            if (!answer) return answer.error();
-            if (answer->value("id", uint64_t{0}) != id) continue;  // the late answer to a request we gave up on
-            if (answer->contains("error")) return error_from_json((*answer)["error"]);
-            return answer;
+        auto text = request.dump();
+        auto deadline = Clock::now() + timeout;
+        if (!connected()) dial();
+        // Whatever has gone down with its connection, request or answer, is asked for again over a new one.
+        for (auto left = timeout; left.count() > 0; left = left_until(deadline), dial()) {
+            auto connect_timeout = std::min(left, default_timeout);
+            if (!send(text, connect_timeout)) return unreachable(connect_timeout);
+            while (connected()) {
+                if (auto answer = take_answer(id)) return *answer;
+                left = left_until(deadline);
+                if (left.count() <= 0) return unreachable(timeout);
+                wait_for_news(left);
+            }
         }
+        return unreachable(timeout);
     } catch (const zmq::error_t& error) {
         return Error{Error::Kind::network, "talking to the pool at " + endpoint_ + " failed: " + error.what()};
     } catch (const json::exception& error) {
@@ -115,11 +109,69 @@ public:
 
     void abandon() override {
         (void)socket_.release();
+        (void)monitor_.release();
         (void)context_.release();
     }
 
 private:
-    Error unreachable(std::chrono::milliseconds timeout) const {
+    // Each connection gets a socket of its own: with one for all, ZeroMQ would not tell over which a message went.
+    void dial() {
+        auto socket = std::make_unique<zmq::socket_t>(*context_, ZMQ_DEALER);
+        socket->set(zmq::sockopt::linger, 0);
+        // Sending waits for a connection: an address where nobody is, or that does not know our key, is told from a
+        // pool that takes its time.
+        socket->set(zmq::sockopt::immediate, 1);
+        socket->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(wire::control_bytes_max));
+        socket->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
+        // Unless said, ZeroMQ takes the interval, and a pool that is busy for half a second for gone.
+        socket->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(wire::heartbeat_timeout.count()));
+        if (!keys_.plain()) {
+            socket->set(zmq::sockopt::curve_serverkey, keys_.server_public);
+            socket->set(zmq::sockopt::curve_publickey, keys_.own.public_key);
+            socket->set(zmq::sockopt::curve_secretkey, keys_.own.secret_key);
+        }
+        monitor_ = std::make_unique<wire::Monitor>(*context_, *socket,
+                                                   ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
+        socket_ = std::move(socket);
+        ended_ = false;
+        socket_->connect(endpoint_);
+    }
+
+    // False: there was a connection, or an attempt at one, and it has ended. While send() waits ZeroMQ makes further
+    // attempts, so the last word counts.
+    bool connected() {
+        while (auto news = monitor_->next()) ended_ = news->what == ZMQ_EVENT_DISCONNECTED;
+        return !ended_;
+    }
+
+    static milliseconds left_until(Clock::time_point deadline) {
+        return std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    }
+
+    bool send(const std::string& text, milliseconds timeout) {
+        socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(timeout.count()));
+        return socket_->send(zmq::buffer(text), zmq::send_flags::none).has_value();
+    }
+
+    // Without waiting; null when it is not there yet.
+    std::optional<Result<json>> take_answer(uint64_t id) {
+        for (zmq::message_t message; socket_->recv(message, zmq::recv_flags::dontwait);) {
+            auto answer = parse(message.data(), message.size());
+            if (!answer) return answer;
+            if (answer->value("id", uint64_t{0}) != id) continue;  // the late answer to a request we gave up on
+            if (answer->contains("error")) return error_from_json((*answer)["error"]);
+            return answer;
+        }
+        return std::nullopt;
+    }
+
+    // Both descriptors tell of changes since the last look only: look at both before.
+    void wait_for_news(milliseconds limit) {
+        pollfd fds[] = {{socket_->get(zmq::sockopt::fd), POLLIN, 0}, {monitor_->fd(), POLLIN, 0}};
+        ::poll(fds, 2, static_cast<int>(limit.count()));
+    }
+
+    Error unreachable(milliseconds timeout) const {
         return {Error::Kind::network,
                 "no answer from the pool at " + endpoint_ + " within " + std::to_string(timeout.count()) + " ms",
                 "check that tnr-gpu-server runs there, that the port is open, and that this machine's key is enrolled "
@@ -127,8 +179,11 @@ private:
     }
 
     std::string endpoint_;
+    wire::ClientKeys keys_;
     std::unique_ptr<zmq::context_t> context_;
     std::unique_ptr<zmq::socket_t> socket_;
+    std::unique_ptr<wire::Monitor> monitor_;
+    bool ended_ = false;  // as far as the monitor told
     uint64_t last_id_ = 0;
 };
 

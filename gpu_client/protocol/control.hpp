@@ -8,14 +8,16 @@
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"open"}
 //   types           -                           {types: [{name, total, free, memory_bytes}]}
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
-//   session         gpu, count, pid, process    {endpoint, server_key, session, devices: [Device…]}
+//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}
+//                   nonce
 //   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
 //   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
 //   release         -                           {}; ends the caller's own claim
 //
-// `session` makes the machine's claim or joins it. Its endpoint is tcp://HOST:PORT, where the host "*" stands for the
+// `session` makes the machine's claim or joins it. A nonce (random, up to 64 characters) that one of the claim's sessions
+// has already means that one: the answer to it was lost. Its endpoint is tcp://HOST:PORT, where the host "*" stands for the
 // one under which the client reached the pool: see worker_endpoint().
 //
 // Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
@@ -42,7 +44,8 @@ public:
     virtual ~Client() = default;
 
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
-    // reached at all is given up after default_timeout, however long `timeout` is. One thread at a time.
+    // reached at all is given up after default_timeout, however long `timeout` is. When the connection breaks the request
+    // is made again over a new one. One thread at a time.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
     // After fork(): forget the socket without touching it (it belongs to the parent).

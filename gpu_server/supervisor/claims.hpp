@@ -38,6 +38,7 @@ struct GpuWish {
 struct Process {
     int pid = 0;
     std::string name;
+    std::string nonce;  // may be empty
 };
 
 using Reply = std::function<void(Result<nlohmann::json>)>;
@@ -50,6 +51,7 @@ struct Session {
     EventLoop::Clock::time_point since;
     Caller caller;
     Reply reply;  // empty once answered
+    std::shared_ptr<const nlohmann::json> answer;
     EventLoop::TimerId timeout = 0;
 };
 
@@ -102,6 +104,7 @@ private:
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
     Claim* find(const Caller& caller, const std::string& gpu);
+    bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);

@@ -60,7 +60,7 @@ void Handler::dispatch(const Caller& caller, const Request& request, const Reply
         case Op::describe:
             return claims_.describe(caller, wish, reply);
         case Op::session:
-            return claims_.open_session(caller, wish, {request.pid, request.process}, reply);
+            return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce}, reply);
         case Op::nvml:
             return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
         case Op::enroll_machine:

@@ -15,6 +15,7 @@ inline constexpr size_t control_answerable_factor = 4;
 inline constexpr size_t machine_name_bytes_max = 64;  // a host name's label has at most 63
 inline constexpr size_t process_name_bytes_max = 256;
 inline constexpr size_t gpu_name_bytes_max = 64;
+inline constexpr size_t nonce_bytes_max = 64;
 inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as many
 
 // Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).

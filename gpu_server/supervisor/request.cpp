@@ -100,6 +100,7 @@ void read_fields(Fields& fields, Request& request) {
             request.count = static_cast<int>(fields.number("count", 1, gpus_per_claim_max, 1));
             request.pid = static_cast<int>(fields.number("pid", 0, std::numeric_limits<int32_t>::max(), 0));
             request.process = fields.text("process", process_name_bytes_max, false);
+            request.nonce = fields.text("nonce", nonce_bytes_max, false);
             request.machine = fields.name("machine", false);
             break;
         case Op::release:

@@ -19,6 +19,7 @@ struct Request {
     int count = 1;
     int pid = 0;
     std::string process;
+    std::string nonce;
     std::string name;
     std::string public_key;
     std::string machine;  // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account

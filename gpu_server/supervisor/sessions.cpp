@@ -71,6 +71,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     if (auto sound = check_wish(wish); !sound) return refuse(sound.error());
     Claim* claim = find(caller, wish.gpu);
     if (claim && claim->ending) return false;  // it starts anew when the old one is gone
+    if (claim && answer_again(*claim, process, reply)) return true;
     if (claim && wish.count > static_cast<int>(claim->gpus.size()))
         return refuse({Error::Kind::usage,
                        caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
@@ -96,6 +97,19 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         return refuse(added.error());
     }
     return true;
+}
+
+// The answer to this request was lost with its connection: it is given again, or when there is one.
+bool Claims::answer_again(Claim& claim, const Process& process, const Reply& reply) {
+    for (auto& session : claim.sessions) {
+        if (process.nonce.empty() || session.process.nonce != process.nonce) continue;
+        if (session.answer)
+            reply(*session.answer);
+        else if (auto lost = std::exchange(session.reply, reply))
+            lost(Error{Error::Kind::remote, "it was asked again"});
+        return true;
+    }
+    return false;
 }
 
 // The waiting worker of the claim's GPU, else one that starts now.
@@ -161,8 +175,9 @@ void Claims::serve(Claim& claim, Session& session) {
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +
                             ") is served by worker " + std::to_string(worker.pid));
-    std::exchange(session.reply, nullptr)(json{
+    session.answer = std::make_shared<json>(json{
         {"endpoint", endpoint.text()}, {"server_key", keys.public_key}, {"session", session.id}, {"devices", devices}});
+    std::exchange(session.reply, nullptr)(*session.answer);
 }
 
 // ---- what workers report

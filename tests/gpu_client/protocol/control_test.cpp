@@ -1,5 +1,7 @@
 // Control messages and configuration: foreign text in, clear errors out.
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/control.hpp"
@@ -45,6 +47,46 @@ TEST_CASE("an unreachable pool is an error that names the address, within its ti
     CHECK(answer.error().kind == Error::Kind::network);
     CHECK(answer.error().what.find("127.0.0.1:1") != std::string::npos);
     CHECK_FALSE(answer.error().hint.empty());
+}
+
+// A pool that hears a request and is gone, and another at the same address.
+TEST_CASE("a request whose connection breaks is made again", "[control]") {
+    zmq::context_t context(1);
+    auto open = [&](const std::string& endpoint) {
+        zmq::socket_t pool(context, ZMQ_ROUTER);
+        pool.set(zmq::sockopt::linger, 0);
+        pool.set(zmq::sockopt::rcvtimeo, 10'000);
+        pool.bind(endpoint);
+        return pool;
+    };
+    auto pool = open("tcp://127.0.0.1:*");
+    auto endpoint = pool.get(zmq::sockopt::last_endpoint);
+    auto client = control::Client::open(endpoint, {});
+    REQUIRE(client);
+    Result<json> answer = Error{Error::Kind::internal, "not asked"};
+    std::thread asking([&] { answer = (*client)->request({{"op", "hello"}}, std::chrono::milliseconds(10'000)); });
+
+    zmq::message_t route, first, again;
+    REQUIRE(pool.recv(route));
+    REQUIRE(pool.recv(first));
+    pool.close();
+    // Until ZeroMQ's thread has closed the listening socket, too.
+    for (bool bound = false; !bound;) try {
+            pool = open(endpoint);
+            bound = true;
+        } catch (const zmq::error_t&) {
+            std::this_thread::yield();
+        }
+    bool asked = pool.recv(route) && pool.recv(again);
+    if (asked) {
+        pool.send(route, zmq::send_flags::sndmore);
+        pool.send(zmq::buffer(json{{"id", json::parse(again.to_string())["id"]}, {"back", true}}.dump()));
+    }
+    asking.join();
+    REQUIRE(asked);
+    CHECK(again.to_string() == first.to_string());
+    REQUIRE(answer);
+    CHECK((*answer)["back"] == true);
 }
 
 TEST_CASE("an address that is none is refused with an example", "[control]") {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <set>
+#include <thread>
 #include "tests/support/catch.hpp"
 
 #include "server.hpp"
@@ -72,6 +73,43 @@ TEST_CASE("a machine's processes share one claim, each with a worker of its own"
 
     auto other = ask(*client, session_request("notebook"));
     CHECK(other["devices"][0]["uuid"] != first["devices"][0]["uuid"]);
+}
+
+TEST_CASE("a session that is asked for twice, because the answer was lost, is one", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "600000"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server), client_back = client_of(server);
+    auto with_nonce = [](const std::string& nonce) {
+        auto request = session_request("trainer");
+        request["nonce"] = nonce;
+        return request;
+    };
+    auto first = ask(*client, with_nonce("one"));
+    auto again = ask(*client_back, with_nonce("one"));
+    auto other = ask(*client_back, with_nonce("two"));
+    INFO(first << again << other);
+    CHECK(again["session"] == first["session"]);
+    CHECK(again["endpoint"] == first["endpoint"]);
+    CHECK(other["session"] != first["session"]);
+    CHECK(ask(*client, {{"op", "claims"}})["claims"][0]["sessions"] == 2);
+    // Another machine's is its own, whatever it says.
+    auto stranger = with_nonce("one");
+    stranger["machine"] = "notebook";
+    CHECK(ask(*client, stranger)["session"] != first["session"]);
+}
+
+TEST_CASE("a server that stops for a moment does not cost a request", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    ask(*client, {{"op", "hello"}});
+    server.signal(SIGSTOP);
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // three heartbeats
+        server.signal(SIGCONT);
+    });
+    auto answer = ask(*client, {{"op", "hello"}});
+    later.join();
+    INFO(answer);
+    CHECK(answer["role"] == "open");
 }
 
 TEST_CASE("when all GPUs are in use a third machine is told so, and gets one when it is free", "[server]") {
