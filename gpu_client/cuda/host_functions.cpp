@@ -40,8 +40,7 @@ static void run_host_functions() {
         lock.unlock();
         if (node.empty()) continue;  // not one of ours
         node.mapped()();
-        session()->append(0, wire::op_host_function_done, std::as_bytes(std::span(&ticket, 1)));
-        session()->flush();
+        session()->send_at_once(wire::op_host_function_done, std::as_bytes(std::span(&ticket, 1)));
         session()->expect_news(-1);
     }
 }

@@ -174,7 +174,7 @@ void Session::dispatch(wire::Batch& batch) {
         if (!dispatch_record(record, bulk)) return lose_locked("the GPU's worker sent a malformed record");
     }
     if (records.malformed()) return lose_locked("the GPU's worker sent malformed records");
-    link_.worked_off(batch.header.sequence, batch.bytes);
+    link_.worked_off(batch.header.sequence);
     if (!waiters_.empty())
         for (auto* waiter : waiters_) waiter->wake.notify_one();
 }

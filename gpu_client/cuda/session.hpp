@@ -61,6 +61,8 @@ public:
     // Adds one record that runs in context number `context`; `bulk` may be null. Returns its position, 0 when the
     // session is lost. May wait for credit.
     uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr);
+    // A record that the worker may be waiting for before it takes any other: goes out at once and needs no credit.
+    void send_at_once(uint16_t op, std::span<const std::byte> payload);
     // Adds a record whose payload starts with room for the call number, and flushes. Then wait(), unless when_done is
     // set.
     uint64_t request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending);

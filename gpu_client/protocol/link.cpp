@@ -242,17 +242,18 @@ Link::Event Link::take_welcome(uint64_t connection) {
     return Event::connected;
 }
 
-void Link::worked_off(uint64_t sequence, size_t bytes) {
+void Link::worked_off(uint64_t sequence) {
     bool due = false;
     {
         std::lock_guard lock(book_mutex_);
         for (auto& entry : received_)
             if (entry.sequence == sequence) entry.done = true;
+        // Owed is what can be acknowledged: a batch that is late may free all that waited behind it.
         while (!received_.empty() && received_.front().done) {
             worked_off_ = received_.front().sequence;
+            owed_bytes_ += received_.front().bytes;
             received_.pop_front();
         }
-        owed_bytes_ += bytes;
         due = owed_bytes_ >= acknowledge_every_bytes;
     }
     if (due) send_receipt();

@@ -54,7 +54,7 @@ public:
     // The batch has been worked off and its memory is free again: its bytes count as acknowledged. Batches may finish
     // in any order (a later one never acknowledges an earlier). Any thread. Sends the acknowledgement by itself when it
     // is due.
-    void worked_off(uint64_t sequence, size_t bytes);
+    void worked_off(uint64_t sequence);
 
     // Batches go out; while they do not, they are kept.
     bool open() const { return open_.load(std::memory_order_acquire); }

@@ -74,7 +74,7 @@ static bool all_streams_idle(Session& session) {
     for (auto& [number, stream] : session.handles.streams)
         if (stream.context == session.current_number() && driver().cuStreamQuery(stream.handle) != CUDA_SUCCESS)
             return false;
-    return true;
+    return session.ended_streams_idle();
 }
 
 static Answer synchronize(Session& session, Call& call) {

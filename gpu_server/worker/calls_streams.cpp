@@ -24,6 +24,7 @@ static Answer destroy_stream(Session& session, Call& call) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     auto handle = stream->handle;
     session.queues.close(session.queue_key(number));
+    session.stream_ends(*stream);
     session.handles.streams.remove(number);
     return session.run_aside(call, [handle] { return driver().cuStreamDestroy_v2(handle); });
 }

@@ -199,7 +199,30 @@ void Session::after(CUstream stream, uint64_t number, std::function<void(CUresul
     });
 }
 
+void Session::stream_ends(const Stream& stream) {
+    Ended ended{stream.context, nullptr};
+    auto* context = handles.contexts.find(stream.context);
+    if (!context || driver().cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY) return;
+    driver().cuCtxSetCurrent(*context);
+    if (driver().cuEventCreate(&ended.last, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        driver().cuEventRecord(ended.last, stream.handle);
+        ended_streams_.push_back(ended);
+    }
+    driver().cuCtxSetCurrent(current_);
+}
+
+bool Session::ended_streams_idle() {
+    ended_streams_.remove_if([&](const Ended& ended) {
+        if (ended.context != current_number_ || driver().cuEventQuery(ended.last) == CUDA_ERROR_NOT_READY) return false;
+        driver().cuEventDestroy_v2(ended.last);
+        return true;
+    });
+    return std::none_of(ended_streams_.begin(), ended_streams_.end(),
+                        [&](const Ended& ended) { return ended.context == current_number_; });
+}
+
 void Session::context_ends(uint64_t number) {
+    ended_streams_.remove_if([&](const Ended& ended) { return ended.context == number; });
     auto* context = handles.contexts.find(number);
     if (!context) return;
     std::lock_guard lock(watches_mutex_);

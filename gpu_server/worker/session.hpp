@@ -31,7 +31,7 @@ namespace tnr::worker {
 class BatchHold {
 public:
     BatchHold(wire::Link& link, wire::Batch&& batch) : batch(std::move(batch)), link_(link) {}
-    ~BatchHold() { link_.worked_off(batch.header.sequence, batch.bytes); }
+    ~BatchHold() { link_.worked_off(batch.header.sequence); }
 
     wire::Batch batch;
 
@@ -92,6 +92,9 @@ public:
     // with the context current. A failure to record the point runs it at once, with the error.
     void after(CUstream stream, uint64_t number, std::function<void(CUresult)> then);
 
+    // Before the stream is destroyed: what it still holds goes on, and a wait for its context waits for that, too.
+    void stream_ends(const Stream& stream);
+    bool ended_streams_idle();  // of the current context
     // Before the context ends: what would touch it later is forgotten.
     void context_ends(uint64_t number);
 
@@ -146,6 +149,11 @@ private:
     std::string reason_;                                 // non-empty: the session is over
     std::chrono::steady_clock::time_point looked_at_{};  // for silence of the client
     std::deque<Progress> backlog_;
+    struct Ended {
+        uint64_t context;
+        CUevent last;  // recorded behind all its work
+    };
+    std::list<Ended> ended_streams_;
     std::atomic<bool> held_back_{false};  // by run_aside()
 
     std::mutex downloads_mutex_;

@@ -1,5 +1,6 @@
 // What waits for what: within a stream, across streams by events, and the default streams. Gates hold a stream, so
 // that "does not wait" is seen as a call that completes while the gate is shut.
+#include <atomic>
 #include <thread>
 
 #include "gpu.hpp"
@@ -201,6 +202,36 @@ TEST_CASE("the legacy default stream waits for per-thread streams", "[ordering][
     CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
     gate.open();
     CU_OK(cu.cuEventSynchronize(event));
+}
+
+static void sleep_a_while(void*) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
+// More than a connection may hold is on its way when the host function ends: the news of it must get past.
+TEST_CASE("a host function ends while the program sends more than is taken", "[ordering]") {
+    Gpu gpu;
+    Stream stream;
+    std::vector<char> data(1 << 20, 7);
+    Memory target(data.size());
+    CU_OK(cu.cuLaunchHostFunc(stream, sleep_a_while, nullptr));
+    for (int i = 0; i < 200; ++i) CU_OK(cu.cuMemcpyHtoDAsync(target.address, data.data(), data.size(), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(target.read<char>(1, data.size() - 1)[0] == 7);
+}
+
+// Its stream is gone, but not its work.
+TEST_CASE("a context is waited for while the host function of a destroyed stream runs", "[ordering]") {
+    Gpu gpu;
+    CUstream stream = nullptr;
+    CU_OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    std::atomic<bool> ran{false};
+    CU_OK(cu.cuLaunchHostFunc(stream, sleep_a_while, nullptr));
+    CU_OK(cu.cuLaunchHostFunc(
+        stream, [](void* ran) { *static_cast<std::atomic<bool>*>(ran) = true; }, &ran));
+    CU_OK(cu.cuStreamDestroy(stream));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(ran);
 }
 
 // Between client and worker all of a round but the question travels without waiting, in one batch with it; the worker

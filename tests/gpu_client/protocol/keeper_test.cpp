@@ -67,7 +67,7 @@ uint64_t receive_all(Link& link, At&& at) {
         if (event == Link::Event::timeout || event == Link::Event::malformed) break;
         if (event != Link::Event::batch) continue;
         if (!is_number(batch, next)) break;
-        link.worked_off(batch.header.sequence, batch.bytes);
+        link.worked_off(batch.header.sequence);
         at(next++);
     }
     return next - 1;
