@@ -79,7 +79,9 @@ local_machine_packages() {
 test_packages() {
     local clang_runtimes=libclang-rt-dev  # libFuzzer and the sanitizers, which clang only recommends
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
-    echo zsh fish catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client git procps mtools dosfstools
+    local nvtop=  # in Debian's contrib, which not every machine uses; without it its test is skipped
+    ! apt-cache show nvtop >/dev/null 2>&1 || nvtop=nvtop
+    echo zsh fish $nvtop catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client git procps mtools dosfstools
 }
 
 package_installed() {

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""NVML as its users see it: NVIDIA's Python binding, gpustat, nvitop and our nvidia-smi, beside a real server.
+"""NVML as its users see it: NVIDIA's Python binding, gpustat, nvitop, nvtop and our nvidia-smi, beside a real server.
 
 Run through tests/support/with_server.py (two emulated h100): clients_test.py NVIDIA_SMI LIBCUDA, with a Python that has
 nvidia-ml-py, gpustat and nvitop.
 """
 import csv
+import fcntl
 import io
 import os
+import pty
+import select
+import shutil
+import struct
 import subprocess
 import sys
+import termios
+import time
 import unittest
 
 import pynvml
@@ -94,6 +101,24 @@ class Nvml(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("H100 (emulated)"), 2)
         self.assertIn(str(self.program.pid), done.stdout)
+
+    @unittest.skipUnless(shutil.which("nvtop"), "nvtop is not installed")
+    def test_nvtop_shows_both_gpus(self):
+        """It draws on a terminal for as long as it lives."""
+        terminal, its_end = pty.openpty()
+        fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 200, 0, 0))
+        nvtop = subprocess.Popen(["nvtop"], stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True,
+                                 env=dict(os.environ, TERM="xterm"))
+        os.close(its_end)
+        shown, give_up = "", time.monotonic() + 30
+        while not all(f"Device {gpu}" in shown for gpu in (0, 1)) and time.monotonic() < give_up:
+            if select.select([terminal], [], [], 1)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace")
+        nvtop.kill()
+        nvtop.wait()
+        os.close(terminal)
+        self.assertIn("Device 1", shown)
+        self.assertIn("H100 (emulated)", shown)
 
     def test_nvidia_smi_prints_a_table_with_gpus_and_processes(self):
         done = smi()
