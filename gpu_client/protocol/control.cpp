@@ -130,8 +130,8 @@ private:
             socket->set(zmq::sockopt::curve_publickey, keys_.own.public_key);
             socket->set(zmq::sockopt::curve_secretkey, keys_.own.secret_key);
         }
-        monitor_ = std::make_unique<wire::Monitor>(*context_, *socket,
-                                                   ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
+        monitor_ =
+            std::make_unique<wire::Monitor>(*context_, *socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
         socket_ = std::move(socket);
         ended_ = false;
         socket_->connect(endpoint_);

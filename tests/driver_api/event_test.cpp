@@ -57,7 +57,7 @@ TEST_CASE("the time between two events is that of the work between them", "[even
     CU_OK(cu.cuEventElapsedTime(&both, start, end));
     CU_OK(cu.cuEventElapsedTime(&backwards, end, start));
     CHECK(first >= 0);
-    CHECK(second >= at_least_ms - 1);  // the two clocks are not one
+    CHECK(second >= at_least_ms - 1);                    // the two clocks are not one
     CHECK(both == Approx(first + second).margin(0.01));  // the resolution is about half a microsecond
     CHECK(backwards == Approx(-both).margin(0.01));
 }
