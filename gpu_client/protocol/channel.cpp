@@ -12,9 +12,14 @@ namespace tnr::wire {
 // Longer than any socket is kept after its connection broke.
 static constexpr int reconnect_never_ms = 24 * 3600 * 1000;
 
+// A socket that is closed lets go of its messages within this time. Told to do so at once, ZeroMQ cannot take the rest of a
+// message of which it has sent some frames; if the connection breaks just then, it aborts the program (4.3.4,
+// session_base.cpp, clean_pipes: EAGAIN).
+static constexpr int end_within_ms = 200;
+
 zmq::socket_t Channel::make_socket(int type) {
     zmq::socket_t socket(context_, type);
-    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::linger, end_within_ms);
     socket.set(zmq::sockopt::sndhwm, 0);  // never block, never drop: the credit window bounds the queue
     socket.set(zmq::sockopt::rcvhwm, 0);
     socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(heartbeat_interval.count()));
