@@ -93,8 +93,10 @@ public:
         for (auto left = timeout; left.count() > 0; left = left_until(deadline), dial()) {
             auto connect_timeout = std::min(left, default_timeout);
             if (!send(text, connect_timeout)) return unreachable(connect_timeout);
-            while (connected()) {
+            while (true) {
+                bool open = connected();  // before the look: what arrived until then counts
                 if (auto answer = take_answer(id)) return *answer;
+                if (!open) break;
                 left = left_until(deadline);
                 if (left.count() <= 0) return unreachable(timeout);
                 wait_for_news(left);
