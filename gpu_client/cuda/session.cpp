@@ -80,14 +80,8 @@ uint64_t Session::append(uint64_t context, uint16_t op, std::span<const std::byt
 }
 
 void Session::send_at_once(uint16_t op, std::span<const std::byte> payload) {
-    wire::Bytes frame;
-    wire::Link::begin(frame);
-    wire::Writer out(frame);
-    out.begin_record(op, 0);
-    out.put_raw(payload.data(), payload.size());
-    out.end_record();
     stats().count_sent(op);
-    link_.send(frame, {});
+    link_.send_record(op, payload);
 }
 
 uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending) {

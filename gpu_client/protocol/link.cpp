@@ -55,6 +55,16 @@ void Link::send(Bytes& frame, Frames&& bulk) {
     channel_->send(outgoing_);
 }
 
+void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
+    Bytes frame;
+    begin(frame);
+    Writer writer(frame);
+    writer.begin_record(op, 0);
+    writer.put_raw(payload.data(), payload.size());
+    writer.end_record();
+    send(frame, {});
+}
+
 // Before it is sent: the receipt may come at once.
 void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     std::lock_guard lock(book_mutex_);

@@ -40,6 +40,8 @@ public:
     // thread; batches go out in the order of the calls' lock. `frame` is left begun and empty, with its capacity.
     // Memory that a bulk frame only refers to stays in use until the other side has received it.
     void send(Bytes& frame, Frames&& bulk);
+    // A batch of one record, likewise.
+    void send_record(uint16_t op, std::span<const std::byte> payload);
     // Bytes sent and not yet acknowledged.
     size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
     // A sender that finds none receives until there is.

@@ -38,13 +38,7 @@ void Outbox::reply(uint16_t op, uint64_t number, CUresult result, const wire::By
 }
 
 void Outbox::tell(uint16_t op, const wire::Bytes& payload) {
-    wire::Bytes frame;
-    wire::Link::begin(frame);
-    wire::Writer writer(frame);
-    writer.begin_record(op, 0);
-    writer.put_raw(payload.data(), payload.size());
-    writer.end_record();
-    link_.send(frame, {});
+    link_.send_record(op, payload);
 }
 
 void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
