@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
+#include "gpu_client/protocol/keys.hpp"
 
 namespace tnr::cuda {
 
@@ -83,15 +83,9 @@ static std::string process_name() {
 }
 
 // By which the pool knows the request when it has to be made twice.
-static std::string nonce() {
-    std::random_device random;
-    std::string text;
-    for (int i = 0; i < 4; ++i) text += std::to_string(random()) + ".";
-    return text;
-}
-
 Result<SessionOffer> ask_for_session() try {
-    auto answer = ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", nonce()}});
+    auto answer =
+        ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();

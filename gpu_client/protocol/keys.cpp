@@ -1,10 +1,12 @@
-// CURVE keys through ZeroMQ's own helpers.
+// CURVE keys through ZeroMQ's own helpers; ids from the kernel.
 #include "gpu_client/protocol/keys.hpp"
 
+#include <sys/random.h>
 #include <zmq.h>
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace tnr::wire {
@@ -27,6 +29,18 @@ std::string public_of(const std::string& secret_key) {
     Z85Text public_key{};
     if (!looks_like_key(secret_key) || zmq_curve_public(public_key.data(), secret_key.c_str()) != 0) return {};
     return public_key.data();
+}
+
+std::string random_id() {
+    std::array<unsigned char, 16> bytes{};
+    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+        std::abort();  // cannot happen for so few
+    std::string digits;
+    for (auto byte : bytes) {
+        digits += "0123456789abcdef"[byte >> 4];
+        digits += "0123456789abcdef"[byte & 15];
+    }
+    return digits;
 }
 
 }  // namespace tnr::wire

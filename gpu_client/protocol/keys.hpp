@@ -1,4 +1,4 @@
-// CURVE keys, in ZeroMQ's z85 spelling (40 characters).
+// What must not be guessed: CURVE keys, in ZeroMQ's z85 spelling (40 characters), and ids.
 #pragma once
 
 #include <string>
@@ -21,5 +21,8 @@ KeyPair make_key_pair();
 bool looks_like_key(const std::string& z85);  // 40 characters of the z85 alphabet
 // The public half of a secret key; empty when it is none.
 std::string public_of(const std::string& secret_key);
+
+// 128 random bits as 32 hexadecimal digits. Any thread.
+std::string random_id();
 
 }  // namespace tnr::wire

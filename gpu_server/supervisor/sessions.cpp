@@ -1,9 +1,8 @@
 // Sessions within claims: from the request to the worker that serves it, and to its end. See claims.hpp.
-#include <sys/random.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -11,18 +10,6 @@
 namespace tnr::server {
 
 using nlohmann::json;
-
-// 128 bits that cannot be guessed: it is the routing id by which a worker knows its client.
-static std::string random_id() {
-    unsigned char bytes[16];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) std::abort();  // cannot happen for so few
-    std::string text;
-    for (auto byte : bytes) {
-        text += "0123456789abcdef"[byte >> 4];
-        text += "0123456789abcdef"[byte & 15];
-    }
-    return text;
-}
 
 static std::string seconds_since(EventLoop::Clock::time_point then) {
     auto tenths = std::chrono::duration_cast<milliseconds>(EventLoop::Clock::now() - then).count() / 100;
@@ -132,7 +119,7 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     auto worker = worker_for(claim);
     if (!worker) return worker.error();
     Session session;
-    session.id = random_id();
+    session.id = wire::random_id();  // the routing id by which a worker knows its client, so not to be guessed
     session.process = process;
     session.worker = *worker;
     session.granted_bytes.resize(claim.gpus.size());

@@ -127,6 +127,13 @@ TEST_CASE("keys", "[keys]") {
     CHECK(wire::public_of("nonsense").empty());
 }
 
+TEST_CASE("an id is 32 hexadecimal digits and never the same", "[keys]") {
+    std::string one = wire::random_id();
+    CHECK(one.size() == 32);
+    CHECK(one.find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(one != wire::random_id());
+}
+
 TEST_CASE("a device description survives the trip, and an impossible one is refused", "[control]") {
     DeviceDescription device;
     device.name = "NVIDIA H100 (emulated)";
