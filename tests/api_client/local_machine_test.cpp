@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// An idle host takes 17 s under emulation, one with five busy processes per core 80: this is no measurement.
+// A quiet host takes some 25 s under emulation, one with five busy processes per core 80: this is no measurement.
 constexpr auto boot_limit = std::chrono::seconds(300);
 
 std::string indented(const std::string& text) {
