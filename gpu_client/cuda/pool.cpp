@@ -82,7 +82,7 @@ static std::string process_name() {
     return name;
 }
 
-// By which the pool knows the request when it has to be made twice.
+// The nonce is by which the pool knows the request when it has to be made twice.
 Result<SessionOffer> ask_for_session() try {
     auto answer =
         ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});

@@ -37,7 +37,7 @@ std::vector<std::string> accelerator_words(Accelerator accelerator) {
     return {"-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"};
 }
 
-// For the kernel. Under emulation a third of the boot went into what only real silicon is better for: workarounds for
+// For the kernel. Under emulation many seconds of a boot go into what only real silicon is better for: workarounds for
 // speculation that does not happen, and modules that exist to use a CPU's extensions, which test themselves for seconds.
 std::string kernel_words(Accelerator accelerator) {
     std::string words = "root=/dev/vda ro console=ttyS0 quiet";
