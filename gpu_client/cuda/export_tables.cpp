@@ -13,7 +13,6 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/integrity.hpp"
 #include "gpu_client/cuda/libraries.hpp"
-#include "gpu_client/cuda/modules.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
@@ -49,7 +48,7 @@ struct Table {
 // ---- cudart's own ----
 
 CUresult load_wrapper(CUmodule* out, const void* wrapper) {
-    return guarded("CUDART[1]", [&] { return load_module_data(out, wrapper); });
+    return cuModuleLoadData(out, wrapper);
 }
 // The handle of a context that need not be active: retaining it later gives the same one.
 CUresult primary_context_handle(CUcontext* out, CUdevice ordinal) {

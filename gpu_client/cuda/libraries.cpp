@@ -18,8 +18,7 @@ uint64_t next_library_number() {
     return ++last;  // never reused, so that cached answers about its kernels cannot be mistaken
 }
 
-CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint64_t>> options, uint64_t context,
-                        Library*& library) {
+CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context, Library*& library) {
     auto code = std::make_unique<LoadedCode>();
     code->image = std::move(image);
     code->options = std::move(options);
@@ -80,7 +79,7 @@ static bool read_kernels(LoadedCode& code, const std::vector<wire::Bytes>& descr
     return true;
 }
 
-void put_options(RemoteCall& call, const std::vector<std::pair<uint32_t, uint64_t>>& options) {
+void put_options(RemoteCall& call, const Options& options) {
     call.put(static_cast<uint32_t>(options.size()));
     for (auto [id, value] : options) {
         call.put(id);
@@ -96,12 +95,14 @@ static CUresult load(Library& library, LoadedCode& code) {
     call.in_context(context);
     call.put(library.number);
     call.put(uint64_t{code.image.size()});
-    put_options(call, code.options);
+    put_options(call, code.options.library);
+    put_options(call, code.options.compiler);
     auto result = call.send();
     auto kernels = call.answer().get<uint32_t>();
-    code.log = call.answer().string();
+    code.errors = call.answer().string();
+    code.information = call.answer().string();
     if (result != CUDA_SUCCESS) {
-        log(LogLevel::info, "loading code failed with error %d: %s", static_cast<int>(result), code.log.c_str());
+        log(LogLevel::info, "loading code failed with error %d: %s", static_cast<int>(result), code.errors.c_str());
         return result;
     }
     if (!call.answer().finished() || !read_kernels(code, call.pending().described) || code.kernels.size() != kernels)

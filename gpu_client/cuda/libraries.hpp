@@ -14,14 +14,21 @@ namespace tnr::cuda {
 
 class RemoteCall;
 
+// Numbers and values.
+using Options = std::vector<std::pair<uint32_t, uint64_t>>;
+struct LoadOptions {
+    Options library = {};   // CUlibraryOption
+    Options compiler = {};  // CUjit_option
+};
+
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
 struct LoadedCode {
     std::mutex mutex;  // held while it is being sent
     std::atomic<bool> loaded{false};
-    CUresult failed = CUDA_SUCCESS;  // what loading said; kept, since every later use fails alike
-    std::string log;                 // the compiler's, when it was not pleased
-    wire::Bytes image;               // what is sent: one entry; freed once it is
-    std::vector<std::pair<uint32_t, uint64_t>> options;
+    CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
+    std::string errors, information;  // the compiler's logs
+    wire::Bytes image;                // what is sent: one entry; freed once it is
+    LoadOptions options;
     std::vector<std::unique_ptr<KernelInfo>> kernels;
     std::map<std::string, size_t, std::less<>> by_name;
     std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals;  // address, bytes, once asked
@@ -29,13 +36,12 @@ struct LoadedCode {
 
 // Makes the handle; `image` is what image_for_device() made of the program's pointer. A module (context not 0) is
 // loaded at once, a library when it is first needed.
-CUresult create_library(wire::Bytes image, std::vector<std::pair<uint32_t, uint64_t>> options, uint64_t context,
-                        Library*& library);
+CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context, Library*& library);
 // Images travel under a number of their own, ahead of the call that uses them. Never reused.
 uint64_t next_library_number();
 CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context);
 // A count, then the number and value of each: how loading and linking options travel.
-void put_options(RemoteCall& call, const std::vector<std::pair<uint32_t, uint64_t>>& options);
+void put_options(RemoteCall& call, const Options& options);
 // Loads it unless it is. Its kernels are known afterwards.
 CUresult ensure_loaded(Library& library);
 CUresult unload_library(uint64_t handle);

@@ -4,6 +4,7 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
+#include "gpu_client/cuda/jit_options.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
@@ -21,20 +22,34 @@ static const Device* target_device() {
     return find_device(context ? context->device : 0);
 }
 
-static CUresult finish_load(CUlibrary* out, wire::Bytes image, CUlibraryOption* options, void** values,
-                            unsigned count) {
-    std::vector<std::pair<uint32_t, uint64_t>> kept;
+static Options library_options(const CUlibraryOption* options, void** values, unsigned count) {
+    Options kept;
     for (unsigned i = 0; i < count; ++i) {
         // The other one hands over a table of host addresses, which mean nothing there.
         if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
         if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) continue;
         kept.emplace_back(static_cast<uint32_t>(options[i]), values ? value_of(values[i]) : 0);
     }
+    return kept;
+}
+
+// `find_image` fills in the bytes that are loaded.
+template <class FindImage>
+static CUresult load_library(CUlibrary* out, Options options, const JitArguments& jit, FindImage&& find_image) {
+    JitLogs logs(jit);
+    logs.write("", "");
+    wire::Bytes image;
+    if (auto result = find_image(image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
-    if (auto result = create_library(std::move(image), std::move(kept), 0, library); result != CUDA_SUCCESS)
+    if (auto result = create_library(std::move(image), {std::move(options), plain_jit_options(jit)}, 0, library);
+        result != CUDA_SUCCESS)
         return result;
-    if (loads_eagerly() && current_context_handle() != 0) {
-        if (auto result = ensure_loaded(*library); result != CUDA_SUCCESS) {
+    // Who wants to read the compiler's logs wants it to run now.
+    if ((loads_eagerly() || logs.wanted()) && current_context_handle() != 0) {
+        auto result = ensure_loaded(*library);
+        auto* code = library->code.load();
+        logs.write(code->errors, code->information);
+        if (result != CUDA_SUCCESS) {
             (void)unload_library(library->handle);
             return result;
         }
@@ -45,23 +60,25 @@ static CUresult finish_load(CUlibrary* out, wire::Bytes image, CUlibraryOption* 
 
 extern "C" {
 
-CUresult CUDAAPI cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option*, void**, unsigned int,
-                                   CUlibraryOption* options, void** values, unsigned int count) {
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* jit_options, void** jit_values,
+                                   unsigned int jit_count, CUlibraryOption* options, void** values,
+                                   unsigned int count) {
     return guarded("cuLibraryLoadData", [&]() -> CUresult {
-        if (!out || !code || (count > 0 && !options)) return CUDA_ERROR_INVALID_VALUE;
-        wire::Bytes image;
-        if (auto result = image_for_device(code, *target_device(), image); result != CUDA_SUCCESS) return result;
-        return finish_load(out, std::move(image), options, values, count);
+        const JitArguments jit{jit_count, jit_options, jit_values};
+        if (!out || !code || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
+        return load_library(out, library_options(options, values, count), jit,
+                            [&](wire::Bytes& image) { return image_for_device(code, *target_device(), image); });
     });
 }
 
-CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option*, void**, unsigned int,
-                                       CUlibraryOption* options, void** values, unsigned int count) {
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* jit_options, void** jit_values,
+                                       unsigned int jit_count, CUlibraryOption* options, void** values,
+                                       unsigned int count) {
     return guarded("cuLibraryLoadFromFile", [&]() -> CUresult {
-        if (!out || (count > 0 && !options)) return CUDA_ERROR_INVALID_VALUE;
-        wire::Bytes image;
-        if (auto result = image_from_file(path, *target_device(), image); result != CUDA_SUCCESS) return result;
-        return finish_load(out, std::move(image), options, values, count);
+        const JitArguments jit{jit_count, jit_options, jit_values};
+        if (!out || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
+        return load_library(out, library_options(options, values, count), jit,
+                            [&](wire::Bytes& image) { return image_from_file(path, *target_device(), image); });
     });
 }
 

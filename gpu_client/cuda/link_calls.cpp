@@ -1,7 +1,7 @@
 // cuLink…: the worker's driver links, the result comes back. Programs that link compile anyway, so every call waits.
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
-#include "gpu_client/cuda/jit_logs.hpp"
+#include "gpu_client/cuda/jit_options.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
@@ -29,13 +29,6 @@ Links& links() {
     return *all;
 }
 
-void put_link_options(RemoteCall& call, unsigned count, const CUjit_option* options, void** values) {
-    std::vector<std::pair<uint32_t, uint64_t>> plain;
-    for (unsigned i = 0; options && values && i < count && plain.size() < wire::jit_options_max; ++i)
-        if (wire::is_plain_jit_option(options[i])) plain.emplace_back(options[i], value_of(values[i]));
-    put_options(call, plain);
-}
-
 template <class Use>
 CUresult with_link(CUlinkState handle, Use&& use) {
     auto* link = links().find(value_of(handle));
@@ -51,25 +44,26 @@ void take_link_logs(LinkState& link, RemoteCall& call) {
     link.logs.write(errors, information);
 }
 
-CUresult create_link(unsigned count, CUjit_option* options, void** values, CUlinkState* out) {
-    if (!out || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+CUresult create_link(const JitArguments& jit, CUlinkState* out) {
+    if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     auto state = std::make_unique<LinkState>();
     state->number = next_library_number();
     state->context = context->handle;
-    state->logs = JitLogs(count, options, values);
+    state->logs = JitLogs(jit);
     RemoteCall call(wire::op_cuLinkCreate_v2, wire::CallWay::async_);
     call.put(state->number);
-    put_link_options(call, count, options, values);
+    put_options(call, plain_jit_options(jit));
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     auto handle = links().create([&](Link& link, uint64_t, uint64_t) { link.state = state.release(); });
     *out = handle_of<CUlinkState>(handle);
     return CUDA_SUCCESS;
 }
 
-CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes& data, const char* name, unsigned count,
-                     CUjit_option* options, void** values) {
+CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes& data, const char* name,
+                     const JitArguments& jit) {
+    if (!jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     return with_link(handle, [&](LinkState& link) -> CUresult {
         if (!link.image.empty() || data.empty() || data.size() > wire::image_bytes_max) return CUDA_ERROR_INVALID_VALUE;
         auto* context = contexts().find(link.context);
@@ -82,18 +76,17 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes&
         call.put(uint64_t{data.size()});
         call.put(static_cast<uint32_t>(type));
         call.put_string(name ? name : "");
-        put_link_options(call, count, options, values);
+        put_options(call, plain_jit_options(jit));
         auto result = call.send();
         take_link_logs(link, call);
         return result;
     });
 }
 
-CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, unsigned count,
-                          CUjit_option* options, void** values) {
+CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, const JitArguments& jit) {
     wire::Bytes bytes;
     if (auto result = read_file(path, bytes); result != CUDA_SUCCESS) return result;
-    return add_to_link(handle, type, bytes, path, count, options, values);
+    return add_to_link(handle, type, bytes, path, jit);
 }
 
 // One piece of the linked image; `total` is known afterwards.
@@ -138,21 +131,21 @@ CUresult destroy_link(CUlinkState handle) {
 extern "C" {
 
 CUresult CUDAAPI cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** values, CUlinkState* out) {
-    return guarded("cuLinkCreate", [&] { return create_link(count, options, values, out); });
+    return guarded("cuLinkCreate", [&] { return create_link({count, options, values}, out); });
 }
 
 CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char* name,
                                   unsigned int count, CUjit_option* options, void** values) {
     return guarded("cuLinkAddData", [&]() -> CUresult {
-        if (!data || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+        if (!data) return CUDA_ERROR_INVALID_VALUE;
         auto* bytes = static_cast<const std::byte*>(data);
-        return add_to_link(handle, type, {bytes, bytes + size}, name, count, options, values);
+        return add_to_link(handle, type, {bytes, bytes + size}, name, {count, options, values});
     });
 }
 
 CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int count,
                                   CUjit_option* options, void** values) {
-    return guarded("cuLinkAddFile", [&] { return add_file_to_link(handle, type, path, count, options, values); });
+    return guarded("cuLinkAddFile", [&] { return add_file_to_link(handle, type, path, {count, options, values}); });
 }
 
 CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** image, size_t* size) {

@@ -4,20 +4,30 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
-#include "gpu_client/cuda/jit_logs.hpp"
+#include "gpu_client/cuda/jit_options.hpp"
 #include "gpu_client/cuda/libraries.hpp"
-#include "gpu_client/cuda/modules.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
 
-static CUresult load_module(CUmodule* out, Context& context, wire::Bytes image, std::string* log) {
+// The image made of what the program handed over; the compiler's logs where the program wants them, also when it failed.
+template <class FindImage>
+static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& find_image) {
+    if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
+    JitLogs logs(jit);
+    logs.write("", "");
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    wire::Bytes image;
+    if (auto result = find_image(*find_device(context->device), image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
-    if (auto result = create_library(std::move(image), {}, context.handle, library); result != CUDA_SUCCESS)
+    if (auto result = create_library(std::move(image), {.compiler = plain_jit_options(jit)}, context->handle, library);
+        result != CUDA_SUCCESS)
         return result;
     auto result = ensure_loaded(*library);
-    if (log) *log = library->code.load()->log;
+    auto* code = library->code.load();
+    logs.write(code->errors, code->information);
     if (result == CUDA_SUCCESS)
         *out = handle_of<CUmodule>(library->handle);
     else
@@ -25,56 +35,31 @@ static CUresult load_module(CUmodule* out, Context& context, wire::Bytes image, 
     return result;
 }
 
-namespace tnr::cuda {
-
-CUresult load_module_data(CUmodule* out, const void* image) {
-    if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
-    Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    wire::Bytes bytes;
-    if (auto result = image_for_device(image, *find_device(context->device), bytes); result != CUDA_SUCCESS)
-        return result;
-    return load_module(out, *context, std::move(bytes), nullptr);
+static CUresult load_module_data(CUmodule* out, const void* image, const JitArguments& jit) {
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    return load_module(
+        out, jit, [&](const Device& device, wire::Bytes& bytes) { return image_for_device(image, device, bytes); });
 }
-
-}  // namespace tnr::cuda
 
 extern "C" {
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule* out, const void* image) {
-    return guarded("cuModuleLoadData", [&] { return load_module_data(out, image); });
+    return guarded("cuModuleLoadData", [&] { return load_module_data(out, image, {}); });
 }
 
 CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule* out, const void* image) {
-    return guarded("cuModuleLoadFatBinary", [&] { return load_module_data(out, image); });
+    return guarded("cuModuleLoadFatBinary", [&] { return load_module_data(out, image, {}); });
 }
 
 CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count, CUjit_option* options,
                                     void** values) {
-    return guarded("cuModuleLoadDataEx", [&]() -> CUresult {
-        if (!out || !image || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
-        Context* context = nullptr;
-        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-        wire::Bytes bytes;
-        if (auto result = image_for_device(image, *find_device(context->device), bytes); result != CUDA_SUCCESS)
-            return result;
-        JitLogs logs(count, options, values);
-        std::string text;
-        auto result = load_module(out, *context, std::move(bytes), &text);
-        logs.write(result == CUDA_SUCCESS ? "" : text, result == CUDA_SUCCESS ? text : "");
-        return result;
-    });
+    return guarded("cuModuleLoadDataEx", [&] { return load_module_data(out, image, {count, options, values}); });
 }
 
 CUresult CUDAAPI cuModuleLoad(CUmodule* out, const char* path) {
-    return guarded("cuModuleLoad", [&]() -> CUresult {
-        if (!out) return CUDA_ERROR_INVALID_VALUE;
-        Context* context = nullptr;
-        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-        wire::Bytes bytes;
-        if (auto result = image_from_file(path, *find_device(context->device), bytes); result != CUDA_SUCCESS)
-            return result;
-        return load_module(out, *context, std::move(bytes), nullptr);
+    return guarded("cuModuleLoad", [&] {
+        return load_module(
+            out, {}, [&](const Device& device, wire::Bytes& bytes) { return image_from_file(path, device, bytes); });
     });
 }
 

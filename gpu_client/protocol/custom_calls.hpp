@@ -12,18 +12,18 @@
 //
 // Code. A module is a library, too: the worker loads with cuLibraryLoadData in either case. Function numbers are
 // function_number(library, index), with the index of the kernel in the order it was described.
+// Options: u32 count, then per option u32 number, u64 value. Of the compiler's (CUjit_option) only those travel that
+// is_plain_jit_option() knows. Logs: string errors, string information.
 //   op_image_piece                async  u64 library, u64 offset, u64 total; bulk: the piece
-//   cuLibraryLoadData             sync   u64 library, u64 total, u32 options, then per library option u32 id,
-//                                        u64 value; before the reply: op_kernels_described records;
-//                                        reply: u32 kernels, string log
+//   cuLibraryLoadData             sync   u64 library, u64 total, library options, compiler options;
+//                                        before the reply: op_kernels_described records; reply: u32 kernels, logs
 //   cuLibraryUnload               async  u64 library
 //   cuLibraryGetGlobal            sync   u64 library, string name; reply: u64 address, u64 length
 //
-// Linking. `options`: u32 count, then per option u32 CUjit_option, u64 value; only those that is_plain_jit_option() knows.
-// `logs`: string errors, string information.
-//   cuLinkCreate_v2               async  u64 link, options
+// Linking.
+//   cuLinkCreate_v2               async  u64 link, compiler options
 //   cuLinkAddData_v2              sync   u64 link, u64 image (sent with op_image_piece), u64 total, u32 CUjitInputType,
-//                                        string name, options; reply: logs
+//                                        string name, compiler options; reply: logs
 //   cuLinkComplete                sync   u64 link, u64 offset; reply: u64 total, u32 n, n bytes from the offset on, logs
 //   cuLinkDestroy                 async  u64 link
 //

@@ -9,7 +9,7 @@ namespace tnr::wire {
 
 // Raise it when the meaning of a record or of a control message changes; adding a call does not (the table's hash
 // tells that, and an unknown op is answered with CUDA_ERROR_NOT_SUPPORTED).
-inline constexpr uint32_t protocol_version = 2;
+inline constexpr uint32_t protocol_version = 3;
 
 // Payload of one record without its bulk frame: kernel parameters (at most 32 KiB + names) and small copies fit with
 // room.

@@ -5,12 +5,11 @@
 #include "gpu_client/protocol/bundle.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/jit_options.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-// What the driver's JIT has to say about a bad image; longer logs are cut by the driver.
-static constexpr size_t log_bytes_max = 8192;
 // Parameters of one kernel; 32764 bytes hold no more single bytes than that, and real kernels have under 100.
 static constexpr size_t parameters_max = 4096;
 
@@ -75,11 +74,21 @@ static void describe_library(Session& session, const Library& library, uint64_t 
     if (count > 0) tell();
 }
 
-static CUresult load(Library& library, const wire::Bytes& image, std::vector<CUlibraryOption>& ids,
-                     std::vector<void*>& values, std::string& log) {
-    log.assign(log_bytes_max, '\0');
-    CUjit_option jit_ids[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* jit_values[] = {log.data(), reinterpret_cast<void*>(log_bytes_max)};
+struct LibraryOptions {
+    std::vector<CUlibraryOption> ids;
+    std::vector<void*> values;
+
+    void read(Decoder& in) {
+        auto count = in.get<uint32_t>();
+        for (uint32_t i = 0; i < count && i < CU_LIBRARY_NUM_OPTIONS; ++i) {
+            ids.push_back(static_cast<CUlibraryOption>(in.get<uint32_t>()));
+            values.push_back(reinterpret_cast<void*>(in.get<uint64_t>()));
+        }
+    }
+    unsigned count() const { return static_cast<unsigned>(ids.size()); }
+};
+
+static CUresult load(Library& library, const wire::Bytes& image, LibraryOptions& options, JitOptions& compiler) {
     const void* code = image.data();
     std::optional<fatbin::Unbundled> unbundled;
     if (fatbin::is_bundle(image)) {
@@ -87,9 +96,9 @@ static CUresult load(Library& library, const wire::Bytes& image, std::vector<CUl
         if (!found) return CUDA_ERROR_INVALID_IMAGE;
         code = unbundled.emplace(std::move(*found)).wrapper();
     }
-    auto result = driver().cuLibraryLoadData(&library.handle, code, jit_ids, jit_values, 2, ids.data(), values.data(),
-                                             static_cast<unsigned>(ids.size()));
-    log.resize(std::strlen(log.c_str()));
+    auto result =
+        driver().cuLibraryLoadData(&library.handle, code, compiler.ids.data(), compiler.values.data(), compiler.count(),
+                                   options.ids.data(), options.values.data(), options.count());
     if (result != CUDA_SUCCESS) return result;
 
     unsigned count = 0;
@@ -104,22 +113,20 @@ static CUresult load(Library& library, const wire::Bytes& image, std::vector<CUl
 static Answer load_library(Session& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto total = call.in.get<uint64_t>();
-    auto options = call.in.get<uint32_t>();
-    std::vector<CUlibraryOption> ids;
-    std::vector<void*> values;
-    for (uint32_t i = 0; i < options && i < CU_LIBRARY_NUM_OPTIONS; ++i) {
-        ids.push_back(static_cast<CUlibraryOption>(call.in.get<uint32_t>()));
-        values.push_back(reinterpret_cast<void*>(call.in.get<uint64_t>()));
-    }
+    LibraryOptions options;
+    options.read(call.in);
+    JitOptions compiler;
+    compiler.read(call.in);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     auto image = std::move(session.images[number]);
     session.images.erase(number);
     if (image.empty() || image.size() != total) return CUDA_ERROR_INVALID_IMAGE;
     image.resize(image.size() + 16);  // PTX needs a NUL behind it, whatever the client sent
 
+    JitLogs logs;
+    logs.ask_for(compiler);
     Library library;
-    std::string log;
-    auto result = load(library, image, ids, values, log);
+    auto result = load(library, image, options, compiler);
     if (result == CUDA_SUCCESS) {
         CUdevice device = 0;
         driver().cuCtxGetDevice(&device);
@@ -127,7 +134,7 @@ static Answer load_library(Session& session, Call& call) {
     }
     wire::Writer out(call.outputs);
     out.put(static_cast<uint32_t>(library.kernels.size()));
-    out.put_string(log);
+    logs.write(out);
     if (result == CUDA_SUCCESS && !session.handles.libraries.add(number, std::move(library)))
         return CUDA_ERROR_INVALID_VALUE;
     return result;

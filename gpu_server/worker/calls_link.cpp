@@ -2,44 +2,16 @@
 #include "cuda_calls.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/jit_options.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-// What the driver has to say about one link; longer logs are cut by the driver.
-static constexpr size_t link_log_bytes_max = 8192;
-
-// Options of the driver's compiler: the client's, of which only numbers travel.
-struct JitOptions {
-    std::vector<CUjit_option> ids;
-    std::vector<void*> values;
-
-    void add(CUjit_option id, void* value) {
-        ids.push_back(id);
-        values.push_back(value);
-    }
-    void read(Decoder& in) {
-        auto count = in.get<uint32_t>();
-        if (count > wire::jit_options_max) return in.refuse(CUDA_ERROR_INVALID_VALUE);
-        for (uint32_t i = 0; i < count; ++i) {
-            auto id = in.get<uint32_t>();
-            auto value = in.get<uint64_t>();
-            if (wire::is_plain_jit_option(id)) add(static_cast<CUjit_option>(id), reinterpret_cast<void*>(value));
-        }
-    }
-    unsigned count() const { return static_cast<unsigned>(ids.size()); }
-};
-
 struct Link {
     CUlinkState state = nullptr;
     JitOptions options;
-    std::string errors = std::string(link_log_bytes_max, '\0'), information = std::string(link_log_bytes_max, '\0');
+    JitLogs logs;
     std::span<const std::byte> image;  // the driver's, once complete
-
-    void write_logs(wire::Writer& out) const {
-        out.put_string(errors.c_str());
-        out.put_string(information.c_str());
-    }
 };
 
 static Answer create_link(Session& session, Call& call) {
@@ -48,10 +20,7 @@ static Answer create_link(Session& session, Call& call) {
     auto& options = link->options;
     options.read(call.in);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    options.add(CU_JIT_ERROR_LOG_BUFFER, link->errors.data());
-    options.add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(link_log_bytes_max));
-    options.add(CU_JIT_INFO_LOG_BUFFER, link->information.data());
-    options.add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(link_log_bytes_max));
+    link->logs.ask_for(options);
     auto result = driver().cuLinkCreate_v2(options.count(), options.ids.data(), options.values.data(), &link->state);
     if (result != CUDA_SUCCESS || session.handles.links.add(number, link)) return result;
     driver().cuLinkDestroy(link->state);
@@ -77,7 +46,7 @@ static Answer add_to_link(Session& session, Call& call) {
     auto result = driver().cuLinkAddData_v2((*link)->state, type, image.data(), size, name.c_str(), options.count(),
                                             options.ids.data(), options.values.data());
     wire::Writer out(call.outputs);
-    (*link)->write_logs(out);
+    (*link)->logs.write(out);
     return result;
 }
 
@@ -100,7 +69,7 @@ static Answer complete_link(Session& session, Call& call) {
     out.put(uint64_t{link.image.size()});
     out.put(static_cast<uint32_t>(piece.size()));
     out.put_raw(piece.data(), piece.size());
-    link.write_logs(out);
+    link.logs.write(out);
     return result;
 }
 

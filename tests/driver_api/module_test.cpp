@@ -55,6 +55,71 @@ TEST_CASE("a module is loaded from every form of image", "[module]") {
     CU_OK(cu.cuModuleUnload(module));
 }
 
+// The emulated GPU estimates 16 registers or more for any kernel.
+TEST_CASE("the compiler hears a program's options", "[module]") {
+    Gpu gpu;
+    CUjit_option names[] = {CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_MAX_REGISTERS};
+    void* values[] = {reinterpret_cast<void*>(size_t{2}), reinterpret_cast<void*>(size_t{12})};
+    const auto registers = [](CUfunction function) {
+        int count = 0;
+        CU_OK(cu.cuFuncGetAttribute(&count, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
+        return count;
+    };
+    CUfunction store = nullptr;
+    SECTION("for a module") {
+        CUmodule module = nullptr;
+        CU_OK(cu.cuModuleLoadDataEx(&module, ptx_image().data, 2, names, values));
+        CU_OK(cu.cuModuleGetFunction(&store, module, "store"));
+        CHECK(registers(store) <= 12);
+        check_works(module);
+        CU_OK(cu.cuModuleUnload(module));
+    }
+    SECTION("for a library") {
+        CUlibrary library = nullptr;
+        CUkernel kernel = nullptr;
+        CU_OK(cu.cuLibraryLoadData(&library, ptx_image().data, names, values, 2, nullptr, nullptr, 0));
+        CU_OK(cu.cuLibraryGetKernel(&kernel, library, "store"));
+        CU_OK(cu.cuKernelGetFunction(&store, kernel));
+        CHECK(registers(store) <= 12);
+        CU_OK(cu.cuLibraryUnload(library));
+    }
+    CU_CHECK(cu.cuLibraryLoadData(nullptr, ptx_image().data, nullptr, nullptr, 1, nullptr, nullptr, 0),
+             CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("the compiler's logs are written whatever becomes of the code", "[module]") {
+    Gpu gpu;
+    const char* broken =
+        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() { no_such.instruction; }\n";
+    char errors[1000];
+    std::memset(errors, 'x', sizeof errors);
+    CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {errors, reinterpret_cast<void*>(sizeof errors)};
+    const auto written = [&] { return reinterpret_cast<size_t>(values[1]); };
+    CUlibrary library = nullptr;
+    CUmodule module = nullptr;
+    SECTION("a library that is bad") {
+        CU_CHECK(cu.cuLibraryLoadData(&library, broken, names, values, 2, nullptr, nullptr, 0), CUDA_ERROR_INVALID_PTX);
+        CHECK(written() > 0);
+        CHECK(std::string(errors).find("no_such") != std::string::npos);
+    }
+    SECTION("a library that is good") {
+        CU_OK(cu.cuLibraryLoadData(&library, ptx_image().data, names, values, 2, nullptr, nullptr, 0));
+        CHECK(errors[0] == 0);
+        CU_OK(cu.cuLibraryUnload(library));
+    }
+    SECTION("a module that is none") {
+        CHECK(cu.cuModuleLoadDataEx(&module, "this is no module", 2, names, values) != CUDA_SUCCESS);
+        CHECK(std::memchr(errors, 0, sizeof errors));
+    }
+    SECTION("a module with nothing for this GPU") {
+        if (gpu.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 7) return;  // it would run
+        CU_CHECK(cu.cuModuleLoadDataEx(&module, fatbin_sm75_image().data, 2, names, values),
+                 CUDA_ERROR_NO_BINARY_FOR_GPU);
+        CHECK(std::memchr(errors, 0, sizeof errors));
+    }
+}
+
 TEST_CASE("an image may be thrown away once the module is loaded", "[module]") {
     Gpu gpu;
     for (Image image : {ptx_image(), fatbin_image()}) {

@@ -72,4 +72,10 @@ void fill_jit_logs(unsigned count, CUjit_option* options, void** values, const s
     fill(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
 }
 
+uint32_t registers_wanted(unsigned count, const CUjit_option* options, void** values) {
+    for (unsigned i = 0; options && values && i < count; ++i)
+        if (options[i] == CU_JIT_MAX_REGISTERS) return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(values[i]));
+    return no_register_limit;
+}
+
 }  // namespace tnr::emulated

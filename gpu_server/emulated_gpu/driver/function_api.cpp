@@ -32,7 +32,7 @@ CUresult get_attribute(const ptx::Module& code, const ptx::Kernel& kernel, const
         case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
             return is(kernel.local_bytes);
         case CU_FUNC_ATTRIBUTE_NUM_REGS:
-            return is(kernel.registers);
+            return is(std::min(kernel.registers, settings.registers_max));
         case CU_FUNC_ATTRIBUTE_PTX_VERSION:
             return is(sm);
         case CU_FUNC_ATTRIBUTE_BINARY_VERSION:

@@ -6,10 +6,10 @@ using namespace tnr::emulated;
 
 namespace {
 
-CUresult register_library(Code code, CUlibrary* out) {
+CUresult register_library(Code code, CUlibrary* out, uint32_t registers_max) {
     auto library = driver().registry.add(std::make_shared<Library>(std::move(code)));
     for (size_t i = 0; i < library->code->kernels().size(); ++i)
-        library->kernels.push_back(driver().registry.add(std::make_shared<Kernel>(library, i)));
+        library->kernels.push_back(driver().registry.add(std::make_shared<Kernel>(library, i, registers_max)));
     *out = library->as<CUlibrary>();
     return CUDA_SUCCESS;
 }
@@ -54,7 +54,8 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option* 
         std::string error;
         CUresult result = compile(image, code, error);
         fill_jit_logs(count, options, values, error);
-        return result == CUDA_SUCCESS ? register_library(std::move(code), library) : result;
+        if (result != CUDA_SUCCESS) return result;
+        return register_library(std::move(code), library, registers_wanted(count, options, values));
     });
 }
 
@@ -66,7 +67,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
         std::string error;
         CUresult result = compile_file(path, code, error);
         fill_jit_logs(count, options, values, error);
-        return result == CUDA_SUCCESS ? register_library(std::move(code), library) : result;
+        if (result != CUDA_SUCCESS) return result;
+        return register_library(std::move(code), library, registers_wanted(count, options, values));
     });
 }
 

@@ -32,6 +32,7 @@ std::shared_ptr<Function> Module::function(size_t index) {
     auto owner = library.lock();
     auto settings = owner ? owner->kernels[index]->settings[static_cast<size_t>(context.device.ordinal)]
                           : std::make_shared<FunctionSettings>();
+    if (!owner) settings->registers_max = registers_max;
     function = driver().registry.add(
         std::make_shared<Function>(shared_from_this(), code->kernels()[index], std::move(settings)));
     return function;

@@ -17,12 +17,15 @@ class Library;
 class Module;
 using Code = std::shared_ptr<const ptx::Module>;
 
+inline constexpr uint32_t no_register_limit = ~0u;
+
 // Settings of a function (cuFuncSetAttribute) or, per device, of a kernel (cuKernelSetAttribute).
 struct FunctionSettings {
     std::atomic<int> max_dynamic_shared{-1};  // -1: as the compute capability gives it
     std::atomic<int> carveout{-1};
     std::atomic<int> non_portable_cluster{0};
     std::atomic<int> cluster_scheduling{0};
+    uint32_t registers_max = no_register_limit;  // as asked for when the code was loaded
 };
 
 class Function : public Object {
@@ -45,7 +48,8 @@ private:
 class Module : public Object, public std::enable_shared_from_this<Module> {
 public:
     static constexpr Kind kind_of = Kind::module;
-    Module(Context& owner, Code compiled) : Object(kind_of), context(owner), code(std::move(compiled)) {}
+    Module(Context& owner, Code compiled, uint32_t registers = no_register_limit)
+        : Object(kind_of), context(owner), code(std::move(compiled)), registers_max(registers) {}
 
     // Gives the variables addresses and initial values.
     CUresult place_globals();
@@ -57,6 +61,7 @@ public:
 
     Context& context;
     const Code code;
+    const uint32_t registers_max;            // of its own functions; a library's kernels have theirs
     std::vector<uint64_t> global_addresses;  // fixed once place_globals() has returned
     std::weak_ptr<Library> library;          // that it is an instance of, if any
 
@@ -68,9 +73,12 @@ private:
 class Kernel : public Object {
 public:
     static constexpr Kind kind_of = Kind::kernel;
-    Kernel(std::weak_ptr<Library> owner, size_t position)
+    Kernel(std::weak_ptr<Library> owner, size_t position, uint32_t registers_max)
         : Object(kind_of), library(std::move(owner)), index(position) {
-        for (size_t i = 0; i < driver().devices.size(); ++i) settings.push_back(std::make_shared<FunctionSettings>());
+        for (size_t i = 0; i < driver().devices.size(); ++i) {
+            settings.push_back(std::make_shared<FunctionSettings>());
+            settings.back()->registers_max = registers_max;
+        }
     }
 
     const std::weak_ptr<Library> library;
@@ -107,6 +115,8 @@ size_t global_index(const ptx::Module& code, const char* name);
 
 // What a JIT call tells its caller in the buffers given as options.
 void fill_jit_logs(unsigned count, CUjit_option* options, void** values, const std::string& error);
+// CU_JIT_MAX_REGISTERS, the one option that can be seen afterwards.
+uint32_t registers_wanted(unsigned count, const CUjit_option* options, void** values);
 
 CUresult get_attribute(const ptx::Module& code, const ptx::Kernel& kernel, const FunctionSettings& settings,
                        CUfunction_attribute attribute, int& value);

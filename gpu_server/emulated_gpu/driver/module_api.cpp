@@ -11,9 +11,9 @@ using namespace tnr::emulated;
 
 namespace {
 
-CUresult instantiate(Context& context, Code code, CUmodule* out) {
+CUresult instantiate(Context& context, Code code, CUmodule* out, uint32_t registers_max = no_register_limit) {
     flush_print();
-    auto module = std::make_shared<Module>(context, std::move(code));
+    auto module = std::make_shared<Module>(context, std::move(code), registers_max);
     if (CUresult error = module->place_globals()) {
         module->unload();
         return error;
@@ -31,7 +31,8 @@ CUresult load(CUmodule* out, const void* image, unsigned count, CUjit_option* op
         std::string error;
         CUresult result = compile(image, code, error);
         fill_jit_logs(count, options, values, error);
-        return result == CUDA_SUCCESS ? instantiate(context, std::move(code), out) : result;
+        if (result != CUDA_SUCCESS) return result;
+        return instantiate(context, std::move(code), out, registers_wanted(count, options, values));
     });
 }
 

@@ -1,0 +1,73 @@
+// What a program tells a compiling call: options, and the buffers it wants the logs written to.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+
+namespace tnr::cuda {
+
+// As the program gave them; `values` is written to, too.
+struct JitArguments {
+    unsigned count = 0;
+    CUjit_option* options = nullptr;
+    void** values = nullptr;
+
+    bool sound() const { return count == 0 || (options && values); }
+};
+
+// Those that travel: number and value of each.
+inline std::vector<std::pair<uint32_t, uint64_t>> plain_jit_options(const JitArguments& given) {
+    std::vector<std::pair<uint32_t, uint64_t>> plain;
+    for (unsigned i = 0; given.sound() && i < given.count && plain.size() < wire::jit_options_max; ++i)
+        if (wire::is_plain_jit_option(given.options[i]))
+            plain.emplace_back(given.options[i], value_of(given.values[i]));
+    return plain;
+}
+
+class JitLogs {
+public:
+    // The program's arrays and buffers must last as long as logs are written.
+    explicit JitLogs(const JitArguments& given) {
+        errors_.find(given, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+        information_.find(given, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+    }
+    JitLogs() = default;
+    bool wanted() const { return errors_.start || information_.start; }
+    void write(const std::string& errors, const std::string& information) {
+        errors_.write(errors);
+        information_.write(information);
+    }
+
+private:
+    struct Buffer {
+        char* start = nullptr;
+        size_t size = 0;
+        void** written = nullptr;  // the option whose value becomes the length
+
+        void find(const JitArguments& given, CUjit_option buffer_id, CUjit_option size_id) {
+            for (unsigned i = 0; given.sound() && i < given.count; ++i) {
+                if (given.options[i] == buffer_id) start = static_cast<char*>(given.values[i]);
+                if (given.options[i] != size_id) continue;
+                size = static_cast<unsigned>(value_of(given.values[i]));
+                written = &given.values[i];
+            }
+        }
+        void write(const std::string& text) {
+            size_t length = start && size > 0 ? std::min(size - 1, text.size()) : 0;
+            if (start && size > 0) {
+                std::memcpy(start, text.data(), length);
+                start[length] = 0;
+            }
+            if (written) *written = handle_of<void*>(length);
+        }
+    };
+    Buffer errors_, information_;
+};
+
+}  // namespace tnr::cuda
