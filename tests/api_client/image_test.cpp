@@ -3,6 +3,9 @@
 
 #include "tests/support/catch.hpp"
 
+#include <chrono>
+
+#include "api_client/providers/local/build_script.hpp"
 #include "api_client/providers/local/child.hpp"
 #include "world.hpp"
 
@@ -77,4 +80,30 @@ TEST_CASE("a shared image is linked, not copied, and survives the cache", "[imag
     CHECK(info->exit_code == 0);
     CHECK(info->output.find("virtual size: 2 GiB") != std::string::npos);
     CHECK(slurp(folder / "machine/vmlinuz") == "kernel");
+}
+
+TEST_CASE("images that nobody has used for a month leave the cache", "[image]") {
+    const TemporaryFolder cache;
+    const auto images = cache / "images";
+    const auto days_ago = [&](const std::string& name, int days) {
+        const auto folder = images / name;
+        std::filesystem::create_directories(folder);
+        std::string sizes;
+        for (const char* part : {"disk.qcow2", "vmlinuz", "initrd.img"}) {
+            spill(folder / part, "x");
+            sizes += std::string(part) + " 1\n";
+        }
+        spill(folder / "sizes", sizes);
+        std::filesystem::last_write_time(folder,
+                                         std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * days));
+        return folder;
+    };
+    const auto ours = days_ago(std::string("debian-12-") + build_script_hash, 90);
+    const auto last_week = days_ago("debian-12-of-last-week", 7);
+    const auto forgotten = days_ago("debian-12-of-last-year", 90);
+
+    REQUIRE(default_image(cache.path(), nullptr));
+    CHECK(std::filesystem::exists(ours / "disk.qcow2"));
+    CHECK(std::filesystem::exists(last_week / "disk.qcow2"));
+    CHECK_FALSE(std::filesystem::exists(forgotten));
 }

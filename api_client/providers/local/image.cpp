@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api_client/providers/local/build_script.hpp"
 #include "api_client/providers/local/child.hpp"
@@ -18,6 +20,7 @@ using nlohmann::json;
 
 constexpr int tool_limit_ms = 60'000;     // qemu-img on a file's header takes milliseconds
 constexpr int copy_limit_ms = 1'800'000;  // a whole disk image, perhaps from a slow disk
+constexpr auto unused_limit = std::chrono::days(30);
 constexpr const char* parts[] = {"disk.qcow2", "vmlinuz", "initrd.img"};
 
 // The sizes the files must have, written when they were built: a cache that lost a piece is built again.
@@ -44,6 +47,27 @@ void sweep(const fs::path& images) {
     for (const auto& entry : fs::directory_iterator(images, ignored))
         if (entry.path().filename().string().find(".building.") != std::string::npos)
             fs::remove_all(entry.path(), ignored);
+}
+
+// Images that other versions of tnr built (400 MB each) and that nobody has made a machine from for a month.
+void remove_unused(const fs::path& images) {
+    const auto too_old = fs::file_time_type::clock::now() - unused_limit;
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(images, failed)) {
+        if (!fs::is_directory(entry.path(), failed)) continue;
+        const auto used = fs::last_write_time(entry.path(), failed);
+        if (!failed && used < too_old) fs::remove_all(entry.path(), failed);
+    }
+}
+
+// The folder's image if it is whole. The folder's time is that of its last use, told before we look: whoever removes
+// unused images then leaves this one to us.
+std::optional<Image> take(const fs::path& folder) {
+    std::error_code ignored;
+    fs::last_write_time(folder, fs::file_time_type::clock::now(), ignored);
+    if (!is_whole(folder)) return std::nullopt;
+    remove_unused(folder.parent_path());
+    return image_in(folder);
 }
 
 // The steps worth telling: the script's own, and those of mmdebstrap's that take long.
@@ -145,7 +169,7 @@ fs::path cached_kernel(const fs::path& cache) {
 
 Result<Image> default_image(const fs::path& cache, const OnStep& on_step) {
     const fs::path folder = cached_folder(cache);
-    if (is_whole(folder)) return image_in(folder);
+    if (auto image = take(folder)) return *image;
 
     std::error_code failed;
     fs::create_directories(folder.parent_path(), failed);
@@ -154,14 +178,13 @@ Result<Image> default_image(const fs::path& cache, const OnStep& on_step) {
         if (on_step) on_step("waiting for the machine image that another tnr is building");
     });
     if (!lock) return lock.error();
-    if (is_whole(folder)) return image_in(folder);  // built while we waited
+    if (auto image = take(folder)) return *image;  // built while we waited
 
     sweep(folder.parent_path());
     fs::remove_all(folder, failed);
     if (auto built = build(folder, *lock, on_step); !built) return built.error();
-    if (!is_whole(folder))
-        return Error{Error::Kind::internal, "the machine image came out incomplete: " + folder.string()};
-    return image_in(folder);
+    if (auto image = take(folder)) return *image;
+    return Error{Error::Kind::internal, "the machine image came out incomplete: " + folder.string()};
 }
 
 Result<Image> image_at(const fs::path& path) {

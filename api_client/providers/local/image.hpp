@@ -18,7 +18,8 @@ struct Image {
 
 using OnStep = std::function<void(const std::string& step)>;
 
-// Our own image: built when it is not there. Waits for another process that is building it.
+// Our own image: built when it is not there. Waits for another process that is building it. Images in the cache that
+// nobody has asked for in 30 days are removed (other versions of tnr had other images).
 Result<Image> default_image(const std::filesystem::path& cache, const OnStep& on_step);
 
 // The kernel of our own image if it has been built, else empty: the KVM probe wants one.
