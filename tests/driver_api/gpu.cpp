@@ -34,7 +34,7 @@ Ended start_again_for(const std::string& test_case) {
         close(ends[0]);
         close(ends[1]);
         setenv(fresh_process_variable, "1", 1);
-        execl("/proc/self/exe", "driver_api_tests", ('"' + test_case + '"').c_str(), "--warn", "NoTests", nullptr);
+        execl("/proc/self/exe", "driver_api_tests", ('"' + test_case + '"').c_str(), tnr::test::warn_no_tests, nullptr);
         _exit(127);
     }
     close(ends[1]);

@@ -26,18 +26,26 @@ ENDS_WITHIN_S = 120  # with sanitizers, on a machine that does other things as w
 LEAVES_WITHIN_S = 20
 
 
-def free_ports(count):
-    """The first of `count` successive ports that nobody uses."""
-    for first in range(21000, 32000, count):
-        try:
-            for port in range(first, first + count):
-                for host in (INSIDE, OUTSIDE):
-                    with socket.socket() as one:
-                        one.bind((host, port))
-            return first
-        except OSError:
-            continue
-    raise RuntimeError("no free ports")
+class Ports:
+    """`count` successive ports that nobody uses, the first of them `first`. Ours until close(): a name that only one
+    socket can have keeps another run of this test away, whether or not somebody listens there at the moment."""
+
+    def __init__(self, count):
+        for self.first in range(21000, 32000, count):
+            try:
+                self.lock = socket.socket(socket.AF_UNIX)
+                self.lock.bind(f"\0tnr-test-ports-{self.first}")  # in the network's namespace, as ports are
+                for port in range(self.first, self.first + count):
+                    for host in (INSIDE, OUTSIDE):
+                        with socket.socket() as one:
+                            one.bind((host, port))
+                return
+            except OSError:
+                continue
+        raise RuntimeError("no free ports")
+
+    def close(self):
+        self.lock.close()
 
 
 class World:
@@ -52,7 +60,8 @@ class World:
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
-        first = free_ports(WORKERS)
+        self.ports = Ports(WORKERS)
+        first = self.ports.first
         # A loaded machine is slow to knock: what is tested here is that nothing gets lost, not how fast.
         os.environ.update(dict({"TNR_WORKER_KNOCK_MS": "20000"}, **self.environment))
         self.server = with_server.start_server(self.arguments, self.folder.name, encrypted=self.encrypted,
@@ -72,6 +81,7 @@ class World:
         for one in self.all:
             one.close()
         with_server.stop(self.server)
+        self.ports.close()
         for name in {"TNR_WORKER_KNOCK_MS", *self.environment}:
             os.environ.pop(name)
         log = self.log()
