@@ -45,14 +45,14 @@ std::string name_of(CUresult result);
 #define FRESH_PROCESS_TEST_CASE_(name, tags, body)  \
     static void body();                             \
     TEST_CASE(name, tags) {                         \
-        if (driver_api::in_fresh_process())         \
+        if (driver_api::begins_in_fresh_process())  \
             body();                                 \
         else                                        \
             driver_api::run_in_fresh_process(name); \
     }                                               \
     static void body()
 
-bool in_fresh_process();
+bool begins_in_fresh_process();
 void run_in_fresh_process(const char* test_case);
 
 // The driver initialised and a device's primary context current for as long as this lives.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "gpu.hpp"
@@ -9,6 +10,9 @@
 using namespace driver_api;
 
 namespace {
+const char* const broken =
+    ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() { no_such.instruction; }\n";
+
 void check_works(CUmodule module) {
     CUfunction store = nullptr;
     CU_OK(cu.cuModuleGetFunction(&store, module, "store"));
@@ -89,8 +93,6 @@ TEST_CASE("the compiler hears a program's options", "[module]") {
 
 TEST_CASE("the compiler's logs are written whatever becomes of the code", "[module]") {
     Gpu gpu;
-    const char* broken =
-        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() { no_such.instruction; }\n";
     char errors[1000];
     std::memset(errors, 'x', sizeof errors);
     CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -118,6 +120,17 @@ TEST_CASE("the compiler's logs are written whatever becomes of the code", "[modu
                  CUDA_ERROR_NO_BINARY_FOR_GPU);
         CHECK(std::memchr(errors, 0, sizeof errors));
     }
+}
+
+FRESH_PROCESS_TEST_CASE("who wants the compiler's logs gets them at once however code is loaded", "[module]") {
+    setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+    Gpu gpu;
+    char errors[1000] = {};
+    CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {errors, reinterpret_cast<void*>(sizeof errors)};
+    CUlibrary library = nullptr;
+    CU_CHECK(cu.cuLibraryLoadData(&library, broken, names, values, 2, nullptr, nullptr, 0), CUDA_ERROR_INVALID_PTX);
+    CHECK(std::string(errors).find("no_such") != std::string::npos);
 }
 
 TEST_CASE("an image may be thrown away once the module is loaded", "[module]") {
@@ -154,8 +167,6 @@ TEST_CASE("images that are none are refused", "[module]") {
     char errors[1000] = {};
     CUjit_option names[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors))};
-    const char* broken =
-        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry f() { no_such.instruction; }\n";
     CU_CHECK(cu.cuModuleLoadDataEx(&module, broken, 2, names, values), CUDA_ERROR_INVALID_PTX);
     CHECK(std::strlen(errors) > 0);
     CU_CHECK_EITHER(cu.cuModuleLoadData(&module, "this is no module"), CUDA_ERROR_INVALID_PTX,

@@ -10,10 +10,6 @@ using Catch::Approx;
 
 namespace tnr::test {
 
-// Last argument of a test program that has to fail when no test has the name asked for: version 3 does so unasked, and
-// does not know the option.
-inline constexpr const char* warn_no_tests = CATCH_VERSION_MAJOR < 3 ? "--warn=NoTests" : nullptr;
-
 // What every main() of tests ends with.
 int run_tests(int count, char** arguments);
 
