@@ -86,7 +86,7 @@ TEST_CASE("images that nobody has used for a month leave the cache", "[image]") 
     const TemporaryFolder cache;
     const auto images = cache / "images";
     const auto days_ago = [&](const std::string& name, int days) {
-        const auto folder = images / name;
+        auto folder = images / name;
         std::filesystem::create_directories(folder);
         std::string sizes;
         for (const char* part : {"disk.qcow2", "vmlinuz", "initrd.img"}) {
