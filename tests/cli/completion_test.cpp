@@ -58,8 +58,8 @@ TEST_CASE("bash completes commands, commands below them, and their options after
 
 TEST_CASE("fish completes the same", "[cli][completion]") {
     if (!there_is("fish")) return;
-    auto offers = [](const std::string& line) {
-        return output_of("fish", *cli::completion("fish", places) + "\ncomplete -C '" + line + "'\n");
+    auto offers = [](const std::string& line) {  // fish 3.3 leaves sorting to who shows them
+        return output_of("fish", *cli::completion("fish", places) + "\ncomplete -C '" + line + "' | sort\n");
     };
     CHECK(offers("tnr st") == "start\tMake one\nstatus\tShow all\n");
     CHECK(offers("tnr start --gpus") == "--gpus\tIt's two\n");
