@@ -14,12 +14,14 @@
 namespace tnr::cli {
 
 using Say = std::function<void(const std::string&)>;  // a few words beside the running step
+// Hears, in a few words, why one more try was in vain; its error ends the trying.
+using Waiting = std::function<Result<>(const std::string&)>;
 
 class MachineAccess {
 public:
     virtual ~MachineAccess() = default;
     // Keeps trying while the machine boots. The access stays with this machine from then on.
-    virtual Result<> get_in(const Machine& machine, const Record& record, const Say& say) = 0;
+    virtual Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) = 0;
     // Brings what differs; the answer names what was brought, and is empty when all was there.
     virtual Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) = 0;
     // Asks the machine for its GPUs the way any program there would. One line a GPU.

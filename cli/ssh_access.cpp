@@ -16,11 +16,11 @@ class SshAccess : public MachineAccess {
 public:
     explicit SshAccess(std::string key_path) : key_path_(std::move(key_path)) {}
 
-    Result<> get_in(const Machine& machine, const Record& record, const Say& say) override {
+    Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
         auto target = ssh_target(machine, record, key_path_);
         if (!target) return target.error();
         auto client = ssh::connect_when_ready(*target, ssh::Clock::now() + boot_limit, [&](const Error& error) {
-            say(error.kind == Error::Kind::auth ? "it is up, our user is not there yet" : "it is booting");
+            return waiting(error.kind == Error::Kind::auth ? "it is up, our user is not there yet" : "it is booting");
         });
         if (!client) return client.error();
         client_ = std::move(*client);

@@ -12,10 +12,11 @@ Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& 
     auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
     if (!target) return target.error();
     std::optional<ui::Progress> progress;  // only when there is a wait to show
-    auto client = ssh::connect_when_ready(*target, ssh::Clock::now() + patience, [&](const Error&) {
-        if (progress) return;
+    auto client = ssh::connect_when_ready(*target, ssh::Clock::now() + patience, [&](const Error&) -> Result<> {
+        if (progress) return Ok{};
         progress.emplace(session.err, session.err_is_terminal);
         progress->begin("waiting for SSH on '" + name + "'");
+        return Ok{};
     });
     if (client && progress) progress->end();
     if (client || client.error().kind != Error::Kind::network) return client;

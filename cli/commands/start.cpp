@@ -10,6 +10,7 @@ namespace tnr::cli {
 namespace {
 
 constexpr int state_poll_ms = 1000;   // clouds count requests; nobody notices a second
+constexpr int tries_per_look = 20;    // SSH is tried twice a second, or less often where a try takes long
 constexpr int state_polls_max = 900;  // 15 minutes: the slowest cloud machine with room to spare
 
 class Start {
@@ -240,9 +241,24 @@ private:
     Result<> get_in() {
         access_ = session_.access();
         progress_.begin("waiting for SSH at " + machine_.address + " port " + std::to_string(machine_.ssh_port));
-        auto in = access_->get_in(machine_, record_, [this](const std::string& words) { progress_.note(words); });
+        auto in = access_->get_in(machine_, record_, [this](const std::string& words) {
+            progress_.note(words);
+            return still_running();
+        });
         if (in) progress_.end();
         return in;
+    }
+
+    // A machine that died while it booted will never answer. Asked now and then only: clouds count requests, and a
+    // provider that does not answer for a moment is no reason to give up.
+    Result<> still_running() {
+        if (++tries_in_vain_ % tries_per_look != 0) return Ok{};
+        auto found = look_up(*provider_, record_);
+        if (!found ||
+            (*found && ((*found)->state == MachineState::running || (*found)->state == MachineState::starting)))
+            return Ok{};
+        return Error{Error::Kind::remote, "the machine has ended while it was booting: it is " +
+                                              (*found ? to_string((*found)->state) : std::string("gone"))};
     }
 
     Result<> install() {
@@ -326,6 +342,7 @@ private:
     std::unique_ptr<MachineAccess> access_;
     Machine machine_;
     bool was_running_ = false;
+    int tries_in_vain_ = 0;  // to get in
     std::string proof_;
     ui::Progress progress_{session_.err, session_.err_is_terminal};
 };

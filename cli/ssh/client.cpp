@@ -144,14 +144,15 @@ Result<std::unique_ptr<Client>> Client::connect(const Target& target, Deadline d
 }
 
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
-                                                   const std::function<void(const Error&)>& waiting) {
+                                                   const std::function<Result<>(const Error&)>& waiting) {
     for (;;) {
         auto client = Client::connect(target, deadline);
         if (client) return client;
         if (interrupt::interrupted()) return interrupt::error();
         if (client.error().kind != Error::Kind::network && client.error().kind != Error::Kind::auth) return client;
         if (Clock::now() + std::chrono::milliseconds(retry_pause_ms) >= deadline) return client;
-        if (waiting) waiting(client.error());
+        if (waiting)
+            if (auto go_on = waiting(client.error()); !go_on) return go_on.error();
         if (!interrupt::pause_ms(retry_pause_ms)) return interrupt::error();
     }
 }

@@ -67,8 +67,8 @@ private:
 
 // connect() again and again until the machine answers, the deadline passes, or the user interrupts. Authentication
 // is retried as well: while cloud-init still works, sshd is up before our user exists.
-// `waiting` hears each failure.
+// `waiting` hears each failure; its own error ends the waiting.
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
-                                                   const std::function<void(const Error&)>& waiting = {});
+                                                   const std::function<Result<>(const Error&)>& waiting = {});
 
 }  // namespace tnr::ssh

@@ -31,6 +31,9 @@ struct FakeWorld {
     int installs = 0, proofs = 0;
     // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
     std::string fails_at, interrupted_at;
+    int tries_in_vain = 0;  // before it can be got in
+    bool dies_while_booting = false;
+    std::optional<Error> machine_error_while_booting;
 
     Result<> pass(const std::string& step) {
         if (interrupted_at == step) {
@@ -124,12 +127,17 @@ private:
 class FakeAccess : public cli::MachineAccess {
 public:
     explicit FakeAccess(FakeWorld& world) : world_(world) {}
-    Result<> get_in(const Machine& machine, const cli::Record& record, const cli::Say&) override {
+    Result<> get_in(const Machine& machine, const cli::Record& record, const cli::Waiting& waiting) override {
         if (machine.state != MachineState::running || machine.address.empty())
             return Error{Error::Kind::internal, "get_in came before the machine ran"};
         host_key_ = record.host_key;
         if (world_.last_order.user_data.find(host_key_) == std::string::npos)
             return Error{Error::Kind::remote, "another host key"};
+        auto before = std::exchange(world_.machine_error, world_.machine_error_while_booting);
+        if (world_.dies_while_booting) world_.machines.at(machine.id).state = MachineState::stopped;
+        for (int tries = 0; tries < world_.tries_in_vain; ++tries)
+            if (auto go_on = waiting("it is booting"); !go_on) return go_on;
+        world_.machine_error = before;
         return world_.pass("get_in");
     }
     Result<std::vector<std::string>> install(const GpuConfig& config, const cli::Say&) override {

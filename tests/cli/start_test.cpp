@@ -89,6 +89,28 @@ TEST_CASE("wherever start fails or is interrupted, it says what exists, and the 
         }
 }
 
+TEST_CASE("start waits for a machine that boots, not for one that has died", "[cli][start]") {
+    test::FakeSession fake;
+    fake.world.tries_in_vain = 100;
+    SECTION("it boots slowly") {
+        must_start(fake, {.name = "demo", .gpu = "h100"});
+    }
+    SECTION("its provider does not answer") {
+        fake.world.machine_error_while_booting = Error{Error::Kind::network, "no route"};
+        must_start(fake, {.name = "demo", .gpu = "h100"});
+    }
+    SECTION("it has died") {
+        fake.world.dies_while_booting = true;
+        auto failed = cli::start(fake.session, {.name = "demo", .gpu = "h100"});
+        REQUIRE_FALSE(failed);
+        CHECK(failed.error().what == "the machine has ended while it was booting: it is stopped");
+        CHECK(failed.error().hint.find("`tnr start demo` continues") != std::string::npos);
+        fake.world.dies_while_booting = false;
+        must_start(fake, {.name = "demo"});
+        CHECK(fake.world.created == 1);
+    }
+}
+
 TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]") {
     test::FakeSession fake;
     auto error_of = [&](const cli::StartOptions& options) {
