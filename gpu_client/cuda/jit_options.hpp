@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
 
-// As the program gave them; `values` is written to, too.
+// As the program gave them; `values` is written to, too. What takes them wants them sound.
 struct JitArguments {
     unsigned count = 0;
     CUjit_option* options = nullptr;
@@ -21,10 +19,10 @@ struct JitArguments {
     bool sound() const { return count == 0 || (options && values); }
 };
 
-// Those that travel: number and value of each.
-inline std::vector<std::pair<uint32_t, uint64_t>> plain_jit_options(const JitArguments& given) {
-    std::vector<std::pair<uint32_t, uint64_t>> plain;
-    for (unsigned i = 0; given.sound() && i < given.count && plain.size() < wire::jit_options_max; ++i)
+// Those that travel.
+inline Options plain_jit_options(const JitArguments& given) {
+    Options plain;
+    for (unsigned i = 0; i < given.count && plain.size() < wire::jit_options_max; ++i)
         if (wire::is_plain_jit_option(given.options[i]))
             plain.emplace_back(given.options[i], value_of(given.values[i]));
     return plain;
@@ -51,7 +49,7 @@ private:
         void** written = nullptr;  // the option whose value becomes the length
 
         void find(const JitArguments& given, CUjit_option buffer_id, CUjit_option size_id) {
-            for (unsigned i = 0; given.sound() && i < given.count; ++i) {
+            for (unsigned i = 0; i < given.count; ++i) {
                 if (given.options[i] == buffer_id) start = static_cast<char*>(given.values[i]);
                 if (given.options[i] != size_id) continue;
                 size = static_cast<unsigned>(value_of(given.values[i]));
