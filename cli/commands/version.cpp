@@ -3,6 +3,7 @@
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
 #include "gpu_client/protocol/control.hpp"
+#include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -12,11 +13,14 @@ Result<> version(Session& session) {
     if (session.json) {
         nlohmann::json carried = nlohmann::json::object();
         for (const auto& file : files) carried[file.name] = file.sha256();
-        print_json(session.out,
-                   {{"version", control::version()}, {"protocol_table", control::table_hash()}, {"carries", carried}});
+        print_json(session.out, {{"version", control::version()},
+                                 {"protocol", wire::protocol_version},
+                                 {"protocol_table", control::table_hash()},
+                                 {"carries", carried}});
         return Ok{};
     }
-    session.out << "tnr " << control::version() << " (protocol table " << control::table_hash() << ")\ncarries:";
+    session.out << "tnr " << control::version() << " (protocol " << wire::protocol_version << ", call table "
+                << control::table_hash() << ")\ncarries:";
     for (const auto& file : files) session.out << " " << file.name;
     session.out << "\n";
     return Ok{};
@@ -27,7 +31,8 @@ Result<> version(Session& session) {
 void add_version(Grammar& tnr, Session& session) {
     auto command = tnr.command("version", "Show the version, and the libraries this tnr carries");
     command.footer(
-        "The protocol table must be the same here and on the pool's server.\n\nExample:\n  tnr version --json");
+        "A pool's server takes its own protocol version and the one before it; call tables may differ.\n\n"
+        "Example:\n  tnr version --json");
     command.run([&session] { session.result = version(session); });
 }
 

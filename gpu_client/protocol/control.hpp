@@ -61,7 +61,7 @@ std::string worker_endpoint(const std::string& told, const std::string& pool);
 nlohmann::json to_json(const Error& error);
 Error error_from_json(const nlohmann::json& error);
 
-// The hash of cuda.calls, 16 hex digits: two builds with the same one agree on every record's meaning.
+// The hash of cuda.calls, 16 hex digits: two builds with the same one know the same calls.
 std::string table_hash();
 std::string version();
 

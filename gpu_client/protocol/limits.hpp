@@ -7,9 +7,12 @@
 
 namespace tnr::wire {
 
-// Raise it when the meaning of a record or of a control message changes; adding a call does not (the table's hash
-// tells that, and an unknown op is answered with CUDA_ERROR_NOT_SUPPORTED).
-inline constexpr uint32_t protocol_version = 3;
+// Raise it when the meaning of a record or of a control message changes; adding a call does not: an op that the worker
+// does not know is answered with CUDA_ERROR_NOT_SUPPORTED.
+inline constexpr uint32_t protocol_version = 4;
+// A server takes clients from this version on, whatever their call table: libraries on machines are older than the server.
+// tests/packaging/previous_client runs a client of this version against today's server.
+inline constexpr uint32_t oldest_protocol_version = protocol_version - 1;
 
 // Payload of one record without its bulk frame: kernel parameters (at most 32 KiB + names) and small copies fit with
 // room.

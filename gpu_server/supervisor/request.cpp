@@ -73,22 +73,24 @@ Error usage(std::string what) {
     return {Error::Kind::usage, std::move(what)};
 }
 
-// Both ends must mean the same by every record, and by every message.
+// Both ends must mean the same by every record that both know. The table's hash is for people: a client may know calls that
+// we do not, and the other way round.
 Result<> check_version(const json& object, Fields& fields) {
     auto protocol = fields.number("protocol", 0, std::numeric_limits<int32_t>::max(), -1);
     auto table = fields.text("table", 64, true);
     auto version = fields.text("version", 64, false);
     if (!object.contains("protocol")) return usage("the request does not say its protocol version");
     if (!fields.complaint().empty()) return usage(fields.complaint());
-    if (protocol == wire::protocol_version && table == control::table_hash()) return Ok{};
-    auto side = [](const std::string& release, int64_t protocol, const std::string& table) {
-        return "version " + (release.empty() ? "?" : release) + " (protocol " + std::to_string(protocol) +
-               ", call table " + table + ")";
+    if (protocol >= wire::oldest_protocol_version && protocol <= wire::protocol_version) return Ok{};
+    bool newer = protocol > wire::protocol_version;
+    auto side = [](const std::string& release, int64_t protocol) {
+        return "version " + (release.empty() ? "?" : release) + " (protocol " + std::to_string(protocol) + ")";
     };
     return Error{Error::Kind::usage,
-                 "this machine's tnr is " + side(version, protocol, table) + ", the pool's server is " +
-                     side(control::version(), wire::protocol_version, control::table_hash()),
-                 "install the same version on both sides"};
+                 "this machine's tnr is " + side(version, protocol) + ", the pool's server is " +
+                     side(control::version(), wire::protocol_version) + " and takes protocols " +
+                     std::to_string(wire::oldest_protocol_version) + " to " + std::to_string(wire::protocol_version),
+                 newer ? "update the pool's server, or install its version here" : "install the server's version here"};
 }
 
 void read_fields(Fields& fields, Request& request) {

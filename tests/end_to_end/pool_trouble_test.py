@@ -58,7 +58,7 @@ class PoolTrouble(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.server, cls.address = cls.serve("plain", "--plain")
         cls.locked_server, cls.locked_address = cls.serve("locked")
-        cls.table = json.loads(cls.tnr("version", "--json").stdout)["protocol_table"]
+        cls.protocol = json.loads(cls.tnr("version", "--json").stdout)["protocol"]
 
     @classmethod
     def serve(cls, name, *options):
@@ -134,24 +134,30 @@ class PoolTrouble(unittest.TestCase):
     def test_an_unknown_gpu_type_is_told_with_those_there_are(self):
         self.assertRegex(self.has_no_gpu(TNR_POOL=self.address, TNR_GPU="h300"), "h300[\\s\\S]*a100[\\s\\S]*h100")
 
-    def older(self):
-        """The server as somebody with another version of tnr meets it."""
+    def seen_by_protocol(self, protocol):
+        """The server as somebody whose tnr speaks another protocol version meets it."""
         host, port = self.address.removeprefix("tcp://").split(":")
-        proxy = Proxy((host, int(port)), f'"table":"{self.table}"'.encode(), b'"table":"0123456789abcdef"')
+        proxy = Proxy((host, int(port)), f'"protocol":{self.protocol}'.encode(), f'"protocol":{protocol}'.encode())
         self.addCleanup(proxy.listener.close)
         return proxy.address
 
-    def names_both_versions(self, said):
-        self.assertRegex(said, f"this machine's tnr is version .*0123456789abcdef.*the pool's server is version .*{self.table}")
-        self.assertIn("hint: install the same version on both sides", said)
+    def names_both_versions(self, said, theirs):
+        self.assertRegex(said, f"this machine's tnr is version .*\\(protocol {theirs}\\), the pool's server is version "
+                               f".*\\(protocol {self.protocol}\\)")
 
     def test_a_pool_of_another_version_is_told_with_both_versions(self):
-        self.names_both_versions(self.has_no_gpu(TNR_POOL=self.older(), TNR_GPU="h100"))
+        older, newer = self.protocol - 2, self.protocol + 1
+        said = self.has_no_gpu(TNR_POOL=self.seen_by_protocol(older), TNR_GPU="h100")
+        self.names_both_versions(said, older)
+        self.assertIn("hint: install the server's version here", said)
+        said = self.has_no_gpu(TNR_POOL=self.seen_by_protocol(newer), TNR_GPU="h100")
+        self.names_both_versions(said, newer)
+        self.assertIn("hint: update the pool's server", said)
 
     def test_tnr_tells_both_versions_too(self):
-        done = self.tnr("run", "--gpu", "h100", "--pool", self.older(), "--", "true")
+        done = self.tnr("run", "--gpu", "h100", "--pool", self.seen_by_protocol(self.protocol - 2), "--", "true")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.names_both_versions(done.stderr)
+        self.names_both_versions(done.stderr, self.protocol - 2)
 
     def test_tnr_says_where_no_pool_is(self):
         with socket.socket() as nobody:

@@ -157,6 +157,11 @@ TEST_CASE("nonsense gets an error, and the server lives on", "[server]") {
     CHECK(what.find("0.0.9") != std::string::npos);
     CHECK(what.find(control::version()) != std::string::npos);
 
+    // A library that was installed long ago: the version before, and a table that we have never seen.
+    auto previous = std::to_string(wire::oldest_protocol_version);
+    auto installed = raw_request(server, R"({"id":9,"op":"hello","protocol":)" + previous + R"(,"table":"0123"})");
+    CHECK(installed["role"] == "open");
+
     auto good = raw_request(server, "{\"id\":8,\"op\":\"hello\"," + version + "}");
     CHECK(good["id"] == 8);
     CHECK(good["role"] == "open");
