@@ -47,12 +47,12 @@ public:
     Upload(const StreamRef& stream, uint32_t flags) : stream_(stream), flags_(flags) {}
 
     CUresult plain(uint64_t to, const std::byte* from, uint64_t bytes, zmq::message_t* bulk) {
+        wire::UploadRecord record{to, stream_.number, flags_, bytes};
+        if (!bulk) return send_inline(record, from);
         RemoteCall call(wire::op_cuMemcpyHtoDAsync_v2, wire::CallWay::async_);
-        call.put(to);
-        call.use(stream_);
-        call.put(flags_ | (bulk ? 0 : uint32_t{wire::copy_inline}));
-        call.put(bytes);
-        if (!bulk) call.put_raw(from, bytes);
+        if (stream_.object) call.in_context(contexts().find(stream_.object->context));
+        call.works_in(stream_);
+        call.put(record);
         return call.send(bulk);
     }
     CUresult rows(const DeviceRows& to, const HostRows& from, uint64_t first, uint64_t count) {
@@ -75,6 +75,12 @@ public:
     }
 
 private:
+    CUresult send_inline(wire::UploadRecord& record, const std::byte* from) {
+        record.flags |= wire::copy_inline;
+        Context* context = nullptr;
+        if (auto result = context_of_stream(stream_, context); result != CUDA_SUCCESS) return result;
+        return submit(wire::op_cuMemcpyHtoDAsync_v2, *context, stream_, {bytes_of(record), {from, record.bytes}});
+    }
     void put(RemoteCall& call, const wire::Copy2DRecord& record) {
         if (stream_.object) call.in_context(contexts().find(stream_.object->context));
         call.works_in(stream_);

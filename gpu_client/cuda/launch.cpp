@@ -76,8 +76,9 @@ static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& par
     return CUDA_SUCCESS;
 }
 
-static CUresult put_attribute(RemoteCall& call, const CUlaunchAttribute& attribute) {
-    wire::LaunchAttributeRecord record{static_cast<uint32_t>(attribute.id), {}};
+// Attributes that name an event carry its number.
+static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchAttributeRecord& record) {
+    record.id = static_cast<uint32_t>(attribute.id);
     static_assert(sizeof record.value == sizeof attribute.value);
     std::memcpy(record.value, &attribute.value, sizeof record.value);
     CUevent named = nullptr;
@@ -90,7 +91,6 @@ static CUresult put_attribute(RemoteCall& call, const CUlaunchAttribute& attribu
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
         std::memcpy(record.value, &event->number, sizeof event->number);
     }
-    call.put(record);
     return CUDA_SUCCESS;
 }
 
@@ -133,24 +133,22 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                               flags,
                               config.numAttrs,
                               0};
-    if (auto result = check_shape(record, *find_device(context->device), *function); result != CUDA_SUCCESS)
-        return result;
+    auto& device = *find_device(context->device);
+    if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
     if (is_cooperative(config, flags))
-        if (auto result = check_cooperative(handle, config, *find_device(context->device)); result != CUDA_SUCCESS)
-            return result;
+        if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
+    wire::LaunchAttributeRecord attributes[wire::launch_attributes_max];
+    for (unsigned i = 0; i < config.numAttrs; ++i)
+        if (auto result = make_attribute(config.attrs[i], attributes[i]); result != CUDA_SUCCESS) return result;
     Parameters parameters;
     auto collected = extra ? from_extra(extra, parameters) : from_list(list, kernel, parameters);
     if (collected != CUDA_SUCCESS) return collected;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
 
-    RemoteCall call(wire::op_cuLaunchKernel, wire::CallWay::async_);
-    call.in_context(context);
-    call.works_in(stream);
-    call.put(record);
-    for (unsigned i = 0; i < config.numAttrs; ++i)
-        if (auto result = put_attribute(call, config.attrs[i]); result != CUDA_SUCCESS) return result;
-    call.put_raw(parameters.buffer, parameters.bytes);
-    return call.send();
+    return submit(wire::op_cuLaunchKernel, *context, stream,
+                  {bytes_of(record),
+                   std::as_bytes(std::span(attributes, config.numAttrs)),
+                   {static_cast<const std::byte*>(parameters.buffer), parameters.bytes}});
 }
 
 }  // namespace tnr::cuda

@@ -94,6 +94,12 @@ static bool needs_no_context(uint16_t op) {
            op == wire::op_cuDeviceGetTexture1DLinearMaxWidth;
 }
 
+static CUresult session_is_open() {
+    if (!session())
+        if (auto result = open_session(); result != CUDA_SUCCESS) return result;
+    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+}
+
 CUresult RemoteCall::prepare() {
     if (refused_ != CUDA_SUCCESS) return refused_;
     if (!context_chosen_ && !needs_no_context(op_)) {
@@ -101,9 +107,7 @@ CUresult RemoteCall::prepare() {
     } else if (context_) {
         if (auto result = usable(context_); result != CUDA_SUCCESS) return result;
     }
-    if (!session())
-        if (auto result = open_session(); result != CUDA_SUCCESS) return result;
-    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+    return session_is_open();
 }
 
 CUresult RemoteCall::send(zmq::message_t* bulk) {
@@ -117,9 +121,28 @@ CUresult RemoteCall::send(zmq::message_t* bulk) {
     return CUDA_SUCCESS;
 }
 
+static void mark_use_of(Context* context, const StreamRef& stream, uint64_t position) {
+    if (context) raise_to(context->last_use, position);
+    if (stream.object) raise_to(stream.object->last_use, position);
+}
+
 void RemoteCall::mark_use() {
-    if (context_) raise_to(context_->last_use, position_);
-    if (stream_.object) raise_to(stream_.object->last_use, position_);
+    mark_use_of(context_, stream_, position_);
+}
+
+CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts parts) {
+    if (sync_mode()) {
+        RemoteCall call(op, wire::CallWay::sync);
+        call.in_context(&context);
+        call.works_in(stream);
+        for (auto& part : parts) call.put_raw(part.data(), part.size());
+        return call.send();
+    }
+    if (auto result = session_is_open(); result != CUDA_SUCCESS) return result;
+    uint64_t position = session()->append(context.number, op, parts);
+    if (position == 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    mark_use_of(&context, stream, position);
+    return CUDA_SUCCESS;
 }
 
 CUresult RemoteCall::exchange() {

@@ -79,6 +79,14 @@ private:
     uint64_t position_ = 0;
 };
 
+// A record that nobody waits for, put together by the caller: for launches and small copies, where each copy of the
+// payload counts. The caller has found `context` usable.
+CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts parts);
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+    return std::as_bytes(std::span(&value, 1));
+}
+
 // TNR_SYNC=1: every call waits for its result.
 bool sync_mode();
 

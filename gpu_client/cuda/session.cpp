@@ -33,8 +33,7 @@ void Session::start() {
 }
 
 // Called with buffer_mutex_ held.
-void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, std::span<const std::byte> payload,
-                         zmq::message_t* bulk) {
+void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk) {
     wire::Writer out(frame_);
     if (context != context_) {
         out.begin_record(wire::op_set_context, 0);
@@ -48,7 +47,7 @@ void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, std::spa
         bulk_.push_back(std::move(*bulk));
     }
     out.begin_record(op, flags);
-    out.put_raw(payload.data(), payload.size());
+    for (auto& part : parts) out.put_raw(part.data(), part.size());
     out.end_record();
     position_.store(position_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     stats().count_sent(op);
@@ -64,11 +63,13 @@ void Session::make_room(Lock& lock, size_t bytes) {
     }
 }
 
-uint64_t Session::append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk) {
-    if (lost() || payload.size() > wire::record_bytes_max) return 0;
+uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk) {
+    size_t bytes = 0;
+    for (auto& part : parts) bytes += part.size();
+    if (lost() || bytes > wire::record_bytes_max) return 0;
     Lock lock(buffer_mutex_);
-    make_room(lock, payload.size());
-    put_record(context, op, 0, payload, bulk);
+    make_room(lock, bytes);
+    put_record(context, op, 0, parts, bulk);
     uint64_t position = position_.load(std::memory_order_relaxed);
     bool large = frame_.size() >= flush_bytes || bulk_bytes_ >= flush_bytes;
     lock.unlock();
@@ -100,7 +101,7 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
     }
     Lock lock(buffer_mutex_);
     make_room(lock, payload.size());
-    put_record(context, op, wire::record_wants_reply, payload, nullptr);
+    put_record(context, op, wire::record_wants_reply, Parts{payload}, nullptr);
     uint64_t position = position_.load(std::memory_order_relaxed);
     lock.unlock();
     flush();

@@ -53,14 +53,20 @@ struct Pending {
     bool done = false;
 };
 
+// A payload in pieces that lie in different places.
+using Parts = std::initializer_list<std::span<const std::byte>>;
+
 class Session {
 public:
     explicit Session(std::unique_ptr<wire::Channel> channel);
     ~Session() = delete;  // threads and programs' late calls use it until the process is gone
 
-    // Adds one record that runs in context number `context`; `bulk` may be null. Returns its position, 0 when the
-    // session is lost. May wait for credit.
-    uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr);
+    // Adds one record that runs in context number `context`; its payload is `parts` behind each other, `bulk` may be null.
+    // Returns its position, 0 when the session is lost. May wait for credit.
+    uint64_t append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk = nullptr);
+    uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr) {
+        return append(context, op, Parts{payload}, bulk);
+    }
     // A record that the worker may be waiting for before it takes any other: goes out at once and needs no credit.
     void send_at_once(uint16_t op, std::span<const std::byte> payload);
     // Adds a record whose payload starts with room for the call number, and flushes. Then wait(), unless when_done is
@@ -101,8 +107,7 @@ public:
     void say_goodbye(std::chrono::milliseconds timeout);
 
 private:
-    void put_record(uint64_t context, uint16_t op, uint16_t flags, std::span<const std::byte> payload,
-                    zmq::message_t* bulk);
+    void put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk);
     void make_room(std::unique_lock<std::mutex>& lock, size_t bytes);
     bool wait_for_credit();
     void read_receipts();

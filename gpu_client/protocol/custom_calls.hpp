@@ -32,7 +32,7 @@
 //                                        parameters' bytes
 //
 // Copies. H2D data: `flags & copy_inline`: the rest of the record, else the bulk frame (at most piece_bytes_max).
-//   cuMemcpyHtoDAsync_v2          async  u64 destination, u64 stream, u32 flags, u64 length [data]
+//   cuMemcpyHtoDAsync_v2          async  UploadRecord [data]
 //   cuMemcpyDtoHAsync_v2          sync   u64 source, u64 stream, u32 flags, u64 length; op_bulk_down pieces, then the
 //                                        reply: u32 n, n bytes (short copies travel here; n = 0 after pieces)
 //   cuMemcpy2DAsync_v2                   Copy2DRecord, rows of host data packed. To the device: async, data as above;
@@ -106,6 +106,14 @@ enum CopyFlags : uint32_t {
     copy_inline = 1,  // the data is in the record, not in a bulk frame
     copy_sync = 2,    // the program waits for this copy: later work of any stream must see it
 };
+
+struct [[gnu::packed]] UploadRecord {
+    uint64_t destination;
+    uint64_t stream;
+    uint32_t flags;
+    uint64_t bytes;
+};
+static_assert(sizeof(UploadRecord) == 28);
 
 enum class CopyDirection : uint32_t { to_device, from_device, on_device };
 

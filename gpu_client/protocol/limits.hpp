@@ -36,9 +36,9 @@ inline constexpr size_t image_bytes_max = size_t{1} << 30;
 // Unacknowledged bytes a sender may have in flight: 64 MiB keeps a 10 Gb/s link with 50 ms round trip busy and bounds
 // the memory that a stalled GPU can make either side hold.
 inline constexpr size_t window_bytes = size_t{64} << 20;
-// Of that, records (not bulk data) that the other side has not received yet and that are kept to be sent again: 20,000
-// launches, where NVIDIA's driver makes a program wait after 1,000.
-inline constexpr size_t kept_record_bytes_max = size_t{2} << 20;
+// Of that, records (not bulk data) that the other side has not received yet and that are kept to be sent again: at least
+// 20,000 launches, where NVIDIA's driver makes a program wait after 1,000. A long line gets more (pace.hpp), up to the window.
+inline constexpr size_t kept_record_bytes_min = size_t{2} << 20;
 // Batches taken out of the socket before their turn, so that a busy receiver's sender need not keep them.
 inline constexpr size_t early_batches_max = 128;
 // Owe at most this much acknowledgement silently.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu_client/protocol/frame_buffers.hpp"
 #include "gpu_client/protocol/ops.hpp"
 
 namespace tnr::wire {
@@ -14,6 +15,7 @@ namespace tnr::wire {
 Link::Link(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)), opened_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (!channel_->dials()) return;
+    LockGuard lock(send_mutex_);
     connection_ = 1;
     send_unnumbered(op_hello, connection_);
     open_ = true;
@@ -23,7 +25,7 @@ Link::Link(std::unique_ptr<Channel> channel)
 
 // What every header says of the other direction.
 void Link::stamp(BatchHeader& header) {
-    std::lock_guard lock(book_mutex_);
+    LockGuard lock(book_mutex_);
     header.acknowledged = worked_off_;
     header.received = received_up_to_;
     owed_bytes_ = 0;
@@ -33,18 +35,17 @@ void Link::stamp(BatchHeader& header) {
 void Link::send(Bytes& frame, Frames&& bulk) {
     Frames frames;
     frames.reserve(1 + bulk.size());
-    frames.emplace_back(frame.data(), frame.size());
+    frames.push_back(frame_buffers().message_from(frame));
     for (auto& part : bulk) frames.push_back(std::move(part));
     bulk.clear();
     size_t bytes = 0;
     for (auto& part : frames) bytes += part.size();
 
-    std::lock_guard lock(send_mutex_);
-    BatchHeader header{next_sequence_++, 0, 0, static_cast<uint32_t>(frame.size() - sizeof(BatchHeader)),
+    LockGuard lock(send_mutex_);
+    BatchHeader header{next_sequence_++, 0, 0, static_cast<uint32_t>(frames.front().size() - sizeof(BatchHeader)),
                        static_cast<uint32_t>(frames.size() - 1)};
     stamp(header);
     std::memcpy(frames.front().data(), &header, sizeof header);
-    begin(frame);
     if (closed_) return;
     bool now = open();
     for (auto& part : frames)
@@ -67,9 +68,9 @@ void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
 
 // Before it is sent: the receipt may come at once.
 void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
-    std::lock_guard lock(book_mutex_);
+    LockGuard lock(book_mutex_);
     kept_records_ += frames.front().size();
-    sent_.push_back({sequence, bytes, frames.front().size(), std::move(frames)});
+    sent_.push_back({sequence, bytes, frames.front().size(), pace_.mark(Pace::Clock::now()), std::move(frames)});
     in_flight_ += bytes;
     kept_ += bytes;
 }
@@ -93,13 +94,15 @@ void Link::send_unnumbered(uint16_t op, uint64_t connection) {
 }
 
 void Link::send_receipt() {
-    std::lock_guard lock(send_mutex_);
+    LockGuard lock(send_mutex_);
     if (open()) send_unnumbered(0, 0);
 }
 
-// All that has not arrived. Called with send_mutex_ held, so that nothing newer gets in between.
-void Link::send_again_locked() {
-    std::lock_guard lock(book_mutex_);
+// All that has not arrived. The lock keeps anything newer from getting in between.
+void Link::send_again() {
+    LockGuard lock(book_mutex_);
+    pace_.new_connection();
+    kept_records_max_.store(pace_.limit(), std::memory_order_relaxed);
     for (auto& sent : sent_) {
         if (sent.frames.empty()) continue;
         for (auto& part : sent.frames) outgoing_.emplace_back().copy(part);
@@ -111,7 +114,7 @@ void Link::send_again_locked() {
 // ---- in
 
 bool Link::owes_receipt() {
-    std::lock_guard lock(book_mutex_);
+    LockGuard lock(book_mutex_);
     return owed_receipt_bytes_ >= receipt_when_quiet_bytes;
 }
 
@@ -180,17 +183,25 @@ Link::Event Link::take(Batch& batch) {
 // What the other side says of our batches.
 void Link::take_word(const BatchHeader& header) {
     {
-        std::lock_guard lock(book_mutex_);
+        LockGuard lock(book_mutex_);
         uint64_t first = sent_.empty() ? 0 : sent_.front().sequence;
         uint64_t last = sent_.empty() ? 0 : sent_.back().sequence;
         uint64_t arrived = std::min(std::max(header.received, header.acknowledged), last);
+        size_t arrived_records = 0;
+        Pace::Mark last_arrived;
         for (uint64_t next = std::max(arrived_up_to_ + 1, first); next <= arrived; ++next) {
             auto& sent = sent_[next - first];
             kept_ -= sent.bytes;
             kept_records_ -= sent.record_bytes;
+            arrived_records += sent.record_bytes;
+            last_arrived = sent.mark;
             for (auto& part : sent.frames) arrived_.push_back(std::move(part));
             sent.frames.clear();
             arrived_up_to_ = next;
+        }
+        if (arrived_records > 0) {
+            pace_.arrived(arrived_records, last_arrived, Pace::Clock::now());
+            kept_records_max_.store(pace_.limit(), std::memory_order_relaxed);
         }
         while (!sent_.empty() && sent_.front().sequence <= header.acknowledged) {
             in_flight_ -= sent_.front().bytes;
@@ -203,7 +214,7 @@ void Link::take_word(const BatchHeader& header) {
 Link::Event Link::take_numbered(const Batch& batch) {
     bool due = false;
     {
-        std::lock_guard lock(book_mutex_);
+        LockGuard lock(book_mutex_);
         uint64_t expected = received_up_to_ + 1;
         if (batch.header.sequence < expected) return Event::receipt;  // sent again, but had arrived
         // One that overtook what broke with its connection comes again; without a break, there is no overtaking.
@@ -231,21 +242,21 @@ Link::Event Link::take_unnumbered(Batch& batch) {
 }
 
 Link::Event Link::take_hello(uint64_t connection, zmq::message_t& frame) {
-    std::lock_guard lock(send_mutex_);
+    LockGuard lock(send_mutex_);
     if (connection <= connection_) return Event::receipt;
     connection_ = connection;
     channel_->client_speaks(frame);
     send_unnumbered(op_welcome, connection);
-    send_again_locked();
+    send_again();
     open_ = true;
     return Event::connected;
 }
 
 Link::Event Link::take_welcome(uint64_t connection) {
-    std::lock_guard lock(send_mutex_);
+    LockGuard lock(send_mutex_);
     // To a hello of the connection before, or to the first one, which did not wait for it.
     if (connection != connection_ || open()) return Event::receipt;
-    send_again_locked();
+    send_again();
     open_ = true;
     uint64_t one = 1;
     (void)!::write(opened_fd_.get(), &one, sizeof one);
@@ -255,7 +266,7 @@ Link::Event Link::take_welcome(uint64_t connection) {
 void Link::worked_off(uint64_t sequence) {
     bool due = false;
     {
-        std::lock_guard lock(book_mutex_);
+        LockGuard lock(book_mutex_);
         for (auto& entry : received_)
             if (entry.sequence == sequence) entry.done = true;
         // Owed is what can be acknowledged: a batch that is late may free all that waited behind it.
@@ -277,7 +288,7 @@ bool Link::take_opened() {
 }
 
 bool Link::dial() {
-    std::lock_guard lock(send_mutex_);
+    LockGuard lock(send_mutex_);
     if (closed_) return false;
     open_ = false;
     take_opened();
@@ -288,11 +299,11 @@ bool Link::dial() {
 
 void Link::close() {
     std::deque<Sent> kept;  // freed without our locks
-    std::lock_guard lock(send_mutex_);
+    LockGuard lock(send_mutex_);
     closed_ = true;
     open_ = false;
     channel_->close();
-    std::lock_guard book(book_mutex_);
+    LockGuard book(book_mutex_);
     kept.swap(sent_);
     kept_ = kept_records_ = in_flight_ = 0;
 }

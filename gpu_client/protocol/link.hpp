@@ -12,7 +12,9 @@
 #include <deque>
 #include <memory>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/protocol/channel.hpp"
+#include "gpu_client/protocol/pace.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
 namespace tnr::wire {
@@ -37,7 +39,8 @@ public:
     // Room for the header at the front of frame 0: start every batch's buffer with it.
     static void begin(Bytes& frame) { frame.resize(sizeof(BatchHeader)); }
     // Sends `frame` (begun with begin(), records behind) and its bulk frames, now or when there is a connection again. Any
-    // thread; batches go out in the order of the calls' lock. `frame` is left begun and empty, with its capacity.
+    // thread; batches go out in the order of the calls' lock. `frame` is left begun and empty; its buffer may have become
+    // the message, and another one taken its place.
     // Memory that a bulk frame only refers to stays in use until the other side has received it.
     void send(Bytes& frame, Frames&& bulk);
     // A batch of one record, likewise.
@@ -46,7 +49,8 @@ public:
     size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
     // A sender that finds none receives until there is.
     bool has_credit() const {
-        return in_flight() < window_bytes && kept_records_.load(std::memory_order_acquire) < kept_record_bytes_max;
+        return in_flight() < window_bytes &&
+               kept_records_.load(std::memory_order_acquire) < kept_records_max_.load(std::memory_order_relaxed);
     }
     // Bytes that are kept because the other side has not said that they have arrived.
     size_t kept() const { return kept_.load(std::memory_order_acquire); }
@@ -78,6 +82,7 @@ private:
     struct Sent {
         uint64_t sequence;
         size_t bytes, record_bytes;
+        Pace::Mark mark;
         Frames frames;  // empty: has arrived
     };
     struct Received {
@@ -85,11 +90,11 @@ private:
         size_t bytes;
         bool done;
     };
-    void stamp(BatchHeader& header);
+    void stamp(BatchHeader& header) TNR_EXCLUDES(book_mutex_);
     void keep(uint64_t sequence, size_t bytes, Frames&& frames);
-    void send_unnumbered(uint16_t op, uint64_t connection);
-    void send_receipt();
-    void send_again_locked();
+    void send_unnumbered(uint16_t op, uint64_t connection) TNR_REQUIRES(send_mutex_);
+    void send_receipt() TNR_EXCLUDES(send_mutex_);
+    void send_again() TNR_REQUIRES(send_mutex_);
     Event receive_next(Batch& batch, std::chrono::milliseconds timeout);
     void look_ahead();
     bool owes_receipt();
@@ -98,7 +103,7 @@ private:
     Event take_unnumbered(Batch& batch);
     Event take_hello(uint64_t connection, zmq::message_t& frame);
     Event take_welcome(uint64_t connection);
-    void take_word(const BatchHeader& header);
+    void take_word(const BatchHeader& header) TNR_EXCLUDES(book_mutex_);
 
     std::unique_ptr<Channel> channel_;
     UniqueFd opened_fd_;
@@ -107,20 +112,21 @@ private:
     Frames arrived_;                // the receiver's: what the other side has received, on its way to being freed
     std::atomic<bool> open_{false};
 
-    std::mutex send_mutex_;  // numbering and sending are one step; guards the next four
-    uint64_t next_sequence_ = 1;
-    uint64_t connection_ = 0;  // number of the latest
-    bool closed_ = false;
-    Frames outgoing_;             // shares its data with what is kept
-    std::mutex book_mutex_;       // guards the rest; taken inside send_mutex_, never the other way round
-    std::deque<Sent> sent_;       // not yet acknowledged, without gaps
-    uint64_t arrived_up_to_ = 0;  // of ours
-    std::deque<Received> received_;
-    uint64_t received_up_to_ = 0;
-    uint64_t worked_off_ = 0;
-    size_t owed_bytes_ = 0;          // of acknowledgements
-    size_t owed_receipt_bytes_ = 0;  // of receipts
-    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0};
+    Mutex send_mutex_;  // numbering and sending are one step
+    uint64_t next_sequence_ TNR_GUARDED_BY(send_mutex_) = 1;
+    uint64_t connection_ TNR_GUARDED_BY(send_mutex_) = 0;  // number of the latest
+    bool closed_ TNR_GUARDED_BY(send_mutex_) = false;
+    Frames outgoing_ TNR_GUARDED_BY(send_mutex_);        // shares its data with what is kept
+    Mutex book_mutex_;                                   // taken inside send_mutex_, never the other way round
+    std::deque<Sent> sent_ TNR_GUARDED_BY(book_mutex_);  // not yet acknowledged, without gaps
+    Pace pace_ TNR_GUARDED_BY(book_mutex_){kept_record_bytes_min, window_bytes};
+    uint64_t arrived_up_to_ TNR_GUARDED_BY(book_mutex_) = 0;  // of ours
+    std::deque<Received> received_ TNR_GUARDED_BY(book_mutex_);
+    uint64_t received_up_to_ TNR_GUARDED_BY(book_mutex_) = 0;
+    uint64_t worked_off_ TNR_GUARDED_BY(book_mutex_) = 0;
+    size_t owed_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;          // of acknowledgements
+    size_t owed_receipt_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;  // of receipts
+    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0}, kept_records_max_{kept_record_bytes_min};
     std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};
 };
 

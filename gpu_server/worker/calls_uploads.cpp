@@ -64,13 +64,13 @@ static Answer run(Session& session, Call& call, const Upload& upload) {
 static Answer upload(Session& session, Call& call) {
     Upload upload{};
     upload.rows = 1;
-    upload.destination = call.in.get<uint64_t>();
-    upload.stream_number = call.in.get<uint64_t>();
-    upload.stream = session.stream(upload.stream_number, call.in);
-    auto flags = call.in.get<uint32_t>();
-    upload.width = call.in.get<uint64_t>();
-    upload.data = flags & wire::copy_inline ? call.in.rest() : call.bulk;
-    upload.program_waits = flags & wire::copy_sync;
+    auto record = call.in.get<wire::UploadRecord>();
+    upload.destination = record.destination;
+    upload.stream_number = record.stream;
+    upload.stream = session.stream(record.stream, call.in);
+    upload.width = record.bytes;
+    upload.data = record.flags & wire::copy_inline ? call.in.rest() : call.bulk;
+    upload.program_waits = record.flags & wire::copy_sync;
     return run(session, call, upload);
 }
 
