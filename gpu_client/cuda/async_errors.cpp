@@ -27,20 +27,14 @@ bool ends_context(CUresult result) {
 }
 
 static const char* name_of(uint16_t op) {
-    for (auto& call : wire::calls)
-        if (call.op == op) return call.name;
-    return "a call";
-}
-
-// Destroying fails only where something else has failed before.
-static bool is_destruction(uint16_t op) {
-    return op == wire::op_cuStreamDestroy_v2 || op == wire::op_cuEventDestroy_v2 || op == wire::op_cuLibraryUnload;
+    auto* call = wire::find_call(op);
+    return call ? call->name : "a call";
 }
 
 void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
     log(LogLevel::info, "%s failed after it had returned: error %d %.*s", name_of(op), static_cast<int>(result),
         static_cast<int>(detail.size()), detail.data());
-    if (is_destruction(op)) return;
+    if (wire::call_is(op, wire::call_destroys)) return;
     if (ends_context(result)) {
         // The record does not say where; the contexts of a process share their worker's fate anyway.
         contexts().each([&](Context& context, uint64_t) {

@@ -9,20 +9,10 @@
 
 namespace tnr::cuda {
 
-void note_attribute_change(Function& function, uint16_t op, std::span<const std::byte> payload) {
-    wire::Reader in(payload);  // as the generated stub has written it: parameters in C order
-    int attribute = 0, value = 0;
-    if (op == wire::op_cuFuncSetAttribute) {
-        in.get<uint64_t>();
-        attribute = in.get<int32_t>();
-        value = in.get<int32_t>();
-    } else if (op == wire::op_cuKernelSetAttribute) {
-        attribute = in.get<int32_t>();
-        value = in.get<int32_t>();
-    } else {
-        return;
-    }
-    auto* info = function.info.load();
+void note_attribute_change(CUfunction handle, int attribute, int value) {
+    auto* function = find_function(handle);
+    if (!function) return;  // destroyed meanwhile
+    auto* info = function->info.load();
     if (attribute >= 0 && static_cast<uint32_t>(attribute) < info->attribute_count) info->attributes[attribute] = value;
     forget_cached_answers();
 }

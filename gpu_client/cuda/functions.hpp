@@ -1,14 +1,15 @@
 // Kernels: what the worker told of them, and what the program has changed since.
 #pragma once
 
-#include <span>
-
 #include "gpu_client/cuda/objects.hpp"
 
 namespace tnr::cuda {
 
-// cuFuncSetAttribute or cuKernelSetAttribute has succeeded; `payload` is what was sent.
-void note_attribute_change(Function& function, uint16_t op, std::span<const std::byte> payload);
+// A call that the table marks `sets_attribute` has succeeded.
+void note_attribute_change(CUfunction handle, int attribute, int value);
+inline void note_attribute_change(CUkernel handle, int attribute, int value) {
+    note_attribute_change(handle_of<CUfunction>(value_of(handle)), attribute, value);
+}
 // Occupancy and the like depend on attributes: ask again.
 void forget_cached_answers();
 

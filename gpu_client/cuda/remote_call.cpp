@@ -68,7 +68,6 @@ void RemoteCall::function(CUfunction handle) {
     auto* function = find_function(handle);
     if (!function) return refuse(CUDA_ERROR_INVALID_HANDLE);
     put(function->number);
-    changed_ = function;
 }
 
 void RemoteCall::library(CUlibrary handle) {
@@ -88,12 +87,6 @@ void RemoteCall::device(CUdeviceptr address, uint64_t bytes) {
     put(address);
 }
 
-// These ask about devices and run in no context.
-static bool needs_no_context(uint16_t op) {
-    return op == wire::op_cuDeviceCanAccessPeer || op == wire::op_cuDeviceGetP2PAttribute ||
-           op == wire::op_cuDeviceGetTexture1DLinearMaxWidth;
-}
-
 static CUresult session_is_open() {
     if (!session())
         if (auto result = open_session(); result != CUDA_SUCCESS) return result;
@@ -102,7 +95,7 @@ static CUresult session_is_open() {
 
 CUresult RemoteCall::prepare() {
     if (refused_ != CUDA_SUCCESS) return refused_;
-    if (!context_chosen_ && !needs_no_context(op_)) {
+    if (!context_chosen_ && !wire::call_is(op_, wire::call_no_context)) {
         if (auto result = current_context(context_); result != CUDA_SUCCESS) return result;
     } else if (context_) {
         if (auto result = usable(context_); result != CUDA_SUCCESS) return result;
@@ -150,10 +143,7 @@ CUresult RemoteCall::exchange() {
     mark_use();
     session()->wait(pending_);
     answer_ = wire::Reader(pending_.answer);
-    auto result = pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
-    if (result == CUDA_SUCCESS && changed_)
-        note_attribute_change(*changed_, op_, std::span<const std::byte>(payload_).subspan(number_bytes));
-    return result;
+    return pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
 }
 
 // ---- answers that stay true ----

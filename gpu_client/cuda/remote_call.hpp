@@ -71,8 +71,7 @@ private:
     bool context_chosen_ = false;
     Context* context_ = nullptr;
     StreamRef stream_;
-    Function* changed_ = nullptr;  // the function that the call is about
-    wire::Bytes payload_;          // borrowed from the thread
+    wire::Bytes payload_;  // borrowed from the thread
     wire::Bytes cached_;
     Pending pending_;
     wire::Reader answer_{{}};

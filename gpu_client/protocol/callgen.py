@@ -3,10 +3,11 @@
 
     callgen.py --table cuda.calls --headers cuda.i --out DIR
 
-cuda.i is cuda.h and cudaProfiler.h after the preprocessor, with __CUDA_API_VERSION_INTERNAL defined so that every version of every
-function is declared: types come from there, what types cannot say comes from the table. Output, all in DIR:
+cuda.i is cuda.h, cudaProfiler.h and their typedefs after the preprocessor, with __CUDA_API_VERSION_INTERNAL defined so that every
+version of every function is declared: types and versions come from there, what they cannot say comes from the table. Output, all in
+DIR:
 
-    cuda_calls.hpp          ids, names, how each call travels, the table's hash          (both ends)
+    cuda_calls.hpp          ids, names, how each call travels, its notes, the table's hash (both ends)
     client_stubs.cpp        cached, async and sync calls                                  (libcuda.so.1)
     per_thread_stubs.cpp    the _ptsz and _ptds variants, around the plain functions      (libcuda.so.1)
     unsupported_stubs.cpp   calls that only say CUDA_ERROR_NOT_SUPPORTED                  (libcuda.so.1)
@@ -23,6 +24,7 @@ import sys
 
 WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
 HANDLES = ("stream", "event", "context", "function", "module", "library")
+NOTES = ("no_context", "destroys", "sets_attribute")
 NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
 
 
@@ -32,14 +34,15 @@ class Call:
     def __init__(self, line, number):
         fields = line.split(None, 3)
         if len(fields) < 3:
-            fail(number, "expected: id, how, symbol@since")
-        self.id, self.how = int(fields[0], 16), fields[1]
-        symbol, *variants = fields[2].split("+")
-        self.symbol, _, since = symbol.partition("@")
-        self.since = int(since)
-        self.variants = [(v.split("@")[0], int(v.split("@")[1])) for v in variants]
-        self.base = re.sub(r"_v\d+$", "", self.symbol)
-        self.says = dict(p.split(":", 1) for p in (fields[3].split() if len(fields) > 3 else []))
+            fail(number, "expected: id, how, symbol")
+        self.id, self.how, self.symbol = int(fields[0], 16), fields[1], fields[2]
+        self.base, self.abi = split_symbol(self.symbol)
+        said = fields[3].split() if len(fields) > 3 else []
+        self.says = dict(p.split(":", 1) for p in said if ":" in p)
+        self.notes = [word for word in said if ":" not in word]
+        for note in self.notes:
+            if note not in NOTES:
+                fail(number, f"'{note}' is none of {', '.join(NOTES)}")
         if self.how not in WAYS:
             fail(number, f"'{self.how}' is none of {', '.join(WAYS)}")
         if self.id >= 0xF000:
@@ -54,6 +57,12 @@ class Call:
 
     def signature(self):
         return ", ".join(declare(t, n) for t, n in self.parameters) or "void"
+
+
+def split_symbol(symbol):
+    """cuMemAlloc_v2: the second ABI of cuMemAlloc."""
+    match = re.match(r"(.*?)(?:_v(\d+))?$", symbol)
+    return match.group(1), int(match.group(2) or 1)
 
 
 def fail(number, why):
@@ -90,7 +99,34 @@ def read_signatures(path):
     return {name: split_parameters(parameters) for name, parameters in found}
 
 
-def read_table(path, signatures):
+def read_versions(path):
+    """Per name the versions that brought its ABIs, and those of its variants: cudaTypedefs.h has a PFN type for each."""
+    since, variants = {}, {}
+    for name, version, variant in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d+)(?:_(ptsz|ptds))?\)", path.read_text()):
+        if variant:
+            variants.setdefault(name, set()).add((int(version), variant))
+        else:
+            since.setdefault(name, set()).add(int(version))
+    return since, variants
+
+
+def add_versions(calls, since, variants):
+    """ABIs in their order are versions in theirs; a name's variants belong to its newest ABIs."""
+    by_name = {}
+    for call in calls:
+        by_name.setdefault(call.base, []).append(call)
+    for name, abis in by_name.items():
+        abis.sort(key=lambda call: call.abi)
+        versions, theirs = sorted(since.get(name, [])), sorted(variants.get(name, []))
+        if len(versions) != len(abis) or len(theirs) > len(abis):
+            sys.exit(f"cuda.calls has {len(abis)} ABIs of {name}, cudaTypedefs.h {len(versions)} and {len(theirs)} variants")
+        for call, version in zip(abis, versions):
+            call.since, call.variants = version, []
+        for call, (version, variant) in zip(abis[len(abis) - len(theirs):], theirs):
+            call.variants = [(variant, version)]
+
+
+def read_table(path, signatures, since, variants):
     calls, ids, symbols = [], set(), set()
     for number, line in enumerate(path.read_text().splitlines(), 1):
         line = line.split("#")[0].strip()
@@ -107,8 +143,10 @@ def read_table(path, signatures):
             fail(number, f"{call.symbol} has no parameter {', '.join(unknown)}")
         check_pointers(call, number)
         ids.add(call.id)
-        symbols |= {call.symbol} | {f"{call.symbol}_{v}" for v, _ in call.variants}
+        symbols.add(call.symbol)
         calls.append(call)
+    add_versions(calls, since, variants)
+    symbols |= {f"{c.symbol}_{v}" for c in calls for v, _ in c.variants}
     missing = set(signatures) - symbols
     if missing:
         sys.exit(f"cuda.calls lacks {', '.join(sorted(missing))}")
@@ -130,29 +168,50 @@ def pointee(type_):
 # ---- both ends ----
 
 
+def notes_of(call):
+    return " | ".join(f"call_{note}" for note in call.notes) or "0"
+
+
 def write_calls_header(calls, table_hash):
     rows = "".join(f"inline constexpr uint16_t op_{c.symbol} = 0x{c.id:04x};\n" for c in calls)
     names = "".join(
-        f'    {{0x{c.id:04x}, CallWay::{c.how + ("_" if c.how in ("async",) else "")}, "{c.symbol}"}},\n'
+        f'    {{0x{c.id:04x}, CallWay::{c.how + ("_" if c.how in ("async",) else "")}, {notes_of(c)}, "{c.symbol}"}},\n'
         for c in sorted(calls, key=lambda c: c.id)
     )
+    notes = "".join(f"    call_{note} = {1 << i},\n" for i, note in enumerate(NOTES))
     return f"""{NOTE}#pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 namespace tnr::wire {{
 
 inline constexpr const char* calls_table_hash = "{table_hash}";
 
 enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported }};
+enum CallNotes : uint8_t {{  // as cuda.calls explains them
+{notes}}};
 struct CallInfo {{
     uint16_t op;
     CallWay way;
+    uint8_t notes;
     const char* name;
 }};
 inline constexpr CallInfo calls[] = {{  // by op
 {names}}};
 inline constexpr uint16_t op_max = 0x{max(c.id for c in calls):04x};
+
+// Null for ops that are no calls.
+inline const CallInfo* find_call(uint16_t op) {{
+    auto* found = std::lower_bound(std::begin(calls), std::end(calls), op,
+                                   [](const CallInfo& call, uint16_t wanted) {{ return call.op < wanted; }});
+    return found != std::end(calls) && found->op == op ? found : nullptr;
+}}
+inline bool call_is(uint16_t op, CallNotes note) {{
+    auto* call = find_call(op);
+    return call && (call->notes & note);
+}}
 
 {rows}
 }}  // namespace tnr::wire
@@ -160,6 +219,12 @@ inline constexpr uint16_t op_max = 0x{max(c.id for c in calls):04x};
 
 
 # ---- client ----
+
+
+def split_length(text):
+    """BYTES or BYTES,UNIT."""
+    match = re.match(r"(.*),(\d+)$", text)
+    return match.groups() if match else (text, None)
 
 
 def client_stub(call):
@@ -175,14 +240,20 @@ def client_stub(call):
         elif type_ == "CUdevice":
             body.append(f"        call.ordinal({name});")
         elif said.startswith("device("):
-            body.append(f"        call.device({name}, {said[7:-1]});")
-            unit = re.search(r"MemsetD(?:2D)?(16|32)", call.symbol)
+            length, unit = split_length(said[7:-1])
+            body.append(f"        call.device({name}, {length});")
             if unit:
-                body.append(f"        call.aligned({name}, {int(unit.group(1)) // 8});")
+                body.append(f"        call.aligned({name}, {unit});")
         else:
             body.append(f"        call.put({'*' if said == 'in' else ''}{name});")
     back = call.travels_back()
-    if not back:
+    if "sets_attribute" in call.notes:
+        kernel = next(n for _, n in call.parameters if call.says.get(n) == "function")
+        attribute, value = (n for t, n in call.parameters if n != kernel and t != "CUdevice")
+        body.append("        auto result = call.send();")
+        body.append(f"        if (result == CUDA_SUCCESS) note_attribute_change({kernel}, {attribute}, {value});")
+        body.append("        return result;")
+    elif not back:
         body.append("        return call.send();")
     else:
         body.append("        if (auto result = call.send(); result != CUDA_SUCCESS) return result;")
@@ -201,6 +272,7 @@ def write_client_stubs(calls):
     stubs = "\n".join(client_stub(c) for c in calls if c.generated)
     return f"""{NOTE}#include "cuda_calls.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/cuda/functions.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
@@ -383,8 +455,8 @@ def main():
     options = parser.parse_args()
 
     signatures = read_signatures(options.headers)
-    calls = read_table(options.table, signatures)
-    meaning = "\n".join(f"{c.id:x} {c.how} {c.symbol} {sorted(c.says.items())}" for c in calls)
+    calls = read_table(options.table, signatures, *read_versions(options.headers))
+    meaning = "\n".join(f"{c.id:x} {c.how} {c.symbol} {c.notes} {sorted(c.says.items())}" for c in calls)
     table_hash = hashlib.sha256(meaning.encode()).hexdigest()[:16]
     files = {
         "cuda_calls.hpp": write_calls_header(calls, table_hash),

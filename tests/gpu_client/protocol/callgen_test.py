@@ -23,7 +23,7 @@ class Table(unittest.TestCase):
     text = pathlib.Path(TABLE).read_text()
 
     def line_of(self, symbol):
-        return next(line for line in self.text.splitlines() if f" {symbol}@" in line)
+        return next(line for line in self.text.splitlines() if f" {symbol} " in line + " ")
 
     def refused(self, text, why):
         code, stderr, _ = generate(text)
@@ -47,6 +47,14 @@ class Table(unittest.TestCase):
     def test_a_parameter_must_exist(self):
         line = self.line_of("cuCtxGetLimit")
         self.refused(self.text.replace(line, line.replace("pvalue", "value")), "no parameter")
+
+    def test_a_note_must_be_known(self):
+        line = self.line_of("cuCtxSetLimit")
+        self.refused(self.text.replace(line, line + " needs_luck"), "needs_luck")
+
+    def test_each_abi_needs_a_line_of_its_own(self):
+        line = self.line_of("cuCtxCreate_v3")
+        self.refused(self.text.replace(line + "\n", ""), "cuCtxCreate")
 
     def test_the_hash_changes_with_meaning_and_not_with_comments(self):
         hash_of = lambda text: next(l for l in generate(text)[2].splitlines() if "calls_table_hash" in l)
