@@ -1,22 +1,32 @@
-// What the machine itself can do, measured in the same run: raw TCP, and ZeroMQ without anything of ours on top.
+// What the machine itself can do, measured in the same run and over the same way: raw TCP, and ZeroMQ without anything of
+// ours on top.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <thread>
 #include <vector>
 #include <zmq.hpp>
 
 namespace tnr::bench {
 
-// Bytes per second from one thread to another over a loopback TCP connection, in 1 MiB writes.
-double raw_tcp_bytes_per_s(size_t bytes);
+// How this process reaches a server of its own: it listens at 127.0.0.1 and connects to `host`. With a proxy between the
+// two the ports are ones that it forwards; 0: any.
+struct Way {
+    std::string host = "127.0.0.1";
+    int ping_port = 0;
+    int tcp_port = 0;
+};
 
-// A DEALER and, on a thread of its own, a ROUTER that sends back what it gets, over loopback TCP.
+// Bytes per second from one thread to another over a TCP connection, in 1 MiB writes.
+double raw_tcp_bytes_per_s(const Way& way, size_t bytes, bool up);
+
+// A DEALER and, on a thread of its own, a ROUTER that sends back what it gets.
 class ZmqPingPong {
 public:
-    ZmqPingPong();
+    explicit ZmqPingPong(const Way& way);
     ~ZmqPingPong();
     void round_trip();  // of a 100-byte message
 

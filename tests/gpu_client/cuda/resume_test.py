@@ -10,7 +10,6 @@ checks itself that every command was done once.
 import argparse
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,33 +18,11 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import proxy as proxies  # noqa: E402
 import with_server  # noqa: E402
+from ports import INSIDE, OUTSIDE, Ports  # noqa: E402
 
-INSIDE, OUTSIDE = "127.0.0.1", "127.0.0.2"
 WORKERS = 6         # ports for them: one serves, one is warm, the rest are ending
 ENDS_WITHIN_S = 120  # with sanitizers, on a machine that does other things as well
 LEAVES_WITHIN_S = 20
-
-
-class Ports:
-    """`count` successive ports that nobody uses, the first of them `first`. Ours until close(): a name that only one
-    socket can have keeps another run of this test away, whether or not somebody listens there at the moment."""
-
-    def __init__(self, count):
-        for self.first in range(21000, 32000, count):
-            try:
-                self.lock = socket.socket(socket.AF_UNIX)
-                self.lock.bind(f"\0tnr-test-ports-{self.first}")  # in the network's namespace, as ports are
-                for port in range(self.first, self.first + count):
-                    for host in (INSIDE, OUTSIDE):
-                        with socket.socket() as one:
-                            one.bind((host, port))
-                return
-            except OSError:
-                continue
-        raise RuntimeError("no free ports")
-
-    def close(self):
-        self.lock.close()
 
 
 class World:

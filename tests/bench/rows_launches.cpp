@@ -1,0 +1,90 @@
+// Many launches: the step of a training loop, launches without end, and what they leave behind.
+#include "tests/bench/rows.hpp"
+
+namespace tnr::bench {
+
+static constexpr int step_launches = 500;
+static constexpr size_t step_copy_bytes = 4096;
+
+// `host`: room for four copies.
+static void steps(const Options& options, std::byte* host) {
+    auto program = warm_program();
+    CUstream stream = nullptr;
+    CUdeviceptr memory = 0;
+    CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CU(cuMemAlloc, &memory, 4 * step_copy_bytes);
+    auto one = [&] {
+        for (size_t i = 0; i < 3; ++i)
+            CU(cuMemcpyHtoDAsync, memory + i * step_copy_bytes, host + i * step_copy_bytes, step_copy_bytes, stream);
+        program.launch(step_launches, stream);
+        CU(cuMemcpyDtoHAsync, host + 3 * step_copy_bytes, memory, 4, stream);
+        CU(cuStreamSynchronize, stream);
+    };
+    one();
+    int runs = options.times(2000, 5);
+    if (auto took = seconds(one); !options.quick) runs = std::min(runs, static_cast<int>(3.0 / took) + 10);
+    auto trips = round_trips();
+    auto before = passed(options);
+    auto took = seconds([&] {
+        for (int i = 0; i < runs; ++i) one();
+    });
+    auto after = passed(options);
+    figure("steps", runs / took, "/s", ">= 2,500; >= 32 at 30 ms");
+    count("round trips per step", static_cast<double>(round_trips() - trips) / runs, 2);
+    if (options.counts_port == 0) return;
+    figure("bytes up per step", (after.up - before.up) / runs, "B");
+    figure("bytes down per step", (after.down - before.down) / runs, "B");
+    figure("answers per step, as the proxy counts", (after.answers - before.answers) / runs, "");
+}
+
+void step(const Options& options) {
+    Program program;
+    program.start();
+    std::byte* pinned = nullptr;
+    CU(cuMemHostAlloc, reinterpret_cast<void**>(&pinned), 4 * step_copy_bytes, 0);
+    steps(options, pinned);
+}
+
+// As loss.item() does: the copy into pageable memory waits itself, and nothing is left to wait for behind it.
+void step_pageable(const Options& options) {
+    std::vector<std::byte> host(4 * step_copy_bytes);
+    steps(options, host.data());
+}
+
+// Enough to fill the credit window: then a launch costs what the slowest part of the way takes for it.
+void launches(const Options& options) {
+    auto program = warm_program();
+    int all = options.times(2'000'000, 2'000), burst = 1000;
+    double queued = 0;
+    auto whole = seconds([&] {
+        queued = seconds([&] { program.launch(all); });
+        program.synchronize();
+    });
+    figure("asynchronous launch", queued / all * 1e6, "us", "at 30 ms as on loopback");
+    figure("launch with its share of the final synchronize", whole / all * 1e6, "us");
+    // Bursts that fit the credit window: nothing but the client's own cost.
+    auto median = median_s(options.times(50, 2), [&] { program.launch(burst); });
+    figure("launch in a burst of 1,000", median / burst * 1e6, "us", "<= 2 us");
+    program.synchronize();
+}
+
+void memory_growth(const Options& options) {
+    Program program;
+    auto begin_trips = round_trips();
+    program.start();
+    program.load();
+    program.launch(1);
+    count("round trips from cuInit to the first launch", static_cast<double>(round_trips() - begin_trips), 5);
+    program.launch(20'000);
+    program.synchronize();
+    int all = options.times(100'000, 100'000);
+    auto before = resident_kib(), workers_before = workers_resident_kib();
+    auto trips = round_trips();
+    program.launch(all);
+    program.synchronize();
+    count("round trips of 100,000 launches and a synchronize", static_cast<double>(round_trips() - trips), 1);
+    count("client memory grown by them, KiB", static_cast<double>(resident_kib() - before), 4096);
+    count("worker memory grown by them, KiB", static_cast<double>(workers_resident_kib() - workers_before), 4096);
+}
+
+}  // namespace tnr::bench
