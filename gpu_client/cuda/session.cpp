@@ -11,12 +11,15 @@ namespace tnr::cuda {
 
 // A batch that is this large goes out at once: more would not travel better, and the worker could have begun.
 static constexpr size_t flush_bytes = 64 << 10;
-// The flusher looks this often while records are being added ...
+// The flusher looks this often while records are being added, and sends what is there after a tick without additions, or
+// after this many ticks with.
 static constexpr long tick_ns = 10'000;
-// ... sends what is there after a tick without additions, or after this many ticks with,
 static constexpr int ticks_before_sending = 5;
-// and goes to sleep after this many ticks without any, so that a quiet program costs nothing.
-static constexpr int ticks_before_sleeping = 50;
+// Where the program waits for each of its launches, it sends them itself and the flusher only takes a core from it: each
+// tick that finds nothing unsent makes the next one longer, up to this.
+static constexpr long tick_max_ns = 16 * tick_ns;
+// After so long without records the flusher sleeps until it is woken, so that a quiet program costs nothing.
+static constexpr long quiet_ns = 500'000;
 
 Session::Session(std::unique_ptr<wire::Channel> channel)
     : link_(std::move(channel)),
@@ -118,6 +121,7 @@ void Session::flush() {
         if (frame_.size() == sizeof(wire::BatchHeader)) return;
         std::swap(frame_, sending_);
         std::swap(bulk_, bulk);
+        flushed_.store(position_.load(std::memory_order_relaxed), std::memory_order_release);
         bulk_bytes_ = 0;
     }
     link_.send(sending_, std::move(bulk));
@@ -140,6 +144,7 @@ bool Session::wait_for_credit() {
         wire::Link::begin(frame_);
         bulk_.clear();
         bulk_bytes_ = 0;
+        flushed_.store(position_.load(std::memory_order_relaxed), std::memory_order_release);
         return false;
     }
     if (link_.has_credit()) return true;
@@ -152,24 +157,32 @@ void Session::wake_flusher() {
 
 void Session::flusher() {
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // the default would stretch a tick by 50 µs
+    long tick = tick_ns;
     while (true) {
         flusher_wake_.acquire();
-        uint64_t seen = position(), sent = 0;
-        for (int quiet = 0, waited = 0; quiet < ticks_before_sleeping;) {
-            timespec tick{0, tick_ns};
-            ::nanosleep(&tick, nullptr);
+        uint64_t seen = position();
+        int waited = 0;
+        for (long quiet = 0; quiet < quiet_ns;) {
+            timespec nap{0, tick};
+            ::nanosleep(&nap, nullptr);
             uint64_t now = position();
             bool added = now != seen;
             seen = now;
-            quiet = added ? 0 : quiet + 1;
-            if (now == sent || (added && ++waited < ticks_before_sending)) continue;
+            quiet = added ? 0 : quiet + tick;
+            if (flushed_.load(std::memory_order_acquire) == now) {
+                tick = std::min(2 * tick, tick_max_ns);
+                waited = 0;
+                continue;
+            }
+            tick = tick_ns;
+            if (added && ++waited < ticks_before_sending) continue;
             waited = 0;
             flush();
-            sent = now;
         }
         flusher_asleep_.store(true, std::memory_order_seq_cst);
         // Whoever appended before seeing that we sleep has not woken us.
-        if (position() != sent && flusher_asleep_.exchange(false)) flusher_wake_.release();
+        if (position() != flushed_.load(std::memory_order_acquire) && flusher_asleep_.exchange(false))
+            flusher_wake_.release();
     }
 }
 

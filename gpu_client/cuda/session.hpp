@@ -144,6 +144,7 @@ private:
     size_t bulk_bytes_ = 0;
     uint64_t context_ = 0;  // that the stream's last record runs in
     std::atomic<uint64_t> position_{0};
+    std::atomic<uint64_t> flushed_{0};  // position of the last record that has left the buffer
     std::atomic<uint64_t> next_call_{1};
 
     std::atomic<bool> flusher_asleep_{true};
