@@ -10,9 +10,9 @@
 #include "gpu_client/cuda/events.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
-#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/cuda/table_call.hpp"
 
 namespace tnr::cuda {
 
@@ -277,7 +277,7 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
 }
 
 static CUresult peer_access(uint16_t op, CUcontext peer, const unsigned* flags) {
-    RemoteCall call(op, wire::CallWay::sync);
+    TableCall call(op, wire::CallWay::sync);
     call.context(peer);
     if (flags) call.put(uint32_t{*flags});
     return call.send();

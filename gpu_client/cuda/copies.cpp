@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/outgoing.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 

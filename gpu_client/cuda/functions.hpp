@@ -10,7 +10,5 @@ void note_attribute_change(CUfunction handle, int attribute, int value);
 inline void note_attribute_change(CUkernel handle, int attribute, int value) {
     note_attribute_change(handle_of<CUfunction>(value_of(handle)), attribute, value);
 }
-// Occupancy and the like depend on attributes: ask again.
-void forget_cached_answers();
 
 }  // namespace tnr::cuda

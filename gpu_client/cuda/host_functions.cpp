@@ -10,6 +10,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 

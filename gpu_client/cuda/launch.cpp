@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {

@@ -50,6 +50,13 @@ struct Stream {
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
 };
 
+// A stream as a record names it.
+struct StreamRef {
+    uint64_t number = 0;       // on the wire; 0 and 1 are the driver's own default streams
+    Stream* object = nullptr;  // null for those
+    bool is_default() const { return object == nullptr; }
+};
+
 struct Event {
     uint64_t number = 0;
     uint64_t handle = 0;

@@ -5,8 +5,6 @@
 #include <map>
 
 #include "gpu_client/cuda/async_errors.hpp"
-#include "gpu_client/cuda/functions.hpp"
-#include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
 
@@ -44,47 +42,6 @@ void RemoteCall::use(const StreamRef& stream) {
     stream_ = stream;
     if (!stream.object || context_chosen_) return;
     if (auto* context = contexts().find(stream.object->context)) in_context(context);
-}
-
-void RemoteCall::stream(CUstream handle) {
-    StreamRef stream;
-    if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) refuse(result);
-    use(stream);
-}
-
-void RemoteCall::event(CUevent handle) {
-    auto* event = find_event(handle);
-    if (!event) return refuse(CUDA_ERROR_INVALID_HANDLE);
-    put(event->number);
-}
-
-void RemoteCall::context(CUcontext handle) {
-    auto* context = find_context(handle);
-    if (!context) return refuse(CUDA_ERROR_INVALID_CONTEXT);
-    put(context->number);
-}
-
-void RemoteCall::function(CUfunction handle) {
-    auto* function = find_function(handle);
-    if (!function) return refuse(CUDA_ERROR_INVALID_HANDLE);
-    put(function->number);
-}
-
-void RemoteCall::library(CUlibrary handle) {
-    auto* library = find_library(handle);
-    if (!library) return refuse(CUDA_ERROR_INVALID_HANDLE);
-    put(library->number);
-}
-
-void RemoteCall::ordinal(CUdevice device) {
-    auto* found = find_device(device);
-    if (!found) refuse(CUDA_ERROR_INVALID_DEVICE);
-    put(found ? found->on_wire : 0);
-}
-
-void RemoteCall::device(CUdeviceptr address, uint64_t bytes) {
-    if (!is_allocated(address, bytes)) refuse(CUDA_ERROR_INVALID_VALUE);
-    put(address);
 }
 
 static CUresult session_is_open() {

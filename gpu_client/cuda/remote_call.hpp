@@ -1,12 +1,13 @@
-// One call on its way to the worker: the generated stubs and the hand-written calls speak through this.
+// The seam between CUDA's functions and the wire: submit a record, learn what became of it. Knows handles only as the
+// objects behind them; who has handles and addresses to check uses table_call.hpp.
 //
-// A RemoteCall collects its payload; the first thing that is wrong with an argument (a dead handle, an address that is
-// no memory) is kept and returned by send(), which then sends nothing.
+// A RemoteCall collects its payload; the first thing that is wrong with an argument is kept and returned by send(), which
+// then sends nothing.
 #pragma once
 
 #include "cuda_calls.hpp"
+#include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/session.hpp"
-#include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
@@ -25,20 +26,6 @@ public:
     }
     void put_raw(const void* data, size_t size) { wire::Writer(payload_).put_raw(data, size); }
     void put_string(std::string_view text) { wire::Writer(payload_).put_string(text); }
-    void stream(CUstream handle);
-    void event(CUevent handle);
-    void context(CUcontext handle);
-    void function(CUfunction handle);
-    void function(CUkernel handle) { function(handle_of<CUfunction>(value_of(handle))); }
-    void library(CUlibrary handle);
-    void module(CUmodule handle) { library(handle_of<CUlibrary>(value_of(handle))); }
-    void ordinal(CUdevice device);  // the session counts devices before CUDA_VISIBLE_DEVICES
-    // A device address with `bytes` of memory behind it.
-    void device(CUdeviceptr address, uint64_t bytes);
-
-    void aligned(CUdeviceptr address, uint64_t unit) {
-        if (address % unit != 0) refuse(CUDA_ERROR_INVALID_VALUE);
-    }
 
     void refuse(CUresult why);          // unless something was wrong before
     void use(const StreamRef& stream);  // put() it, and note that it works in it
@@ -85,6 +72,9 @@ template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
     return std::as_bytes(std::span(&value, 1));
 }
+
+// Answers of `cached` calls that depend on attributes of kernels: ask again.
+void forget_cached_answers();
 
 // TNR_SYNC=1: every call waits for its result.
 bool sync_mode();

@@ -7,8 +7,8 @@
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/table_call.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
@@ -44,6 +44,18 @@ static CUresult make_stream(Context& context, unsigned flags, int priority, uint
     return CUDA_SUCCESS;
 }
 
+// The thread ends: its own default streams go with it.
+static void release_default_streams(ThreadState& thread) {
+    auto* open = session();
+    for (auto& [owner, handle] : thread.default_streams) {
+        auto* stream = streams().find(handle);
+        auto* context = contexts().find(owner);
+        if (!stream || !context || !context->active || !open) continue;
+        open->append(context->number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream->number, 1)));
+        streams().destroy(handle);
+    }
+}
+
 static CUresult default_stream_of_thread(Context& context, StreamRef& ref) {
     auto& mine = thread_state().default_streams;
     for (auto& [owner, handle] : mine) {
@@ -58,6 +70,7 @@ static CUresult default_stream_of_thread(Context& context, StreamRef& ref) {
     uint64_t handle = 0;
     if (auto result = make_stream(context, CU_STREAM_DEFAULT, 0, handle); result != CUDA_SUCCESS) return result;
     mine.emplace_back(context.handle, handle);
+    when_threads_end(release_default_streams);
     ref.object = streams().find(handle);
     ref.number = ref.object->number;
     return CUDA_SUCCESS;
@@ -110,17 +123,6 @@ void note_synced(const StreamRef& stream, Context& context, uint64_t position) {
 
 void stream_completed(uint64_t number, uint64_t position) {
     if (auto* stream = streams().at(number - wire::first_minted_stream)) raise_to(stream->synced, position);
-}
-
-void release_default_streams(ThreadState& thread) {
-    auto* open = session();
-    for (auto& [owner, handle] : thread.default_streams) {
-        auto* stream = streams().find(handle);
-        auto* context = contexts().find(owner);
-        if (!stream || !context || !context->active || !open) continue;
-        open->append(context->number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream->number, 1)));
-        streams().destroy(handle);
-    }
 }
 
 // The worker hears of each: its number will be used again.
@@ -295,7 +297,7 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {
 CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
     return guarded("cuStreamGetAttribute", [&]() -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        RemoteCall call(wire::op_cuStreamGetAttribute, wire::CallWay::sync);
+        TableCall call(wire::op_cuStreamGetAttribute, wire::CallWay::sync);
         call.stream(handle);
         call.put(static_cast<uint32_t>(attribute));
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
@@ -307,7 +309,7 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute,
 CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value) {
     return guarded("cuStreamSetAttribute", [&]() -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        RemoteCall call(wire::op_cuStreamSetAttribute, wire::CallWay::sync);
+        TableCall call(wire::op_cuStreamSetAttribute, wire::CallWay::sync);
         call.stream(handle);
         call.put(static_cast<uint32_t>(attribute));
         call.put(*value);

@@ -6,12 +6,6 @@
 
 namespace tnr::cuda {
 
-struct StreamRef {
-    uint64_t number = 0;       // on the wire; 0 and 1 are the driver's own default streams
-    Stream* object = nullptr;  // null for those
-    bool is_default() const { return object == nullptr; }
-};
-
 // What `handle` means on the calling thread. Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD need a current context.
 CUresult resolve_stream(CUstream handle, StreamRef& stream);
 // The context a stream belongs to: its own, or the current one for default streams.
@@ -23,8 +17,6 @@ uint64_t last_use(const StreamRef& stream, const Context& context);
 // A wait for the stream, sent at `position`, was answered.
 void note_synced(const StreamRef& stream, Context& context, uint64_t position);
 
-// The thread ends: its own default streams go with it.
-void release_default_streams(ThreadState& thread);
 // The worker's word that a watched stream has got past `position`.
 void stream_completed(uint64_t number, uint64_t position);
 // Handles of a context that ends.

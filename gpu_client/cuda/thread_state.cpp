@@ -4,15 +4,21 @@
 #include <pthread.h>
 
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
 static thread_local ThreadState* state_of_thread = nullptr;
 
+static std::atomic<void (*)(ThreadState&)> at_end{nullptr};
+
+void when_threads_end(void (*tidy_up)(ThreadState&)) {
+    at_end = tidy_up;
+}
+
 static void thread_ends(void* value) {
     auto* state = static_cast<ThreadState*>(value);
-    if (refusal() == CUDA_SUCCESS) release_default_streams(*state);
+    auto* tidy_up = at_end.load();
+    if (tidy_up && refusal() == CUDA_SUCCESS) tidy_up(*state);
     state_of_thread = nullptr;
     delete state;
 }

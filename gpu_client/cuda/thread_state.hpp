@@ -27,6 +27,8 @@ struct ThreadState {
 };
 
 ThreadState& thread_state();
+// Called with the state of each thread that ends while the library can still be used. One function, set once or often.
+void when_threads_end(void (*tidy_up)(ThreadState&));
 
 // The current context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone, its
 // sticky error when a kernel has ended it.

@@ -230,7 +230,7 @@ def split_length(text):
 def client_stub(call):
     body = [f"        if (!{n}) return CUDA_ERROR_INVALID_VALUE;" for _, n in call.parameters if call.says.get(n) in ("in", "out")]
     way = {"async": "async_"}.get(call.how, call.how)
-    body.append(f"        RemoteCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
+    body.append(f"        TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
     for type_, name in call.parameters:
         said = call.says.get(name, "")
         if said == "out":
@@ -274,7 +274,7 @@ def write_client_stubs(calls):
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/functions.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/table_call.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;

@@ -1,0 +1,28 @@
+// A call with arguments as programs give them: handles and addresses are checked, and our numbers for them travel. What
+// callgen.py writes speaks through this.
+#pragma once
+
+#include "gpu_client/cuda/remote_call.hpp"
+
+namespace tnr::cuda {
+
+class TableCall : public RemoteCall {
+public:
+    using RemoteCall::RemoteCall;
+
+    void stream(CUstream handle);
+    void event(CUevent handle);
+    void context(CUcontext handle);
+    void function(CUfunction handle);
+    void function(CUkernel handle) { function(handle_of<CUfunction>(value_of(handle))); }
+    void library(CUlibrary handle);
+    void module(CUmodule handle) { library(handle_of<CUlibrary>(value_of(handle))); }
+    void ordinal(CUdevice device);  // the session counts devices before CUDA_VISIBLE_DEVICES
+    // A device address with `bytes` of memory behind it.
+    void device(CUdeviceptr address, uint64_t bytes);
+    void aligned(CUdeviceptr address, uint64_t unit) {
+        if (address % unit != 0) refuse(CUDA_ERROR_INVALID_VALUE);
+    }
+};
+
+}  // namespace tnr::cuda
