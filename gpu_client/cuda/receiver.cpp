@@ -36,9 +36,8 @@ bool Destination::write(uint64_t offset, std::span<const std::byte> data) {
 
 bool Session::wait(Pending& pending, milliseconds timeout) {
     auto begun = Clock::now();
-    Lock lock(receive_mutex_);
-    bool there = wait_locked(
-        lock, [&] { return pending.done; }, begun + timeout);
+    UniqueLock lock(receive_mutex_);
+    bool there = wait_locked([&] { return pending.done; }, begun + timeout);
     if (!there) pending_.erase(pending.number);
     stats().count_waited(pending.op);
     stats().wait_ns.fetch_add(static_cast<uint64_t>((Clock::now() - begun).count()), Stats::relaxed);
@@ -46,24 +45,24 @@ bool Session::wait(Pending& pending, milliseconds timeout) {
 }
 
 bool Session::wait_until(const std::function<bool()>& ready, milliseconds timeout) {
-    Lock lock(receive_mutex_);
-    return wait_locked(lock, ready, Clock::now() + timeout);
+    UniqueLock lock(receive_mutex_);
+    return wait_locked(ready, Clock::now() + timeout);
 }
 
 // True once ready() holds; false when the session is lost or it is too late.
 template <class Ready>
-bool Session::wait_locked(Lock& lock, Ready&& ready, Clock::time_point deadline) {
+bool Session::wait_locked(Ready&& ready, Clock::time_point deadline) {
     Waiter self;
     bool ended = false;
     while (!(ended = ready()) && !lost()) {
         auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
         if (left.count() <= 0) break;
         if (!leading_) {
-            lead(lock, std::min(left, lead_at_most));
+            lead(std::min(left, lead_at_most));
             continue;
         }
         waiters_.push_back(&self);
-        self.wake.wait_for(lock, std::min(left, lead_at_most));
+        self.wake.wait_for(receive_mutex_, std::min(left, lead_at_most));
         std::erase(waiters_, &self);
     }
     hand_over();
@@ -79,11 +78,11 @@ void Session::hand_over() {
         background_wake_.notify_one();
 }
 
-wire::Link::Event Session::lead(Lock& lock, milliseconds timeout) {
+wire::Link::Event Session::lead(milliseconds timeout) {
     leading_ = true;
-    lock.unlock();
+    receive_mutex_.unlock();
     auto event = link_.receive(batch_, timeout);
-    lock.lock();
+    receive_mutex_.lock();
     leading_ = false;
     switch (event) {
         case wire::Link::Event::batch:
@@ -110,28 +109,29 @@ wire::Link::Event Session::lead(Lock& lock, milliseconds timeout) {
 }
 
 void Session::drain() {
-    Lock lock(receive_mutex_);
-    while (!leading_ && !lost() && lead(lock, milliseconds(0)) != wire::Link::Event::timeout) continue;
+    UniqueLock lock(receive_mutex_);
+    while (!leading_ && !lost() && lead(milliseconds(0)) != wire::Link::Event::timeout) continue;
     hand_over();
 }
 
 void Session::poke() {
-    Lock lock(receive_mutex_);
+    UniqueLock lock(receive_mutex_);
     for (auto* waiter : waiters_) waiter->wake.notify_one();
     if (leading_) link_.wake();
 }
 
 void Session::expect_news(int change) {
-    Lock lock(receive_mutex_);
+    UniqueLock lock(receive_mutex_);
     news_expected_ += change;
     if (news_expected_ > 0 && !leading_) background_wake_.notify_one();
 }
 
 void Session::background() {
-    Lock lock(receive_mutex_);
+    UniqueLock lock(receive_mutex_);
     while (true) {
-        background_wake_.wait(lock, [&] { return news_expected_ > 0 && !leading_ && !lost(); });
-        lead(lock, lead_at_most);
+        background_wake_.wait(
+            receive_mutex_, [&]() TNR_REQUIRES(receive_mutex_) { return news_expected_ > 0 && !leading_ && !lost(); });
+        lead(lead_at_most);
         if (!waiters_.empty()) waiters_.front()->wake.notify_one();  // a foreground thread may lead from here
         // Let go of the lock, so that it can.
         lock.unlock();

@@ -23,7 +23,7 @@ wire::Keeper::Hooks Session::keeper_hooks() {
     wire::Keeper::Hooks hooks;
     hooks.broken = [this] {
         log(LogLevel::info, "the connection to the GPU broke");
-        Lock lock(receive_mutex_);
+        UniqueLock lock(receive_mutex_);
         if (ending_) lose_locked("the program has ended");
         ++news_expected_;  // somebody must receive the worker's welcome
         hand_over();
@@ -37,22 +37,22 @@ wire::Keeper::Hooks Session::keeper_hooks() {
         expect_news(-1);
     };
     hooks.lost = [this](const char* why) {
-        Lock lock(receive_mutex_);
+        UniqueLock lock(receive_mutex_);
         lose_locked(why);
     };
     return hooks;
 }
 
 void Session::memory_freed() {
-    { std::lock_guard lock(memory_mutex_); }
+    { LockGuard lock(memory_mutex_); }
     memory_freed_.notify_all();
     poke();
 }
 
 void Session::wait_for_memory(const std::function<bool()>& done) {
     if (wait_until(done)) return;
-    std::unique_lock lock(memory_mutex_);
-    memory_freed_.wait_for(lock, memory_free_within, done);
+    UniqueLock lock(memory_mutex_);
+    memory_freed_.wait_for(memory_mutex_, memory_free_within, done);
 }
 
 void Session::say_goodbye(milliseconds timeout) {

@@ -35,7 +35,6 @@ void Session::start() {
     start_background_thread([this] { keeper_.run(); });
 }
 
-// Called with buffer_mutex_ held.
 void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk) {
     wire::Writer out(frame_);
     if (context != context_) {
@@ -57,12 +56,12 @@ void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts pa
 }
 
 // Waits until a record of `bytes` fits into the buffer.
-void Session::make_room(Lock& lock, size_t bytes) {
+void Session::make_room(size_t bytes) {
     constexpr size_t overhead = 64;  // record headers and a change of context
     while (frame_.size() + bytes + overhead > wire::batch_bytes_max || bulk_.size() >= wire::batch_frames_max) {
-        lock.unlock();
+        buffer_mutex_.unlock();
         flush();
-        lock.lock();
+        buffer_mutex_.lock();
     }
 }
 
@@ -70,8 +69,8 @@ uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::messag
     size_t bytes = 0;
     for (auto& part : parts) bytes += part.size();
     if (lost() || bytes > wire::record_bytes_max) return 0;
-    Lock lock(buffer_mutex_);
-    make_room(lock, bytes);
+    UniqueLock lock(buffer_mutex_);
+    make_room(bytes);
     put_record(context, op, 0, parts, bulk);
     uint64_t position = position_.load(std::memory_order_relaxed);
     bool large = frame_.size() >= flush_bytes || bulk_bytes_ >= flush_bytes;
@@ -93,7 +92,7 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
     pending.number = next_call_.fetch_add(1, std::memory_order_relaxed);
     std::memcpy(payload.data(), &pending.number, sizeof pending.number);
     {
-        std::lock_guard lock(receive_mutex_);
+        LockGuard lock(receive_mutex_);
         if (lost()) {
             pending.as_news = false;
             finish(pending);
@@ -102,8 +101,8 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
         pending_[pending.number] = &pending;
         if (pending.as_news && ++news_expected_ > 0 && !leading_) background_wake_.notify_one();
     }
-    Lock lock(buffer_mutex_);
-    make_room(lock, payload.size());
+    UniqueLock lock(buffer_mutex_);
+    make_room(payload.size());
     put_record(context, op, wire::record_wants_reply, Parts{payload}, nullptr);
     uint64_t position = position_.load(std::memory_order_relaxed);
     lock.unlock();
@@ -114,10 +113,10 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
 void Session::flush() {
     if (!wait_for_credit()) return;
     read_receipts();
-    std::lock_guard order(order_mutex_);
+    LockGuard order(order_mutex_);
     wire::Frames bulk;
     {
-        std::lock_guard lock(buffer_mutex_);
+        LockGuard lock(buffer_mutex_);
         if (frame_.size() == sizeof(wire::BatchHeader)) return;
         std::swap(frame_, sending_);
         std::swap(bulk_, bulk);
@@ -131,16 +130,15 @@ void Session::flush() {
 void Session::read_receipts() {
     auto many = [this] { return link_.kept() > wire::receipt_every_bytes; };
     if (!many()) return;
-    Lock lock(receive_mutex_);
-    while (!leading_ && !lost() && many() && lead(lock, std::chrono::milliseconds(0)) != wire::Link::Event::timeout)
-        continue;
+    UniqueLock lock(receive_mutex_);
+    while (!leading_ && !lost() && many() && lead(std::chrono::milliseconds(0)) != wire::Link::Event::timeout) continue;
     hand_over();
 }
 
 bool Session::wait_for_credit() {
     if (lost()) {
         // Nobody will read it: drop it, so that the buffer cannot grow.
-        std::lock_guard lock(buffer_mutex_);
+        LockGuard lock(buffer_mutex_);
         wire::Link::begin(frame_);
         bulk_.clear();
         bulk_bytes_ = 0;

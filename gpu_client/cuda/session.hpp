@@ -10,15 +10,15 @@
 // A third thread keeps the connection (reconnect.cpp): when it breaks, calls that wait go on waiting until it is back, or
 // until the session is lost with it.
 //
-// Locks, outermost first: order_mutex_, buffer_mutex_; receive_mutex_ stands alone. No lock is held while waiting.
+// Locks, outermost first: order_mutex_, buffer_mutex_; receive_mutex_ stands alone. Nothing is waited for while one is held.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <semaphore>
 #include <thread>
 #include <unordered_map>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/protocol/keeper.hpp"
 #include "gpu_client/protocol/link.hpp"
@@ -63,7 +63,8 @@ public:
 
     // Adds one record that runs in context number `context`; its payload is `parts` behind each other, `bulk` may be null.
     // Returns its position, 0 when the session is lost. May wait for credit.
-    uint64_t append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk = nullptr);
+    uint64_t append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk = nullptr)
+        TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
     uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr) {
         return append(context, op, Parts{payload}, bulk);
     }
@@ -73,13 +74,14 @@ public:
     // set.
     uint64_t request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending);
     // pending.result tells what became of it; false when it took longer than `timeout`.
-    bool wait(Pending& pending, std::chrono::milliseconds timeout = std::chrono::hours(24 * 365));
+    bool wait(Pending& pending, std::chrono::milliseconds timeout = std::chrono::hours(24 * 365))
+        TNR_EXCLUDES(receive_mutex_);
     // Waits until `ready` (asked with the receive lock held, whenever something may have changed).
     bool wait_until(const std::function<bool()>& ready, std::chrono::milliseconds timeout = std::chrono::hours(8760));
     // Something that wait_until() waits for may have changed; any thread.
     void poke();
 
-    void flush();
+    void flush() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
     // Works off what has arrived, without waiting.
     void drain();
     // Waits until `done`, which comes about once nothing refers to memory of the program any more: when the worker has
@@ -107,27 +109,28 @@ public:
     void say_goodbye(std::chrono::milliseconds timeout);
 
 private:
-    void put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk);
-    void make_room(std::unique_lock<std::mutex>& lock, size_t bytes);
-    bool wait_for_credit();
-    void read_receipts();
+    void put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk)
+        TNR_REQUIRES(buffer_mutex_);
+    void make_room(size_t bytes) TNR_REQUIRES(buffer_mutex_) TNR_EXCLUDES(order_mutex_, receive_mutex_);
+    bool wait_for_credit() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
+    void read_receipts() TNR_EXCLUDES(receive_mutex_);
     void flusher();
     void wake_flusher();
 
-    using Lock = std::unique_lock<std::mutex>;
     struct Waiter {
-        std::condition_variable wake;
+        Condition wake;
     };
     template <class Ready>
-    bool wait_locked(Lock& lock, Ready&& ready, std::chrono::steady_clock::time_point deadline);
-    wire::Link::Event lead(Lock& lock, std::chrono::milliseconds timeout);
-    void hand_over();
-    void lose_locked(const char* reason);
-    void dispatch(wire::Batch& batch);
-    bool dispatch_record(const wire::Record& record, const zmq::message_t* bulk);
-    bool take_reply(const wire::Record& record);
-    bool take_piece(wire::Reader in, const zmq::message_t* bulk);
-    void finish(Pending& pending);
+    bool wait_locked(Ready&& ready, std::chrono::steady_clock::time_point deadline) TNR_REQUIRES(receive_mutex_);
+    // Lets go of the lock while it receives.
+    wire::Link::Event lead(std::chrono::milliseconds timeout) TNR_REQUIRES(receive_mutex_);
+    void hand_over() TNR_REQUIRES(receive_mutex_);
+    void lose_locked(const char* reason) TNR_REQUIRES(receive_mutex_);
+    void dispatch(wire::Batch& batch) TNR_REQUIRES(receive_mutex_);
+    bool dispatch_record(const wire::Record& record, const zmq::message_t* bulk) TNR_REQUIRES(receive_mutex_);
+    bool take_reply(const wire::Record& record) TNR_REQUIRES(receive_mutex_);
+    bool take_piece(wire::Reader in, const zmq::message_t* bulk) TNR_REQUIRES(receive_mutex_);
+    void finish(Pending& pending) TNR_REQUIRES(receive_mutex_);
     void background();
     wire::Keeper::Hooks keeper_hooks();
 
@@ -136,32 +139,32 @@ private:
     std::atomic<bool> lost_{false};
     std::atomic<bool> ending_{false};
 
-    std::mutex order_mutex_;   // batches go out in the order they were filled
-    wire::Bytes sending_;      // guarded by order_mutex_
-    std::mutex buffer_mutex_;  // guards the next five
-    wire::Bytes frame_;
-    wire::Frames bulk_;
-    size_t bulk_bytes_ = 0;
-    uint64_t context_ = 0;  // that the stream's last record runs in
-    std::atomic<uint64_t> position_{0};
-    std::atomic<uint64_t> flushed_{0};  // position of the last record that has left the buffer
+    Mutex order_mutex_;  // batches go out in the order they were filled
+    wire::Bytes sending_ TNR_GUARDED_BY(order_mutex_);
+    Mutex buffer_mutex_;
+    wire::Bytes frame_ TNR_GUARDED_BY(buffer_mutex_);
+    wire::Frames bulk_ TNR_GUARDED_BY(buffer_mutex_);
+    size_t bulk_bytes_ TNR_GUARDED_BY(buffer_mutex_) = 0;
+    uint64_t context_ TNR_GUARDED_BY(buffer_mutex_) = 0;  // that the stream's last record runs in
+    std::atomic<uint64_t> position_{0};                   // written with buffer_mutex_ held
+    std::atomic<uint64_t> flushed_{0};                    // position of the last record that has left the buffer
     std::atomic<uint64_t> next_call_{1};
 
     std::atomic<bool> flusher_asleep_{true};
     std::binary_semaphore flusher_wake_{0};
 
-    std::mutex receive_mutex_;  // guards the rest
-    bool leading_ = false;
-    bool heard_ = false;  // anything at all from the worker
-    std::chrono::steady_clock::time_point opened_;
+    Mutex receive_mutex_;
+    bool leading_ TNR_GUARDED_BY(receive_mutex_) = false;
+    bool heard_ TNR_GUARDED_BY(receive_mutex_) = false;  // anything at all from the worker
+    const std::chrono::steady_clock::time_point opened_;
     wire::Batch batch_;  // the leader's
-    std::vector<Waiter*> waiters_;
-    std::unordered_map<uint64_t, Pending*> pending_;
-    int news_expected_ = 0;
-    std::condition_variable background_wake_;
+    std::vector<Waiter*> waiters_ TNR_GUARDED_BY(receive_mutex_);
+    std::unordered_map<uint64_t, Pending*> pending_ TNR_GUARDED_BY(receive_mutex_);
+    int news_expected_ TNR_GUARDED_BY(receive_mutex_) = 0;
+    Condition background_wake_;
 
-    std::mutex memory_mutex_;  // nothing but the condition's
-    std::condition_variable memory_freed_;
+    Mutex memory_mutex_;  // nothing but the condition's
+    Condition memory_freed_;
 };
 
 // How long a broken connection is tried again: TNR_GRACE_MS.

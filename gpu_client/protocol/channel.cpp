@@ -56,7 +56,7 @@ void Channel::dial_or_throw() {
     socket.connect(endpoint_);
     int fd = socket.get(zmq::sockopt::fd);
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         for (Frames frames; socket_ && take_from_socket(frames);) left_over_.push_back(std::move(frames));
         std::swap(socket_, socket);
         std::swap(socket_fd_, fd);
@@ -73,7 +73,7 @@ bool Channel::dial() try {
 }
 
 void Channel::close() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     socket_.close();
     socket_fd_ = -1;
     wake();
@@ -95,6 +95,7 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
     if (zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0) throw zmq::error_t();
     channel->monitor_ = Monitor(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
     socket.bind("tcp://127.0.0.1:*");  // the address is that of the socket we were given
+    LockGuard lock(channel->mutex_);
     channel->socket_fd_ = socket.get(zmq::sockopt::fd);
     channel->socket_ = std::move(socket);
     return channel;
@@ -103,7 +104,7 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
 }
 
 void Channel::send(Frames& frames) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     // Never waits, whatever becomes of the connection: a DEALER without one would.
     auto now = zmq::send_flags::dontwait;
     if (socket_ && !dials()) (void)socket_.send(zmq::buffer(peer_), now | zmq::send_flags::sndmore);
@@ -116,7 +117,7 @@ void Channel::send(Frames& frames) {
     }
 }
 
-// A whole message without waiting. Called with the lock held.
+// A whole message without waiting.
 bool Channel::take_message(Frames& frames) {
     if (left_over_.empty()) return socket_ && take_from_socket(frames);
     frames = std::move(left_over_.front());
@@ -159,7 +160,7 @@ Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeou
     while (true) {
         pollfd fds[] = {{-1, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {dials() ? -1 : monitor_.fd(), POLLIN, 0}};
         {
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             if (take_message(frames)) return Event::message;
             receiver_waits_ = timeout.count() > 0;
             fds[0].fd = socket_fd_;
@@ -171,7 +172,7 @@ Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeou
         if (fds[1].revents & POLLIN) {
             uint64_t count;
             (void)!::read(wake_fd_.get(), &count, sizeof count);
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             return take_message(frames) ? Event::message : Event::woken;
         }
     }

@@ -10,13 +10,13 @@
 #include <chrono>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/mutex.hpp"
 #include "api_client/base/result.hpp"
 #include "gpu_client/protocol/callers.hpp"
 #include "gpu_client/protocol/keys.hpp"
@@ -64,8 +64,8 @@ private:
     explicit Channel(zmq::context_t& context) : context_(context) {}
     zmq::socket_t make_socket(int type);
     void dial_or_throw();
-    bool take_message(Frames& frames);
-    bool take_from_socket(Frames& frames);
+    bool take_message(Frames& frames) TNR_REQUIRES(mutex_);
+    bool take_from_socket(Frames& frames) TNR_REQUIRES(mutex_);
     bool note_news();
 
     zmq::context_t& context_;
@@ -75,11 +75,11 @@ private:
     Callers callers_;
     Monitor monitor_;
 
-    std::mutex mutex_;  // guards the next four
-    zmq::socket_t socket_;
-    int socket_fd_ = -1;            // its own, to poll on
-    std::deque<Frames> left_over_;  // of sockets that have been replaced
-    bool receiver_waits_ = false;
+    Mutex mutex_;
+    zmq::socket_t socket_ TNR_GUARDED_BY(mutex_);
+    int socket_fd_ TNR_GUARDED_BY(mutex_) = -1;            // its own, to poll on
+    std::deque<Frames> left_over_ TNR_GUARDED_BY(mutex_);  // of sockets that have been replaced
+    bool receiver_waits_ TNR_GUARDED_BY(mutex_) = false;
     UniqueFd wake_fd_;
 };
 
