@@ -30,7 +30,7 @@ Progress::Progress(std::ostream& out, bool terminal) : out_(out), terminal_(term
 
 Progress::~Progress() {
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         if (running_) finish("✗", "");
         leaving_ = true;
     }
@@ -39,7 +39,7 @@ Progress::~Progress() {
 }
 
 void Progress::begin(const std::string& what) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (running_) finish("✓", "");
     what_ = what;
     detail_.clear();
@@ -49,17 +49,17 @@ void Progress::begin(const std::string& what) {
 }
 
 void Progress::note(const std::string& detail) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     detail_ = detail;
 }
 
 void Progress::end(const std::string& outcome) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (running_) finish("✓", outcome);
 }
 
 void Progress::say(const std::string& line) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (terminal_ && running_) out_ << "\r\033[K";
     out_ << line << "\n" << std::flush;
     if (terminal_ && running_) draw();
@@ -78,9 +78,9 @@ void Progress::draw() {
 }
 
 void Progress::tick() {
-    std::unique_lock lock(mutex_);
+    UniqueLock lock(mutex_);
     while (!leaving_) {
-        changed_.wait_for(lock, terminal_tick);
+        changed_.wait_for(mutex_, terminal_tick);
         if (!running_ || leaving_) continue;
         auto now = std::chrono::steady_clock::now();
         if (terminal_) draw();

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <ostream>
 #include <string>
 #include <thread>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::ui {
 
@@ -24,18 +24,18 @@ public:
 
 private:
     void tick();
-    void draw();
-    void finish(const char* mark, const std::string& outcome);
-    std::string separator() const;
-    std::string elapsed() const;
+    void draw() TNR_REQUIRES(mutex_);
+    void finish(const char* mark, const std::string& outcome) TNR_REQUIRES(mutex_);
+    std::string separator() const TNR_REQUIRES(mutex_);
+    std::string elapsed() const TNR_REQUIRES(mutex_);
 
     std::ostream& out_;
     const bool terminal_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::string what_, detail_;
-    std::chrono::steady_clock::time_point begun_, said_;
-    bool running_ = false, leaving_ = false;
+    Mutex mutex_;
+    Condition changed_;
+    std::string what_ TNR_GUARDED_BY(mutex_), detail_ TNR_GUARDED_BY(mutex_);
+    std::chrono::steady_clock::time_point begun_ TNR_GUARDED_BY(mutex_), said_ TNR_GUARDED_BY(mutex_);
+    bool running_ TNR_GUARDED_BY(mutex_) = false, leaving_ TNR_GUARDED_BY(mutex_) = false;
     std::thread ticker_;
 };
 

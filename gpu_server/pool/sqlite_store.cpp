@@ -2,8 +2,8 @@
 //
 // Write-ahead log with synchronous=NORMAL: a commit survives every crash of ours and costs microseconds; a power cut
 // may lose the last moments of the ledger, which is worth less than the fsync each claim would wait for.
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
 
@@ -43,7 +43,7 @@ public:
     explicit SqliteStore(Database database) : database_(std::move(database)) {}
 
     Result<> add_account(const std::string& name, const std::string& public_key, bool replace) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         Statement taken(database_.get(), "SELECT 1 FROM keys WHERE role = 'account' AND account = ?", {name});
         if (taken.next() && !replace)
             return Error{Error::Kind::usage, "there is already an account '" + name + "'",
@@ -52,19 +52,19 @@ public:
     }
 
     Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         return put("machine", account, name, public_key);
     }
 
     Result<> remove_machine(const std::string& account, const std::string& name) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         return Statement(database_.get(), "DELETE FROM keys WHERE role = 'machine' AND account = ? AND machine = ?",
                          {account, name})
             .run("forgetting a machine");
     }
 
     Result<std::optional<Owner>> find_key(const std::string& public_key) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         Statement row(database_.get(), "SELECT role, account, machine FROM keys WHERE public_key = ?", {public_key});
         if (!row.next()) {
             if (row.failed()) return database_error(database_.get(), "looking up a key");
@@ -74,7 +74,7 @@ public:
     }
 
     Result<std::vector<KeyRecord>> keys() override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         std::vector<KeyRecord> found;
         Statement row(
             database_.get(),
@@ -85,7 +85,7 @@ public:
     }
 
     Result<int64_t> begin_claim(const ClaimRecord& claim) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         auto begun = Statement(database_.get(),
                                "INSERT INTO claims (account, machine, gpu, devices, began_ms) VALUES (?, ?, ?, ?, ?)",
                                {claim.account, claim.machine, claim.gpu, claim.devices, claim.began_ms})
@@ -95,7 +95,7 @@ public:
     }
 
     Result<> end_claim(int64_t id, int64_t ended_ms, const std::string& reason) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         return Statement(database_.get(),
                          "UPDATE claims SET ended_ms = ?, reason = ? WHERE id = ? AND ended_ms IS NULL",
                          {ended_ms, reason, id})
@@ -103,13 +103,13 @@ public:
     }
 
     Result<> note_alive(int64_t now_ms) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         return Statement(database_.get(), "INSERT OR REPLACE INTO alive (one, at_ms) VALUES (1, ?)", {now_ms})
             .run("noting that the server is alive");
     }
 
     Result<std::vector<ClaimRecord>> close_open_claims(const std::string& reason) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         // A claim cannot have ended before it began, nor later than the last sign of life we wrote.
         Statement row(database_.get(),
                       "UPDATE claims SET reason = ?, ended_ms = max(began_ms, coalesce((SELECT at_ms FROM alive), 0)) "
@@ -120,7 +120,7 @@ public:
     }
 
     Result<std::vector<ClaimRecord>> ledger() override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         Statement row(database_.get(),
                       "SELECT id, account, machine, gpu, devices, began_ms, ended_ms, reason FROM claims ORDER BY id",
                       {});
@@ -129,7 +129,7 @@ public:
 
 private:
     Result<> put(const char* role, const std::string& account, const std::string& machine,
-                 const std::string& public_key) {
+                 const std::string& public_key) TNR_REQUIRES(mutex_) {
         // Replaces what the same owner had; a key that belongs to another owner is a conflict on the primary key.
         std::string sql = std::string(
                               "INSERT INTO keys (public_key, role, account, machine, enrolled_ms) "
@@ -149,7 +149,7 @@ private:
         return {role, row.text(from + 1), row.text(from + 2)};
     }
 
-    Result<std::vector<ClaimRecord>> claims(Statement& row) {
+    Result<std::vector<ClaimRecord>> claims(Statement& row) TNR_REQUIRES(mutex_) {
         std::vector<ClaimRecord> found;
         while (row.next()) {
             ClaimRecord claim{row.number(0), row.text(1), row.text(2), row.text(3), row.text(4), row.number(5)};
@@ -161,8 +161,8 @@ private:
         return found;
     }
 
-    std::mutex mutex_;  // the authentication thread looks keys up while the main thread notes claims
-    Database database_;
+    Mutex mutex_;  // the authentication thread looks keys up while the main thread notes claims
+    Database database_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -2,12 +2,11 @@
 // take tens of milliseconds, and the supervisor has one thread for all its clients.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/nvml_library.hpp"
 #include "gpu_server/supervisor/own_facts.hpp"
@@ -36,7 +35,7 @@ public:
     }
     ~RealNvml() override {
         {
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             stopping_ = true;
         }
         wanted_.notify_all();
@@ -45,7 +44,7 @@ public:
 
     bool ready(const std::vector<NvmlDevice>& devices) override {
         if (!nvml_.started()) return true;
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         interest_until_ = Clock::now() + interest_lasts;
         bool all = true, added = false;
         for (auto& device : devices) {
@@ -59,7 +58,7 @@ public:
     }
     Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) override {
         auto snapshot = own_facts(devices);
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         for (auto& gpu : snapshot.devices) add_reading(gpu);
         for (size_t i = 0, row = 0; i < devices.size(); ++i)
             for (auto& process : devices[i].processes) add_reading(snapshot.processes[row++], devices[i], process);
@@ -76,7 +75,7 @@ private:
     };
     static bool is_fresh(const Timed& timed) { return Clock::now() - timed.at < reading_lasts; }
 
-    void add_reading(GpuFacts& gpu) {
+    void add_reading(GpuFacts& gpu) TNR_REQUIRES(mutex_) {
         gpu.driver_version = driver_version_;
         auto found = readings_.find(gpu.uuid);
         if (found == readings_.end() || !is_fresh(found->second)) return;
@@ -85,7 +84,7 @@ private:
         if (reading.lost) gpu.values[gpu_value::lost] = 1;
         if (reading.memory_used) gpu.memory_used = std::min<uint64_t>(*reading.memory_used, gpu.memory_total);
     }
-    void add_reading(GpuProcess& process, const NvmlDevice& device, const NvmlProcess& known) {
+    void add_reading(GpuProcess& process, const NvmlDevice& device, const NvmlProcess& known) TNR_REQUIRES(mutex_) {
         auto found = readings_.find(device.uuid);
         if (found == readings_.end() || !is_fresh(found->second)) return;
         auto& bytes = found->second.reading.process_bytes;
@@ -93,9 +92,9 @@ private:
     }
 
     void keep_reading() {
-        std::unique_lock lock(mutex_);
+        UniqueLock lock(mutex_);
         while (!stopping_) {
-            wanted_.wait(lock, [&] { return stopping_ || Clock::now() < interest_until_; });
+            wanted_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return stopping_ || Clock::now() < interest_until_; });
             std::vector<std::string> uuids;
             for (auto& [uuid, reading] : readings_) uuids.push_back(uuid);
             asked_for_more_ = false;
@@ -104,10 +103,10 @@ private:
             for (auto& uuid : uuids) fresh[uuid] = {read_gpu(nvml_, uuid), Clock::now()};
             lock.lock();
             for (auto& [uuid, timed] : fresh) note(uuid, std::move(timed));
-            wanted_.wait_for(lock, ask_every, [&] { return stopping_ || asked_for_more_; });
+            wanted_.wait_for(mutex_, ask_every, [&]() TNR_REQUIRES(mutex_) { return stopping_ || asked_for_more_; });
         }
     }
-    void note(const std::string& uuid, Timed timed) {
+    void note(const std::string& uuid, Timed timed) TNR_REQUIRES(mutex_) {
         auto& known = readings_[uuid];
         if (timed.reading.lost && !known.reading.lost)
             log(LogLevel::error, "NVML says that " + uuid_text(uuid) + " is lost: this node has to be restarted");
@@ -116,12 +115,12 @@ private:
 
     NvmlLibrary nvml_;
     std::string driver_version_;
-    std::mutex mutex_;
-    std::condition_variable wanted_;
-    bool stopping_ = false;
-    bool asked_for_more_ = false;  // a GPU that has not been read yet
-    Clock::time_point interest_until_{};
-    std::map<std::string, Timed> readings_;  // by uuid, 32 hex digits
+    Mutex mutex_;
+    Condition wanted_;
+    bool stopping_ TNR_GUARDED_BY(mutex_) = false;
+    bool asked_for_more_ TNR_GUARDED_BY(mutex_) = false;  // a GPU that has not been read yet
+    Clock::time_point interest_until_ TNR_GUARDED_BY(mutex_){};
+    std::map<std::string, Timed> readings_ TNR_GUARDED_BY(mutex_);  // by uuid, 32 hex digits
     std::thread thread_;
 };
 
