@@ -1,6 +1,7 @@
 // No command is left running on a machine unnoticed: what becomes of it when the user presses Ctrl-C, tnr is asked to
 // end, or nobody reads its output any more. The machine is this computer, so /proc knows what still runs.
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ struct Running {
     std::unique_ptr<ssh::Client> client;
     Pipe output;
     pid_t pid = 0;
+    UniqueFd handle;
 
     Running() {
         // Whoever runs the tests in the background of a script has made them ignore Ctrl-C.
@@ -49,11 +51,16 @@ struct Running {
     }
     ~Running() {
         interrupt::clear_for_test();
-        if (pid > 0) ::kill(pid, SIGKILL);
+        // Not by its number, which may be another's once the command has ended.
+        if (handle) ::syscall(SYS_pidfd_send_signal, handle.get(), SIGKILL, nullptr, 0);
+    }
+    void is(const std::string& said) {
+        pid = std::atoi(said.c_str());
+        handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     }
     Result<int> run(const std::string& command, const std::function<void()>& user, std::optional<ssh::Pty> pty = {}) {
         std::thread thread([&] {
-            pid = std::atoi(output.line().c_str());
+            is(output.line());
             user();
         });
         auto code = ssh::run(*client, {"echo $$; " + command, std::move(pty)}, {-1, output.in.get(), -1});
@@ -126,7 +133,7 @@ TEST_CASE("a reader that goes away ends the command as SIGPIPE would, though it 
     Pipe input, nobody;
     nobody.out.reset();
     std::thread user([&] {
-        running.pid = std::atoi(running.output.line().c_str());
+        running.is(running.output.line());
         CHECK(::write(input.in.get(), "go\n", 3) == 3);
     });
     auto code = ssh::run(*running.client, {"echo $$ >&2; read go; echo text; exec sleep 100", {}},

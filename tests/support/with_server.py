@@ -10,6 +10,7 @@ that a sanitizer found something in it or in one of its workers. What the server
 import argparse
 import json
 import os
+import select
 import selectors
 import shlex
 import signal
@@ -18,6 +19,7 @@ import sys
 import tempfile
 
 START_LIMIT_S = 60  # a loaded machine with sanitizers needs 10
+STOP_LIMIT_S = 10
 SERVER_FAILED = 125
 # How sanitizers begin their reports.
 FINDINGS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "ERROR: LeakSanitizer")
@@ -96,16 +98,18 @@ def enrolled(arguments, folder, address):
 
 
 def stop(server):
-    """Asks first, so that the server can end its workers; then ends its whole process group."""
-    server.terminate()
+    """Asks first, so that the server can end its workers; then ends its whole process group. Its number, and with it the
+    group's, is its own until it has been waited for: one that was waited for already has left nothing that we may signal."""
+    if server.returncode is not None:
+        return
+    ended = os.pidfd_open(server.pid)
     try:
-        server.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        print("with_server: the server did not stop when asked", file=sys.stderr)
-    try:
+        signal.pidfd_send_signal(ended, signal.SIGTERM)  # terminate() would wait for one that has died
+        if not select.select([ended], [], [], STOP_LIMIT_S)[0]:
+            print("with_server: the server did not stop when asked", file=sys.stderr)
         os.killpg(server.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    finally:
+        os.close(ended)
     server.wait()
 
 
