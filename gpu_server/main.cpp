@@ -36,7 +36,9 @@ void add_serve(CLI::App& app, Result<>& result) {
                         "Host under which clients reach the workers (default: as they reached the server)");
     command->add_option("--worker-ports", *ports, "Ports for the workers, for firewalls (default: any)")
         ->type_name("FIRST-LAST");
-    command->add_option("--linger-ms", *linger_ms, "How long a machine keeps its GPU after its last process")
+    command
+        ->add_option("--linger-ms", *linger_ms,
+                     "How long a GPU is kept unwiped for the same key (without keys: machine) after its last process")
         ->capture_default_str()
         ->check(CLI::Range(0, 3'600'000));
     command->add_option("--name", options->name, "The pool's name, for the log");

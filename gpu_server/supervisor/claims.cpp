@@ -85,34 +85,45 @@ Result<> Claims::check_wish(const GpuWish& wish) const {
 
 Claim* Claims::find(const Caller& caller, const std::string& gpu) {
     for (auto& claim : claims_)
-        if (claim->belongs_to(caller) && claim->gpu == gpu) return claim.get();
+        if (claim->belongs_to(caller) && claim->owner == caller.owner() && claim->gpu == gpu) return claim.get();
     return nullptr;
+}
+
+bool Claim::soon_over() const {
+    return std::all_of(sessions.begin(), sessions.end(), [&](const Session& session) {
+        return ending || session.worker->state == Worker::State::dying || !session.worker->last_word.empty();
+    });
 }
 
 Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& wish) {
     if (auto sound = check_wish(wish); !sound) return sound.error();
     std::vector<int> found;
-    if (auto* claim = find(caller, wish.gpu)) found = claim->gpus;
-    // The order in which make_claim() would take them; after the free ones those that may become free.
-    for (auto state : {Gpu::State::free, Gpu::State::wiping, Gpu::State::claimed})
-        for (int index : gpus_.with_state(wish.gpu, state))
+    auto add = [&](const std::vector<int>& more) {
+        for (int index : more)
             if (std::find(found.begin(), found.end(), index) == found.end()) found.push_back(index);
+    };
+    if (auto* claim = find(caller, wish.gpu)) add(claim->gpus);
+    // The order in which make_claim() would take them; after the free ones those that may become free.
+    add(gpus_.available(wish.gpu, caller.owner()));
+    for (auto state : {Gpu::State::wiping, Gpu::State::kept, Gpu::State::claimed})
+        add(gpus_.with_state(wish.gpu, state));
     found.resize(std::min(found.size(), static_cast<size_t>(wish.count)));
     return found;
 }
 
-// Not enough GPUs are free. True: there will be soon, because some are being wiped or their machine has gone quiet.
-bool Claims::make_room(const GpuWish& wish) {
-    auto missing = wish.count - static_cast<int>(gpus_.with_state(wish.gpu, Gpu::State::free).size() +
+// Not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for somebody else, or
+// belong to a claim that ends.
+bool Claims::make_room(const Caller& caller, const GpuWish& wish) {
+    auto missing = wish.count - static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
                                                  gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
-    std::vector<Claim*> quiet;
-    for (auto& claim : claims_) {
-        if (claim->gpu != wish.gpu || !(claim->ending || claim->sessions.empty())) continue;
-        missing -= static_cast<int>(claim->gpus.size());
-        if (!claim->ending) quiet.push_back(claim.get());
-    }
-    if (missing > 0) return false;
-    for (auto* claim : quiet) end(*claim, "idle, and its GPU was wanted");
+    for (auto& claim : claims_)
+        if (claim->gpu == wish.gpu && claim->soon_over()) missing -= static_cast<int>(claim->gpus.size());
+    auto kept = gpus_.with_state(wish.gpu, Gpu::State::kept), mine = gpus_.kept_for(wish.gpu, caller.owner());
+    std::erase_if(kept, [&](int index) { return std::find(mine.begin(), mine.end(), index) != mine.end(); });
+    if (missing > static_cast<int>(kept.size())) return false;
+    kept.resize(static_cast<size_t>(std::max(missing, 0)));
+    if (!kept.empty()) log(LogLevel::info, labels(kept) + ": kept, and wanted by another");
+    gpus_.give_back(kept);
     return true;
 }
 
@@ -129,12 +140,16 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->account = caller.account;
     claim->machine = caller.machine;
     claim->gpu = wish.gpu;
-    claim->gpus = gpus_.with_state(wish.gpu, Gpu::State::free);
-    // Those with a worker that waits already come first.
-    std::stable_partition(claim->gpus.begin(), claim->gpus.end(), [&](int index) {
+    claim->owner = caller.owner();
+    auto rank = [&](int index) {
         auto* warm = gpus_.at(index).warm;
-        return warm && warm->state == Worker::State::warm;
-    });
+        if (gpus_.at(index).state == Gpu::State::kept) return 0;
+        return warm && warm->state == Worker::State::warm ? 1 : 2;
+    };
+    claim->gpus = gpus_.available(wish.gpu, claim->owner);
+    // Those that it left a moment ago come first: the free ones stay clean. Then those with a worker that waits already.
+    std::stable_sort(claim->gpus.begin(), claim->gpus.end(),
+                     [&](int one, int other) { return rank(one) < rank(other); });
     claim->gpus.resize(static_cast<size_t>(wish.count));
     claim->began_ms = now_ms();
 
@@ -143,7 +158,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     auto id = store_.begin_claim({0, claim->account, claim->machine, claim->gpu, devices, claim->began_ms});
     if (!id) return id.error();
     claim->id = *id;
-    gpus_.claim(claim->gpus);
+    gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
     claims_.push_back(std::move(claim));
     return claims_.back().get();
@@ -154,6 +169,10 @@ void Claims::release(const Caller& caller, const std::string& why) {
     for (auto& claim : claims_)
         if (claim->belongs_to(caller)) mine.push_back(claim.get());
     for (auto* claim : mine) end(*claim, why);
+    std::vector<int> kept;
+    for (auto& gpu : gpus_.all())
+        if (gpu.state == Gpu::State::kept && gpu.owner == caller.owner()) kept.push_back(gpu.index);
+    gpus_.give_back(kept);
 }
 
 void Claims::end_all(const std::string& why) {
@@ -170,24 +189,20 @@ void Claims::end_all(const std::string& why) {
 }
 
 void Claims::settle(Claim& claim) {
-    if (claim.ending) {
-        if (claim.sessions.empty() && claim.leftovers.empty()) finish(claim);
-        return;
-    }
-    if (!claim.sessions.empty() || claim.linger) return;
-    claim.linger = loop_.after(options_.linger, [this, &claim] {
-        claim.linger = 0;
-        end(claim, "its last process has ended");
-    });
-    try_waiting();  // somebody may be waiting for a machine to go quiet
+    if (!claim.sessions.empty()) return;
+    if (!claim.ending) return end(claim, "its last process has ended", true);
+    if (claim.leftovers.empty()) finish(claim);
 }
 
-// The ledger is closed at once; the GPUs are free only when every process on them is dead and they are wiped.
-void Claims::end(Claim& claim, const std::string& why) {
-    if (claim.ending) return;
+// The ledger is closed at once; the GPUs change hands only when every process on them is dead.
+void Claims::end(Claim& claim, const std::string& why, bool keep) {
+    if (claim.ending) {
+        claim.keep = claim.keep && keep;
+        return;
+    }
     claim.ending = true;
+    claim.keep = keep;
     claim.why_ending = why;
-    loop_.cancel(claim.linger);
     auto ended = now_ms();
     if (auto noted = store_.end_claim(claim.id, ended, why); !noted) log(LogLevel::error, noted.error().what);
     log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + claim.machine + " ended after " +
@@ -202,8 +217,9 @@ void Claims::end(Claim& claim, const std::string& why) {
 
 void Claims::finish(Claim& claim) {
     auto gpus = claim.gpus;
+    auto linger = claim.keep ? options_.linger : milliseconds(0);
     claims_.remove_if([&](auto& one) { return one.get() == &claim; });
-    if (!stopping_) gpus_.give_back(gpus);
+    if (!stopping_) gpus_.keep(gpus, linger);
 }
 
 }  // namespace tnr::server

@@ -1,5 +1,6 @@
-// Claims and sessions. A claim binds GPUs to a machine, from its first process that needs CUDA until a moment after its
-// last; a session is one such process, and has a worker process of its own.
+// Claims and sessions. A claim binds GPUs to a machine, from its first process that needs CUDA to the end of its last; a
+// session is one such process, and has a worker process of its own. For a moment after the claim its GPUs are kept as they
+// are for the same owner's next one (gpus.hpp); to everybody else they are as good as free.
 //
 // Requests that must wait (a worker that starts, a GPU that is being wiped) are answered later, from the event loop;
 // nothing here ever blocks.
@@ -28,6 +29,9 @@ struct Caller {
     std::string machine;     // whose GPUs it is about
     std::string public_key;  // empty when plain
     std::string label() const { return account.empty() ? machine : account + "/" + machine; }
+    // Who may find what its last claim left in a GPU: whoever holds the same key. In an open pool, where nobody has one, the
+    // same machine.
+    std::string owner() const { return public_key.empty() ? "machine " + machine : "key " + public_key; }
 };
 
 struct GpuWish {
@@ -58,14 +62,17 @@ struct Session {
 struct Claim {
     int64_t id = 0;  // in the ledger
     std::string account, machine, gpu;
+    std::string owner;  // of all its sessions
     std::vector<int> gpus;
     int64_t began_ms = 0;
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
-    EventLoop::TimerId linger = 0;
     bool ending = false;
+    bool keep = false;  // its GPUs, for the owner's next claim
     std::string why_ending;
     bool belongs_to(const Caller& caller) const { return account == caller.account && machine == caller.machine; }
+    // Its GPUs come back soon: nothing is left but processes that end.
+    bool soon_over() const;
 };
 
 struct ClaimOptions {
@@ -103,9 +110,9 @@ private:
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
-    Claim* find(const Caller& caller, const std::string& gpu);
+    Claim* find(const Caller& caller, const std::string& gpu);  // that a session of the caller joins
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
-    bool make_room(const GpuWish& wish);
+    bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
@@ -116,8 +123,9 @@ private:
     void memory_wanted(Worker& worker, const MemoryWish& wish);
     void memory_returned(Worker& worker, const MemoryWish& wish);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
-    void settle(Claim& claim);  // after a session or a leftover has gone
-    void end(Claim& claim, const std::string& why);
+    void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
+    // `keep`: its owner has only paused; else nobody shall find the memory as it is. The latter wins over the former.
+    void end(Claim& claim, const std::string& why, bool keep = false);
     void finish(Claim& claim);
     std::string labels(const std::vector<int>& gpus);
 

@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include <cassert>
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
@@ -44,10 +45,26 @@ std::vector<int> Gpus::with_state(const std::string& type, Gpu::State state) con
     return found;
 }
 
-void Gpus::claim(const std::vector<int>& indexes) {
+std::vector<int> Gpus::kept_for(const std::string& type, const std::string& owner) const {
+    auto found = with_state(type, Gpu::State::kept);
+    std::erase_if(found, [&](int index) { return gpus_[static_cast<size_t>(index)].owner != owner; });
+    return found;
+}
+
+std::vector<int> Gpus::available(const std::string& type, const std::string& owner) const {
+    auto found = kept_for(type, owner), free = with_state(type, Gpu::State::free);
+    found.insert(found.end(), free.begin(), free.end());
+    return found;
+}
+
+void Gpus::claim(const std::vector<int>& indexes, const std::string& owner) {
     for (int index : indexes) {
-        at(index).state = Gpu::State::claimed;
-        loop_.cancel(at(index).restart);
+        Gpu& gpu = at(index);
+        assert(gpu.state == Gpu::State::free || (gpu.state == Gpu::State::kept && gpu.owner == owner));
+        loop_.cancel(std::exchange(gpu.kept_until, 0));
+        loop_.cancel(gpu.restart);
+        gpu.state = Gpu::State::claimed;
+        gpu.owner = owner;
     }
 }
 
@@ -57,8 +74,19 @@ Worker* Gpus::take_warm(Gpu& gpu) {
     return worker;
 }
 
+void Gpus::keep(const std::vector<int>& indexes, milliseconds linger) {
+    if (linger == milliseconds(0)) return give_back(indexes);
+    for (int index : indexes) {
+        Gpu& gpu = at(index);
+        gpu.state = Gpu::State::kept;
+        gpu.kept_until = loop_.after(linger, [this, index] { give_back({index}); });
+    }
+    changed_();
+}
+
 void Gpus::give_back(const std::vector<int>& indexes) {
     for (int index : indexes) {
+        loop_.cancel(std::exchange(at(index).kept_until, 0));
         at(index).state = Gpu::State::wiping;
         wipe(at(index));
     }
@@ -106,6 +134,7 @@ void Gpus::wiped(int index, const std::string& how, uint64_t bytes) {
     if (bytes == 0) return failed(gpu, "its memory could not be wiped: " + how, [this](Gpu& again) { wipe(again); });
     log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(bytes >> 20) + " MiB, free");
     gpu.state = Gpu::State::free;
+    gpu.owner.clear();
     start_warm(gpu);
     changed_();
 }

@@ -1,5 +1,10 @@
-// The GPUs of this node: which are free, and what happens to one between two claims. It is wiped by a helper process,
-// then a worker is started on it that waits, warm, for whoever comes next.
+// The GPUs of this node: which are free, and what happens to one between two claims.
+//
+//   wiping ──▶ free ──▶ claimed ──▶ kept ──▶ claimed       by the same owner: its own memory is no secret to it
+//      ▲                   │          │
+//      └───────────────────┴──────────┘                     nobody else gets it but by way of `wiping`
+//
+// It is wiped by a helper process, then a worker is started on it that waits, warm, for whoever comes next.
 #pragma once
 
 #include <functional>
@@ -10,6 +15,7 @@
 
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
 #include "gpu_server/supervisor/workers.hpp"
@@ -17,10 +23,12 @@
 namespace tnr::server {
 
 struct Gpu {
-    enum class State { wiping, free, claimed, broken };
+    enum class State { wiping, free, claimed, kept, broken };
     int index = 0;
     FoundGpu found;
     State state = State::wiping;
+    std::string owner;                             // whose data may be in its memory; empty: free, or never claimed
+    EventLoop::TimerId kept_until = 0;             // when `kept` ends
     std::optional<DeviceDescription> description;  // once a worker has told it; without a session's address range
     Worker* warm = nullptr;                        // starts, or waits for the next claim
     MemoryLedger memory;
@@ -45,11 +53,18 @@ public:
     int count(const std::string& type) const;
     std::vector<int> with_state(const std::string& type, Gpu::State state) const;
 
-    // free → claimed.
-    void claim(const std::vector<int>& indexes);
+    // What the owner may claim now: what is kept for it, then what is free.
+    std::vector<int> available(const std::string& type, const std::string& owner) const;
+    std::vector<int> kept_for(const std::string& type, const std::string& owner) const;
+
+    // free or kept for this owner → claimed.
+    void claim(const std::vector<int>& indexes, const std::string& owner);
     // The GPU's waiting worker, if it has one, is the caller's now.
     Worker* take_warm(Gpu& gpu);
-    // claimed → wiping → free. Only when no process of ours has anything on it any more.
+    // claimed → kept, for the owner's next claim; after `linger` → wiping. Only when no process of ours has anything on it
+    // any more.
+    void keep(const std::vector<int>& indexes, milliseconds linger);
+    // claimed or kept → wiping → free. Likewise.
     void give_back(const std::vector<int>& indexes);
 
     // From Workers' events.

@@ -84,6 +84,7 @@ json Handler::types() {
         list.push_back({{"name", type},
                         {"total", gpus_.count(type)},
                         {"free", gpus_.with_state(type, Gpu::State::free).size() +
+                                     gpus_.with_state(type, Gpu::State::kept).size() +
                                      gpus_.with_state(type, Gpu::State::wiping).size()},
                         {"memory_bytes", memory}});
     }

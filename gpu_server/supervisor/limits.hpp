@@ -31,8 +31,8 @@ inline constexpr milliseconds quick_death{30'000};
 inline constexpr int quick_deaths_max = 5;
 inline constexpr milliseconds restart_delay{100};  // doubles with every quick death
 
-// How long a claim outlives its last session, so that the next command of a script finds its GPU still there. One
-// second, so that the GPU of a killed client is another's within two.
+// How long a GPU stays as its last claim left it, so that the owner's next command finds it without a wipe. Whoever else
+// wants it does not wait for that.
 inline constexpr milliseconds default_linger{1000};
 
 // Overwriting 80 GB takes 0.1 s; a driver that starts cold, a few seconds. Longer, and the GPU is stuck.

@@ -68,9 +68,9 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
                                                 " processes of a machine can use its GPU at once"});
     if (!claim) {
-        auto free = gpus_.with_state(wish.gpu, Gpu::State::free).size();
-        if (free < static_cast<size_t>(wish.count)) {
-            if (make_room(wish)) return false;
+        auto available = gpus_.available(wish.gpu, caller.owner()).size();
+        if (available < static_cast<size_t>(wish.count)) {
+            if (make_room(caller, wish)) return false;
             return refuse({Error::Kind::remote,
                            "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use",
                            "try again later, or ask for another type"});
@@ -126,7 +126,6 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     session.since = EventLoop::Clock::now();
     session.caller = caller;
     session.reply = reply;
-    loop_.cancel(std::exchange(claim.linger, 0));
     auto& added = claim.sessions.emplace_back(std::move(session));
     if (added.worker->state == Worker::State::warm) {
         serve(claim, added);

@@ -19,6 +19,12 @@ static int free_gpus(tnr::control::Client& client) {
     return types[0]["free"];
 }
 
+static int count(const std::string& text, const std::string& part) {
+    int found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+}
+
 TEST_CASE("an open pool tells what it has and what we are to it", "[server]") {
     Server server({"--plain", "--emulate", "h100:2,a100"}, {"TNR_WORKER_FAKE_GPUS=3"});
     auto client = client_of(server);
@@ -123,27 +129,57 @@ TEST_CASE("when all GPUs are in use a third machine is told so, and gets one whe
     CHECK(busy["error"]["kind"] == "remote");
     CHECK(busy["error"]["hint"] != "");
 
-    // The claim of a machine that has gone quiet lingers for itself only, not against others.
+    // What a machine that has gone quiet left is kept for itself only, not against others.
     connection.reset();
     REQUIRE(server.wait_for_log("its client has gone"));
     auto third = ask(*client, session_request("three"));
     CHECK(third["devices"][0]["uuid"] == first["devices"][0]["uuid"]);
-    CHECK(server.log().find("idle, and its GPU was wanted") != std::string::npos);
+    CHECK(server.log().find("kept, and wanted by another") != std::string::npos);
 }
 
-TEST_CASE("a claim lingers for the machine's next process, then ends and its GPU is wiped", "[server]") {
-    Server server({"--plain", "--emulate", "h100", "--linger-ms", "300"});
+TEST_CASE("a claim ends with its last process, and the machine's next one finds the GPU as it was left", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "600000"});
     auto client = client_of(server);
-    auto first = ask(*client, session_request("trainer"));
-    { auto connection = connect_to(first["endpoint"]); }
-    REQUIRE(server.wait_for_log("its client has gone"));
-    auto second = ask(*client, session_request("trainer"));  // within the linger: the same claim
-    CHECK(second.contains("session"));
-    { auto connection = connect_to(second["endpoint"]); }
+    for (int program = 1; program <= 5; ++program) {
+        auto answer = ask(*client, session_request("trainer"));
+        INFO(answer);
+        REQUIRE(answer.contains("session"));
+        CHECK(free_gpus(*client) == 0);
+        { auto connection = connect_to(answer["endpoint"]); }
+        REQUIRE(server.wait_for_log("of trainer ended", program));
+        // For everybody else it is free at once, and nobody's.
+        CHECK(free_gpus(*client) == 1);
+        CHECK(ask(*client, {{"op", "claims"}})["claims"].empty());
+    }
+    CHECK(count(server.notes(), "wipe GPU") == 1);  // at the server's start
+    SECTION("another machine gets it wiped") {
+        REQUIRE(ask(*client, session_request("notebook")).contains("session"));
+        CHECK(count(server.notes(), "wipe GPU") == 2);
+    }
+    SECTION("what is released is wiped at once") {
+        REQUIRE_FALSE(ask(*client, {{"op", "release"}, {"machine", "trainer"}}).contains("error"));
+        REQUIRE(server.wait_for_log("wiped 1 MiB, free", 2));
+    }
+}
+
+TEST_CASE("a GPU that its owner does not come back for is wiped", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "50"});
+    auto client = client_of(server);
+    { auto connection = connect_to(ask(*client, session_request("trainer"))["endpoint"]); }
     REQUIRE(server.wait_for_log("claim 1 of trainer ended"));
-    REQUIRE(server.wait_for_log("wiped 1 MiB, free", 2));  // at the start, and now
-    CHECK(server.log().find("claim 2") == std::string::npos);
+    REQUIRE(server.wait_for_log("wiped 1 MiB, free", 2));
     CHECK(free_gpus(*client) == 1);
+    CHECK(ask(*client, session_request("trainer")).contains("session"));
+}
+
+TEST_CASE("who asks while a claim's last worker is on its way out gets the GPU instead of a refusal", "[server]") {
+    Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_END=slow"});
+    auto client = client_of(server);
+    { auto connection = connect_to(ask(*client, session_request("one"))["endpoint"]); }
+    REQUIRE(server.wait_for_note("ends slowly"));
+    auto answer = ask(*client, session_request("two"));
+    INFO(answer);
+    CHECK(answer.contains("session"));
 }
 
 TEST_CASE("wishes that cannot come true are named", "[server]") {

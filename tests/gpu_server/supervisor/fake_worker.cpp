@@ -76,7 +76,7 @@ static int worker() {
     while (true) {
         auto message = receive();
         if (message.contains("serve")) {
-            note("serve " + message.dump());
+            note("serve " + visible + " " + message.dump());
             act(environment("TNR_WORKER_FAKE_SERVE"));
             // The client of these tests says nothing but bytes to repeat as wishes: see supervisor_test.cpp.
             int client = accept(4, nullptr, nullptr);
@@ -91,6 +91,10 @@ static int worker() {
                 (void)!write(client, &bytes, sizeof bytes);
             }
             tnr::server::send_message(child_control_fd, {{"ended", "its client has gone"}});
+            if (environment("TNR_WORKER_FAKE_END") == "slow") {
+                note("ends slowly");
+                poll(nullptr, 0, 300);  // a real driver takes as long to let go of its memory
+            }
             return 0;
         }
         if (message.contains("end")) return 0;
