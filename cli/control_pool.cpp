@@ -57,19 +57,31 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login) {
     return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client)));
 }
 
-Result<> check_gpu(Pool& pool, const std::string& gpu, int count) {
+Result<GpuWish> choose_gpu(Pool& pool, const std::string& text) {
+    GpuWish wish;
+    if (!text.empty()) {
+        auto parsed = parse_gpu(text);
+        if (!parsed) return parsed;
+        wish = *parsed;
+    }
     auto types = pool.types();
     if (!types) return types.error();
+    if (types->empty())
+        return Error{Error::Kind::remote, "the pool has no GPUs at all at the moment", "try again later"};
     std::string names;
+    for (const auto& type : *types) names += (names.empty() ? "" : ", ") + type.name;
+    if (text.empty() && types->size() == 1) return GpuWish{types->front().name, 1};
+    if (text.empty())
+        return Error{Error::Kind::usage, "the pool has several types of GPU: " + names,
+                     "say which: --gpu " + types->front().name};
     for (const auto& type : *types) {
-        if (type.name == gpu && type.total >= count) return Ok{};
-        if (type.name == gpu)
-            return Error{Error::Kind::usage, "the pool has only " + std::to_string(type.total) + " GPUs of type " + gpu,
-                         "ask for fewer: --gpu " + gpu + ":" + std::to_string(type.total)};
-        names += (names.empty() ? "" : ", ") + type.name;
+        if (type.name != wish.type) continue;
+        if (type.total >= wish.count) return wish;
+        return Error{Error::Kind::usage,
+                     "the pool has only " + std::to_string(type.total) + " GPUs of type " + wish.type,
+                     "ask for fewer: --gpu " + wish.type + ":" + std::to_string(type.total)};
     }
-    return Error{Error::Kind::usage, "the pool has no GPU of type '" + gpu + "'",
-                 names.empty() ? "it has no GPUs at all at the moment" : "it has: " + names};
+    return Error{Error::Kind::usage, "the pool has no GPU of type '" + wish.type + "'", "it has: " + names};
 }
 
 Result<GpuWish> parse_gpu(const std::string& text) {

@@ -38,10 +38,6 @@ public:
 
 Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login);
 
-// That the pool has `count` GPUs of type `gpu` at all (not that they are free now); else an Error of kind usage that
-// names the types there are.
-Result<> check_gpu(Pool& pool, const std::string& gpu, int count);
-
 // More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
 inline constexpr int gpu_count_max = 64;
 
@@ -51,5 +47,9 @@ struct GpuWish {
     int count = 1;
 };
 Result<GpuWish> parse_gpu(const std::string& text);
+
+// What the user wants, which the pool has (not: which is free now). `text` as parse_gpu() takes it; empty: the pool's only
+// type. Else an Error of kind usage that names the types there are.
+Result<GpuWish> choose_gpu(Pool& pool, const std::string& text);
 
 }  // namespace tnr::cli

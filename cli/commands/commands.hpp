@@ -15,6 +15,7 @@ void add_stop(Grammar& tnr, Session& session);
 void add_delete(Grammar& tnr, Session& session);
 void add_login(Grammar& tnr, Session& session);
 void add_logout(Grammar& tnr, Session& session);
+void add_support(Grammar& tnr, Session& session);
 void add_version(Grammar& tnr, Session& session);
 void add_completion(Grammar& tnr, Session& session);
 

@@ -1,5 +1,7 @@
 // `tnr run`: a program on this computer, a GPU from the pool. Our libraries are unpacked into the cache and come first
 // in the program's library path; then it takes our place, so its exit code and signals are its own.
+#include "cli/commands/run.hpp"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,13 +17,6 @@
 
 namespace tnr::cli {
 namespace {
-
-struct RunOptions {
-    std::string gpu;
-    std::string pool;
-    std::vector<std::string> words;
-    bool dry_run = false;
-};
 
 // A pool on our own loopback takes plain text, so it needs no sign-in.
 Result<PoolLogin> login_for(Session& session, const std::string& address) {
@@ -101,15 +96,16 @@ Result<> become(const std::vector<std::string>& words) {
                      : ""};
 }
 
+}  // namespace
+
 Result<> run(Session& session, const RunOptions& options) {
     if (session.json) return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json"};
     auto login = login_for(session, options.pool);
     if (!login) return login.error();
-    auto wish = parse_gpu(options.gpu);
-    if (!wish) return wish.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
-    if (auto there = check_gpu(**pool, wish->type, wish->count); !there) return there;
+    auto wish = choose_gpu(**pool, options.gpu);
+    if (!wish) return wish.error();
     pool->reset();
     if (options.dry_run) {
         session.out << "Would run " << options.words[0] << " with " << wish->count << " x " << wish->type
@@ -120,19 +116,17 @@ Result<> run(Session& session, const RunOptions& options) {
     return become(options.words);
 }
 
-}  // namespace
-
 void add_run(Grammar& tnr, Session& session) {
     auto options = std::make_shared<RunOptions>();
     auto command = tnr.command("run", "Run a program on this computer with a GPU from the pool");
-    command.required("--gpu", options->gpu, "GPU type, or TYPE:COUNT");
+    command.option("--gpu", options->gpu, "GPU type, or TYPE:COUNT; may be left out where the pool has one type");
     command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
     command.flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
     command.required_words("command", options->words, "After `--`: the program and its arguments");
     command.footer(
         "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"
         "Examples:\n"
-        "  tnr run --gpu h100 -- ./saxpy\n"
+        "  tnr run -- ./saxpy\n"
         "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- python3 train.py --epochs 3");
     command.run([&session, options] { session.result = run(session, *options); });
 }

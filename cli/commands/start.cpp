@@ -49,23 +49,12 @@ private:
     Result<> learn_gpu() {
         std::string text =
             !options_.gpu.empty() || !old_ ? options_.gpu : old_->gpu + ":" + std::to_string(old_->count);
-        if (text.empty()) return which_gpu();
-        auto wish = parse_gpu(text);
+        auto wish = choose_gpu(*pool_, text);
         if (!wish) return wish.error();
-        if (auto there = check_gpu(*pool_, wish->type, wish->count); !there) return there;
         record_.gpu = wish->type;
         record_.count = wish->count;
         record_.pool = login_.address;
         return Ok{};
-    }
-
-    Result<> which_gpu() {
-        auto types = pool_->types();
-        if (!types) return types.error();
-        std::string names;
-        for (const auto& type : *types) names += (names.empty() ? "" : ", ") + type.name;
-        return Error{Error::Kind::usage, "say which GPU '" + options_.name + "' shall have: --gpu TYPE",
-                     "the pool has: " + names};
     }
 
     Result<> learn_provider() {

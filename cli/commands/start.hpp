@@ -10,7 +10,7 @@ namespace tnr::cli {
 
 struct StartOptions {
     std::string name;
-    std::string gpu = {};       // "h100" or "h100:2"; empty: as before
+    std::string gpu = {};       // "h100" or "h100:2"; empty: as before, else the pool's only type
     std::string pool = {};      // address; empty: as before, else the default one
     std::string provider = {};  // empty: as before, else `local`
     std::string offer = {};     // empty: the provider's default

@@ -9,7 +9,8 @@ void add_start(Grammar& tnr, Session& session) {
     auto options = std::make_shared<StartOptions>();  // CLI11 fills it while parsing, after we return
     auto command = tnr.command("start", "Create a machine and give it a GPU, or bring it up again");
     command.required("name", options->name, "What to call the machine");
-    command.option("--gpu", options->gpu, "GPU type, or TYPE:COUNT; a machine that exists keeps its own unless told");
+    command.option("--gpu", options->gpu,
+                   "GPU type, or TYPE:COUNT; unless told, what the machine has, or the pool's only type");
     command.option("--provider", options->provider, "Who makes the machine; local (QEMU on this computer) unless told");
     command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
     command.option("--size", options->offer,
@@ -21,6 +22,7 @@ void add_start(Grammar& tnr, Session& session) {
         "running one, and with another --gpu changes its GPU without making it anew. The GPU itself is claimed\n"
         "when the first CUDA program starts there, and given back when the last one has ended.\n\n"
         "Examples:\n"
+        "  tnr start demo                       where the pool has one type\n"
         "  tnr start demo --gpu h100\n"
         "  tnr start demo --gpu a100:2          two GPUs\n"
         "  tnr start demo --gpu h100 --dry-run");

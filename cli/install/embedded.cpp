@@ -24,6 +24,7 @@ EMBED(libcuda, TNR_EMBED_FOLDER "/libcuda.so.1")
 EMBED(libnvidia_ml, TNR_EMBED_FOLDER "/libnvidia-ml.so.1")
 EMBED(nvidia_smi, TNR_EMBED_FOLDER "/nvidia-smi")
 EMBED(gpu_probe, TNR_EMBED_FOLDER "/tnr-gpu-probe")
+EMBED(support, TNR_EMBED_FOLDER "/support.md")
 
 namespace tnr::install {
 namespace {
@@ -40,6 +41,7 @@ std::vector<Embedded> embedded_files() {
         {"libnvidia-ml.so.1", between(tnr_embedded_libnvidia_ml_begin, tnr_embedded_libnvidia_ml_end)},
         {"nvidia-smi", between(tnr_embedded_nvidia_smi_begin, tnr_embedded_nvidia_smi_end)},
         {"tnr-gpu-probe", between(tnr_embedded_gpu_probe_begin, tnr_embedded_gpu_probe_end)},
+        {"support.md", between(tnr_embedded_support_begin, tnr_embedded_support_end)},
     };
     std::erase_if(files, [](const Embedded& file) { return file.bytes.empty(); });
     return files;

@@ -135,7 +135,8 @@ std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const 
     std::vector<File> files;
     for (const auto& file : embedded) {
         bool command = file.name == "nvidia-smi";
-        files.push_back({(command ? "/usr/local/bin/" : "/usr/local/lib/tnr/") + file.name, 0755, file.bytes});
+        unsigned mode = file.name.ends_with(".md") ? 0644 : 0755;
+        files.push_back({(command ? "/usr/local/bin/" : "/usr/local/lib/tnr/") + file.name, mode, file.bytes});
     }
     // 00: before any other folder that might hold a libcuda.so.1
     files.push_back({linker_folder + "00-tnr.conf", 0644, linker_configuration});

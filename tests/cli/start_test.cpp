@@ -121,7 +121,7 @@ TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]
     CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "it has: h100, a100");
     CHECK(error_of({.name = "demo", .gpu = "a100:2"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo", .gpu = "h100:0"}).kind == Error::Kind::usage);
-    CHECK(error_of({.name = "demo"}).hint == "the pool has: h100, a100");
+    CHECK(error_of({.name = "demo"}).what == "the pool has several types of GPU: h100, a100");
     CHECK(error_of({.name = "../x", .gpu = "h100"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo", .gpu = "h100", .pool = "tcp://elsewhere:1"}).kind == Error::Kind::auth);
     CHECK(error_of({.name = "demo", .gpu = "h100", .provider = "nowhere"}).kind == Error::Kind::usage);

@@ -19,6 +19,17 @@ def generate(text):
         return done.returncode, done.stderr, header.read_text() if header.exists() else ""
 
 
+README = pathlib.Path(CALLGEN).resolve().parents[2] / "README.md"
+
+
+def support(text):
+    with tempfile.TemporaryDirectory() as folder:
+        table = pathlib.Path(folder) / "cuda.calls"
+        table.write_text(text)
+        subprocess.run([sys.executable, CALLGEN, "--table", table, "--headers", HEADERS, "--out", folder + "/out"], check=True)
+        return (pathlib.Path(folder) / "out" / "support.md").read_text()
+
+
 class Table(unittest.TestCase):
     text = pathlib.Path(TABLE).read_text()
 
@@ -61,6 +72,21 @@ class Table(unittest.TestCase):
         line = self.line_of("cuCtxSetLimit")
         self.assertEqual(hash_of(self.text), hash_of("# a remark\n" + self.text))
         self.assertNotEqual(hash_of(self.text), hash_of(self.text.replace(line, line.replace("sync ", "async"))))
+
+    def test_support_names_the_areas_that_are_lacking_and_the_readme_says_the_same(self):
+        not_yet = next(line for line in support(self.text).splitlines() if line.startswith("Not yet: "))
+        self.assertIn("graphs", not_yet)
+        self.assertIn(not_yet, " ".join(README.read_text().split()), "README.md should say what support.md says")
+
+    def test_an_area_that_runs_is_lacking_no_more(self):
+        lines = [line.replace("unsupported ", "custom      ") if "TensorMap" in line else line for line in self.text.splitlines()]
+        self.assertNotIn("tensor maps", support("\n".join(lines)))
+
+    def test_support_has_a_row_for_each_symbol(self):
+        rows = support(self.text).partition("| call |")[2].splitlines()[2:]
+        symbols = [line for line in self.text.splitlines() if line.startswith("0x")]
+        self.assertEqual(len(rows), len(symbols))
+        self.assertIn("| cuMemAlloc | cuMemAlloc_v2 | 3.2 | custom |", rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,21 @@
+// `tnr run`: a program on this computer, a GPU from the pool.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+struct RunOptions {
+    std::string gpu = {};   // "h100" or "h100:2"; empty: the pool's only type
+    std::string pool = {};  // address; empty: the one last signed in to
+    std::vector<std::string> words;
+    bool dry_run = false;
+};
+
+// Becomes the program, so it returns only after a dry run or when something went wrong.
+Result<> run(Session& session, const RunOptions& options);
+
+}  // namespace tnr::cli

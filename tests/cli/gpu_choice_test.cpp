@@ -1,0 +1,51 @@
+// --gpu, given and left out: what `tnr start` and `tnr run` take from a pool of one type or of several.
+#include "cli/commands/run.hpp"
+#include "cli/commands/start.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+namespace {
+
+Result<> dry_run(test::FakeSession& user, const std::string& gpu) {
+    return cli::run(user.session, {.gpu = gpu, .words = {"./saxpy"}, .dry_run = true});
+}
+
+}  // namespace
+
+TEST_CASE("--gpu may be left out where the pool has one type", "[cli][gpu]") {
+    test::FakeSession user;
+    user.world.types = {{"l4", 3, 0, 24e9}};  // also while all are in use
+    REQUIRE(dry_run(user, ""));
+    CHECK(user.said() == "Would run ./saxpy with 1 x l4 from the pool at tcp://127.0.0.1:14900\n");
+    REQUIRE(cli::start(user.session, {.name = "demo"}));
+    CHECK(user.session.records().find("demo")->value().gpu == "l4");
+    CHECK(user.world.installed.find("\"l4\"") != std::string::npos);
+}
+
+TEST_CASE("with several types the user says which, and is told what there is", "[cli][gpu]") {
+    test::FakeSession user;
+    for (auto result : {dry_run(user, ""), cli::start(user.session, {.name = "demo"})}) {
+        REQUIRE_FALSE(result);
+        CHECK(result.error().kind == Error::Kind::usage);
+        CHECK(result.error().what == "the pool has several types of GPU: h100, a100");
+        CHECK(result.error().hint == "say which: --gpu h100");
+    }
+    CHECK(user.world.created == 0);
+    REQUIRE(dry_run(user, "a100"));
+    // A machine that exists keeps its own, though there are several by now.
+    REQUIRE(cli::start(user.session, {.name = "demo", .gpu = "a100"}));
+    REQUIRE(cli::start(user.session, {.name = "demo"}));
+    CHECK(user.session.records().find("demo")->value().gpu == "a100");
+}
+
+TEST_CASE("a GPU that the pool does not have is refused with what it has", "[cli][gpu]") {
+    test::FakeSession user;
+    CHECK(dry_run(user, "h200").error().hint == "it has: h100, a100");
+    CHECK(dry_run(user, "h100:3").error().hint == "ask for fewer: --gpu h100:2");
+    CHECK(dry_run(user, "h100:x").error().what == "'h100:x' is no GPU type");
+    user.world.types = {};
+    CHECK(dry_run(user, "").error().what == "the pool has no GPUs at all at the moment");
+    CHECK(dry_run(user, "h100").error().what == "the pool has no GPUs at all at the moment");
+}
