@@ -11,6 +11,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_out.hpp"
+#include "cli/usage_error.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -81,14 +82,6 @@ std::vector<std::string> arguments(int argc, char** argv) {
     return words;
 }
 
-// CLI11 only says that a command is missing.
-std::string unknown_command(CLI::App& app, int argc, char** argv) {
-    auto* word = std::find_if(argv + 1, argv + argc, [](const char* each) { return each[0] != '-'; });
-    if (word == argv + argc) return "";
-    auto named = [&](CLI::App* command) { return command->check_name(*word); };
-    return app.get_subcommands(named).empty() ? *word : "";
-}
-
 int run_command(int argc, char** argv, Session& session) {
     CLI::App app{"tnr: machines without a GPU that behave as if one were plugged in"};
     app.name("tnr");
@@ -112,10 +105,7 @@ int run_command(int argc, char** argv, Session& session) {
     } catch (const CLI::ParseError& problem) {
         if (problem.get_exit_code() == 0) return app.exit(problem, session.out, session.err);
         session.json = wants_json(argc, argv);
-        std::string unknown = unknown_command(app, argc, argv);
-        std::string what = unknown.empty() ? problem.what() : "there is no command '" + unknown + "'";
-        return report(session,
-                      Error{Error::Kind::usage, what, "`tnr --help`, or `tnr COMMAND --help`, shows what there is"});
+        return report(session, usage_error(app, problem, {argv + 1, argv + argc}));
     }
     session.out.flush();
     return session.result ? session.exit_code : report(session, session.result.error());

@@ -1,0 +1,58 @@
+// What `tnr` answers to command lines that it does not understand, with its own grammar.
+#include "cli/usage_error.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands/commands.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+namespace {
+
+Error error_for(std::vector<std::string> words) {
+    test::FakeSession user;
+    CLI::App app{"", "tnr"};
+    app.require_subcommand(1);
+    app.fallthrough();
+    app.add_flag("--json", user.session.json, "");
+    cli::Grammar grammar(app);
+    cli::add_commands(grammar, user.session);
+    try {
+        app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    } catch (const CLI::ParseError& problem) {
+        return cli::usage_error(app, problem, words);
+    }
+    return {Error::Kind::internal, "it was understood"};
+}
+
+}  // namespace
+
+TEST_CASE("a command line that is not understood is answered in the user's words", "[cli][usage]") {
+    struct {
+        std::vector<std::string> words;
+        std::string what, hint;
+    } cases[] = {
+        {{"bogus", "x"}, "there is no command 'bogus'", "commands: start, connect, "},
+        {{}, "`tnr` needs a command: start, connect, sync, ", "`tnr --help` shows"},
+        {{"--json"}, "`tnr` needs a command: ", "`tnr --help` shows"},
+        {{"login"}, "`tnr login` needs a command: pool", "`tnr login --help` shows"},
+        {{"login", "pool"}, "`tnr login pool` needs ADDRESS (", "`tnr login pool --help` shows"},
+        {{"start"}, "`tnr start` needs NAME (what to call the machine)", "`tnr start --help` shows"},
+        {{"run", "--"},
+         "`tnr run` needs COMMAND (after `--`: the program and its arguments)",
+         "`tnr run --help` shows"},
+        {{"start", "demo", "--gpu"}, "--gpu needs a value", "`tnr start --help` shows"},
+        {{"start", "demo", "extra"}, "`tnr start` does not expect 'extra'", "`tnr start --help` shows"},
+        {{"support", "--bogus"}, "`tnr support` has no option '--bogus'", "`tnr support --help` shows"},
+        {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
+    };
+    for (const auto& one : cases) {
+        auto error = error_for(one.words);
+        INFO(error.what << " / " << error.hint);
+        CHECK(error.kind == Error::Kind::usage);
+        CHECK(error.what.starts_with(one.what));
+        CHECK(error.hint.starts_with(one.hint));
+    }
+}
