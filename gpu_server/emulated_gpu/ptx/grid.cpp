@@ -15,7 +15,9 @@ namespace tnr::ptx {
 namespace {
 
 constexpr size_t resident_blocks_max = 64;  // per worker, without cooperation: what a spinning grid may expect
-constexpr unsigned threads_max = 256;       // host threads; more cores than that share one launch badly
+// Below this the host's own sleep would take longer than what is asked for: threads give way instead.
+constexpr auto host_sleep_min = std::chrono::microseconds(100);
+constexpr unsigned threads_max = 256;  // host threads; more cores than that share one launch badly
 
 uint64_t volume(const Dim3& dim) {
     return uint64_t{dim.x} * dim.y * dim.z;
@@ -110,6 +112,7 @@ void start_block(Block& block, uint64_t index) {
     block.live_threads = block.threads;
     block.barriers.clear();
     block.spinning = false;
+    block.idle_until = {};
     for (auto& w : block.warps) start_warp(*w, *block.grid->function);
     if (block.grid->local_stride && !block.local)
         fault(*block.warps[0], Outcome::illegal_address, 0, "no host memory for the local memory of a block");
@@ -118,8 +121,13 @@ void start_block(Block& block, uint64_t index) {
 // One turn for every warp. False when the block is done or can never be.
 bool run_round(Block& block) {
     bool any = false, spinning = true;
+    auto wakes = Clock::time_point::max();
     for (auto& w : block.warps) {
-        if (!runnable(*w)) continue;
+        wake_when_due(*w);
+        if (!runnable(*w)) {
+            if (w->asleep) wakes = std::min(wakes, w->wake_at);
+            continue;
+        }
         any = true;
         run_warp(*w);
         spinning &= w->spinning;
@@ -127,7 +135,8 @@ bool run_round(Block& block) {
     }
     block.spinning = spinning;
     if (block.live_threads == 0) return false;
-    if (any) return true;
+    block.idle_until = any || wakes == Clock::time_point::max() ? Clock::time_point{} : wakes;
+    if (any || wakes != Clock::time_point::max()) return true;
     for (auto& w : block.warps) {
         if (!w->live) continue;
         auto lane = static_cast<uint32_t>(std::countr_zero(w->live));
@@ -164,6 +173,16 @@ private:
     uint64_t next_;
 };
 
+// All resident blocks only poll or sleep: lets other threads of the host run.
+void give_way(const std::vector<std::unique_ptr<Block>>& resident) {
+    auto wakes = Clock::time_point::max();
+    for (auto& block : resident) wakes = std::min(wakes, block->idle_until);
+    if (wakes - Clock::now() >= host_sleep_min)
+        std::this_thread::sleep_until(wakes);
+    else
+        std::this_thread::yield();
+}
+
 void work(Worker& worker) {
     auto& grid = *worker.grid;
     BlockSource source(worker);
@@ -197,7 +216,7 @@ void work(Worker& worker) {
         else if (spinning && more && resident.size() < resident_blocks_max)
             admit();
         else if (spinning)
-            std::this_thread::yield();
+            give_way(resident);
     }
     uint64_t count = 0;
     for (auto* blocks : {&resident, &spare})
@@ -257,7 +276,8 @@ Report run(const Launch& launch, unsigned threads) {
     grid.program = &module->program();
     grid.function = &grid.program->functions[layout.function];
     grid.static_shared = static_cast<uint32_t>(layout.dynamic_at);
-    grid.shared_bytes = grid.static_shared + launch.dynamic_shared_bytes;
+    uint32_t asked = grid.static_shared + launch.dynamic_shared_bytes;
+    grid.shared_bytes = (asked + shared_bytes_unit - 1) / shared_bytes_unit * shared_bytes_unit;
     grid.local_stride = (layout.local_bytes + 63) & ~uint64_t{63};
     grid.blocks = volume(launch.grid);
     fill_relocated(grid, *module);

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,10 @@ inline constexpr uint64_t shared_window = uint64_t{1} << 56;
 inline constexpr uint64_t local_window = uint64_t{2} << 56;
 inline constexpr uint64_t param_window = uint64_t{3} << 56;
 inline constexpr uint64_t window_mask = uint64_t{0xff} << 56;
+// Hardware since compute capability 8.0 hands out shared memory in these; a block may touch all that it was given.
+inline constexpr uint32_t shared_bytes_unit = 128;
+
+using Clock = std::chrono::steady_clock;
 
 struct Block;
 struct Worker;
@@ -70,6 +75,8 @@ struct Warp {
     uint32_t live = 0;                    // and have not exited
     uint32_t at_barrier = 0;              // wait for the block
     uint32_t at_sync = 0;                 // wait for other lanes of this warp
+    uint32_t asleep = 0;                  // wait for wake_at
+    Clock::time_point wake_at;            // of all that are asleep: PTX lets a warp's sleepers wake together
     uint32_t sync_mask[warp_lanes] = {};  // for which
     uint32_t rotate_from = 0;             // whose turn it is after a yield
     bool rotate = false;
@@ -120,7 +127,9 @@ struct Block {
     std::byte* shared_base = nullptr;  // in `shared`, aligned
     std::byte* local = nullptr;
     size_t local_bytes = 0;
-    bool spinning = false;  // in the last round no warp did more than poll memory
+    bool spinning = false;  // in the last round no warp did more than poll memory or sleep
+    // When a warp wakes, if in the last round none could run; else in the past.
+    Clock::time_point idle_until;
     ~Block();
 };
 
@@ -167,7 +176,10 @@ void start_warp(Warp& warp, const Function& function);
 void run_warp(Warp& warp);  // until it yields, waits or ends
 void exit_lanes(Warp& warp, uint32_t lanes);
 inline uint32_t runnable(const Warp& warp) {
-    return warp.live & ~warp.at_barrier & ~warp.at_sync;
+    return warp.live & ~warp.at_barrier & ~warp.at_sync & ~warp.asleep;
+}
+inline void wake_when_due(Warp& warp) {
+    if (warp.asleep && Clock::now() >= warp.wake_at) warp.asleep = 0;
 }
 // After lanes exited or arrived: releases barriers that are complete (barrier.cpp).
 void check_barriers(Block& block);

@@ -156,8 +156,18 @@ void trap(Warp& w, const Instr&) {
     fault(w, Outcome::trap, first_lane(w.active), "trap");
 }
 
-void sleep(Warp& w, const Instr&) {
-    w.polled = true;
+// The ISA bounds a sleep by twice what was asked for and by 1 ms; the shortest wish of the group counts for all.
+constexpr uint32_t sleep_ns_max = 1'000'000;
+
+void sleep(Warp& w, const Instr& i) {
+    auto* wish = w.reg<uint32_t>(i.a);
+    uint32_t shortest = sleep_ns_max;
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) shortest = std::min(shortest, wish[first_lane(rest)]);
+    auto wake_at = Clock::now() + std::chrono::nanoseconds(shortest);
+    w.wake_at = w.asleep ? std::min(w.wake_at, wake_at) : wake_at;
+    w.asleep |= w.active;
+    w.polled = true;  // a loop around a sleep waits for somebody, even one of 0 ns
+    reschedule(w);
 }
 
 void add_ranges(Decoder& d, const ast::Operand& list, std::vector<ByteRange>& ranges) {
@@ -225,6 +235,12 @@ void decode_brx(Decoder& d) {
     instr.table = table;
 }
 
+void decode_nanosleep(Decoder& d) {
+    if (!d.take("u32")) return d.unsupported();
+    auto wish = d.source(0, Type::u32);
+    d.emit(sleep).a = wish;
+}
+
 }  // namespace
 
 Handler end_of_function_handler() {
@@ -246,7 +262,7 @@ bool decode_control(Decoder& d) {
     else if (name == "trap" || name == "brkpt")
         d.emit(trap);
     else if (name == "nanosleep")
-        d.take("u32"), d.emit(sleep);
+        decode_nanosleep(d);
     else
         return false;
     return true;

@@ -30,6 +30,7 @@ uint32_t choose_leader(Warp& w, uint32_t candidates) {
 }
 
 bool pick_group(Warp& w) {
+    wake_when_due(w);
     uint32_t candidates = runnable(w);
     if (!candidates) return false;
     uint32_t leader = choose_leader(w, candidates);
@@ -72,7 +73,7 @@ void run_group(Warp& w) {
 
 void start_warp(Warp& w, const Function& function) {
     w.live = w.exists;
-    w.at_barrier = w.at_sync = w.group = 0;
+    w.at_barrier = w.at_sync = w.asleep = w.group = 0;
     w.rotate = false;
     auto* frame = push_frame(w, function, nullptr, w.exists);
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
@@ -93,7 +94,8 @@ void run_warp(Warp& w) {
             return;
         }
     }
-    w.spinning = false;
+    // Sleeping lanes are polling something, however rarely.
+    w.spinning = w.asleep != 0;
 }
 
 void exit_lanes(Warp& w, uint32_t lanes) {
