@@ -1,33 +1,9 @@
 // cuGetProcAddress: which ABI of a function a caller gets, by the CUDA version it was built for.
-#include <algorithm>
-#include <cstring>
-#include <string_view>
-
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/entry_points.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 
 namespace tnr::cuda {
-
-static CUresult find(const char* name, void** out, int version, cuuint64_t flags,
-                     CUdriverProcAddressQueryResult& status) {
-    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    auto by_name = [](const EntryPoint& entry, std::string_view wanted) { return entry.name < wanted; };
-    auto* end = entry_points + entry_point_count;
-    auto* entry = std::lower_bound(entry_points, end, std::string_view(name), by_name);
-    status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    // Entries of one name are sorted by version: the last that is old enough wins.
-    for (; entry != end && std::strcmp(entry->name, name) == 0; ++entry) {
-        if (entry->since > version) {
-            if (!*out) status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-            break;
-        }
-        bool variant = per_thread && entry->per_thread_pointer && entry->per_thread_since <= version;
-        *out = variant ? entry->per_thread_pointer : entry->pointer;
-        status = CU_GET_PROC_ADDRESS_SUCCESS;
-    }
-    return CUDA_SUCCESS;
-}
 
 static CUresult get(const char* name, void** out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status,
                     void* self) {
@@ -41,9 +17,12 @@ static CUresult get(const char* name, void** out, int version, cuuint64_t flags,
         if (status) *status = found;
         return CUDA_SUCCESS;
     }
-    auto result = find(name, out, version, flags, found);
+    auto entry = find_entry_point(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    *out = entry.pointer;
+    if (!entry.pointer)
+        found = entry.name_exists ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (status) *status = found;
-    return result;
+    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

@@ -110,6 +110,30 @@ static CUresult load(Library& library, const wire::Bytes& image, LibraryOptions&
     return result;
 }
 
+// Some context, while this lives: kernels can only be described in one, and a program that loads a library may not have
+// one yet.
+class AnyContext {
+public:
+    explicit AnyContext(CUdevice device) : device_(device) {
+        CUcontext context = nullptr;
+        driver().cuCtxGetCurrent(&context);
+        if (context || driver().cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return;
+        retained_ = true;
+        driver().cuCtxSetCurrent(context);
+    }
+    ~AnyContext() {
+        if (!retained_) return;
+        driver().cuCtxSetCurrent(nullptr);
+        driver().cuDevicePrimaryCtxRelease_v2(device_);
+    }
+    AnyContext(const AnyContext&) = delete;
+    AnyContext& operator=(const AnyContext&) = delete;
+
+private:
+    CUdevice device_;
+    bool retained_ = false;
+};
+
 static Answer load_library(Session& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto total = call.in.get<uint64_t>();
@@ -126,6 +150,7 @@ static Answer load_library(Session& session, Call& call) {
     JitLogs logs;
     logs.ask_for(compiler);
     Library library;
+    AnyContext context(session.devices.front().handle);
     auto result = load(library, image, options, compiler);
     if (result == CUDA_SUCCESS) {
         CUdevice device = 0;

@@ -5,6 +5,7 @@
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
+#include <cudaProfiler.h>
 
 extern "C" {
 // Beyond cuda.h, for tnr's worker; all are safe to call at any time from any thread.

@@ -12,8 +12,11 @@
 
 namespace tnr::emulated {
 
-static CUresult explained(CUresult result, const std::string& error) {
-    if (result == CUDA_SUCCESS) return result;
+static CUresult explained(CUresult result, std::string& error) {
+    if (result == CUDA_SUCCESS) {
+        error.clear();  // what one way of reading the image lacked, another had
+        return result;
+    }
     set_last_error(error);
     log_debug("cannot load code: " + error);
     return result;
@@ -54,6 +57,10 @@ CUresult compile_file(const char* path, Code& code, std::string& error) {
 }
 
 void fill_jit_logs(unsigned count, CUjit_option* options, void** values, const std::string& error) {
+    bool read = false;
+    for (unsigned i = 0; options && values && i < count; ++i)
+        read |= options[i] == CU_JIT_ERROR_LOG_BUFFER && values[i];
+    if (!read && !error.empty()) say_once("cannot load code: " + error);
     if (!options || !values) return;
     auto fill = [&](CUjit_option buffer_option, CUjit_option size_option, const std::string& text) {
         char* buffer = nullptr;

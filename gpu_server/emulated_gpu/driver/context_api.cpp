@@ -1,6 +1,7 @@
 // cuCtx* and cuDevicePrimaryCtx*.
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
@@ -183,6 +184,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
 CUresult cuCtxSynchronize_v2(CUcontext handle) {
     return on_context(handle, [](Context& context) {
         context.synchronize();
+        release_after_wait(context.device);
         return context.status();
     });
 }
@@ -190,8 +192,18 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
 CUresult cuCtxSynchronize() {
     return in_context([](Context& context) {
         context.synchronize();
+        release_after_wait(context.device);
         return context.status();
     });
+}
+
+// cudaProfiler.h. There is no profiler to start, which is no error.
+CUresult cuProfilerStart() {
+    return in_context([](Context&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuProfilerStop() {
+    return in_context([](Context&) { return CUDA_SUCCESS; });
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {

@@ -2,6 +2,7 @@
 
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
 namespace tnr::emulated {
@@ -108,6 +109,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     return on_event(handle, [](Event& event) -> CUresult {
         if (auto record = event.last()) record->point.wait();
         flush_print();
+        release_after_wait(event.context.device);
         return event.context.status();
     });
 }

@@ -138,10 +138,12 @@ CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) {
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction handle) {
-    return on_function(handle, [&](Function& function) -> CUresult {
-        if (!name) return CUDA_ERROR_INVALID_VALUE;
-        *name = function.kernel().name.c_str();
-        return CUDA_SUCCESS;
+    return in_context([&](Context&) {
+        if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
+        return on_function(handle, [&](Function& function) {
+            *name = function.kernel().name.c_str();
+            return CUDA_SUCCESS;
+        });
     });
 }
 

@@ -78,8 +78,8 @@ CUresult cuMemHostUnregister(void* memory) {
     return in_context([&](Context& context) -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         auto found = driver().addresses.find(number(memory));
-        if (!found || found->begin != number(memory) || found->type != MemoryType::registered)
-            return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        if (!found || found->type != MemoryType::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        if (found->begin != number(memory)) return CUDA_ERROR_INVALID_VALUE;
         found->context->synchronize();
         driver().addresses.take(found->begin,
                                 [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });

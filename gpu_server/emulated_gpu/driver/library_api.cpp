@@ -153,16 +153,20 @@ CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel handle) {
-    return on_kernel(handle, [&](Kernel& kernel, Library& library) -> CUresult {
-        if (!name) return CUDA_ERROR_INVALID_VALUE;
-        *name = library.code->kernels()[kernel.index].name.c_str();
-        return CUDA_SUCCESS;
+    return initialized([&] {
+        if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
+        return on_kernel(handle, [&](Kernel& kernel, Library& library) {
+            *name = library.code->kernels()[kernel.index].name.c_str();
+            return CUDA_SUCCESS;
+        });
     });
 }
 
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset, size_t* size) {
-    return on_kernel(handle, [&](Kernel& kernel, Library& library) {
-        return parameter_info(library.code->kernels()[kernel.index], index, offset, size);
+    return in_context([&](Context&) {
+        return on_kernel(handle, [&](Kernel& kernel, Library& library) {
+            return parameter_info(library.code->kernels()[kernel.index], index, offset, size);
+        });
     });
 }
 

@@ -2,25 +2,26 @@
 
 #include <sys/mman.h>
 
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
+
 namespace tnr::emulated {
-namespace {
 
 uint64_t granules(uint64_t size) {
     return (size + allocation_granule - 1) / allocation_granule * allocation_granule;
 }
 
-}  // namespace
-
 CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_t& address) {
     if (size == 0) return CUDA_ERROR_INVALID_VALUE;
     if (size > device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
-    uint64_t bytes = granules(size);
-    if (!device.charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t begin = device.arena.allocate(bytes);
-    if (!begin) {
-        device.refund(bytes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (!charge(device, granules(size))) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = place_on_device(device, size, like, address);
+    if (result != CUDA_SUCCESS) device.refund(granules(size));
+    return result;
+}
+
+CUresult place_on_device(Device& device, uint64_t size, Allocation like, uint64_t& address) {
+    uint64_t begin = device.arena.allocate(granules(size));
+    if (!begin) return CUDA_ERROR_OUT_OF_MEMORY;
     like.begin = begin;
     like.size = size;
     like.device = device.ordinal;
@@ -35,7 +36,10 @@ void give_back(const Allocation& allocation) {
         case MemoryType::device:
         case MemoryType::managed:
             device.arena.release(allocation.begin, granules(allocation.size));
-            device.refund(granules(allocation.size));
+            if (allocation.owner)
+                return_to_pool(allocation.owner, granules(allocation.size));
+            else
+                device.refund(granules(allocation.size));
             break;
         case MemoryType::host:
             munmap(pointer(allocation.begin), allocation.size);

@@ -9,6 +9,10 @@ namespace tnr::emulated {
 
 // Takes `size` bytes of the device's memory. `like` says whose it is; begin and size are filled in.
 CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_t& address);
+// The same for memory that the device's budget has been charged for already.
+CUresult place_on_device(Device& device, uint64_t size, Allocation like, uint64_t& address);
+// What an allocation takes of the device's memory: its size, rounded up.
+uint64_t granules(uint64_t size);
 // Gives back what allocate_device or the host functions have taken; `allocation` is already off the map.
 void give_back(const Allocation& allocation);
 // Everything that dies with the context.

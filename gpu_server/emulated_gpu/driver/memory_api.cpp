@@ -1,6 +1,5 @@
 // cuMemAlloc and its relatives for device memory.
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
-#include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
@@ -66,7 +65,6 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
         auto taken = driver().addresses.take(
             address, [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });
         if (!taken) return CUDA_ERROR_INVALID_VALUE;  // another thread was faster
-        if (auto pool = find<Pool>(taken->owner)) pool->used -= taken->size;
         give_back(*taken);
         return context.status();
     });

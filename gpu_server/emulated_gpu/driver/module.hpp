@@ -113,7 +113,8 @@ CUresult function_of(Context& context, CUfunction handle, std::shared_ptr<Functi
 size_t kernel_index(const ptx::Module& code, const char* name);
 size_t global_index(const ptx::Module& code, const char* name);
 
-// What a JIT call tells its caller in the buffers given as options.
+// Tells the caller of a JIT call what was wrong, in the buffers given as options. Without a buffer for errors it is said
+// on stderr: programs forget to look at the result.
 void fill_jit_logs(unsigned count, CUjit_option* options, void** values, const std::string& error);
 // CU_JIT_MAX_REGISTERS, the one option that can be seen afterwards.
 uint32_t registers_wanted(unsigned count, const CUjit_option* options, void** values);

@@ -63,7 +63,9 @@ CUresult cuModuleLoad(CUmodule* module, const char* path) {
         if (!module) return CUDA_ERROR_INVALID_VALUE;
         Code code;
         std::string error;
-        if (CUresult result = compile_file(path, code, error)) return result;
+        CUresult result = compile_file(path, code, error);
+        fill_jit_logs(0, nullptr, nullptr, error);
+        if (result != CUDA_SUCCESS) return result;
         return instantiate(context, std::move(code), module);
     });
 }

@@ -105,9 +105,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
         const ptx::Kernel& kernel = function.kernel();
         if (blocks > blocks_per_multiprocessor_of(function, static_cast<uint64_t>(threads), 0))
             return CUDA_ERROR_INVALID_VALUE;
-        int share = shared_bytes_total / blocks - shared_bytes_reserved - static_cast<int>(kernel.static_shared_bytes);
-        int most = shared_bytes_optin - static_cast<int>(kernel.static_shared_bytes);
-        *bytes = static_cast<size_t>(std::clamp(share / int{shared_unit} * int{shared_unit}, 0, most));
+        int share = shared_bytes_total / blocks / int{shared_unit} * int{shared_unit} - shared_bytes_reserved -
+                    static_cast<int>(kernel.static_shared_bytes);
+        *bytes = static_cast<size_t>(std::clamp(share, 0, max_dynamic_shared(kernel, *function.settings)));
         return CUDA_SUCCESS;
     });
 }

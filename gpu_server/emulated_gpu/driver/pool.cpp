@@ -1,22 +1,52 @@
 // Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
+#include <algorithm>
+#include <map>
+
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 
 namespace tnr::emulated {
 namespace {
 
+// What a pool reserves at a time: 32 MiB, as the driver does, or where the device has less left, 2 MiB.
+constexpr uint64_t granule = uint64_t{32} << 20, small_granule = uint64_t{2} << 20;
+
+uint64_t whole(uint64_t bytes, uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+// Guards every device's default_pool and current_pool, and the list below. Outside Pool's own lock and Registry's.
 std::mutex& pool_mutex() {
     static std::mutex& mutex = *new std::mutex;
     return mutex;
 }
 
+// Every pool that has its handle or memory in use, by handle.
+std::map<uint64_t, std::shared_ptr<Pool>>& pools() {
+    static auto& pools = *new std::map<uint64_t, std::shared_ptr<Pool>>;
+    return pools;
+}
+
+// Called with pool_mutex() held.
+std::shared_ptr<Pool> make_pool(Device& device, uint64_t size_max) {
+    auto pool = driver().registry.add(std::make_shared<Pool>(device, size_max));
+    pools().emplace(pool->handle(), pool);
+    return pool;
+}
+
 // Called with pool_mutex() held.
 void ensure_default(Device& device) {
     if (device.default_pool) return;
-    device.default_pool = driver().registry.add(std::make_shared<Pool>(device, 0));
+    device.default_pool = make_pool(device, 0);
     device.current_pool = device.default_pool;
+}
+
+void release_unused(Device& device) {
+    std::lock_guard lock(pool_mutex());
+    for (auto& [handle, pool] : pools())
+        if (&pool->device == &device) pool->shrink_to(0);
 }
 
 std::shared_ptr<Pool> default_pool(Device& device) {
@@ -26,37 +56,34 @@ std::shared_ptr<Pool> default_pool(Device& device) {
 }
 
 CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
-    if (pool.size_max && pool.used + size > pool.size_max) return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t bytes = granules(size);
+    if (!pool.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     Allocation like;
     like.owner = pool.handle();
     like.access = pool.access;
-    return allocate_device(pool.device, size, like, address);
+    CUresult result = place_on_device(pool.device, size, like, address);
+    if (result != CUDA_SUCCESS) pool.put_back(bytes);
+    return result;
 }
 
 CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
     if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
     if (CUresult error = refuse_while_capturing(stream)) return error;
     uint64_t address = 0;
     CUresult result = allocate_once(pool, size, address);
-    // What is missing may be on its way back in some stream.
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && size <= pool.device.memory_total) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // what is missing may be on its way back in some stream
         stream.context.synchronize();
         result = allocate_once(pool, size, address);
     }
-    if (result != CUDA_SUCCESS) return result;
-    uint64_t used = pool.used += size, high = pool.used_high;
-    while (used > high && !pool.used_high.compare_exchange_weak(high, used)) {
-    }
-    *out = address;
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) *out = address;
+    return result;
 }
 
 // What the stream does when it gets there. Memory goes back even after a fault.
 void release(uint64_t address, uint64_t buffer_id) {
     auto taken = driver().addresses.take(address, [&](const Allocation& a) { return a.buffer_id == buffer_id; });
-    if (!taken) return;
-    if (auto pool = find<Pool>(taken->owner)) pool->used -= taken->size;
-    give_back(*taken);
+    if (taken) give_back(*taken);
 }
 
 CUresult free_in_order(Stream& stream, CUdeviceptr address) {
@@ -90,13 +117,17 @@ CUresult pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value) 
         case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
             *number = pool.release_threshold;
             break;
-        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:  // nothing is kept back, so what is used is all there is
-        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-            *number = pool.used;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+            *number = pool.amounts().reserved;
             break;
         case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+            *number = pool.amounts().reserved_high;
+            break;
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            *number = pool.amounts().used;
+            break;
         case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-            *number = pool.used_high;
+            *number = pool.amounts().used_high;
             break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
@@ -123,7 +154,7 @@ CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* val
         case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
         case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
             if (number() != 0) return CUDA_ERROR_INVALID_VALUE;  // it can only be reset
-            pool.used_high = pool.used.load();
+            attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool.reset_used_high() : pool.reset_reserved_high();
             break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
@@ -141,10 +172,87 @@ CUresult on_pool(CUmemoryPool handle, Call&& call) {
 
 }  // namespace
 
+bool Pool::reserve(uint64_t missing) {
+    for (uint64_t unit : {granule, small_granule, allocation_granule}) {
+        uint64_t bytes = whole(missing, unit);
+        if (!device.charge(bytes)) continue;
+        amounts_.reserved += bytes;
+        amounts_.reserved_high = std::max(amounts_.reserved_high, amounts_.reserved);
+        return true;
+    }
+    return false;
+}
+
+bool Pool::take(uint64_t bytes) {
+    for (bool retry : {false, true}) {
+        if (retry) release_unused(device);  // of the other pools too: without our lock
+        std::lock_guard lock(mutex_);
+        uint64_t wanted = amounts_.used + bytes;
+        if (size_max_ && wanted > size_max_) return false;
+        if (wanted > amounts_.reserved && !reserve(wanted - amounts_.reserved)) continue;
+        amounts_.used = wanted;
+        amounts_.used_high = std::max(amounts_.used_high, wanted);
+        return true;
+    }
+    return false;
+}
+
+bool Pool::put_back(uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    amounts_.used -= bytes;
+    return amounts_.used == 0;
+}
+
+void Pool::shrink_to(uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    uint64_t keep = std::max(bytes, amounts_.used);
+    if (keep >= amounts_.reserved || whole(keep, granule) >= amounts_.reserved) return;
+    device.refund(amounts_.reserved - whole(keep, granule));
+    amounts_.reserved = whole(keep, granule);
+}
+
+Pool::Amounts Pool::amounts() {
+    std::lock_guard lock(mutex_);
+    return amounts_;
+}
+
+void Pool::reset_reserved_high() {
+    std::lock_guard lock(mutex_);
+    amounts_.reserved_high = amounts_.reserved;
+}
+
+void Pool::reset_used_high() {
+    std::lock_guard lock(mutex_);
+    amounts_.used_high = amounts_.used;
+}
+
 std::shared_ptr<Pool> current_pool(Device& device) {
     std::lock_guard lock(pool_mutex());
     ensure_default(device);
     return device.current_pool;
+}
+
+void return_to_pool(uint64_t handle, uint64_t bytes) {
+    std::lock_guard lock(pool_mutex());
+    auto found = pools().find(handle);
+    if (found == pools().end()) return;
+    auto& pool = *found->second;
+    bool unused = pool.put_back(bytes);
+    if (find<Pool>(handle)) return;
+    pool.shrink_to(0);
+    if (unused) pools().erase(found);
+}
+
+void release_after_wait(Device& device) {
+    std::lock_guard lock(pool_mutex());
+    for (auto& [handle, pool] : pools())
+        if (&pool->device == &device) pool->shrink_to(pool->release_threshold);
+}
+
+bool charge(Device& device, uint64_t bytes) {
+    if (device.charge(bytes)) return true;
+    release_unused(device);
+    return device.charge(bytes);
 }
 
 }  // namespace tnr::emulated
@@ -209,13 +317,15 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
     return initialized([&]() -> CUresult {
-        if (!pool || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-            return CUDA_ERROR_INVALID_VALUE;
+        if (!pool || !properties) return CUDA_ERROR_INVALID_VALUE;
+        if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
+        if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
         if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
         Device* device = device_of(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        *pool = driver().registry.add(std::make_shared<Pool>(*device, properties->maxSize))->as<CUmemoryPool>();
+        std::lock_guard lock(pool_mutex());
+        *pool = make_pool(*device, properties->maxSize)->as<CUmemoryPool>();
         return CUDA_SUCCESS;
     });
 }
@@ -226,12 +336,18 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
         std::lock_guard lock(pool_mutex());
         if (pool.device.default_pool.get() == &pool) return CUDA_ERROR_INVALID_VALUE;
         if (pool.device.current_pool.get() == &pool) pool.device.current_pool = pool.device.default_pool;
-        return driver().registry.remove(pool.handle()) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (!driver().registry.remove(pool.handle())) return CUDA_ERROR_INVALID_VALUE;
+        pool.shrink_to(0);
+        if (pool.amounts().used == 0) pools().erase(pool.handle());
+        return CUDA_SUCCESS;
     });
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
-    return on_pool(handle, [](Pool&) { return CUDA_SUCCESS; });  // nothing is kept back
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        pool.shrink_to(bytes);
+        return CUDA_SUCCESS;
+    });
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {

@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <mutex>
 #include <new>
+#include <set>
 
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 
@@ -67,12 +70,35 @@ void set_last_error(std::string text) {
     last_error[size] = 0;
 }
 
+static bool log_level_is(std::initializer_list<const char*> names) {
+    const char* level = getenv("TNR_LOG");
+    return level && std::any_of(names.begin(), names.end(), [&](auto* name) { return strcmp(level, name) == 0; });
+}
+
+static bool logs_debug() {
+    static const bool enabled = log_level_is({"debug", "trace"});
+    return enabled;
+}
+
+// One line, whatever the text quotes of the program's code.
+static void write_line(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
+    fprintf(stderr, "emulated GPU: %s\n", text.c_str());
+}
+
 void log_debug(const std::string& text) {
-    static const bool enabled = [] {
-        const char* level = getenv("TNR_LOG");
-        return level && (strcmp(level, "debug") == 0 || strcmp(level, "trace") == 0);
-    }();
-    if (enabled) fprintf(stderr, "emulated GPU: %s\n", text.c_str());
+    if (logs_debug()) write_line(text);
+}
+
+void say_once(const std::string& text) {
+    constexpr size_t texts_max = 8;  // a program with more than that to mend has read enough
+    static const bool enabled = !logs_debug() && !log_level_is({"off"});
+    static std::mutex& mutex = *new std::mutex;  // guards `said`
+    static auto& said = *new std::set<std::string>;
+    if (!enabled) return;
+    std::lock_guard lock(mutex);
+    if (said.size() < texts_max && said.insert(text).second) write_line(text);
 }
 
 CUresult current_exception_code() noexcept {

@@ -3,7 +3,8 @@
 // Ownership: Driver owns devices and, through the registry, every object that has a handle. Nothing of it
 // is ever destroyed: programs call the driver from exit handlers that run after our static destructors
 // would have, and our threads may still be at work then.
-// Locks, outermost first: Device/primary (context.cpp) > Context::mutex_ > Queue > AddressMap, Registry.
+// Locks, outermost first: Device/primary (context.cpp) > Context::mutex_ > Queue > pool_mutex() (pool.cpp) > Pool,
+// AddressMap, Registry.
 // No lock is held while a caller's function (callback, host node) runs or while work is waited for.
 #pragma once
 
@@ -46,6 +47,9 @@ CUresult status_of(Context& context);
 void set_last_error(std::string text);
 // Writes a line to stderr when TNR_LOG is debug or trace.
 void log_debug(const std::string& text);
+// Tells the program's user what the program itself may never look at: a line on stderr, each text once and few of them.
+// Silent when TNR_LOG is off.
+void say_once(const std::string& text);
 
 CUresult current_exception_code() noexcept;
 

@@ -2,6 +2,7 @@
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
 using namespace tnr::emulated;
@@ -61,6 +62,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
         if (CUresult error = refuse_while_capturing(stream)) return error;
         stream.context.wait_through(stream);
         flush_print();
+        release_after_wait(stream.context.device);
         return stream.context.status();
     });
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
@@ -188,7 +189,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
         if (!handle || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_properties(properties)) return error;
         Device& device = *device_of(properties->location.id);
-        if (!device.charge(size)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
         int64_t offset = MemoryFile::get().extend(size);
         if (offset < 0) {
             device.refund(size);
