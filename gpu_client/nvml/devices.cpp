@@ -87,6 +87,8 @@ static void fill(nvmlPciInfo_t& pci, const GpuFacts& gpu) {
     pci.domain = static_cast<unsigned>(gpu.pci_domain);
     pci.bus = static_cast<unsigned>(gpu.pci_bus);
     pci.device = static_cast<unsigned>(gpu.pci_device);
+    pci.pciDeviceId = static_cast<unsigned>(value_of(gpu, gpu_value::pci_device_id).value_or(0));
+    pci.pciSubSystemId = static_cast<unsigned>(value_of(gpu, gpu_value::pci_subsystem_id).value_or(0));
     (void)give_text(bus_id_text(gpu, "%08X:%02X:%02X.0"), pci.busId, sizeof pci.busId);
     (void)give_text(bus_id_text(gpu, "%04X:%02X:%02X.0"), pci.busIdLegacy, sizeof pci.busIdLegacy);
 }
@@ -116,6 +118,20 @@ NVML_EXPORT nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) {
     return old_pci_info(device, pci);
 }
 
+NVML_EXPORT nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t* pci) {
+    if (!pci) return NVML_ERROR_INVALID_ARGUMENT;
+    if (pci->version != nvmlPciInfoExt_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    constexpr unsigned display_controller = 3, controller_3d = 2;  // PCI's codes for a GPU without a display
+    return with_device(device, [&](const GpuFacts& gpu, unsigned) {
+        nvmlPciInfo_t usual;
+        fill(usual, gpu);
+        *pci = {nvmlPciInfoExt_v1,  usual.domain,  usual.bus, usual.device, usual.pciDeviceId, usual.pciSubSystemId,
+                display_controller, controller_3d, {}};
+        std::memcpy(pci->busId, usual.busId, sizeof pci->busId);
+        return NVML_SUCCESS;
+    });
+}
+
 NVML_EXPORT nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t* type) {
     if (!type) return NVML_ERROR_INVALID_ARGUMENT;
     return with_device(device, [&](const GpuFacts&, unsigned) {
@@ -124,16 +140,11 @@ NVML_EXPORT nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t* type) {
     });
 }
 
-static const int64_t* value_of(const GpuFacts& gpu, const char* key) {
-    auto found = gpu.values.find(key);
-    return found == gpu.values.end() ? nullptr : &found->second;
-}
-
 NVML_EXPORT nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
     if (!major || !minor) return NVML_ERROR_INVALID_ARGUMENT;
     return with_device(device, [&](const GpuFacts& gpu, unsigned) {
-        auto* known_major = value_of(gpu, gpu_value::compute_major);
-        auto* known_minor = value_of(gpu, gpu_value::compute_minor);
+        auto known_major = value_of(gpu, gpu_value::compute_major);
+        auto known_minor = value_of(gpu, gpu_value::compute_minor);
         if (!known_major || !known_minor) return NVML_ERROR_NOT_SUPPORTED;
         *major = static_cast<int>(*known_major);
         *minor = static_cast<int>(*known_minor);

@@ -43,6 +43,10 @@ extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(nv
             return "Timeout";
         case NVML_ERROR_GPU_IS_LOST:
             return "GPU is lost";
+        case NVML_ERROR_FUNCTION_NOT_FOUND:
+            return "Function Not Found";
+        case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+            return "Argument version mismatch";
         default:
             return "Unknown Error";
     }
@@ -54,16 +58,37 @@ static nvmlReturn_t with_first(Use&& use) {
     return with_device(handle_of(0), [&](const GpuFacts& gpu, unsigned) { return use(gpu); });
 }
 
+// Programs read versions as numbers with dots. Where the pool knows none (an emulated GPU), it is the series of drivers
+// that brought its CUDA version, with zeros that no release has.
+static std::string driver_version(const GpuFacts& gpu) {
+    if (!gpu.driver_version.empty()) return gpu.driver_version;
+    struct Series {
+        int cuda_version, driver;
+    };
+    constexpr Series series[] = {{13000, 580}, {12090, 575}, {12080, 570}, {12060, 560}, {12050, 555}, {12040, 550},
+                                 {12030, 545}, {12020, 535}, {12010, 530}, {12000, 525}, {11000, 450}};
+    for (auto& known : series)
+        if (gpu.cuda_version >= known.cuda_version) return std::to_string(known.driver) + ".0.0";
+    return "0.0.0";
+}
+
 NVML_EXPORT nvmlSystemGetDriverVersion(char* version, unsigned length) {
+    return with_first([&](const GpuFacts& gpu) { return give_text(driver_version(gpu), version, length); });
+}
+
+NVML_EXPORT nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t* branch, unsigned length) {
+    if (!branch) return NVML_ERROR_INVALID_ARGUMENT;
+    if (branch->version != nvmlSystemDriverBranchInfo_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return with_first([&](const GpuFacts& gpu) {
-        return give_text(gpu.driver_version.empty() ? "emulated" : gpu.driver_version, version, length);
+        auto version = driver_version(gpu);
+        auto room = std::min<unsigned>(length, sizeof branch->branch);
+        return give_text("r" + version.substr(0, version.find('.')) + "_00", branch->branch, room);
     });
 }
 
 NVML_EXPORT nvmlSystemGetNVMLVersion(char* version, unsigned length) {
     return with_first([&](const GpuFacts& gpu) {
-        auto driver = gpu.driver_version.empty() ? "emulated" : gpu.driver_version;
-        return give_text(std::to_string(gpu.cuda_version / 1000) + "." + driver, version, length);
+        return give_text(std::to_string(gpu.cuda_version / 1000) + "." + driver_version(gpu), version, length);
     });
 }
 

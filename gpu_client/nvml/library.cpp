@@ -126,6 +126,15 @@ nvmlDevice_t handle_of(unsigned index) {
     return reinterpret_cast<nvmlDevice_t>(uintptr_t{index} + 1);
 }
 
+std::optional<int64_t> value_of(const GpuFacts& gpu, const char* key) {
+    auto found = gpu.values.find(key);
+    return found == gpu.values.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_emulated(const GpuFacts& gpu) {
+    return gpu.name.ends_with("(emulated)");
+}
+
 nvmlReturn_t give_text(const std::string& text, char* buffer, unsigned length) {
     if (!buffer) return NVML_ERROR_INVALID_ARGUMENT;
     if (length < text.size() + 1) return NVML_ERROR_INSUFFICIENT_SIZE;

@@ -17,6 +17,10 @@ static void fill(Info& info, const GpuProcess& process) {
     info.gpuInstanceId = info.computeInstanceId = 0xffffffff;  // not a MIG instance
 }
 
+static void fill(nvmlProcessDetail_v1_t& info, const GpuProcess& process) {
+    info = {static_cast<unsigned>(process.pid), process.used_bytes, 0xffffffff, 0xffffffff, 0};
+}
+
 // NVML's protocol: the caller says how many fit; too few, and it learns how many there are.
 template <class Info>
 static nvmlReturn_t list(nvmlDevice_t device, unsigned* count, Info* infos) noexcept try {
@@ -46,13 +50,19 @@ NVML_EXPORT nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigne
     return list(device, count, infos);
 }
 
+// The newest form: all kinds of processes by one function. nvml.h has no names for the kinds.
+static constexpr unsigned compute_processes = 0, last_kind = 2;
+NVML_EXPORT nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* processes) {
+    if (!processes || processes->mode > last_kind) return NVML_ERROR_INVALID_ARGUMENT;
+    if (processes->version != nvmlProcessDetailList_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (processes->mode == compute_processes)
+        return list(device, &processes->numProcArrayEntries, processes->procArray);
+    return constant(device, &processes->numProcArrayEntries, 0u);
+}
+
 // CUDA alone is remoted: nothing draws, nothing runs under MPS.
 static nvmlReturn_t none(nvmlDevice_t device, unsigned* count) {
-    if (!count) return NVML_ERROR_INVALID_ARGUMENT;
-    return with_device(device, [&](const GpuFacts&, unsigned) {
-        *count = 0;
-        return NVML_SUCCESS;
-    });
+    return constant(device, count, 0u);
 }
 NVML_EXPORT nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_v1_t*) {
     return none(device, count);

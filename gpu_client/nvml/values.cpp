@@ -6,19 +6,7 @@ using namespace tnr;
 using namespace tnr::nvml;
 
 static bool is_lost(const GpuFacts& gpu) {
-    return gpu.values.count(gpu_value::lost) != 0;
-}
-
-template <class Number>
-static nvmlReturn_t give(nvmlDevice_t device, const char* key, Number* where) {
-    if (!where) return NVML_ERROR_INVALID_ARGUMENT;
-    return with_device(device, [&](const GpuFacts& gpu, unsigned) {
-        if (is_lost(gpu)) return NVML_ERROR_GPU_IS_LOST;
-        auto found = gpu.values.find(key);
-        if (found == gpu.values.end()) return NVML_ERROR_NOT_SUPPORTED;
-        *where = static_cast<Number>(found->second);
-        return NVML_SUCCESS;
-    });
+    return value_of(gpu, gpu_value::lost).has_value();
 }
 
 static nvmlReturn_t give_clock(nvmlDevice_t device, const char* const* keys, nvmlClockType_t type, unsigned* mhz) {
@@ -65,10 +53,17 @@ NVML_EXPORT nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors
 }
 NVML_EXPORT nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t* temperature) {
     if (!temperature) return NVML_ERROR_INVALID_ARGUMENT;
+    if (temperature->version != nvmlTemperature_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return give(device, gpu_value::temperature_c, &temperature->temperature);
 }
 NVML_EXPORT nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned* percent) {
     return give(device, gpu_value::fan_percent, percent);
+}
+NVML_EXPORT nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan, unsigned* percent) {
+    return fan == 0 ? give(device, gpu_value::fan_percent, percent) : NVML_ERROR_INVALID_ARGUMENT;
+}
+NVML_EXPORT nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned* count) {
+    return give(device, gpu_value::fans, count, zero_if_emulated);
 }
 NVML_EXPORT nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned* milliwatts) {
     return give(device, gpu_value::power_mw, milliwatts);
@@ -79,17 +74,30 @@ NVML_EXPORT nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned* milli
 NVML_EXPORT nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned* milliwatts) {
     return give(device, gpu_value::power_limit_mw, milliwatts);
 }
+NVML_EXPORT nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned* milliwatts) {
+    return give(device, gpu_value::power_limit_default_mw, milliwatts);
+}
+NVML_EXPORT nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned* least, unsigned* most) {
+    auto result = give(device, gpu_value::power_limit_min_mw, least);
+    return result == NVML_SUCCESS ? give(device, gpu_value::power_limit_max_mw, most) : result;
+}
 NVML_EXPORT nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned* mhz) {
     return give_clock(device, gpu_value::clock_mhz, type, mhz);
 }
 NVML_EXPORT nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned* mhz) {
     return give_clock(device, gpu_value::clock_max_mhz, type, mhz);
 }
+// An emulated GPU is always as fast as it can be: P0, which is 0.
 NVML_EXPORT nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t* state) {
-    return give(device, gpu_value::performance_state, state);
+    return give(device, gpu_value::performance_state, state, zero_if_emulated);
 }
+NVML_EXPORT nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t* state) {
+    return nvmlDeviceGetPerformanceState(device, state);
+}
+// Where the pool does not know better: it keeps a driver on every GPU whether somebody uses it or not.
 NVML_EXPORT nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
-    return give(device, gpu_value::persistence, mode);
+    return give(device, gpu_value::persistence, mode,
+                [](const GpuFacts&) { return std::optional<int64_t>(NVML_FEATURE_ENABLED); });
 }
 NVML_EXPORT nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
     return give(device, gpu_value::compute_mode, mode);
@@ -97,6 +105,9 @@ NVML_EXPORT nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mod
 NVML_EXPORT nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t* current, nvmlEnableState_t* pending) {
     if (pending) (void)give(device, gpu_value::ecc, pending);
     return give(device, gpu_value::ecc, current);
+}
+NVML_EXPORT nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
+    return give(device, gpu_value::ecc, mode);
 }
 NVML_EXPORT nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t,
                                         unsigned long long* count) {
@@ -119,27 +130,23 @@ NVML_EXPORT nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned* ge
 NVML_EXPORT nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned* width) {
     return give(device, gpu_value::pcie_width_max, width);
 }
+NVML_EXPORT nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned* count) {
+    return give(device, gpu_value::pcie_replays, count, zero_if_emulated);
+}
+NVML_EXPORT nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned* bits) {
+    return give(device, gpu_value::memory_bus_bits, bits);
+}
+NVML_EXPORT nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* reasons) {
+    return give(device, gpu_value::clock_reasons, reasons, zero_if_emulated);
+}
+NVML_EXPORT nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
+    return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
+}
 
 // No display can be attached to a GPU across a network.
-static nvmlReturn_t disabled(nvmlDevice_t device, nvmlEnableState_t* state) {
-    if (!state) return NVML_ERROR_INVALID_ARGUMENT;
-    return with_device(device, [&](const GpuFacts&, unsigned) {
-        *state = NVML_FEATURE_DISABLED;
-        return NVML_SUCCESS;
-    });
-}
 NVML_EXPORT nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t* state) {
-    return disabled(device, state);
+    return constant(device, state, NVML_FEATURE_DISABLED);
 }
 NVML_EXPORT nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t* state) {
-    return disabled(device, state);
-}
-
-// Each field answers for itself; those that this library has no value for say so.
-NVML_EXPORT nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
-    if (!values || count < 0) return NVML_ERROR_INVALID_ARGUMENT;
-    return with_device(device, [&](const GpuFacts&, unsigned) {
-        for (int i = 0; i < count; ++i) values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
-        return NVML_SUCCESS;
-    });
+    return constant(device, state, NVML_FEATURE_DISABLED);
 }

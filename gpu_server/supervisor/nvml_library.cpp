@@ -43,6 +43,7 @@ public:
 
     NvmlReading read() {
         read_state();
+        read_board();
         read_link();
         read_clocks();
         read_use();
@@ -86,12 +87,26 @@ private:
         auto state = reading_.values.find(gpu_value::performance_state);
         if (state != reading_.values.end() && state->second > NVML_PSTATE_15) reading_.values.erase(state);  // unknown
         of_kind(TNR_NVML(nvmlDeviceGetTemperature), NVML_TEMPERATURE_GPU, gpu_value::temperature_c);
+        one(TNR_NVML(nvmlDeviceGetCurrentClocksEventReasons), gpu_value::clock_reasons);
+    }
+    void read_board() {
+        one(TNR_NVML(nvmlDeviceGetBrand), gpu_value::brand);
+        one(TNR_NVML(nvmlDeviceGetMultiGpuBoard), gpu_value::multi_gpu_board);
+        one(TNR_NVML(nvmlDeviceGetNumFans), gpu_value::fans);
+        one(TNR_NVML(nvmlDeviceGetVirtualizationMode), gpu_value::virtualization);
+        first(TNR_NVML(nvmlDeviceGetGspFirmwareMode), gpu_value::gsp_firmware);
+        one(TNR_NVML(nvmlDeviceGetPowerManagementDefaultLimit), gpu_value::power_limit_default_mw);
+        unsigned least = 0, most = 0;
+        if (!ok(nvml_.call(TNR_NVML(nvmlDeviceGetPowerManagementLimitConstraints), gpu_, &least, &most))) return;
+        reading_.values[gpu_value::power_limit_min_mw] = least;
+        reading_.values[gpu_value::power_limit_max_mw] = most;
     }
     void read_link() {
         one(TNR_NVML(nvmlDeviceGetCurrPcieLinkGeneration), gpu_value::pcie_generation);
         one(TNR_NVML(nvmlDeviceGetCurrPcieLinkWidth), gpu_value::pcie_width);
         one(TNR_NVML(nvmlDeviceGetMaxPcieLinkGeneration), gpu_value::pcie_generation_max);
         one(TNR_NVML(nvmlDeviceGetMaxPcieLinkWidth), gpu_value::pcie_width_max);
+        one(TNR_NVML(nvmlDeviceGetPcieReplayCounter), gpu_value::pcie_replays);
     }
     void read_clocks() {
         constexpr nvmlClockType_t kinds[] = {NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_VIDEO};

@@ -2,6 +2,7 @@
 #include "gpu_server/supervisor/nvml_source.hpp"
 
 #include <cuda.h>
+#include <nvml.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,9 +10,10 @@
 
 namespace tnr::server {
 
-static void add_attribute(GpuFacts& facts, const NvmlDevice& device, const char* value, CUdevice_attribute attribute) {
+static void add_attribute(GpuFacts& facts, const NvmlDevice& device, const char* value, CUdevice_attribute attribute,
+                          int unit = 1) {
     auto found = device.attributes.find(attribute);
-    if (found != device.attributes.end()) facts.values[value] = found->second;
+    if (found != device.attributes.end()) facts.values[value] = static_cast<uint32_t>(found->second) / unit;
 }
 
 static GpuFacts facts_of(const NvmlDevice& device) {
@@ -26,6 +28,16 @@ static GpuFacts facts_of(const NvmlDevice& device) {
     add_attribute(facts, device, gpu_value::compute_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     add_attribute(facts, device, gpu_value::compute_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     add_attribute(facts, device, gpu_value::compute_mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+    add_attribute(facts, device, gpu_value::ecc, CU_DEVICE_ATTRIBUTE_ECC_ENABLED);
+    add_attribute(facts, device, gpu_value::multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    add_attribute(facts, device, gpu_value::memory_bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+    add_attribute(facts, device, gpu_value::pci_device_id, CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID);
+    add_attribute(facts, device, gpu_value::pci_subsystem_id, CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID);
+    constexpr int khz_per_mhz = 1000;
+    for (auto clock : {NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM})
+        add_attribute(facts, device, gpu_value::clock_max_mhz[clock], CU_DEVICE_ATTRIBUTE_CLOCK_RATE, khz_per_mhz);
+    add_attribute(facts, device, gpu_value::clock_max_mhz[NVML_CLOCK_MEM], CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+                  khz_per_mhz);
     for (auto& process : device.processes) facts.memory_used += process.granted_bytes;
     return facts;
 }

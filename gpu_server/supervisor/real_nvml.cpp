@@ -80,7 +80,7 @@ private:
         auto found = readings_.find(gpu.uuid);
         if (found == readings_.end() || !is_fresh(found->second)) return;
         auto& reading = found->second.reading;
-        gpu.values.insert(reading.values.begin(), reading.values.end());
+        for (auto& [key, value] : reading.values) gpu.values[key] = value;
         if (reading.lost) gpu.values[gpu_value::lost] = 1;
         if (reading.memory_used) gpu.memory_used = std::min<uint64_t>(*reading.memory_used, gpu.memory_total);
     }
