@@ -23,13 +23,17 @@ static std::string number(const System&, const Gpu& gpu) {
     return result == NVML_SUCCESS ? std::to_string(static_cast<long long>(value)) : missing(result);
 }
 
+static std::string watt_text(unsigned milliwatts) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.2f", milliwatts / 1000.0);
+    return buffer;
+}
+
 template <auto Function>
 static std::string watts(const System&, const Gpu& gpu) {
     unsigned milliwatts = 0;
-    if (auto result = Function(gpu.handle, &milliwatts); result != NVML_SUCCESS) return missing(result);
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f", milliwatts / 1000.0);
-    return text;
+    auto result = Function(gpu.handle, &milliwatts);
+    return result == NVML_SUCCESS ? watt_text(milliwatts) : missing(result);
 }
 
 template <auto Function, nvmlClockType_t Type>
@@ -44,6 +48,46 @@ static std::string switched(const System&, const Gpu& gpu) {
     nvmlEnableState_t state{};
     if (auto result = Function(gpu.handle, &state); result != NVML_SUCCESS) return missing(result);
     return state == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
+}
+
+template <auto Function>
+static std::string text(const System&, const Gpu& gpu) {
+    char buffer[96] = {};
+    auto result = Function(gpu.handle, buffer, sizeof buffer);
+    return result == NVML_SUCCESS ? buffer : missing(result);
+}
+
+static std::string hexadecimal(const char* format, unsigned long long value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, format, value);
+    return buffer;
+}
+
+static std::string pci(const Gpu& gpu, const char* format, unsigned nvmlPciInfo_t::*part) {
+    nvmlPciInfo_t info{};
+    auto result = nvmlDeviceGetPciInfo(gpu.handle, &info);
+    return result == NVML_SUCCESS ? hexadecimal(format, info.*part) : missing(result);
+}
+
+static std::string clock_reasons(const System&, const Gpu& gpu) {
+    unsigned long long reasons = 0;
+    auto result = nvmlDeviceGetCurrentClocksEventReasons(gpu.handle, &reasons);
+    return result == NVML_SUCCESS ? hexadecimal("0x%016llX", reasons) : missing(result);
+}
+
+// What a coder does; how long that was measured goes with it, but is not shown.
+template <auto Function>
+static std::string coder(const System&, const Gpu& gpu) {
+    unsigned percent = 0, period_us = 0;
+    auto result = Function(gpu.handle, &percent, &period_us);
+    return result == NVML_SUCCESS ? std::to_string(percent) : missing(result);
+}
+
+template <unsigned Which>
+static std::string power_limit(const System&, const Gpu& gpu) {
+    unsigned milliwatts[2] = {};
+    auto result = nvmlDeviceGetPowerManagementLimitConstraints(gpu.handle, &milliwatts[0], &milliwatts[1]);
+    return result == NVML_SUCCESS ? watt_text(milliwatts[Which]) : missing(result);
 }
 
 static std::string utilization(const Gpu& gpu, unsigned nvmlUtilization_t::*part) {
@@ -122,17 +166,30 @@ const std::vector<Field>& gpu_fields() {
         {"uuid", "", [](S, G gpu) { return gpu.uuid; }},
         {"index", "", [](S, G gpu) { return std::to_string(gpu.index); }},
         {"pci.bus_id", "", [](S, G gpu) { return gpu.bus_id; }},
+        {"pci.domain", "", [](S, G gpu) { return pci(gpu, "0x%04llX", &nvmlPciInfo_t::domain); }},
+        {"pci.bus", "", [](S, G gpu) { return pci(gpu, "0x%02llX", &nvmlPciInfo_t::bus); }},
+        {"pci.device", "", [](S, G gpu) { return pci(gpu, "0x%02llX", &nvmlPciInfo_t::device); }},
+        {"pci.device_id", "", [](S, G gpu) { return pci(gpu, "0x%08llX", &nvmlPciInfo_t::pciDeviceId); }},
+        {"pci.sub_device_id", "", [](S, G gpu) { return pci(gpu, "0x%08llX", &nvmlPciInfo_t::pciSubSystemId); }},
+        {"serial", "", text<nvmlDeviceGetSerial>},
+        {"vbios_version", "", text<nvmlDeviceGetVbiosVersion>},
         {"compute_cap", "", compute_capability},
         {"memory.total", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total); }},
         {"memory.used", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_used); }},
         {"memory.free", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total - gpu.memory_used); }},
         {"utilization.gpu", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::gpu); }},
         {"utilization.memory", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::memory); }},
+        {"utilization.encoder", "%", coder<nvmlDeviceGetEncoderUtilization>},
+        {"utilization.decoder", "%", coder<nvmlDeviceGetDecoderUtilization>},
         {"temperature.gpu", "", temperature},
         {"fan.speed", "%", number<nvmlDeviceGetFanSpeed>},
         {"pstate", "", performance_state},
         {"power.draw", "W", watts<nvmlDeviceGetPowerUsage>},
         {"power.limit", "W", watts<nvmlDeviceGetEnforcedPowerLimit>},
+        {"power.default_limit", "W", watts<nvmlDeviceGetPowerManagementDefaultLimit>},
+        {"power.min_limit", "W", power_limit<0>},
+        {"power.max_limit", "W", power_limit<1>},
+        {"clocks_event_reasons.active", "", clock_reasons},
         {"clocks.gr", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS>},
         {"clocks.sm", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_SM>},
         {"clocks.mem", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_MEM>},
@@ -144,7 +201,9 @@ const std::vector<Field>& gpu_fields() {
         {"pcie.link.gen.max", "", number<nvmlDeviceGetMaxPcieLinkGeneration>},
         {"pcie.link.width.current", "", number<nvmlDeviceGetCurrPcieLinkWidth>},
         {"pcie.link.width.max", "", number<nvmlDeviceGetMaxPcieLinkWidth>},
+        {"pcie.replay_counter", "", number<nvmlDeviceGetPcieReplayCounter>},
         {"persistence_mode", "", switched<nvmlDeviceGetPersistenceMode>},
+        {"display_mode", "", switched<nvmlDeviceGetDisplayMode>},
         {"display_active", "", switched<nvmlDeviceGetDisplayActive>},
         {"compute_mode", "", compute_mode},
         {"ecc.mode.current", "", ecc_mode},
@@ -163,6 +222,13 @@ const Field* find_gpu_field(const std::string& name) {
         {"clocks.current.memory", "clocks.mem"},
         {"clocks.current.graphics", "clocks.gr"},
         {"enforced.power.limit", "power.limit"},
+        {"power.draw.instant", "power.draw"},
+        {"power.draw.average", "power.draw"},
+        {"gpu_serial", "serial"},
+        {"clocks_throttle_reasons.active", "clocks_event_reasons.active"},
+        {"clocks.max.graphics", "clocks.max.gr"},
+        {"clocks.max.memory", "clocks.max.mem"},
+        {"clocks.current.video", "clocks.video"},
     };
     auto wanted = name;
     for (auto& [alias, real] : aliases)

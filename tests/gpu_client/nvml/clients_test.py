@@ -141,6 +141,20 @@ class Nvml(unittest.TestCase):
         apps = smi("--query-compute-apps=pid,used_memory", "--format=csv,noheader").stdout
         self.assertTrue(apps.startswith(f"{self.program.pid}, "), apps)
 
+    def test_nvidia_smi_answers_what_scripts_ask(self):
+        """GPUtil's line of questions, word for word, and a few that others add."""
+        wanted = ("index,uuid,utilization.gpu,memory.total,memory.used,memory.free,driver_version,name,gpu_serial,"
+                  "display_active,display_mode,temperature.gpu")
+        rows = list(csv.reader(io.StringIO(smi(f"--query-gpu={wanted}", "--format=csv,noheader,nounits").stdout),
+                               skipinitialspace=True))
+        self.assertEqual(len(rows), 2)
+        self.assertEqual(rows[1][0], "1")
+        self.assertRegex(rows[0][6], r"^\d+(\.\d+)+$")
+        self.assertEqual(rows[0][7:], ["NVIDIA H100 (emulated)", "[N/A]", "Disabled", "Disabled", "[N/A]"])
+        more = smi("--query-gpu=pci.domain,pci.bus,pci.device,clocks_throttle_reasons.active,power.max_limit,vbios_version",
+                   "--format=csv,noheader", "-i", "0").stdout
+        self.assertEqual(more.strip(), "0x0000, 0x01, 0x00, 0x0000000000000000, [N/A], [N/A]")
+
     def test_nvidia_smi_names_a_field_it_does_not_know(self):
         done = smi("--query-gpu=name,smell", "--format=csv")
         self.assertNotEqual(done.returncode, 0)

@@ -133,7 +133,8 @@ def hot(uuid, minor):
               "MaxPcieLinkGeneration 5", "MaxPcieLinkWidth 16", "ClockInfo 1755 1760 2619 1500", "MaxClockInfo 1980 1981 2620 1600",
               "UtilizationRates 87 43", "EccMode 1 1", "TotalEccErrors 2", "MigMode 0 0", "EncoderUtilization 5 1000",
               f"MemoryInfo_v2 {64 * MIB} {MIB} {43 * MIB} {20 * MIB}", f"MemoryInfo {64 * MIB} {43 * MIB} {21 * MIB}",
-              "ComputeRunningProcesses_v2 1", "ComputeRunningProcesses_v3 1"]
+              "ComputeRunningProcesses_v2 1", "ComputeRunningProcesses_v3 1", "PowerManagementDefaultLimit 650000",
+              "PowerManagementLimitConstraints 200000 700000", "PcieReplayCounter 3", "CurrentClocksEventReasons 4"]
     return [f"{uuid} nvmlDeviceGet{value}" for value in values]
 
 
@@ -205,9 +206,13 @@ class RealGpu(unittest.TestCase):
                        "mig.mode.current,pcie.link.gen.current,pcie.link.width.max,memory.used,driver_version,fan.speed"),
             [["61", "350.50", "700.00", "P0", "Enabled", "1760", "2619", "1981", "87", "43", "Enabled", "2", "Disabled",
               "5", "16", "20", "580.65.06", "[N/A]"]])
+        self.assertEqual(
+            node.query("power.default_limit,power.min_limit,power.max_limit,pcie.replay_counter,"
+                       "clocks_event_reasons.active,utilization.encoder"),
+            [["650.00", "200.00", "700.00", "3", "0x0000000000000004", "5"]])
         # The reading with the process is at most a second away; each question waits for one that is fresh enough.
         rows = ""
-        while "17" not in rows:
+        while not rows.endswith(", 17\n"):
             rows = node.smi("--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits").stdout
             self.assertEqual(rows.split(",")[0], str(program.pid))  # never the worker's, nor another process of the node
         self.assertEqual(rows.splitlines(), [f"{program.pid}, 17"])
@@ -241,7 +246,7 @@ class RealGpu(unittest.TestCase):
         node = self.node(nvml="/nowhere/libnvidia-ml.so.1")
         program = node.run()
         self.ready(program)
-        self.assertEqual(node.query("temperature.gpu,memory.total"), [["[N/A]", "64"]])
+        self.assertEqual(node.query("temperature.gpu,memory.total,driver_version"), [["[N/A]", "64", "580.0.0"]])
         self.assertIn("does not start", node.log())
         self.end(program)
 
