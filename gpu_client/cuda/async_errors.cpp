@@ -3,28 +3,11 @@
 
 #include "cuda_calls.hpp"
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
 
 static std::atomic<int> unreported{0};  // the first non-fatal failure that no call has returned yet
-
-bool ends_context(CUresult result) {
-    switch (result) {
-        case CUDA_ERROR_ECC_UNCORRECTABLE:
-        case CUDA_ERROR_ILLEGAL_ADDRESS:
-        case CUDA_ERROR_LAUNCH_TIMEOUT:
-        case CUDA_ERROR_ASSERT:
-        case CUDA_ERROR_HARDWARE_STACK_ERROR:
-        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-        case CUDA_ERROR_MISALIGNED_ADDRESS:
-        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-        case CUDA_ERROR_INVALID_PC:
-        case CUDA_ERROR_LAUNCH_FAILED:
-            return true;
-        default:
-            return false;
-    }
-}
 
 static const char* name_of(uint16_t op) {
     auto* call = wire::find_call(op);
@@ -35,7 +18,7 @@ void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
     log(LogLevel::info, "%s failed after it had returned: error %d %.*s", name_of(op), static_cast<int>(result),
         static_cast<int>(detail.size()), detail.data());
     if (wire::call_is(op, wire::call_destroys)) return;
-    if (ends_context(result)) {
+    if (wire::ends_context(result)) {
         // The record does not say where; the contexts of a process share their worker's fate anyway.
         contexts().each([&](Context& context, uint64_t) {
             if (context.active) context.sticky = result;
@@ -47,7 +30,7 @@ void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
 }
 
 CUresult settle(CUresult result, Context* context) {
-    if (context && ends_context(result)) context->sticky = result;
+    if (context && wire::ends_context(result)) context->sticky = result;
     if (context && context->sticky != 0) return static_cast<CUresult>(context->sticky.load());
     if (result != CUDA_SUCCESS) return result;
     if (unreported.load(std::memory_order_relaxed) == 0) return result;

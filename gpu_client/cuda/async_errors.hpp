@@ -8,8 +8,6 @@
 
 namespace tnr::cuda {
 
-// Does this result end the context it happened in?
-bool ends_context(CUresult result);
 // The worker told that a call which was sent async has failed.
 void async_call_failed(uint16_t op, CUresult result, std::string_view detail);
 // What the waiting call that just got `result` in `context` must return.

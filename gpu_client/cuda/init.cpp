@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
 
@@ -23,13 +24,13 @@ Session* session() {
 }
 
 static void listen_to_news(Session& session) {
-    session.news.completed = [](uint8_t kind, uint64_t number, uint64_t generation, CUresult result) {
+    session.news.completed = [](wire::Completed what, uint64_t number, uint64_t position, CUresult result) {
         // Anything less only says that what was watched is gone by now.
-        if (ends_context(result)) async_call_failed(0, result, "");
-        if (kind == 0)
-            event_completed(number, generation);
+        if (wire::ends_context(result)) async_call_failed(0, result, "");
+        if (what == wire::Completed::event)
+            event_completed(number, position);
         else
-            stream_completed(number, generation);
+            stream_completed(number, position);
     };
     session.news.failed = async_call_failed;
     session.news.run_host_function = run_host_function_soon;

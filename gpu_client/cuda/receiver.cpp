@@ -185,10 +185,10 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
         case wire::op_bulk_down:
             return take_piece(in, bulk);
         case wire::op_completed: {
-            auto kind = in.get<uint8_t>();
-            auto number = in.get<uint64_t>(), generation = in.get<uint64_t>();
+            auto what = in.get<wire::Completed>();
+            auto number = in.get<uint64_t>(), position = in.get<uint64_t>();
             auto result = static_cast<CUresult>(in.get<int32_t>());
-            if (in.finished()) news.completed(kind, number, generation, result);
+            if (in.finished()) news.completed(what, number, position, result);
             return in.finished();
         }
         case wire::op_failed: {

@@ -97,7 +97,7 @@ public:
 
     // News; set before the session is used. Called with the receive lock held: must not wait.
     struct News {
-        std::function<void(uint8_t kind, uint64_t number, uint64_t generation, CUresult)> completed;
+        std::function<void(wire::Completed what, uint64_t number, uint64_t position, CUresult)> completed;
         std::function<void(uint16_t op, CUresult, std::string_view detail)> failed;
         std::function<void(uint64_t ticket)> run_host_function;
     };

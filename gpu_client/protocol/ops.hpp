@@ -12,8 +12,8 @@ enum SessionOp : uint16_t {
     op_memory_grant = 0xf002,  // sync. u32 device, u64 bytes wanted; reply: u64 bytes granted more (0: out of memory)
     op_memory_map = 0xf003,    // async. u32 device, u64 address, u64 bytes: back this part of the range with memory
     op_memory_unmap = 0xf004,  // async. u32 device, u64 address, u64 bytes, as mapped; the GPU has finished with it
-    op_watch_event = 0xf005,   // async. u64 event number, u64 generation: say op_completed when it has completed
-    op_watch_stream = 0xf006,  // async. u64 stream number, u64 generation: likewise for all work in it so far
+    op_watch_event = 0xf005,   // async. u64 event number, u64 position: say op_completed when it has completed
+    op_watch_stream = 0xf006,  // async. u64 stream number, u64 position: likewise for all work in it so far
     op_host_function_done = 0xf007,  // u64 ticket of op_run_host_function
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
     op_image_piece = 0xf009,         // async. see custom_calls.hpp
@@ -23,7 +23,7 @@ enum SessionOp : uint16_t {
     op_welcome = 0xf0f2,  // worker → client. u64 connection: the answer to its hello
 
     // worker → client
-    op_completed = 0xf101,          // u8 kind (0 event, 1 stream), u64 number, u64 generation, i32 CUresult
+    op_completed = 0xf101,          // Completed, u64 number, u64 position (as watched), i32 CUresult
     op_failed = 0xf102,             // u16 op of the call that failed, i32 CUresult, string detail
     op_printed = 0xf103,            // string: what device printf wrote
     op_run_host_function = 0xf104,  // u64 ticket (chosen by the client in its cuLaunchHostFunc record)
@@ -33,5 +33,8 @@ enum SessionOp : uint16_t {
     op_goodbye_worker = 0xf106,     // string reason: the session is over (killed by the operator, GPU lost)
     op_kernels_described = 0xf107,  // see custom_calls.hpp; belongs to the cuLibraryLoadData that is being answered
 };
+
+// What op_completed is about.
+enum class Completed : uint8_t { event, stream };
 
 }  // namespace tnr::wire

@@ -122,6 +122,7 @@ public:
     explicit RecordReader(std::span<const std::byte> records) : in_(records) {}
     bool next(Record& record);
     bool malformed() const { return malformed_; }
+    bool at_end() const { return in_.left() == 0; }
 
 private:
     Reader in_;

@@ -13,7 +13,7 @@ namespace tnr::worker {
 // Parameters of one kernel; 32764 bytes hold no more single bytes than that, and real kernels have under 100.
 static constexpr size_t parameters_max = 4096;
 
-static Answer image_piece(Session& session, Call& call) {
+static Answer image_piece(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto offset = call.in.get<uint64_t>();
     auto total = call.in.get<uint64_t>();
@@ -53,7 +53,7 @@ static void describe_kernel(wire::Bytes& bytes, CUkernel kernel, CUdevice device
 }
 
 // As many op_kernels_described records as the limit of a record asks for.
-static void describe_library(Session& session, const Library& library, uint64_t call_number, CUdevice device) {
+static void describe_library(WorkerSession& session, const Library& library, uint64_t call_number, CUdevice device) {
     wire::Bytes kernels;
     uint32_t count = 0;
     auto tell = [&] {
@@ -134,7 +134,7 @@ private:
     bool retained_ = false;
 };
 
-static Answer load_library(Session& session, Call& call) {
+static Answer load_library(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto total = call.in.get<uint64_t>();
     LibraryOptions options;
@@ -165,7 +165,7 @@ static Answer load_library(Session& session, Call& call) {
     return result;
 }
 
-static Answer unload_library(Session& session, Call& call) {
+static Answer unload_library(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto* library = session.handles.libraries.find(number);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
@@ -174,7 +174,7 @@ static Answer unload_library(Session& session, Call& call) {
     return session.run_aside(call, [handle] { return driver().cuLibraryUnload(handle); });
 }
 
-static Answer get_global(Session&, Call& call) {
+static Answer get_global(WorkerSession&, Call& call) {
     auto library = call.in.library();
     std::string name(call.in.string());
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;

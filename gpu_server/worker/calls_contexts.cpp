@@ -5,11 +5,11 @@
 
 namespace tnr::worker {
 
-static Device* device_of(Session& session, uint32_t ordinal) {
+static Device* device_of(WorkerSession& session, uint32_t ordinal) {
     return ordinal < session.devices.size() ? &session.devices[ordinal] : nullptr;
 }
 
-static Answer set_context(Session& session, Call& call) {
+static Answer set_context(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     session.set_current(number);
@@ -17,7 +17,7 @@ static Answer set_context(Session& session, Call& call) {
 }
 
 // The worker itself holds every primary context since it warmed up, so this only gives it a number.
-static Answer retain_primary(Session& session, Call& call) {
+static Answer retain_primary(WorkerSession& session, Call& call) {
     auto* device = device_of(session, call.in.get<uint32_t>());
     auto number = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -30,20 +30,17 @@ static Answer retain_primary(Session& session, Call& call) {
 }
 
 // Also what a release of the last reference does: the context's state goes.
-static Answer reset_primary(Session& session, Call& call) {
+static Answer reset_primary(WorkerSession& session, Call& call) {
     auto* device = device_of(session, call.in.get<uint32_t>());
     auto number = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
-    session.context_ends(number);
-    session.handles.contexts.remove(number);
-    if (session.current_number() == number) session.set_current(0);
     device->primary = nullptr;
-    session.staging.context_gone();
-    return session.run_aside(call, [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
+    return session.end_context(call, number,
+                               [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
 }
 
-static Answer create_context(Session& session, Call& call) {
+static Answer create_context(WorkerSession& session, Call& call) {
     auto* device = device_of(session, call.in.get<uint32_t>());
     auto number = call.in.get<uint64_t>();
     auto flags = call.in.get<uint32_t>();
@@ -56,58 +53,46 @@ static Answer create_context(Session& session, Call& call) {
     return session.handles.contexts.add(number, context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer destroy_context(Session& session, Call& call) {
+static Answer destroy_context(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto* context = session.handles.contexts.find(number);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     auto handle = *context;
-    session.context_ends(number);
-    session.handles.contexts.remove(number);
-    session.staging.context_gone();
-    if (session.current_number() == number) session.set_current(0);
-    return session.run_aside(call, [handle] { return driver().cuCtxDestroy_v2(handle); });
+    return session.end_context(call, number, [handle] { return driver().cuCtxDestroy_v2(handle); });
 }
 
-static bool all_streams_idle(Session& session) {
-    if (session.downloads_pending() || !session.queues.all_idle()) return false;
-    if (driver().cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS) return false;
+static bool all_streams_idle(WorkerSession& session) {
+    if (driver().cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY) return false;
     for (auto& [number, stream] : session.handles.streams)
-        if (stream.context == session.current_number() && driver().cuStreamQuery(stream.handle) != CUDA_SUCCESS)
+        if (stream.context == session.current_number() && driver().cuStreamQuery(stream.handle) == CUDA_ERROR_NOT_READY)
             return false;
-    return session.ended_streams_idle();
+    return session.ended_streams.idle(session.current_number());
 }
 
-static Answer synchronize(Session& session, Call& call) {
+static Answer synchronize(WorkerSession& session, Call& call) {
     if (!session.current()) return CUDA_ERROR_INVALID_CONTEXT;
-    auto downloads = session.downloads_so_far();
-    if (all_streams_idle(session)) {
-        auto result = driver().cuCtxSynchronize();  // nothing to wait for, but errors and printf come out here
-        session.settle(downloads);
-        return result;
-    }
-    session.waiting.run([&session, downloads, context = session.current(), op = call.op, number = call.number] {
-        driver().cuCtxSetCurrent(context);
-        auto result = driver().cuCtxSynchronize();
-        session.settle(downloads);
-        session.outbox.reply(op, number, result);
-    });
-    return std::nullopt;
+    auto before = session.downloads.next();
+    auto idle = [&] { return all_streams_idle(session) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
+    // Also where nothing is left to wait for: errors and what kernels printed come out here.
+    auto wait = [] { return driver().cuCtxSynchronize(); };
+    return session.query_briefly(idle) == CUDA_SUCCESS ? session.answer_wait(call, wait(), before)
+                                                       : session.wait_aside(call, before, wait);
 }
 
-static Answer enable_peer_access(Session&, Call& call) {
+static Answer enable_peer_access(WorkerSession&, Call& call) {
     auto peer = call.in.context();
     auto flags = call.in.get<uint32_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     return driver().cuCtxEnablePeerAccess ? driver().cuCtxEnablePeerAccess(peer, flags) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static Answer disable_peer_access(Session&, Call& call) {
+static Answer disable_peer_access(WorkerSession&, Call& call) {
     auto peer = call.in.context();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     return driver().cuCtxDisablePeerAccess ? driver().cuCtxDisablePeerAccess(peer) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static Answer goodbye(Session& session, Call&) {
+static Answer goodbye(WorkerSession& session, Call&) {
     session.end("the program has ended");
     return std::nullopt;
 }

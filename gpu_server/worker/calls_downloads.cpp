@@ -63,35 +63,31 @@ static Answer failed(Call& call, CUresult result) {
 }
 
 // Nothing is in the way: the copy itself is all there is to wait for.
-static Answer copy_now(Session& session, Call& call, const Source& source, CUstream stream) {
+static Answer copy_now(WorkerSession& session, Call& call, const Source& source, CUstream stream) {
+    auto before = session.downloads.next();
     wire::Bytes data(source.bytes());
     auto result = enqueue(source, data.data(), stream);
     if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(stream);
-    session.settle(session.downloads_so_far());
     call.outputs = in_reply(data.data(), result == CUDA_SUCCESS ? data.size() : 0);
-    return result;
+    return session.answer_wait(call, result, before);
 }
 
 // Through a pinned block: into pageable memory the driver would copy before it returns, and wait for the stream to do so.
-static Answer copy_later(Session& session, Call& call, const Source& source, CUstream stream, uint64_t stream_number,
-                         Staging::Block block) {
+static Answer copy_later(WorkerSession& session, Call& call, const Source& source, CUstream stream,
+                         uint64_t stream_number, Staging::Block block) {
     auto data = std::make_shared<Staging::Block>(std::move(block));
-    CUevent copied = nullptr;
+    SharedEvent copied;
     auto result = enqueue(source, data->get(), stream);
-    if (result == CUDA_SUCCESS) result = driver().cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver().cuEventRecord(copied, stream);
+    if (result == CUDA_SUCCESS) result = mark(copied, stream);
     if (result != CUDA_SUCCESS) return failed(call, result);
-    auto order = session.begin_download(copied);
-    auto answer = [&session, data, size = source.bytes(), copied, order, context = session.current(), op = call.op,
-                   number = call.number] {
-        driver().cuCtxSetCurrent(context);
-        auto result = driver().cuEventSynchronize(copied);
-        session.prints.drain();
-        session.outbox.reply(op, number, result, in_reply(data->get(), result == CUDA_SUCCESS ? size : 0));
-        session.end_download(order);
-        driver().cuEventDestroy_v2(copied);
-    };
-    session.queues.post(session.queue_key(stream_number), answer);
+    auto copy = session.downloads.begin([copied] { return is_reached(copied); });
+    session.after(copied, stream_number,
+                  [&session, data, size = source.bytes(), copy, op = call.op, number = call.number](CUresult result) {
+                      session.prints.flush();
+                      auto outputs = in_reply(data->get(), result == CUDA_SUCCESS ? size : 0);
+                      session.outbox.reply(op, number, result, outputs);
+                      session.downloads.end(copy);
+                  });
     return std::nullopt;
 }
 
@@ -105,31 +101,39 @@ public:
         if (result != CUDA_SUCCESS) delete held;
         return result;
     }
-    void open() {
-        std::lock_guard lock(mutex_);
+    void open() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
         open_ = true;
         opened_.notify_all();
+    }
+    bool is_open() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        return open_;
     }
 
 private:
     static void wait(void* data) {
         std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
-        auto& gate = **held;
-        std::unique_lock lock(gate.mutex_);
-        gate.opened_.wait(lock, [&] { return gate.open_; });
+        (*held)->wait_until_open();
     }
-    std::mutex mutex_;
-    std::condition_variable opened_;
-    bool open_ = false;
+    void wait_until_open() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        while (!open_) opened_.wait(mutex_);
+    }
+    Mutex mutex_;
+    Condition opened_;
+    bool open_ TNR_GUARDED_BY(mutex_) = false;
 };
 
 struct Pump {
-    Session& session;
+    WorkerSession& session;
     Source source;
     CUcontext context;
-    CUevent ready;  // the stream has reached the copy
-    std::shared_ptr<Gate> gate;
-    uint64_t order, number;
+    ContextUses::Use use;
+    SharedEvent ready;           // the stream has reached the copy
+    std::shared_ptr<Gate> gate;  // null: the program waits for the copy
+    uint64_t copy;               // among session.downloads, where there is a gate
+    uint64_t number;
     uint16_t op;
 
     void run();
@@ -147,15 +151,14 @@ CUresult Pump::copy_pieces(CUstream own) {
     struct Piece {
         Staging::Block block;
         uint64_t bytes;
-        CUevent copied;
+        SharedEvent copied;
     };
     std::deque<Piece> on_the_way;
     uint64_t sent = 0, column = 0;
     auto send_first = [&] {
         auto piece = std::move(on_the_way.front());
         on_the_way.pop_front();
-        auto result = driver().cuEventSynchronize(piece.copied);
-        driver().cuEventDestroy_v2(piece.copied);
+        auto result = driver().cuEventSynchronize(piece.copied.get());
         if (result == CUDA_SUCCESS) session.outbox.piece(number, sent, as_message(std::move(piece.block), piece.bytes));
         sent += piece.bytes;
         return result;
@@ -167,8 +170,7 @@ CUresult Pump::copy_pieces(CUstream own) {
         auto part = next_piece(rest, column);
         Piece piece{session.staging.take_download(), part.bytes(), nullptr};
         result = enqueue(part, piece.block.get(), own);
-        if (result == CUDA_SUCCESS) result = driver().cuEventCreate(&piece.copied, CU_EVENT_DISABLE_TIMING);
-        if (result == CUDA_SUCCESS) result = driver().cuEventRecord(piece.copied, own);
+        if (result == CUDA_SUCCESS) result = mark(piece.copied, own);
         if (result != CUDA_SUCCESS) break;
         on_the_way.push_back(std::move(piece));
         if (on_the_way.size() == ahead) result = send_first();
@@ -180,47 +182,47 @@ CUresult Pump::copy_pieces(CUstream own) {
 void Pump::run() {
     driver().cuCtxSetCurrent(context);
     CUstream own = nullptr;
-    auto result = driver().cuEventSynchronize(ready);
+    auto result = driver().cuEventSynchronize(ready.get());
     if (result == CUDA_SUCCESS) result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS) result = copy_pieces(own);
     if (gate) gate->open();
-    session.prints.drain();
+    session.prints.flush();
     session.outbox.reply(op, number, result, in_reply(nullptr, 0));
-    session.end_download(order);
-    driver().cuEventDestroy_v2(ready);
+    if (gate) session.downloads.end(copy);
     if (own) driver().cuStreamDestroy_v2(own);
 }
 
-static Answer pump(Session& session, Call& call, const Source& source, CUstream stream, bool program_waits) {
-    call.outputs = in_reply(nullptr, 0);
-    CUevent ready = nullptr;
-    auto result = driver().cuEventCreate(&ready, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver().cuEventRecord(ready, stream);
-    if (result != CUDA_SUCCESS) return result;
+static Answer pump(WorkerSession& session, Call& call, const Source& source, CUstream stream, bool program_waits) {
+    SharedEvent ready;
+    if (auto result = mark(ready, stream); result != CUDA_SUCCESS) return failed(call, result);
+    Pump pump{session,     source, session.current(), session.context_uses.begin(session.current()), ready, nullptr, 0,
+              call.number, call.op};
     // A program that waits for the copy puts nothing behind it meanwhile.
-    auto gate = program_waits ? nullptr : std::make_shared<Gate>();
-    if (gate) result = Gate::close(gate, stream);
-    if (result != CUDA_SUCCESS) return result;
-    auto order = session.begin_download(ready);
-    Pump pump{session, source, session.current(), ready, gate, order, call.number, call.op};
-    session.waiting.run([pump]() mutable { pump.run(); });
+    if (!program_waits) {
+        pump.gate = std::make_shared<Gate>();
+        if (auto result = Gate::close(pump.gate, stream); result != CUDA_SUCCESS) return failed(call, result);
+        pump.copy = session.downloads.begin([gate = pump.gate] { return gate->is_open(); });
+    }
+    session.waiting.run([pump = std::move(pump)]() mutable { pump.run(); });
     return std::nullopt;
 }
 
-static Answer copy(Session& session, Call& call, const Source& source, uint64_t stream_number, bool program_waits) {
+static Answer copy(WorkerSession& session, Call& call, const Source& source, uint64_t stream_number,
+                   bool program_waits) {
     auto stream = session.stream(stream_number, call.in);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     bool sound = source.rows > 0 && source.width > 0 && source.width <= UINT64_MAX / source.rows && call.number != 0;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     if (source.bytes() <= wire::inline_copy_bytes_max) {
-        if (session.idle(stream, stream_number)) return copy_now(session, call, source, stream);
+        auto idle = session.query_briefly([stream] { return driver().cuStreamQuery(stream); }) == CUDA_SUCCESS;
+        if (idle) return copy_now(session, call, source, stream);
         if (auto block = session.staging.take_upload())
             return copy_later(session, call, source, stream, stream_number, std::move(block));
     }
     return pump(session, call, source, stream, program_waits);
 }
 
-static Answer download(Session& session, Call& call) {
+static Answer download(WorkerSession& session, Call& call) {
     auto address = call.in.get<uint64_t>();
     auto stream = call.in.get<uint64_t>();
     auto flags = call.in.get<uint32_t>();
@@ -228,7 +230,7 @@ static Answer download(Session& session, Call& call) {
     return copy(session, call, {address, bytes, bytes, 1}, stream, flags & wire::copy_sync);
 }
 
-Answer download_rows(Session& session, Call& call, const wire::Copy2DRecord& record) {
+Answer download_rows(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
     return copy(session, call, {record.source, record.source_pitch, record.width, record.rows}, record.stream,
                 record.flags & wire::copy_sync);
 }

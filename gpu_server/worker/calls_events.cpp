@@ -5,27 +5,24 @@
 
 namespace tnr::worker {
 
-static Answer create_event(Session& session, Call& call) {
+static Answer create_event(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto flags = call.in.get<uint32_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    CUevent event = nullptr;
-    auto result = driver().cuEventCreate(&event, flags);
+    SharedEvent event;
+    auto result = make_event(event, flags);
     if (result != CUDA_SUCCESS) return result;
     return session.handles.events.add(number, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer destroy_event(Session& session, Call& call) {
+static Answer destroy_event(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
-    auto* event = session.handles.events.find(number);
-    if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    auto handle = *event;
-    session.forget_event(handle);
-    session.handles.events.remove(number);
-    return driver().cuEventDestroy_v2(handle);
+    if (!session.handles.events.find(number)) return CUDA_ERROR_INVALID_HANDLE;
+    session.handles.events.remove(number);  // who still waits for it destroys it
+    return CUDA_SUCCESS;
 }
 
-static Answer record_event(Session&, Call& call) {
+static Answer record_event(WorkerSession&, Call& call) {
     auto event = call.in.event();
     auto stream = call.in.stream();
     auto flags = call.in.get<uint32_t>();
@@ -34,34 +31,30 @@ static Answer record_event(Session&, Call& call) {
                                            : driver().cuEventRecord(event, stream);
 }
 
-static Answer query_event(Session& session, Call& call) {
+static Answer query_event(WorkerSession& session, Call& call) {
     auto event = call.in.event();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return settled(session, call, driver().cuEventQuery(event));
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([event] { return driver().cuEventQuery(event); });
+    return result == CUDA_ERROR_NOT_READY ? result : session.answer_wait(call, result, before);
 }
 
-static Answer synchronize_event(Session& session, Call& call) {
-    auto event = call.in.event();
+static Answer synchronize_event(WorkerSession& session, Call& call) {
+    auto event = call.in.shared_event();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto downloads = session.downloads_so_far();
-    auto result = driver().cuEventQuery(event);
-    if (result != CUDA_ERROR_NOT_READY) return settled(session, call, result);
-    session.waiting.run([&session, downloads, context = session.current(), event, op = call.op, number = call.number] {
-        driver().cuCtxSetCurrent(context);
-        auto result = driver().cuEventSynchronize(event);
-        session.settle(downloads);
-        session.outbox.reply(op, number, result);
-    });
-    return std::nullopt;
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([&] { return driver().cuEventQuery(event.get()); });
+    if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
+    return session.wait_aside(call, before, [event] { return driver().cuEventSynchronize(event.get()); });
 }
 
-static Answer watch_event(Session& session, Call& call) {
+static Answer watch_event(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
-    auto generation = call.in.get<uint64_t>();
+    auto position = call.in.get<uint64_t>();
     auto* event = session.handles.events.find(number);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    session.watch(0, number, generation, *event, /*own_event=*/false);
+    session.watch(wire::Completed::event, number, position, *event);
     return CUDA_SUCCESS;
 }
 

@@ -11,16 +11,17 @@ static bool names_an_event(uint32_t id) {
     return id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
 }
 
-static bool translate_event(Session& session, CUlaunchAttribute& attribute) {
+static bool translate_event(WorkerSession& session, CUlaunchAttribute& attribute) {
     uint64_t number = 0;
     std::memcpy(&number, &attribute.value, sizeof number);
     auto* event = session.handles.events.find(number);
     if (!event) return false;
-    std::memcpy(&attribute.value, event, sizeof *event);
+    auto handle = event->get();
+    std::memcpy(&attribute.value, &handle, sizeof handle);
     return true;
 }
 
-static CUresult read_attributes(Session& session, Call& call, uint32_t count, CUlaunchAttribute* attributes) {
+static CUresult read_attributes(WorkerSession& session, Call& call, uint32_t count, CUlaunchAttribute* attributes) {
     for (uint32_t i = 0; i < count; ++i) {
         auto record = call.in.get<wire::LaunchAttributeRecord>();
         attributes[i] = {};
@@ -31,7 +32,7 @@ static CUresult read_attributes(Session& session, Call& call, uint32_t count, CU
     return CUDA_SUCCESS;
 }
 
-static Answer launch(Session& session, Call& call) {
+static Answer launch(WorkerSession& session, Call& call) {
     auto record = call.in.get<wire::LaunchRecord>();
     bool sound =
         record.attributes <= wire::launch_attributes_max && record.parameter_bytes <= wire::parameter_bytes_max;

@@ -14,7 +14,7 @@ struct Link {
     std::span<const std::byte> image;  // the driver's, once complete
 };
 
-static Answer create_link(Session& session, Call& call) {
+static Answer create_link(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto link = std::make_shared<Link>();
     auto& options = link->options;
@@ -27,7 +27,7 @@ static Answer create_link(Session& session, Call& call) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer add_to_link(Session& session, Call& call) {
+static Answer add_to_link(WorkerSession& session, Call& call) {
     auto* link = session.handles.links.find(call.in.get<uint64_t>());
     auto number = call.in.get<uint64_t>();
     auto total = call.in.get<uint64_t>();
@@ -50,7 +50,7 @@ static Answer add_to_link(Session& session, Call& call) {
     return result;
 }
 
-static Answer complete_link(Session& session, Call& call) {
+static Answer complete_link(WorkerSession& session, Call& call) {
     auto* found = session.handles.links.find(call.in.get<uint64_t>());
     auto offset = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -73,7 +73,7 @@ static Answer complete_link(Session& session, Call& call) {
     return result;
 }
 
-static Answer destroy_link(Session& session, Call& call) {
+static Answer destroy_link(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto* link = session.handles.links.find(number);
     if (!link) return CUDA_ERROR_INVALID_HANDLE;

@@ -5,20 +5,20 @@
 
 namespace tnr::worker {
 
-static bool inside_range(Session& session, uint32_t device, uint64_t address, uint64_t bytes) {
+static bool inside_range(WorkerSession& session, uint32_t device, uint64_t address, uint64_t bytes) {
     if (device >= session.devices.size() || bytes == 0) return false;
     auto& range = session.devices[device].description;
     return address >= range.range_address && bytes <= range.range_bytes &&
            address - range.range_address <= range.range_bytes - bytes;
 }
 
-static bool inside_any_range(Session& session, uint64_t address, uint64_t bytes) {
+static bool inside_any_range(WorkerSession& session, uint64_t address, uint64_t bytes) {
     for (uint32_t device = 0; device < session.devices.size(); ++device)
         if (inside_range(session, device, address, bytes)) return true;
     return false;
 }
 
-static CUresult create(Session& session, uint32_t device, uint64_t bytes, CUmemGenericAllocationHandle& memory) {
+static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, CUmemGenericAllocationHandle& memory) {
     if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -26,14 +26,14 @@ static CUresult create(Session& session, uint32_t device, uint64_t bytes, CUmemG
     return driver().cuMemCreate(&memory, bytes, &properties, 0);
 }
 
-static CUresult allow_access(Session& session, uint32_t device, uint64_t address, uint64_t bytes,
+static CUresult allow_access(WorkerSession& session, uint32_t device, uint64_t address, uint64_t bytes,
                              CUmemAccess_flags flags) {
     if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
     CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle}, flags};
     return driver().cuMemSetAccess(address, bytes, &access, 1);
 }
 
-static Answer map_memory(Session& session, Call& call) {
+static Answer map_memory(WorkerSession& session, Call& call) {
     auto device = call.in.get<uint32_t>();
     auto address = call.in.get<uint64_t>();
     auto bytes = call.in.get<uint64_t>();
@@ -49,7 +49,7 @@ static Answer map_memory(Session& session, Call& call) {
     return result;
 }
 
-static Answer unmap_memory(Session& session, Call& call) {
+static Answer unmap_memory(WorkerSession& session, Call& call) {
     auto device = call.in.get<uint32_t>();
     auto address = call.in.get<uint64_t>();
     auto bytes = call.in.get<uint64_t>();
@@ -58,7 +58,7 @@ static Answer unmap_memory(Session& session, Call& call) {
     return session.run_aside(call, [address, bytes] { return driver().cuMemUnmap(address, bytes); });
 }
 
-static Answer grant(Session& session, Call& call) {
+static Answer grant(WorkerSession& session, Call& call) {
     auto device = call.in.get<uint32_t>();
     auto bytes = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -70,7 +70,7 @@ static Answer grant(Session& session, Call& call) {
     return std::nullopt;
 }
 
-static Answer memory_info(Session&, Call& call) {
+static Answer memory_info(WorkerSession&, Call& call) {
     size_t free = 0, total = 0;
     auto result = driver().cuMemGetInfo_v2(&free, &total);
     wire::Writer out(call.outputs);
@@ -79,7 +79,7 @@ static Answer memory_info(Session&, Call& call) {
     return result;
 }
 
-static Answer create_allocation(Session& session, Call& call) {
+static Answer create_allocation(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto device = call.in.get<uint32_t>();
     auto bytes = call.in.get<uint64_t>();
@@ -90,7 +90,7 @@ static Answer create_allocation(Session& session, Call& call) {
     return session.handles.allocations.add(number, memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer release_allocation(Session& session, Call& call) {
+static Answer release_allocation(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto* memory = session.handles.allocations.find(number);
     if (!memory) return CUDA_ERROR_INVALID_VALUE;
@@ -99,7 +99,7 @@ static Answer release_allocation(Session& session, Call& call) {
     return driver().cuMemRelease(handle);
 }
 
-static Answer map_allocation(Session& session, Call& call) {
+static Answer map_allocation(WorkerSession& session, Call& call) {
     auto address = call.in.get<uint64_t>();
     auto bytes = call.in.get<uint64_t>();
     auto offset = call.in.get<uint64_t>();
@@ -109,7 +109,7 @@ static Answer map_allocation(Session& session, Call& call) {
     return driver().cuMemMap(address, bytes, offset, *memory, 0);
 }
 
-static Answer unmap_allocation(Session& session, Call& call) {
+static Answer unmap_allocation(WorkerSession& session, Call& call) {
     auto address = call.in.get<uint64_t>();
     auto bytes = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -117,7 +117,7 @@ static Answer unmap_allocation(Session& session, Call& call) {
     return session.run_aside(call, [address, bytes] { return driver().cuMemUnmap(address, bytes); });
 }
 
-static Answer set_access(Session& session, Call& call) {
+static Answer set_access(WorkerSession& session, Call& call) {
     auto address = call.in.get<uint64_t>();
     auto bytes = call.in.get<uint64_t>();
     auto device = call.in.get<uint32_t>();

@@ -6,7 +6,7 @@
 
 namespace tnr::worker {
 
-static Answer create_stream(Session& session, Call& call) {
+static Answer create_stream(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto flags = call.in.get<uint32_t>();
     auto priority = call.in.get<int32_t>();
@@ -18,13 +18,23 @@ static Answer create_stream(Session& session, Call& call) {
     return session.handles.streams.add(number, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer destroy_stream(Session& session, Call& call) {
+// What the stream still holds is waited for by waits for its context.
+static void remember_work_of(WorkerSession& session, const Stream& stream) {
+    auto* context = session.handles.contexts.find(stream.context);
+    if (!context || driver().cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY) return;
+    driver().cuCtxSetCurrent(*context);
+    SharedEvent last;
+    if (mark(last, stream.handle) == CUDA_SUCCESS) session.ended_streams.add(stream.context, last);
+    driver().cuCtxSetCurrent(session.current());
+}
+
+static Answer destroy_stream(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto* stream = session.handles.streams.find(number);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     auto handle = stream->handle;
     session.queues.close(session.queue_key(number));
-    session.stream_ends(*stream);
+    remember_work_of(session, *stream);
     session.handles.streams.remove(number);
     return session.run_aside(call, [handle] { return driver().cuStreamDestroy_v2(handle); });
 }
@@ -34,48 +44,40 @@ struct NamedStream {
     uint64_t number;
     CUstream handle;
 };
-static NamedStream read_stream(Session& session, Call& call) {
+static NamedStream read_stream(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     return {number, session.stream(number, call.in)};
 }
 
-static Answer synchronize_stream(Session& session, Call& call) {
-    auto stream = read_stream(session, call);
+static Answer synchronize_stream(WorkerSession& session, Call& call) {
+    auto stream = read_stream(session, call).handle;
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto downloads = session.downloads_so_far();
-    if (session.idle(stream.handle, stream.number)) {
-        auto result = driver().cuStreamSynchronize(stream.handle);
-        session.settle(downloads);
-        return result;
-    }
-    auto wait = [&session, downloads, context = session.current(), stream, op = call.op, number = call.number] {
-        driver().cuCtxSetCurrent(context);
-        auto result = driver().cuStreamSynchronize(stream.handle);
-        session.settle(downloads);
-        session.outbox.reply(op, number, result);
-    };
-    session.waiting.run(wait);
-    return std::nullopt;
+    auto before = session.downloads.next();
+    auto wait = [stream] { return driver().cuStreamSynchronize(stream); };
+    auto result = session.query_briefly([stream] { return driver().cuStreamQuery(stream); });
+    return result == CUDA_ERROR_NOT_READY ? session.wait_aside(call, before, wait)
+                                          : session.answer_wait(call, wait(), before);
 }
 
-static Answer query_stream(Session& session, Call& call) {
-    auto stream = read_stream(session, call);
+static Answer query_stream(WorkerSession& session, Call& call) {
+    auto stream = read_stream(session, call).handle;
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return settled(session, call, driver().cuStreamQuery(stream.handle));
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([stream] { return driver().cuStreamQuery(stream); });
+    return result == CUDA_ERROR_NOT_READY ? result : session.answer_wait(call, result, before);
 }
 
-static Answer watch_stream(Session& session, Call& call) {
+static Answer watch_stream(WorkerSession& session, Call& call) {
     auto stream = read_stream(session, call);
-    auto generation = call.in.get<uint64_t>();
+    auto position = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    CUevent reached = nullptr;
-    auto result = driver().cuEventCreate(&reached, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = driver().cuEventRecord(reached, stream.handle);
-    if (result == CUDA_SUCCESS) session.watch(1, stream.number, generation, reached, /*own_event=*/true);
+    SharedEvent reached;
+    auto result = mark(reached, stream.handle);
+    if (result == CUDA_SUCCESS) session.watch(wire::Completed::stream, stream.number, position, reached);
     return result;
 }
 
-static Answer get_attribute(Session& session, Call& call) {
+static Answer get_attribute(WorkerSession& session, Call& call) {
     auto stream = read_stream(session, call);
     auto id = call.in.get<uint32_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -86,7 +88,7 @@ static Answer get_attribute(Session& session, Call& call) {
     return result;
 }
 
-static Answer set_attribute(Session& session, Call& call) {
+static Answer set_attribute(WorkerSession& session, Call& call) {
     auto stream = read_stream(session, call);
     auto id = call.in.get<uint32_t>();
     auto value = call.in.get<CUstreamAttrValue>();
@@ -97,29 +99,28 @@ static Answer set_attribute(Session& session, Call& call) {
 
 // What the driver's own thread runs when the stream reaches the client's function.
 struct HostFunction {
-    HostFunction(Session& session, uint64_t ticket) : session(session), ticket(ticket) {}
-    Session& session;
+    HostFunctions& all;
     uint64_t ticket;
 };
 static void run_in_client(void* data) {
     std::unique_ptr<HostFunction> function(static_cast<HostFunction*>(data));
-    function->session.run_host_function(function->ticket);
+    function->all.run(function->ticket);
 }
 
-static Answer launch_host_function(Session& session, Call& call) {
+static Answer launch_host_function(WorkerSession& session, Call& call) {
     auto stream = read_stream(session, call);
     auto ticket = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto function = std::make_unique<HostFunction>(session, ticket);
+    auto function = std::make_unique<HostFunction>(HostFunction{session.host_functions, ticket});
     auto result = driver().cuLaunchHostFunc(stream.handle, run_in_client, function.get());
     if (result == CUDA_SUCCESS) (void)function.release();  // run_in_client owns it now
     return result;
 }
 
-static Answer host_function_done(Session& session, Call& call) {
+static Answer host_function_done(WorkerSession& session, Call& call) {
     auto ticket = call.in.get<uint64_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    session.host_function_done(ticket);
+    session.host_functions.done(ticket);
     return CUDA_SUCCESS;
 }
 

@@ -36,7 +36,7 @@ static CUresult copy_now(const Upload& upload) {
     return result == CUDA_SUCCESS ? driver().cuStreamSynchronize(upload.stream) : result;
 }
 
-static Answer copy_later(Session& session, const Call& call, const Upload& upload) {
+static Answer copy_later(WorkerSession& session, const Call& call, const Upload& upload) {
     auto block = session.staging.take_upload();
     // From pageable memory the driver takes its own copy before it returns, and may wait for the stream to do so.
     if (!block)
@@ -49,19 +49,19 @@ static Answer copy_later(Session& session, const Call& call, const Upload& uploa
     return result;
 }
 
-static Answer run(Session& session, Call& call, const Upload& upload) {
+static Answer run(WorkerSession& session, Call& call, const Upload& upload) {
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     bool whole = upload.rows > 0 && upload.width <= upload.data.size() / upload.rows &&
                  upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (!upload.program_waits) return copy_later(session, call, upload);
-    if (session.idle(upload.stream, upload.stream_number)) return copy_now(upload);
+    if (driver().cuStreamQuery(upload.stream) == CUDA_SUCCESS) return copy_now(upload);
     // The client went on when the data had left it, but to its program the copy is done: no later work of any stream or
     // context may overtake it.
     return session.run_aside(call, [upload, hold = call.hold] { return copy_now(upload); });
 }
 
-static Answer upload(Session& session, Call& call) {
+static Answer upload(WorkerSession& session, Call& call) {
     Upload upload{};
     upload.rows = 1;
     auto record = call.in.get<wire::UploadRecord>();
@@ -74,7 +74,7 @@ static Answer upload(Session& session, Call& call) {
     return run(session, call, upload);
 }
 
-static Answer upload_rows(Session& session, Call& call, const wire::Copy2DRecord& record) {
+static Answer upload_rows(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
     Upload upload{record.destination,
                   record.destination_pitch,
                   record.width,
@@ -86,7 +86,7 @@ static Answer upload_rows(Session& session, Call& call, const wire::Copy2DRecord
     return run(session, call, upload);
 }
 
-static Answer copy_on_device(Session& session, Call& call, const wire::Copy2DRecord& record) {
+static Answer copy_on_device(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
     auto stream = session.stream(record.stream, call.in);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     CUDA_MEMCPY2D copy{};
@@ -100,7 +100,7 @@ static Answer copy_on_device(Session& session, Call& call, const wire::Copy2DRec
     return driver().cuMemcpy2DAsync_v2(&copy, stream);
 }
 
-static Answer copy_rows(Session& session, Call& call) {
+static Answer copy_rows(WorkerSession& session, Call& call) {
     auto record = call.in.get<wire::Copy2DRecord>();
     switch (record.direction) {
         case wire::CopyDirection::to_device:

@@ -20,8 +20,12 @@ CUstream Decoder::stream() {
 }
 
 CUevent Decoder::event() {
+    return shared_event().get();
+}
+
+SharedEvent Decoder::shared_event() {
     auto* found = handles_.events.find(get<uint64_t>());
-    return found ? *found : missing<CUevent>();
+    return found ? *found : missing<SharedEvent>();
 }
 
 CUcontext Decoder::context() {

@@ -22,6 +22,7 @@ public:
 
     CUstream stream();
     CUevent event();
+    SharedEvent shared_event();  // the same, for who needs it after the handler has returned
     CUcontext context();
     CUfunction function();  // in the current context
     CUkernel kernel();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver_table.hpp"
+#include "gpu_server/worker/events.hpp"
 
 namespace tnr::worker {
 
@@ -56,7 +57,7 @@ struct Link;
 struct Handles {
     NumberedHandles<CUcontext> contexts;
     NumberedHandles<Stream> streams;
-    NumberedHandles<CUevent> events;
+    NumberedHandles<SharedEvent> events;
     NumberedHandles<Library> libraries;
     NumberedHandles<std::shared_ptr<Link>> links;
     NumberedHandles<CUmemGenericAllocationHandle> allocations;

@@ -1,28 +1,9 @@
 // See outbox.hpp.
 #include "gpu_server/worker/outbox.hpp"
 
+#include "gpu_client/protocol/fatal_errors.hpp"
+
 namespace tnr::worker {
-
-using namespace std::chrono_literals;
-
-bool is_fatal(CUresult result) {
-    switch (result) {
-        case CUDA_ERROR_ILLEGAL_ADDRESS:
-        case CUDA_ERROR_MISALIGNED_ADDRESS:
-        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-        case CUDA_ERROR_INVALID_PC:
-        case CUDA_ERROR_HARDWARE_STACK_ERROR:
-        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-        case CUDA_ERROR_LAUNCH_FAILED:
-        case CUDA_ERROR_LAUNCH_TIMEOUT:
-        case CUDA_ERROR_ASSERT:
-        case CUDA_ERROR_ECC_UNCORRECTABLE:
-        case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-            return true;
-        default:
-            return false;
-    }
-}
 
 void Outbox::reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs) {
     wire::Bytes frame;
@@ -43,9 +24,8 @@ void Outbox::tell(uint16_t op, const wire::Bytes& payload) {
 
 void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
     {
-        std::unique_lock lock(mutex_);
-        // The timeout only covers a notification between the check and the wait.
-        while (!link_.has_credit()) credit_.wait_for(lock, 10ms);
+        LockGuard lock(mutex_);
+        while (!link_.has_credit()) credit_.wait(mutex_);
     }
     wire::Bytes frame;
     wire::Link::begin(frame);
@@ -61,8 +41,8 @@ void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
 
 void Outbox::failed(uint16_t op, CUresult result, std::string_view detail) {
     {
-        std::lock_guard lock(mutex_);
-        if (is_fatal(result) && result == told_) return;
+        LockGuard lock(mutex_);
+        if (wire::ends_context(result) && result == told_) return;
         told_ = result;
     }
     wire::Bytes payload;
@@ -74,6 +54,7 @@ void Outbox::failed(uint16_t op, CUresult result, std::string_view detail) {
 }
 
 void Outbox::credit_arrived() {
+    { LockGuard lock(mutex_); }
     credit_.notify_all();
 }
 

@@ -28,7 +28,7 @@ void PrintCapture::start(std::function<void(std::string_view)> tell) {
         while (true) {
             pollfd readable{read_end_.get(), POLLIN, 0};
             ::poll(&readable, 1, -1);
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             read_once();
         }
     }).detach();
@@ -42,10 +42,10 @@ bool PrintCapture::read_once() {
     return true;
 }
 
-void PrintCapture::drain() {
+void PrintCapture::flush() {
     if (!read_end_) return;
     std::fflush(stdout);
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     while (read_once()) {
     }
 }

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string_view>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::worker {
 
@@ -16,12 +16,12 @@ public:
     // once.
     void start(std::function<void(std::string_view)> tell);
     // After a wait for the GPU: everything printed so far has been told when this returns.
-    void drain();
+    void flush() TNR_EXCLUDES(mutex_);
 
 private:
-    bool read_once();
+    bool read_once() TNR_REQUIRES(mutex_);
 
-    std::mutex mutex_;
+    Mutex mutex_;  // what is read is told before anybody else reads
     std::function<void(std::string_view)> tell_;
     UniqueFd read_end_;
 };

@@ -1,13 +1,13 @@
 // Pinned host memory between the network and the GPU, in blocks of one piece each.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::worker {
 
@@ -29,24 +29,25 @@ public:
 
     // Both need a current context. take_upload returns null when the pool is exhausted or the driver has no more pinned
     // memory; take_download waits for its turn.
-    Block take_upload();
-    Block take_download();
+    Block take_upload() TNR_EXCLUDES(mutex_);
+    Block take_download() TNR_EXCLUDES(mutex_);
 
     // A context was destroyed or reset: pinning done in it is gone, and done again when a block is next used. Copies from memory
     // that is not pinned would make the driver wait for the stream.
-    void context_gone();
+    void context_gone() TNR_EXCLUDES(mutex_);
 
 private:
-    std::byte* make();
-    std::byte* take_locked();
-    void give_back(std::byte* block, bool download);
+    std::byte* make_locked() TNR_REQUIRES(mutex_);
+    std::byte* take_locked() TNR_REQUIRES(mutex_);
+    void give_back(std::byte* block, bool download) TNR_EXCLUDES(mutex_);
 
-    std::mutex mutex_;
-    std::condition_variable returned_;
-    std::vector<std::byte*> free_;
-    std::map<std::byte*, uint64_t> pinned_in_;  // by block: the generation it was pinned in, 0 never
-    uint64_t generation_ = 1;
-    size_t downloads_ = 0;
+    Mutex mutex_;
+    Condition returned_;
+    std::vector<std::byte*> free_ TNR_GUARDED_BY(mutex_);
+    // By block: how many contexts had gone when it was pinned, 0 never.
+    std::map<std::byte*, uint64_t> pinned_in_ TNR_GUARDED_BY(mutex_);
+    uint64_t contexts_gone_ TNR_GUARDED_BY(mutex_) = 1;
+    size_t downloads_ TNR_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tnr::worker

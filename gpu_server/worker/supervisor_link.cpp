@@ -73,7 +73,7 @@ void SupervisorLink::listen() {
 void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {
     std::function<void(uint64_t)> answer;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         auto found = asked_.find(ticket);
         if (found == asked_.end()) return;
         answer = std::move(found->second);
@@ -85,7 +85,7 @@ void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {
 void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t)> answer) {
     uint64_t ticket = 0;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         ticket = next_ticket_++;
         asked_[ticket] = std::move(answer);
     }

@@ -3,11 +3,11 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_client/protocol/keys.hpp"
 
@@ -34,19 +34,20 @@ public:
     // Afterwards the process ends by itself when the supervisor goes.
     void start(std::function<void(const std::string& why)> end);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
-    void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer);
+    void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
+        TNR_EXCLUDES(mutex_);
 
 private:
     void send(const std::string& message);
     bool receive(std::string& message);
     void listen();
-    void answer_grant(uint64_t ticket, uint64_t bytes);
+    void answer_grant(uint64_t ticket, uint64_t bytes) TNR_EXCLUDES(mutex_);
 
     UniqueFd control_;
     std::function<void(const std::string&)> end_;
-    std::mutex mutex_;
-    std::map<uint64_t, std::function<void(uint64_t)>> asked_;
-    uint64_t next_ticket_ = 1;
+    Mutex mutex_;
+    std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);
+    uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tnr::worker

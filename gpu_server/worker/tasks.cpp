@@ -6,9 +6,9 @@
 namespace tnr::worker {
 
 void WaitingThreads::run(Task task) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     tasks_.push_back(std::move(task));
-    if (idle_ >= tasks_.size() || threads_ >= waiting_threads_max) {
+    if (idle_ >= tasks_.size() || threads_ >= threads_max_) {
         more_.notify_one();
         return;
     }
@@ -16,11 +16,16 @@ void WaitingThreads::run(Task task) {
     std::thread([this] { work(); }).detach();
 }
 
+bool WaitingThreads::idle() {
+    LockGuard lock(mutex_);
+    return tasks_.empty() && idle_ == threads_;
+}
+
 void WaitingThreads::work() {
-    std::unique_lock lock(mutex_);
+    UniqueLock lock(mutex_);
     while (true) {
         ++idle_;
-        more_.wait(lock, [&] { return !tasks_.empty(); });
+        while (tasks_.empty()) more_.wait(mutex_);
         --idle_;
         auto task = std::move(tasks_.front());
         tasks_.pop_front();
@@ -32,7 +37,7 @@ void WaitingThreads::work() {
 }
 
 void StreamQueues::post(uint64_t key, Task task) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto& queue = queues_[key];
     if (!queue) {
         queue = std::make_shared<Queue>();
@@ -43,36 +48,21 @@ void StreamQueues::post(uint64_t key, Task task) {
 }
 
 void StreamQueues::work(std::shared_ptr<Queue> queue) {
-    std::unique_lock lock(mutex_);
+    UniqueLock lock(mutex_);
     while (true) {
-        queue->more.wait(lock, [&] { return queue->closed || !queue->tasks.empty(); });
+        while (!queue->closed && queue->tasks.empty()) queue->more.wait(mutex_);
         if (queue->tasks.empty()) return;
         auto task = std::move(queue->tasks.front());
         queue->tasks.pop_front();
-        queue->running = true;
         lock.unlock();
         task();
         task = nullptr;
         lock.lock();
-        queue->running = false;
     }
 }
 
-bool StreamQueues::idle(uint64_t key) {
-    std::lock_guard lock(mutex_);
-    auto found = queues_.find(key);
-    return found == queues_.end() || (found->second->tasks.empty() && !found->second->running);
-}
-
-bool StreamQueues::all_idle() {
-    std::lock_guard lock(mutex_);
-    for (auto& [key, queue] : queues_)
-        if (!queue->tasks.empty() || queue->running) return false;
-    return true;
-}
-
 void StreamQueues::close(uint64_t key) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto found = queues_.find(key);
     if (found == queues_.end()) return;
     found->second->closed = true;

@@ -7,12 +7,12 @@
 // Threads are never joined: a session ends with its process.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::worker {
 
@@ -22,39 +22,45 @@ using Task = std::function<void()>;
 // all.
 inline constexpr size_t waiting_threads_max = 256;
 
+// Any thread.
 class WaitingThreads {
 public:
-    void run(Task task);
+    explicit WaitingThreads(size_t threads_max) : threads_max_(threads_max) {}
+
+    // Runs the task on a thread that has none; tasks begin in the order in which they came. Makes a thread if need be.
+    void run(Task task) TNR_EXCLUDES(mutex_);
+    // No task is running or queued.
+    bool idle() TNR_EXCLUDES(mutex_);
 
 private:
-    void work();
+    void work() TNR_EXCLUDES(mutex_);
 
-    std::mutex mutex_;
-    std::condition_variable more_;
-    std::deque<Task> tasks_;
-    size_t threads_ = 0, idle_ = 0;
+    const size_t threads_max_;
+    Mutex mutex_;
+    Condition more_;
+    std::deque<Task> tasks_ TNR_GUARDED_BY(mutex_);
+    size_t threads_ TNR_GUARDED_BY(mutex_) = 0;
+    size_t idle_ TNR_GUARDED_BY(mutex_) = 0;
 };
 
+// Any thread.
 class StreamQueues {
 public:
-    // `key`: stream number and context make one, see Session::queue_key.
-    void post(uint64_t key, Task task);
-    bool idle(uint64_t key);
-    bool all_idle();
+    // `key`: stream number and context make one, see WorkerSession::queue_key.
+    void post(uint64_t key, Task task) TNR_EXCLUDES(mutex_);
     // The stream is gone: its thread ends once its tasks have run.
-    void close(uint64_t key);
+    void close(uint64_t key) TNR_EXCLUDES(mutex_);
 
 private:
-    struct Queue {
-        std::condition_variable more;
+    struct Queue {  // guarded by mutex_, too
+        Condition more;
         std::deque<Task> tasks;
-        bool running = false;  // a task is being run
         bool closed = false;
     };
-    void work(std::shared_ptr<Queue> queue);
+    void work(std::shared_ptr<Queue> queue) TNR_EXCLUDES(mutex_);
 
-    std::mutex mutex_;
-    std::map<uint64_t, std::shared_ptr<Queue>> queues_;
+    Mutex mutex_;
+    std::map<uint64_t, std::shared_ptr<Queue>> queues_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace tnr::worker

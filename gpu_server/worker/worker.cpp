@@ -60,7 +60,7 @@ static std::string serve(SupervisorLink& supervisor, std::vector<Device>& device
     forever(std::move(*zap));
     auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session);
     if (!channel) return channel.error().what;
-    auto& session = *new Session(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
+    auto& session = *new WorkerSession(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
     supervisor.start([&session](const std::string& why) { session.say_goodbye(why); });
     return session.run();
 }

@@ -1,0 +1,29 @@
+// Streams that the client has destroyed: what they still hold goes on, and a wait for their context waits for it, too.
+#pragma once
+
+#include <cstdint>
+#include <list>
+
+#include "gpu_server/worker/events.hpp"
+
+namespace tnr::worker {
+
+// The dispatcher's alone, hence without a lock. Contexts by number.
+class EndedStreams {
+public:
+    // `last` is recorded behind all work of the stream.
+    void add(uint64_t context, SharedEvent last) { streams_.push_back({context, std::move(last)}); }
+    // True when all work of the context's ended streams is done.
+    bool idle(uint64_t context);
+    // The context ends.
+    void forget(uint64_t context);
+
+private:
+    struct Ended {
+        uint64_t context;
+        SharedEvent last;
+    };
+    std::list<Ended> streams_;
+};
+
+}  // namespace tnr::worker

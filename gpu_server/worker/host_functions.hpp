@@ -1,0 +1,32 @@
+// The client's host functions. A stream that reaches one waits, inside the driver, until the client has run it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "api_client/base/mutex.hpp"
+
+namespace tnr::worker {
+
+// Any thread.
+class HostFunctions {
+public:
+    // `start` has the client run the function with this ticket. Called on a thread of the driver's, which must not call
+    // the driver: it must not wait either.
+    explicit HostFunctions(std::function<void(uint64_t ticket)> start) : start_(std::move(start)) {}
+
+    // The stream has reached the function: blocks until done(ticket). Called by the driver.
+    void run(uint64_t ticket) TNR_EXCLUDES(mutex_);
+    // The client has run it. Tickets that do not run are ignored.
+    void done(uint64_t ticket) TNR_EXCLUDES(mutex_);
+    bool any_running() TNR_EXCLUDES(mutex_);
+
+private:
+    std::function<void(uint64_t)> start_;
+    Mutex mutex_;
+    Condition done_;
+    std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
+};
+
+}  // namespace tnr::worker

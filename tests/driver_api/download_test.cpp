@@ -1,0 +1,215 @@
+// Long copies to the host while other threads go on: no call waits for a copy that is none of its business, and none for
+// ever.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gpu.hpp"
+
+using namespace driver_api;
+
+// More than a connection may hold in flight (64 MiB), several times.
+static constexpr size_t long_copy_bytes = size_t{384} << 20;
+
+// Ends the process instead of a test that would hang.
+struct Deadline {
+    explicit Deadline(unsigned seconds) { ::alarm(seconds); }
+    ~Deadline() { ::alarm(0); }
+};
+
+namespace {
+struct PinnedMemory {
+    explicit PinnedMemory(size_t bytes) { CU_OK(cu.cuMemHostAlloc(&address, bytes, 0)); }
+    ~PinnedMemory() { cu.cuMemFreeHost(address); }
+    void* address = nullptr;
+};
+
+// An event that has been asked for in vain, so that its completion is news, and then completes.
+void complete_a_watched_event() {
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Event event;
+    Gate gate(stream);
+    CU_OK(cu.cuEventRecord(event, stream));
+    CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    gate.open();
+    while (cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY) continue;
+    CU_CHECK(cu.cuEventQuery(event), CUDA_SUCCESS);
+}
+}  // namespace
+
+FRESH_PROCESS_TEST_CASE("watched events complete and others are destroyed during a long copy", "[download]") {
+    Deadline deadline(60);
+    Gpu gpu;
+    Memory source(long_copy_bytes);
+    PinnedMemory target(long_copy_bytes);
+    std::vector<std::byte> pageable(long_copy_bytes);
+    Stream copying(CU_STREAM_NON_BLOCKING);
+    for (int round = 0; round < 2; ++round) {
+        CU_OK(cu.cuMemcpyDtoHAsync(target.address, source.address, long_copy_bytes, copying));
+        std::atomic<CUresult> waited{CUDA_ERROR_NOT_READY};
+        std::thread copier([&] {
+            auto result = cu.cuCtxSetCurrent(gpu.context);
+            if (result == CUDA_SUCCESS) result = cu.cuMemcpyDtoH(pageable.data(), source.address, long_copy_bytes);
+            waited = result;
+        });
+        std::atomic<bool> over{false};
+        std::thread destroyer([&] {
+            size_t free = 0, total = 0;
+            auto result = cu.cuCtxSetCurrent(gpu.context);
+            while (!over && result == CUDA_SUCCESS) {
+                for (int i = 0; i < 20 && result == CUDA_SUCCESS; ++i) {
+                    CUevent event = nullptr;
+                    result = cu.cuEventCreate(&event, CU_EVENT_DEFAULT);
+                    if (result == CUDA_SUCCESS) result = cu.cuEventDestroy(event);
+                }
+                if (result != CUDA_SUCCESS) break;
+                result = cu.cuMemGetInfo(&free, &total);  // answered when the worker has come so far
+            }
+            over = true;
+            if (result != CUDA_SUCCESS) waited = result;
+        });
+        do complete_a_watched_event();
+        while (!over && (waited == CUDA_ERROR_NOT_READY || cu.cuStreamQuery(copying) == CUDA_ERROR_NOT_READY));
+        copier.join();
+        over = true;
+        destroyer.join();
+        CU_CHECK(waited, CUDA_SUCCESS);
+    }
+}
+
+FRESH_PROCESS_TEST_CASE("another stream's state is known while a long copy is on its way", "[download]") {
+    Deadline deadline(60);
+    Gpu gpu;
+    Memory source(long_copy_bytes);
+    PinnedMemory target(long_copy_bytes);
+    Stream copying(CU_STREAM_NON_BLOCKING), held(CU_STREAM_NON_BLOCKING), idle(CU_STREAM_NON_BLOCKING);
+    Event done;
+    Gate gate(held);
+    CU_OK(cu.cuMemcpyDtoHAsync(target.address, source.address, long_copy_bytes, copying));
+    int answers = 0;
+    while (cu.cuStreamQuery(copying) == CUDA_ERROR_NOT_READY) {
+        Event never, now;
+        CU_OK(cu.cuEventRecord(never, held));
+        CU_OK(cu.cuEventRecord(now, idle));
+        CU_CHECK(cu.cuEventQuery(never), CUDA_ERROR_NOT_READY);
+        CU_OK(cu.cuEventSynchronize(now));
+        CU_OK(cu.cuStreamSynchronize(idle));
+        ++answers;
+    }
+    gate.open();
+    // Each would take as long as the copy if it waited for it.
+    CHECK(answers >= 10);
+}
+
+TEST_CASE("a wait that has seen a copy done finds its data there", "[download]") {
+    Gpu gpu;
+    for (size_t bytes : {size_t{4} << 10, size_t{5} << 20}) {  // in the answer, and in pieces
+        std::vector<int> values(bytes / sizeof(int));
+        Memory source(bytes);
+        PinnedMemory target(bytes);
+        auto* last = static_cast<int*>(target.address) + values.size() - 1;
+        Stream copying(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+        Event copied;
+        CU_OK(cu.cuCtxSynchronize());  // what Memory fills itself with does not hold up such streams
+        for (int round = 1; round <= 200; ++round) {
+            CU_OK(cu.cuMemsetD32Async(source.address, static_cast<unsigned>(round), values.size(), copying));
+            CU_OK(cu.cuMemcpyDtoHAsync(target.address, source.address, bytes, copying));
+            CU_OK(cu.cuEventRecord(copied, copying));
+            switch (round % 5) {
+                case 0:
+                    CU_OK(cu.cuStreamSynchronize(copying));
+                    break;
+                case 1:
+                    CU_OK(cu.cuEventSynchronize(copied));
+                    break;
+                case 2:
+                    CU_OK(cu.cuStreamWaitEvent(other, copied, 0));
+                    CU_OK(cu.cuStreamSynchronize(other));
+                    break;
+                case 3:
+                    CU_OK(cu.cuCtxSynchronize());
+                    break;
+                case 4:
+                    while (cu.cuEventQuery(copied) == CUDA_ERROR_NOT_READY) continue;
+                    CU_CHECK(cu.cuEventQuery(copied), CUDA_SUCCESS);
+            }
+            REQUIRE(*last == round);
+        }
+    }
+}
+
+// Whatever the worker does to hear of completions, events that never come must not use it up.
+FRESH_PROCESS_TEST_CASE("an event completes while a hundred others do not", "[download]") {
+    Deadline deadline(60);
+    Gpu gpu;
+    Stream held(CU_STREAM_NON_BLOCKING);
+    Gate gate(held);
+    std::vector<std::unique_ptr<Event>> events;
+    for (int i = 0; i < 100; ++i) {
+        CU_OK(cu.cuEventRecord(*events.emplace_back(std::make_unique<Event>()), held));
+        CU_CHECK(cu.cuEventQuery(*events.back()), CUDA_ERROR_NOT_READY);
+    }
+    // Not with another gate: host functions run one after the other.
+    Module module;
+    Memory out(32 * sizeof(unsigned));
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Event done;
+    auto asked = CUDA_SUCCESS;
+    for (unsigned rounds = 10'000; asked == CUDA_SUCCESS; rounds *= 4) {  // until the work outlasts the question
+        CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, rounds));
+        CU_OK(cu.cuEventRecord(done, stream));
+        asked = cu.cuEventQuery(done);
+    }
+    while (cu.cuEventQuery(done) == CUDA_ERROR_NOT_READY) continue;
+    CU_CHECK(cu.cuEventQuery(done), CUDA_SUCCESS);
+    for (auto& event : events) CU_CHECK(cu.cuEventQuery(*event), CUDA_ERROR_NOT_READY);
+    gate.open();
+    for (auto& event : events) {
+        while (cu.cuEventQuery(*event) == CUDA_ERROR_NOT_READY) continue;
+        CU_CHECK(cu.cuEventQuery(*event), CUDA_SUCCESS);
+    }
+}
+
+// The order in which a program asks is its own: the later event's completion waits for the program to see the earlier's.
+FRESH_PROCESS_TEST_CASE("a program that waits for events latest first sees the earliest in time", "[download]") {
+    Deadline deadline(60);
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Event early, late;
+    auto first = std::make_unique<Gate>(stream);
+    CU_OK(cu.cuEventRecord(early, stream));
+    auto second = std::make_unique<Gate>(stream);
+    CU_OK(cu.cuEventRecord(late, stream));
+    CU_CHECK(cu.cuEventQuery(late), CUDA_ERROR_NOT_READY);
+    CU_CHECK(cu.cuEventQuery(early), CUDA_ERROR_NOT_READY);
+    first->open();
+    while (cu.cuEventQuery(early) == CUDA_ERROR_NOT_READY) continue;
+    CU_CHECK(cu.cuEventQuery(late), CUDA_ERROR_NOT_READY);
+    second->open();
+    CU_OK(cu.cuEventSynchronize(late));
+}
+
+// The worker holds events that are waited for; their context goes at last, and with everything in it.
+FRESH_PROCESS_TEST_CASE("a context is destroyed while its events are watched", "[download]") {
+    Deadline deadline(60);
+    Gpu gpu;
+    for (int round = 0; round < 20; ++round) {
+        CUcontext context = nullptr;
+        CU_OK(cu.context_create(&context, 0, gpu.device));
+        CUstream stream = nullptr;
+        CUevent event = nullptr;
+        CU_OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CU_OK(cu.cuEventCreate(&event, CU_EVENT_DEFAULT));
+        Gate gate(stream);
+        CU_OK(cu.cuEventRecord(event, stream));
+        CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        CU_CHECK(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+        gate.open();
+        CU_OK(cu.cuCtxDestroy(context));
+        CU_OK(cu.cuCtxSetCurrent(gpu.context));
+        CU_OK(cu.cuCtxSynchronize());
+    }
+}
