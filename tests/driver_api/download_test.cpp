@@ -27,56 +27,59 @@ struct PinnedMemory {
     void* address = nullptr;
 };
 
-// An event that has been asked for in vain, so that its completion is news, and then completes.
-void complete_a_watched_event() {
-    Stream stream(CU_STREAM_NON_BLOCKING);
-    Event event;
-    Gate gate(stream);
-    CU_OK(cu.cuEventRecord(event, stream));
-    CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    gate.open();
-    while (cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY) continue;
-    CU_CHECK(cu.cuEventQuery(event), CUDA_SUCCESS);
-}
+// A thread that makes and destroys events, as fast as the worker takes them, while this lives.
+class EventDestroyer {
+public:
+    explicit EventDestroyer(CUcontext context) : thread_([=, this] { run(context); }) {}
+    ~EventDestroyer() { stop(); }
+    CUresult stop() {
+        over_ = true;
+        if (thread_.joinable()) thread_.join();
+        return result_;
+    }
+
+private:
+    void run(CUcontext context) {
+        size_t free = 0, total = 0;
+        result_ = cu.cuCtxSetCurrent(context);
+        while (!over_ && result_ == CUDA_SUCCESS) {
+            CUevent event = nullptr;
+            result_ = cu.cuEventCreate(&event, CU_EVENT_DEFAULT);
+            if (result_ == CUDA_SUCCESS) result_ = cu.cuEventDestroy(event);
+            if (result_ == CUDA_SUCCESS) result_ = cu.cuMemGetInfo(&free, &total);  // is answered when it is destroyed
+        }
+    }
+    std::atomic<bool> over_{false};
+    CUresult result_ = CUDA_SUCCESS;
+    std::thread thread_;
+};
 }  // namespace
 
-FRESH_PROCESS_TEST_CASE("watched events complete and others are destroyed during a long copy", "[download]") {
+FRESH_PROCESS_TEST_CASE("a watched event completes and others are destroyed during a long copy", "[download]") {
     Deadline deadline(60);
     Gpu gpu;
     Memory source(long_copy_bytes);
     PinnedMemory target(long_copy_bytes);
     std::vector<std::byte> pageable(long_copy_bytes);
-    Stream copying(CU_STREAM_NON_BLOCKING);
-    for (int round = 0; round < 2; ++round) {
-        CU_OK(cu.cuMemcpyDtoHAsync(target.address, source.address, long_copy_bytes, copying));
-        std::atomic<CUresult> waited{CUDA_ERROR_NOT_READY};
-        std::thread copier([&] {
-            auto result = cu.cuCtxSetCurrent(gpu.context);
-            if (result == CUDA_SUCCESS) result = cu.cuMemcpyDtoH(pageable.data(), source.address, long_copy_bytes);
-            waited = result;
-        });
-        std::atomic<bool> over{false};
-        std::thread destroyer([&] {
-            size_t free = 0, total = 0;
-            auto result = cu.cuCtxSetCurrent(gpu.context);
-            while (!over && result == CUDA_SUCCESS) {
-                for (int i = 0; i < 20 && result == CUDA_SUCCESS; ++i) {
-                    CUevent event = nullptr;
-                    result = cu.cuEventCreate(&event, CU_EVENT_DEFAULT);
-                    if (result == CUDA_SUCCESS) result = cu.cuEventDestroy(event);
-                }
-                if (result != CUDA_SUCCESS) break;
-                result = cu.cuMemGetInfo(&free, &total);  // answered when the worker has come so far
-            }
-            over = true;
-            if (result != CUDA_SUCCESS) waited = result;
-        });
-        do complete_a_watched_event();
-        while (!over && (waited == CUDA_ERROR_NOT_READY || cu.cuStreamQuery(copying) == CUDA_ERROR_NOT_READY));
-        copier.join();
-        over = true;
-        destroyer.join();
-        CU_CHECK(waited, CUDA_SUCCESS);
+    Stream copying(CU_STREAM_NON_BLOCKING), watched(CU_STREAM_NON_BLOCKING);
+    for (bool wait : {false, true, false, true}) {
+        Event event;
+        Gate gate(watched);
+        CU_OK(cu.cuEventRecord(event, watched));
+        CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);  // from now on its completion is news
+        EventDestroyer destroyer(gpu.context);
+        if (wait) {
+            std::thread opener([&] { gate.open(); });
+            CU_OK(cu.cuMemcpyDtoH(pageable.data(), source.address, long_copy_bytes));
+            opener.join();
+        } else {
+            CU_OK(cu.cuMemcpyDtoHAsync(target.address, source.address, long_copy_bytes, copying));
+            gate.open();
+        }
+        while (cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY) continue;
+        CU_CHECK(cu.cuEventQuery(event), CUDA_SUCCESS);
+        CU_OK(cu.cuStreamSynchronize(copying));
+        CU_CHECK(destroyer.stop(), CUDA_SUCCESS);
     }
 }
 
