@@ -286,7 +286,12 @@ static CUresult peer_access(uint16_t op, CUcontext peer, const unsigned* flags) 
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     return guarded("cuCtxEnablePeerAccess", [&]() -> CUresult {
         if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        return peer_access(wire::op_cuCtxEnablePeerAccess, peer, &flags);
+        auto result = peer_access(wire::op_cuCtxEnablePeerAccess, peer, &flags);
+        if (result != CUDA_SUCCESS) return result;
+        Context* here = nullptr;
+        if (auto found = current_context(here); found != CUDA_SUCCESS) return found;
+        if (auto* there = find_context(peer)) find_device(there->device)->memory->reached_from(here->device);
+        return CUDA_SUCCESS;
     });
 }
 

@@ -9,6 +9,7 @@
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/outgoing.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -116,6 +117,26 @@ CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const 
     return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 
+CUresult upload(const DeviceRows& to, const HostRows& from, const StreamRef& stream, bool wait) {
+    if (is_plain(from, to.pitch))
+        return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
+    if (from.row_bytes > wire::piece_bytes_max) {
+        for (uint64_t row = 0; row < from.rows; ++row) {
+            auto result = upload_plain(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes,
+                                       stream, wait);
+            if (result != CUDA_SUCCESS) return result;
+        }
+        return CUDA_SUCCESS;
+    }
+    Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
+    uint64_t at_a_time = wire::piece_bytes_max / from.row_bytes;
+    for (uint64_t row = 0; row < from.rows; row += at_a_time) {
+        auto result = upload.rows(to, from, row, std::min(at_a_time, from.rows - row));
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
 // A copy that nobody waits for: lives until its answer is there.
 struct DetachedCopy {
     Pending pending;
@@ -162,6 +183,39 @@ CUresult download_now(uint16_t op, const wire::Bytes& payload, const Destination
     return CUDA_SUCCESS;
 }
 
+CUresult copy_line(uint64_t to, uint64_t from, uint64_t bytes, const StreamRef& stream) {
+    RemoteCall call(wire::op_cuMemcpyDtoDAsync_v2, wire::CallWay::async_);
+    call.put(to);
+    call.put(from);
+    call.put(bytes);
+    call.use(stream);
+    return call.send();
+}
+
+struct PlacedRows {
+    DeviceRows rows;
+    Context* context;  // that may use them
+};
+
+// The driver copies between any two contexts, but only lines.
+CUresult copy_between_devices(const PlacedRows& to, const PlacedRows& from, uint64_t row_bytes, uint64_t rows,
+                              CUstream in) {
+    if (!to.context || !from.context) return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    Context* here = nullptr;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;
+    for (auto* side : {&to, &from})
+        if (auto* device = device_of_address(side->rows.address)) device->memory->reached_from(here->device);
+    for (uint64_t row = 0; row < rows; ++row) {
+        auto result = cuMemcpyPeerAsync(to.rows.address + row * to.rows.pitch, handle_of<CUcontext>(to.context->handle),
+                                        from.rows.address + row * from.rows.pitch,
+                                        handle_of<CUcontext>(from.context->handle), row_bytes, in);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
@@ -169,23 +223,11 @@ CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
     if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-    if (is_plain(from, to.pitch))
-        return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
-    if (from.row_bytes > wire::piece_bytes_max) {
-        for (uint64_t row = 0; row < from.rows; ++row) {
-            auto result = upload_plain(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes,
-                                       stream, wait);
-            if (result != CUDA_SUCCESS) return result;
-        }
-        return CUDA_SUCCESS;
-    }
-    Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
-    uint64_t at_a_time = wire::piece_bytes_max / from.row_bytes;
-    for (uint64_t row = 0; row < from.rows; row += at_a_time) {
-        auto result = upload.rows(to, from, row, std::min(at_a_time, from.rows - row));
-        if (result != CUDA_SUCCESS) return result;
-    }
-    return CUDA_SUCCESS;
+    Detour detour;
+    if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;
+    auto result = upload(to, from, detour.stream(), wait);
+    // The worker lets nothing overtake a copy that the program waits for.
+    return wait || result != CUDA_SUCCESS ? result : detour.end();
 }
 
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) {
@@ -193,8 +235,9 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     if (!is_sound(to, from)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-    Context* context = nullptr;
-    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    Detour detour;
+    if (auto result = detour.begin(from.address, stream); result != CUDA_SUCCESS) return result;
+    stream = detour.stream();
     if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 
     uint64_t bytes = to.row_bytes * to.rows;
@@ -214,8 +257,9 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
         out.put(wire::Copy2DRecord{0, 0, from.address, from.pitch, to.row_bytes, to.rows, stream.number,
                                    wire::CopyDirection::from_device, flags});
     }
-    return later ? download_later(op, std::move(payload), destination, range, stream, *context)
-                 : download_now(op, payload, destination, stream, *context);
+    if (!later) return download_now(op, payload, destination, stream, detour.context());
+    auto result = download_later(op, std::move(payload), destination, range, stream, detour.context());
+    return result == CUDA_SUCCESS ? detour.end() : result;
 }
 
 CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait) {
@@ -224,13 +268,20 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     bool there = is_allocated(to.address, extent(row_bytes, rows, to.pitch)) &&
                  is_allocated(from.address, extent(row_bytes, rows, from.pitch));
     if (!there) return CUDA_ERROR_INVALID_VALUE;
-    if (rows == 1 || (to.pitch == row_bytes && from.pitch == row_bytes))
-        return wait ? cuMemcpyDtoD_v2(to.address, from.address, row_bytes * rows)
-                    : cuMemcpyDtoDAsync_v2(to.address, from.address, row_bytes * rows, in);
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (rows == 1 || (to.pitch == row_bytes && from.pitch == row_bytes)) {
+        row_bytes *= rows;
+        rows = 1;
+    }
+    Context* here = nullptr;
+    if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;
+    auto *context_to = context_for_memory(to.address, *here), *context_from = context_for_memory(from.address, *here);
+    if (context_to != here || context_from != here)
+        return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
+    if (rows == 1) return copy_line(to.address, from.address, row_bytes, stream);
     RemoteCall call(wire::op_cuMemcpy2DAsync_v2, wire::CallWay::async_);
-    if (stream.object) call.in_context(contexts().find(stream.object->context));
+    if (stream.object) call.in_context(here);
     call.works_in(stream);
     call.put(wire::Copy2DRecord{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
                                 wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});

@@ -41,6 +41,14 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
     return guarded("cuMemcpyDtoHAsync", [&] { return from_device(to, from, bytes, stream, false); });
 }
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+    return guarded("cuMemcpyDtoD", [&] { return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, nullptr, true); });
+}
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    return guarded("cuMemcpyDtoDAsync", [&] {
+        return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, false);
+    });
+}
 CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
     return guarded("cuMemcpy", [&] { return between(to, from, bytes, nullptr, true); });
 }

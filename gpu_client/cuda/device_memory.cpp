@@ -2,11 +2,14 @@
 #include "gpu_client/cuda/device_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 
+#include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
 
@@ -18,8 +21,14 @@ static constexpr uint64_t small_max = 1 << 20;
 static constexpr uint64_t grant_step = uint64_t{1} << 30;
 // With this much in quarantine a synchronisation is cheaper than asking for yet more memory.
 static constexpr uint64_t quarantine_max = uint64_t{1} << 30;
-// Mapped memory kept for the next allocation of its size, so that malloc and free in a loop do not map and unmap.
+// With this much more in quarantine than when the GPU was asked last (or an eighth of the grant, which is a few dozen
+// questions per turnover of a large GPU's memory) it is asked again how far it is.
+static constexpr uint64_t drain_step_min = uint64_t{64} << 20;
+static constexpr uint64_t drain_share = 8;
+// Mapped memory kept for the next allocation of its size, so that malloc and free in a loop do not map and unmap: this
+// or a quarter of the grant, which is nobody else's anyway.
 static constexpr uint64_t spare_max = uint64_t{256} << 20;
+static constexpr uint64_t spare_share = 4;
 
 static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -34,7 +43,11 @@ void DeviceMemory::take_range(uint64_t address, uint64_t bytes, uint64_t granula
 }
 
 void DeviceMemory::ask_ahead() {
-    if (granted_ != 0 || ahead_asked_.exchange(true)) return;
+    {
+        std::lock_guard lock(mutex_);
+        if (granted_ != 0) return;
+    }
+    if (ahead_asked_.exchange(true)) return;
     ahead_done_ = false;
     auto* ahead = new Ahead;  // freed when it is answered
     uint32_t device = static_cast<uint32_t>(device_.on_wire);
@@ -49,43 +62,56 @@ void DeviceMemory::ask_ahead() {
     session()->request(0, wire::op_memory_grant, ahead->payload, ahead->pending);
 }
 
-// ---- allocating; all called with the lock held ----
+// ---- allocating ----
 
 CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool,
                                 uint64_t& address) {
     if (bytes > range_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
-    Allocation made;
-    Lock lock(mutex_);
-    while (!try_allocate(lock, context, bytes, stream, made)) {
-        uint64_t needed = bytes < small_max ? granularity_ : round_up(bytes, granularity_);
+    const Wish wish{context, bytes, stream, pool};
+    while (true) {
+        Allocation made;
+        bool found = false;
+        uint64_t mapped_before = 0, mapped_after = 0, given_back = 0;
+        {
+            std::lock_guard lock(mutex_);
+            mapped_before = mapped_;
+            found = try_allocate(wish, made);
+            mapped_after = mapped_;
+            given_back = given_back_;
+        }
+        if (auto sent = sends_.flush(); sent != CUDA_SUCCESS) return sent;
+        if (found) {
+            if (mapped_after != mapped_before) note_untouched(made.address);
+            address = made.address;
+            return CUDA_SUCCESS;
+        }
         if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-        if (!make_space(lock, needed)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!make_space(bytes < small_max ? granularity_ : round_up(bytes, granularity_), given_back))
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    made.bytes = bytes;
-    made.context = context.handle;
-    made.pool = pool;
+}
+
+bool DeviceMemory::try_allocate(const Wish& wish, Allocation& made) {
+    if (!find_place(wish, made)) return false;
+    made.bytes = wish.bytes;
+    made.context = wish.context.handle;
+    made.pool = wish.pool;
     made.id = next_id();
     allocations_[made.address] = made;
-    address = made.address;
-    return CUDA_SUCCESS;
-}
-
-bool DeviceMemory::try_allocate(Lock&, const Context& context, uint64_t bytes, uint64_t stream, Allocation& made) {
-    if (stream != 0 && take_freed_in_stream(context, bytes, stream, made)) return true;
-    return bytes < small_max ? take_small(round_up(bytes, small_unit), made)
-                             : take_mapped(round_up(bytes, granularity_), made);
-}
-
-bool DeviceMemory::take_freed_in_stream(const Context& context, uint64_t bytes, uint64_t stream, Allocation& made) {
-    auto fits = [&](const Freed& freed) {
-        return freed.stream == stream && freed.allocation.context == context.handle &&
-               freed.allocation.reserved >= bytes && freed.allocation.reserved <= round_up(bytes, small_unit) * 2;
-    };
-    auto found = std::find_if(quarantine_.begin(), quarantine_.end(), fits);
-    if (found == quarantine_.end()) return false;
-    made = found->allocation;
-    quarantine_.erase(found);
     return true;
+}
+
+bool DeviceMemory::find_place(const Wish& wish, Allocation& made) {
+    uint64_t bytes = wish.bytes;
+    if (wish.stream != 0 &&
+        quarantine_.take_in_stream(wish.context.handle, wish.stream, bytes, round_up(bytes, small_unit) * 2, made)) {
+        made.untouched_at = 0;
+        return true;
+    }
+    bool found = bytes < small_max ? take_small(round_up(bytes, small_unit), made)
+                                   : take_mapped(round_up(bytes, granularity_), made);
+    if (found) made.untouched_at = session()->position();
+    return found;
 }
 
 bool DeviceMemory::take_small(uint64_t bytes, Allocation& made) {
@@ -108,6 +134,7 @@ bool DeviceMemory::take_mapped(uint64_t bytes, Allocation& made) {
     if (found != spare_.end()) {
         made.address = found->address;
         made.reserved = found->bytes;
+        spare_bytes_ -= found->bytes;
         spare_.erase(found);
         return true;
     }
@@ -116,51 +143,104 @@ bool DeviceMemory::take_mapped(uint64_t bytes, Allocation& made) {
     return made.address != 0;
 }
 
-static void send_range(uint16_t op, int device, uint64_t address, uint64_t bytes) {
+static wire::Bytes range_record(int device, uint64_t address, uint64_t bytes) {
     wire::Bytes payload;
     wire::Writer out(payload);
     out.put(static_cast<uint32_t>(device));
     out.put(address);
     out.put(bytes);
-    session()->append(0, op, payload);
+    return payload;
 }
 
 uint64_t DeviceMemory::map(uint64_t bytes) {
-    if (granted_ - mapped_ < bytes) return 0;
+    if (room() < bytes) return 0;
     uint64_t address = space_.take(bytes, granularity_);
     if (address == 0) return 0;
     mapped_ += bytes;
-    send_range(wire::op_memory_map, device_.on_wire, address, bytes);
+    sends_.put(wire::op_memory_map, range_record(device_.on_wire, address, bytes));
     return address;
 }
 
 void DeviceMemory::unmap(const Mapped& range) {
-    send_range(wire::op_memory_unmap, device_.on_wire, range.address, range.bytes);
+    sends_.put(wire::op_memory_unmap, range_record(device_.on_wire, range.address, range.bytes));
     mapped_ -= range.bytes;
     space_.add(range.address, range.bytes);
 }
 
+void DeviceMemory::unmap_spares() {
+    for (auto& range : spare_) unmap(range);
+    spare_.clear();
+    spare_bytes_ = 0;
+}
+
+// The record that maps it has raised the position since it was noted. The program does not have the address yet.
+void DeviceMemory::note_untouched(uint64_t address) {
+    std::lock_guard lock(mutex_);
+    if (auto found = allocations_.find(address); found != allocations_.end())
+        found->second.untouched_at = session()->position();
+}
+
+CUresult DeviceMemory::take_grant(uint64_t bytes) {
+    while (true) {
+        bool taken = false;
+        uint64_t given_back = 0;
+        {
+            std::lock_guard lock(mutex_);
+            given_back = given_back_;
+            taken = room() >= bytes;
+            if (taken) created_ += bytes;
+        }
+        // What was unmapped to make room must be so for the worker, too, when it hears what the room is for.
+        if (taken) return sends_.flush();
+        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        if (!make_space(bytes, given_back)) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+void DeviceMemory::return_grant(uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    ++given_back_;
+    created_ -= bytes;
+}
+
 // ---- when the grant or the addresses are used up ----
 
-// Tries one thing after the other, cheapest first. False: there is no more memory.
-bool DeviceMemory::make_space(Lock& lock, uint64_t needed) {
+// Tries one thing after the other, cheapest first. False: there is no more memory, and none has come back since
+// `given_back` was read.
+bool DeviceMemory::make_space(uint64_t needed, uint64_t given_back) {
     if (take_ahead()) return true;
-    if (!spare_.empty()) {
-        for (auto& range : spare_) unmap(range);
-        spare_.clear();
-        if (granted_ - mapped_ >= needed) return true;
+    if (use_spares(needed)) return true;
+    uint64_t quarantined = 0, lacking = needed;
+    {
+        std::lock_guard lock(mutex_);
+        quarantined = quarantine_.bytes();
+        if (needed > room()) lacking = needed - room();
     }
-    if (quarantined_bytes() >= std::max(needed, quarantine_max) && force_sync(lock)) return true;
-    uint64_t lacking = needed > granted_ - mapped_ ? needed - (granted_ - mapped_) : needed;
+    if (quarantined >= std::max(needed, quarantine_max) && force_sync()) return true;
     if (ask_for(std::max(lacking, grant_step))) return true;
     if (lacking < grant_step && ask_for(lacking)) return true;
-    return force_sync(lock);
+    if (force_sync()) return true;
+    std::lock_guard lock(mutex_);
+    return given_back_ != given_back;
+}
+
+bool DeviceMemory::use_spares(uint64_t needed) {
+    bool enough = false;
+    {
+        std::lock_guard lock(mutex_);
+        if (spare_.empty()) return false;
+        unmap_spares();
+        enough = room() >= needed;
+    }
+    (void)sends_.flush();
+    return enough;
 }
 
 bool DeviceMemory::take_ahead() {
     if (!ahead_asked_) return false;
     if (!ahead_done_) session()->wait_until([this] { return ahead_done_.load(); });
     uint64_t more = ahead_granted_.exchange(0);
+    std::lock_guard lock(mutex_);
     granted_ += more;
     return more != 0;
 }
@@ -172,88 +252,157 @@ bool DeviceMemory::ask_for(uint64_t bytes) {
     call.put(bytes);
     if (call.send() != CUDA_SUCCESS) return false;
     auto more = call.answer().get<uint64_t>();
-    granted_ += more;
+    {
+        std::lock_guard lock(mutex_);
+        granted_ += more;
+    }
     log(LogLevel::debug, "device %d: asked for %llu MiB more, was granted %llu", device_.ordinal,
         static_cast<unsigned long long>(bytes >> 20), static_cast<unsigned long long>(more >> 20));
     return more != 0;
 }
 
 // Waits for the GPU so that the quarantine may be used again. False when that frees nothing.
-bool DeviceMemory::force_sync(Lock& lock) {
-    if (quarantine_.empty()) return false;
-    size_t before = quarantine_.size();
+bool DeviceMemory::force_sync() {
     std::vector<uint64_t> waiting;
-    for (auto& freed : quarantine_)
-        if (std::find(waiting.begin(), waiting.end(), freed.allocation.context) == waiting.end())
-            waiting.push_back(freed.allocation.context);
-    lock.unlock();
+    size_t before = 0;
+    {
+        std::lock_guard lock(mutex_);
+        if (quarantine_.empty()) return false;
+        before = quarantine_.size();
+        waiting = quarantine_.contexts();
+    }
+    contexts().each([&](Context& context, uint64_t handle) {
+        if (context.active && (reached_from_ >> context.device & 1) != 0) waiting.push_back(handle);
+    });
     for (uint64_t handle : waiting)
         if (auto* context = contexts().find(handle)) (void)synchronize_context(*context);
-    lock.lock();
+    std::lock_guard lock(mutex_);
+    leave_quarantine();
     return quarantine_.size() < before;
 }
 
 // ---- freeing ----
 
 CUresult DeviceMemory::release(uint64_t address, uint64_t stream) {
-    std::lock_guard lock(mutex_);
-    auto found = allocations_.find(address);
-    if (found == allocations_.end() || found->second.mapped_by_program) return CUDA_ERROR_INVALID_VALUE;
-    quarantine_.push_back({found->second, session()->position(), stream});
-    allocations_.erase(found);
+    bool due = false;
+    uint64_t context = 0;
+    {
+        std::lock_guard lock(mutex_);
+        auto found = allocations_.find(address);
+        if (found == allocations_.end() || found->second.mapped_by_program) return CUDA_ERROR_INVALID_VALUE;
+        auto freed = found->second;
+        allocations_.erase(found);
+        context = freed.context;
+        uint64_t now = session()->position();
+        if (freed.untouched_at != 0 && freed.untouched_at == now) {
+            give_back(freed);
+        } else {
+            quarantine_.add(freed, now, stream);
+            due = drain_is_due();
+            if (due) drained_bytes_ = quarantine_.bytes();
+        }
+    }
+    (void)sends_.flush();
+    if (due) drain(context);
     return CUDA_SUCCESS;
 }
 
-// The GPU has finished with it.
+// No command can use it any more.
 void DeviceMemory::give_back(const Allocation& allocation) {
+    ++given_back_;
     if (allocation.small) return small_.add(allocation.address, allocation.reserved);
-    uint64_t spare = allocation.reserved;
-    for (auto& range : spare_) spare += range.bytes;
-    if (spare <= spare_max)
-        spare_.push_back({allocation.address, allocation.reserved});
-    else
-        unmap({allocation.address, allocation.reserved});
+    if (spare_bytes_ + allocation.reserved > std::max(spare_max, granted_ / spare_share))
+        return unmap({allocation.address, allocation.reserved});
+    spare_.push_back({allocation.address, allocation.reserved});
+    spare_bytes_ += allocation.reserved;
 }
 
-template <class Past>
-void DeviceMemory::leave_quarantine(Past&& past) {
-    auto first =
-        std::stable_partition(quarantine_.begin(), quarantine_.end(), [&](auto& freed) { return !past(freed); });
-    for (auto freed = first; freed != quarantine_.end(); ++freed) give_back(freed->allocation);
-    quarantine_.erase(first, quarantine_.end());
+// A question that nobody waits for: how far is the context? Frees itself when it is answered.
+struct DeviceMemory::Drain {
+    Pending pending;
+    std::byte payload[sizeof(uint64_t)] = {};  // room for the call number
+    uint64_t context = 0, position = 0;
+};
+
+bool DeviceMemory::drain_is_due() const {
+    return draining_ == 0 && quarantine_.bytes() >= drained_bytes_ + std::max(drain_step_min, granted_ / drain_share);
+}
+
+void DeviceMemory::drain(uint64_t handle) {
+    auto* context = contexts().find(handle);
+    uint64_t none = 0;
+    if (!context || usable(context) != CUDA_SUCCESS || !draining_.compare_exchange_strong(none, handle)) return;
+    auto* question = new Drain;
+    question->context = handle;
+    question->position = session()->position();
+    question->pending.as_news = true;
+    question->pending.when_done = [this, question](Pending& pending) {
+        if (wire::ends_context(pending.result)) async_call_failed(wire::op_cuCtxSynchronize, pending.result, "");
+        if (pending.result == CUDA_SUCCESS) {
+            if (auto* there = contexts().find(question->context)) raise_to(there->synced, question->position);
+            context_synced(question->context, question->position);
+        }
+        draining_ = 0;
+        delete question;
+    };
+    session()->request(context->number, wire::op_cuCtxSynchronize, question->payload, question->pending);
+}
+
+// How far the contexts of other devices are that may use this memory.
+uint64_t DeviceMemory::passed_by_others() const {
+    uint64_t passed = UINT64_MAX;
+    if (reached_from_ == 0) return passed;
+    contexts().each([&](Context& context, uint64_t) {
+        bool may_reach = context.active && (reached_from_ >> context.device & 1) != 0;
+        if (may_reach && context.synced < context.last_use) passed = std::min<uint64_t>(passed, context.synced);
+    });
+    return passed;
+}
+
+void DeviceMemory::leave_quarantine() {
+    quarantine_.leave(passed_by_others(), [this](auto& allocation) { give_back(allocation); });
+    drained_bytes_ = std::min(drained_bytes_, quarantine_.bytes());
 }
 
 void DeviceMemory::context_synced(uint64_t context, uint64_t position) {
     std::lock_guard lock(mutex_);
-    leave_quarantine([&](auto& freed) { return freed.allocation.context == context && freed.position <= position; });
+    quarantine_.context_passed(context, position);
+    leave_quarantine();
 }
 
 void DeviceMemory::stream_synced(uint64_t stream, uint64_t position) {
     std::lock_guard lock(mutex_);
-    leave_quarantine([&](auto& freed) { return freed.stream == stream + 1 && freed.position <= position; });
+    quarantine_.stream_passed(stream, position);
+    leave_quarantine();
 }
 
 void DeviceMemory::context_ends(uint64_t context) {
-    std::lock_guard lock(mutex_);
-    leave_quarantine([&](auto& freed) { return freed.allocation.context == context; });
-    for (auto next = allocations_.begin(); next != allocations_.end();) {
-        auto entry = next++;
-        if (entry->second.context != context || entry->second.mapped_by_program) continue;
-        give_back(entry->second);
-        allocations_.erase(entry);
+    if (draining_ == context) session()->wait_until([&] { return draining_ != context; });
+    {
+        std::lock_guard lock(mutex_);
+        quarantine_.leave_with(context, [this](auto& allocation) { give_back(allocation); });
+        for (auto next = allocations_.begin(); next != allocations_.end();) {
+            auto entry = next++;
+            if (entry->second.context != context || entry->second.mapped_by_program) continue;
+            give_back(entry->second);
+            allocations_.erase(entry);
+        }
+        if (allocations_.empty() && quarantine_.empty()) {
+            unmap_spares();
+            for (auto& range : blocks_) unmap(range);
+            blocks_.clear();
+            small_ = {};
+        }
     }
-    if (!allocations_.empty() || !quarantine_.empty()) return;
-    for (auto& range : spare_) unmap(range);
-    for (auto& range : blocks_) unmap(range);
-    spare_.clear();
-    blocks_.clear();
-    small_ = {};
+    (void)sends_.flush();
 }
 
 void DeviceMemory::trim() {
-    std::lock_guard lock(mutex_);
-    for (auto& range : spare_) unmap(range);
-    spare_.clear();
+    {
+        std::lock_guard lock(mutex_);
+        unmap_spares();
+    }
+    (void)sends_.flush();
 }
 
 // ---- questions ----
@@ -270,30 +419,27 @@ bool DeviceMemory::find(uint64_t address, Allocation& found) const {
 
 bool DeviceMemory::holds_any(uint64_t context) const {
     std::lock_guard lock(mutex_);
-    auto held = [&](const Allocation& allocation) { return allocation.context == context; };
-    return std::any_of(allocations_.begin(), allocations_.end(), [&](auto& entry) { return held(entry.second); }) ||
-           std::any_of(quarantine_.begin(), quarantine_.end(), [&](auto& freed) { return held(freed.allocation); });
+    auto held = [&](auto& entry) { return entry.second.context == context; };
+    return std::any_of(allocations_.begin(), allocations_.end(), held) || quarantine_.holds_any(context);
 }
 
-uint64_t DeviceMemory::quarantined_bytes() const {
-    uint64_t sum = 0;
-    for (auto& freed : quarantine_) sum += freed.allocation.reserved;
-    return sum;
-}
-
-uint64_t DeviceMemory::mapped_free_bytes() const {
+uint64_t DeviceMemory::mapped_free_bytes() {
+    (void)sends_.flush();  // so that the driver's answer to whatever is asked next agrees
     std::lock_guard lock(mutex_);
-    uint64_t sum = small_.free_bytes() + quarantined_bytes();
-    for (auto& range : spare_) sum += range.bytes;
-    return sum;
+    return small_.free_bytes() + quarantine_.bytes() + spare_bytes_;
 }
 
 // ---- the program's own mappings ----
 
 uint64_t DeviceMemory::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
-    std::lock_guard lock(mutex_);
-    if (wanted != 0 && wanted % granularity_ == 0 && space_.take_at(wanted, bytes)) return wanted;
-    return space_.take(bytes, std::max(alignment, granularity_));
+    uint64_t address = 0;
+    {
+        std::lock_guard lock(mutex_);
+        bool there = wanted != 0 && wanted % granularity_ == 0 && space_.take_at(wanted, bytes);
+        address = there ? wanted : space_.take(bytes, std::max(alignment, granularity_));
+    }
+    (void)sends_.flush();  // what was mapped there is unmapped before the program maps
+    return address;
 }
 
 void DeviceMemory::unreserve(uint64_t address, uint64_t bytes) {
@@ -301,12 +447,13 @@ void DeviceMemory::unreserve(uint64_t address, uint64_t bytes) {
     space_.add(address, bytes);
 }
 
-void DeviceMemory::note_mapping(uint64_t address, uint64_t bytes, uint64_t context) {
+void DeviceMemory::note_mapping(uint64_t address, uint64_t bytes, uint64_t context, uint64_t open_to) {
     Allocation mapping;
     mapping.address = address;
     mapping.bytes = mapping.reserved = bytes;
     mapping.mapped_by_program = true;
     mapping.context = context;
+    mapping.open_to = open_to;
     mapping.id = next_id();
     std::lock_guard lock(mutex_);
     allocations_[address] = mapping;

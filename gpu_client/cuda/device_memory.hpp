@@ -3,9 +3,11 @@
 //
 // Nothing here waits for the network while there is grant left: an address is chosen here, and the record that backs it
 // with memory travels in order with everything else. What is freed is quarantined until the GPU is known to be past
-// every command that was given before, since it may still be used by them.
+// every command that was given before, since they may still use it; what no command can have touched is free at once.
+// When much is quarantined the GPU is asked how far it is, without waiting for the answer.
 //
-// Small allocations share mapped blocks, large ones have mappings of their own. Any thread.
+// Small allocations share mapped blocks, large ones have mappings of their own. Any thread. No lock of the caller may be
+// held where a function may wait.
 #pragma once
 
 #include <atomic>
@@ -16,22 +18,13 @@
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/memory_ranges.hpp"
 #include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/cuda/ordered_sends.hpp"
+#include "gpu_client/cuda/quarantine.hpp"
 #include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
 struct Device;
-
-struct Allocation {
-    uint64_t address = 0;
-    uint64_t bytes = 0;              // as the program asked
-    uint64_t reserved = 0;           // as carved
-    bool small = false;              // in a shared block
-    bool mapped_by_program = false;  // through the virtual memory API: not ours to free
-    uint64_t context = 0;            // handle
-    uint64_t id = 0;                 // CU_POINTER_ATTRIBUTE_BUFFER_ID
-    uint64_t pool = 0;               // memory pool it came from, if any
-};
 
 class DeviceMemory {
 public:
@@ -42,68 +35,90 @@ public:
     void ask_ahead();
 
     // `stream` + 1 for a stream-ordered allocation (0: not): memory freed in the same stream may be reused at once.
+    // Waits only when the grant or the addresses are used up.
     CUresult allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool, uint64_t& address);
+    // Never waits for the GPU.
     CUresult release(uint64_t address, uint64_t stream);
+    // Physical memory that the program makes by itself comes out of the same grant. take_grant() waits as allocate() does.
+    CUresult take_grant(uint64_t bytes);
+    void return_grant(uint64_t bytes);
 
     bool in_range(uint64_t address) const { return address - range_address_ < range_bytes_; }
     // The allocation that contains the address.
     bool find(uint64_t address, Allocation& found) const;
     bool holds_any(uint64_t context) const;
     // Memory of ours that is mapped but free to allocate: the driver counts it as used.
-    uint64_t mapped_free_bytes() const;
+    uint64_t mapped_free_bytes();
     uint64_t granularity() const { return granularity_; }
 
     // The GPU has finished all that was sent up to `position` in the context (or in one stream of it).
     void context_synced(uint64_t context, uint64_t position);
     void stream_synced(uint64_t stream, uint64_t position);
+    // Waits for what asked about the context, as nothing may name it afterwards.
     void context_ends(uint64_t context);
     void trim();  // unmaps what is free
+    // From now on commands of another device may use this memory, too: what is freed waits for them as well.
+    void reached_from(int device) { reached_from_.fetch_or(uint64_t{1} << device); }
 
     // The program's own use of the range: addresses without memory, and mappings it made.
     uint64_t reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted);
     void unreserve(uint64_t address, uint64_t bytes);
-    void note_mapping(uint64_t address, uint64_t bytes, uint64_t context);
+    void note_mapping(uint64_t address, uint64_t bytes, uint64_t context, uint64_t open_to);
     void forget_mapping(uint64_t address, uint64_t bytes);
     uint64_t next_id() { return ++last_id_; }
 
 private:
-    struct Freed {
-        Allocation allocation;
-        uint64_t position;
-        uint64_t stream;
-    };
     struct Mapped {
         uint64_t address, bytes;
     };
-    using Lock = std::unique_lock<std::mutex>;
+    struct Wish {
+        const Context& context;
+        uint64_t bytes, stream, pool;
+    };
+    struct Drain;
 
-    bool try_allocate(Lock& lock, const Context& context, uint64_t bytes, uint64_t stream, Allocation& made);
-    bool take_freed_in_stream(const Context& context, uint64_t bytes, uint64_t stream, Allocation& made);
+    // Called with mutex_ held; what they have to send is put into sends_.
+    bool try_allocate(const Wish& wish, Allocation& made);
+    bool find_place(const Wish& wish, Allocation& made);
     bool take_small(uint64_t bytes, Allocation& made);
     bool take_mapped(uint64_t bytes, Allocation& made);
     uint64_t map(uint64_t bytes);
     void unmap(const Mapped& range);
-    bool make_space(Lock& lock, uint64_t needed);
+    void unmap_spares();
+    uint64_t room() const { return granted_ - mapped_ - created_; }
+    void give_back(const Allocation& allocation);
+    void leave_quarantine();
+    uint64_t passed_by_others() const;
+    bool drain_is_due() const;
+
+    // Called without a lock: they may wait.
+    void note_untouched(uint64_t address);
+    bool make_space(uint64_t needed, uint64_t given_back);
+    bool use_spares(uint64_t needed);
     bool take_ahead();
     bool ask_for(uint64_t bytes);
-    bool force_sync(Lock& lock);
-    void give_back(const Allocation& allocation);
-    uint64_t quarantined_bytes() const;
-    template <class Past>
-    void leave_quarantine(Past&& past);
+    bool force_sync();
+    void drain(uint64_t context);
 
     const Device& device_;
     uint64_t range_address_ = 0, range_bytes_ = 0, granularity_ = 2 << 20;
+    OrderedSends sends_;
+    std::atomic<uint64_t> reached_from_{0};  // bit per device
+    std::atomic<uint64_t> last_id_{0};
 
-    mutable std::mutex mutex_;  // guards the rest; may be held while a full session makes us wait
+    mutable std::mutex mutex_;  // guards the next; nothing is sent while it is held
     RangeAllocator space_;      // addresses without memory
     RangeAllocator small_;      // free parts of shared blocks
     std::vector<Mapped> blocks_;
     std::vector<Mapped> spare_;  // mapped, unused, each as it was mapped
+    uint64_t spare_bytes_ = 0;
     std::map<uint64_t, Allocation> allocations_;
-    std::vector<Freed> quarantine_;
-    uint64_t granted_ = 0, mapped_ = 0;
-    std::atomic<uint64_t> last_id_{0};
+    Quarantine quarantine_;
+    uint64_t granted_ = 0, mapped_ = 0, created_ = 0;
+    uint64_t given_back_ = 0;     // how often anything was
+    uint64_t drained_bytes_ = 0;  // quarantined when the GPU was asked last
+
+    std::atomic<uint64_t> draining_{0};  // the context that is being asked how far it is; 0: none
 
     struct Ahead {
         Pending pending;

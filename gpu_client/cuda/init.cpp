@@ -1,8 +1,11 @@
 // cuInit, and opening the session with a worker.
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <vector>
 #include <zmq.hpp>
 
+#include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -13,6 +16,7 @@
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/address_zone.hpp"
 #include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
@@ -36,31 +40,114 @@ static void listen_to_news(Session& session) {
     session.news.run_host_function = run_host_function_soon;
 }
 
-// The worker keeps the devices in the order in which the pool described them.
-static Result<> take_ranges(const SessionOffer& offer) {
+// How often another place for a range is proposed to a worker. Both processes leave nearly all of the zone free.
+static constexpr int proposals_max = 8;
+// How long a worker whose ranges did not suit is given to end.
+static constexpr std::chrono::milliseconds farewell_timeout{500};
+
+// One device's range of addresses, held in this process from the first moment on.
+struct Range {
+    Device* device = nullptr;
+    uint64_t address = 0;  // 0: where the worker has it, this process has something else
+    uint64_t bytes = 0;
+};
+
+// The worker keeps the devices in the order in which the pool described them. It has reserved a range for each before it
+// knew us; in the ordinary case they are free here as well, and it need not be asked.
+static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
+    std::vector<Range> ranges;
     for (auto* device : devices()) {
         auto index = static_cast<size_t>(device->on_wire);
         if (index >= offer.devices.size())
             return Error{Error::Kind::remote, "the pool offers fewer GPUs than it has described"};
         auto& described = offer.devices[index];
         device->description.granularity_bytes = described.granularity_bytes;
-        device->memory->take_range(described.range_address, described.range_bytes, described.granularity_bytes);
+        bool held = hold_addresses(described.range_address, described.range_bytes);
+        ranges.push_back({device, held ? described.range_address : 0, described.range_bytes});
     }
+    return ranges;
+}
+
+static CUresult propose(Session& session, const Range& range) {
+    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
+    wire::Writer out(payload);
+    out.put(static_cast<uint32_t>(range.device->on_wire));
+    out.put(range.address);
+    out.put(range.bytes);
+    Pending pending;
+    session.request(0, wire::op_move_range, payload, pending);
+    session.wait(pending);
+    return pending.result;
+}
+
+// Finds a place that is free here and there. Where addresses are scarce, a smaller one does.
+static Result<> move_range(Session& session, Range& range) {
+    const uint64_t unit = range.device->description.granularity_bytes;
+    const uint64_t all = range.bytes, least = std::min(all, range.device->description.memory_bytes);
+    CUresult refusal = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int attempt = 0; attempt < proposals_max && !session.lost(); ++attempt) {
+        for (uint64_t bytes = all; bytes >= least && range.address == 0; bytes = bytes / 2 & ~(unit - 1)) {
+            range.bytes = bytes;
+            range.address = hold_addresses_somewhere(bytes, std::max(wire::address_alignment, unit));
+        }
+        if (range.address == 0)
+            return Error{Error::Kind::internal, "this program leaves no room for the GPU's addresses",
+                         "they need " + std::to_string(least >> 30) + " GiB in one piece"};
+        refusal = propose(session, range);
+        if (refusal == CUDA_SUCCESS) {
+            log(LogLevel::info, "device %d: its addresses were taken in this program and are now at %#llx",
+                range.device->ordinal, static_cast<unsigned long long>(range.address));
+            return Ok{};
+        }
+        let_go_of_addresses(std::exchange(range.address, 0), range.bytes);
+    }
+    return Error{Error::Kind::remote,
+                 "no place for the GPU's addresses is free in both this program and its worker (error " +
+                     std::to_string(static_cast<int>(refusal)) + ")",
+                 "if the server is older than this library, update it"};
+}
+
+static Result<> settle_ranges(Session& session, std::vector<Range>& ranges) {
+    for (auto& range : ranges)
+        if (range.address == 0)
+            if (auto moved = move_range(session, range); !moved) return moved;
+    for (auto& range : ranges)
+        range.device->memory->take_range(range.address, range.bytes, range.device->description.granularity_bytes);
     return Ok{};
+}
+
+static void let_go(const std::vector<Range>& ranges) {
+    for (auto& range : ranges)
+        if (range.address != 0) let_go_of_addresses(range.address, range.bytes);
+}
+
+static Result<Session*> connect(const SessionOffer& offer) {
+    static auto* context = new zmq::context_t(1);  // never ended: that would wait for late calls
+    auto channel = wire::Channel::connect(*context, offer.endpoint, offer.keys, offer.session);
+    if (!channel) return channel.error();
+    remember_endpoint(offer.endpoint);
+    auto* opened = new Session(std::move(*channel));
+    listen_to_news(*opened);
+    opened->start();
+    return opened;
 }
 
 static Result<> open_now() {
     auto offer = ask_for_session();
     if (!offer) return offer.error();
-    if (auto taken = take_ranges(*offer); !taken) return taken.error();
-    static auto* context = new zmq::context_t(1);  // never ended: that would wait for late calls
-    auto channel = wire::Channel::connect(*context, offer->endpoint, offer->keys, offer->session);
-    if (!channel) return channel.error();
-    remember_endpoint(offer->endpoint);
-    auto* opened = new Session(std::move(*channel));
-    listen_to_news(*opened);
-    opened->start();
-    the_session.store(opened, std::memory_order_release);
+    auto ranges = hold_ranges(*offer);
+    if (!ranges) return ranges.error();
+    auto opened = connect(*offer);
+    if (!opened) {
+        let_go(*ranges);
+        return opened.error();
+    }
+    if (auto settled = settle_ranges(**opened, *ranges); !settled) {
+        let_go(*ranges);
+        (*opened)->say_goodbye(farewell_timeout);
+        return settled;
+    }
+    the_session.store(*opened, std::memory_order_release);
     log(LogLevel::debug, "session %s at %s", offer->session.c_str(), offer->endpoint.c_str());
     return Ok{};
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
@@ -37,6 +38,7 @@ bool find_symbol(uint64_t address, Allocation& found) {
 }  // namespace
 
 void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library) {
+    hold_pages(address, bytes);  // for good: the worker's driver may put another library's there
     std::lock_guard lock(symbols().mutex);
     symbols().by_address[address] = {bytes, context, library};
 }
@@ -132,11 +134,12 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        uint64_t mapped_free = find_device(context->device)->memory->mapped_free_bytes();
         RemoteCall call(wire::op_cuMemGetInfo_v2, wire::CallWay::sync);
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
         auto free_there = call.answer().get<uint64_t>(), all = call.answer().get<uint64_t>();
         if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
-        *free = std::min(all, free_there + find_device(context->device)->memory->mapped_free_bytes());
+        *free = std::min(all, free_there + mapped_free);
         *total = all;
         return CUDA_SUCCESS;
     });

@@ -4,6 +4,7 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -16,6 +17,7 @@ struct Pool {
     std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};
     std::atomic<uint64_t> used{0}, used_high{0};
+    std::atomic<uint64_t> open_to{0};  // bit per other device
 };
 using Pools = HandleRegistry<Pool, HandleKind::pool>;
 Pools& pools() {
@@ -31,7 +33,7 @@ uint64_t create_pool(int device, bool is_default) {
         pool.device = device;
         pool.is_default = is_default;
         for (auto& policy : pool.reuse) policy = 1;
-        pool.release_threshold = pool.used = pool.used_high = 0;
+        pool.release_threshold = pool.used = pool.used_high = pool.open_to = 0;
     });
 }
 
@@ -83,6 +85,36 @@ CUresult number(CUmemPool_attribute attribute, Pool& pool, void* value) {
     return CUDA_SUCCESS;
 }
 
+CUresult check_access(const Pool& pool, const CUmemAccessDesc& wanted) {
+    bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
+    if (!sound) return CUDA_ERROR_INVALID_DEVICE;
+    if (wanted.location.id == pool.device)  // its own device always may
+        return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    int reachable = 0;
+    if (wanted.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        if (auto result = cuDeviceCanAccessPeer(&reachable, wanted.location.id, pool.device); result != CUDA_SUCCESS)
+            return result;
+    return reachable != 0 || wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// The worker opens all of the device's memory that is not the program's own mapping: allocations of several pools share
+// blocks. It counts how often it was asked to.
+CUresult set_access(Pool& pool, int ordinal, CUmemAccess_flags flags) {
+    if (ordinal == pool.device) return CUDA_SUCCESS;
+    const uint64_t bit = uint64_t{1} << ordinal;
+    bool open = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    uint64_t before = open ? pool.open_to.fetch_or(bit) : pool.open_to.fetch_and(~bit);
+    if (((before & bit) != 0) == open) return CUDA_SUCCESS;
+    auto &owner = *find_device(pool.device), &other = *find_device(ordinal);
+    if (open) owner.memory->reached_from(ordinal);
+    RemoteCall call(wire::op_memory_access, wire::CallWay::sync);
+    call.in_context(nullptr);
+    call.put(static_cast<uint32_t>(owner.on_wire));
+    call.put(static_cast<uint32_t>(other.on_wire));
+    call.put(static_cast<uint32_t>(flags));
+    return call.send();
+}
+
 bool is_policy(CUmemPool_attribute attribute) {
     return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
            attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
@@ -92,6 +124,7 @@ bool is_policy(CUmemPool_attribute attribute) {
 
 }  // namespace tnr::cuda
 
+using namespace tnr;
 using namespace tnr::cuda;
 
 extern "C" {
@@ -187,14 +220,15 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
     });
 }
 
-// A device can always use its own pools; others need peer access, which pools of ours do not have.
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* wanted, size_t count) {
     return guarded("cuMemPoolSetAccess", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool || (count > 0 && !wanted)) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i)
-            if (wanted[i].location.id != pool->device && wanted[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-                return CUDA_ERROR_NOT_SUPPORTED;
+            if (auto result = check_access(*pool, wanted[i]); result != CUDA_SUCCESS) return result;
+        for (size_t i = 0; i < count; ++i)
+            if (auto result = set_access(*pool, wanted[i].location.id, wanted[i].flags); result != CUDA_SUCCESS)
+                return result;
         return CUDA_SUCCESS;
     });
 }
@@ -203,8 +237,10 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handl
     return guarded("cuMemPoolGetAccess", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool || !flags || !location) return CUDA_ERROR_INVALID_VALUE;
-        bool own = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == pool->device;
-        *flags = own ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(location->id))
+            return CUDA_ERROR_INVALID_VALUE;
+        bool open = location->id == pool->device || (pool->open_to >> location->id & 1) != 0;
+        *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     });
 }

@@ -18,7 +18,7 @@ static uint64_t next_stream_id() {
     return ++last;
 }
 
-static CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle) {
+CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle) {
     Stream* made = nullptr;
     handle = streams().create([&](Stream& stream, uint64_t index, uint64_t value) {
         stream.number = wire::first_minted_stream + index;

@@ -11,6 +11,9 @@ CUresult resolve_stream(CUstream handle, StreamRef& stream);
 // The context a stream belongs to: its own, or the current one for default streams.
 CUresult context_of_stream(const StreamRef& stream, Context*& context);
 
+// A new stream of the context, made there in order with everything else.
+CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle);
+
 // Position up to which all of the stream's work is known to be complete, and of its last record.
 uint64_t synced_position(const StreamRef& stream, const Context& context);
 uint64_t last_use(const StreamRef& stream, const Context& context);

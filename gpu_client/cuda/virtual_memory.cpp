@@ -4,6 +4,7 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/ordered_sends.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
@@ -25,17 +26,28 @@ Physicals& physicals() {
 
 struct Mapping {
     uint64_t bytes;
-    uint64_t allocation;  // handle
-    unsigned access;      // CUmemAccess_flags of its own device
+    uint64_t allocation;                      // handle
+    int device;                               // that the memory is on
+    std::map<int, CUmemAccess_flags> access;  // by device; none where there is none
 };
 struct Mappings {
-    std::mutex mutex;
+    std::mutex mutex;  // guards the two maps; what follows from a change is put into `sends` and sent without it
     std::map<uint64_t, Mapping> by_address;
     std::map<uint64_t, uint64_t> reserved;  // address → bytes
+    OrderedSends sends;
 };
 Mappings& mappings() {
     static auto* all = new Mappings;
     return *all;
+}
+
+// Memory that has been given back to its device's grant once the worker knows.
+using Freed = std::vector<std::pair<int, uint64_t>>;  // device, bytes
+
+CUresult send_changes(const Freed& freed = {}) {
+    auto result = mappings().sends.flush();
+    for (auto& [device, bytes] : freed) find_device(device)->memory->return_grant(bytes);
+    return result;
 }
 
 // The device whose memory a new reservation will be for; any does, as ranges are per device.
@@ -62,23 +74,57 @@ Physical* find_held(uint64_t handle) {
     return physical && physical->held > 0 ? physical : nullptr;
 }
 
-// Called with the mappings' lock held.
-CUresult release_if_unused(uint64_t handle, Physical& physical) {
-    if (physical.held > 0 || physical.mapped > 0) return CUDA_SUCCESS;
-    RemoteCall call(wire::op_cuMemRelease, wire::CallWay::async_);
-    call.in_context(nullptr);
-    call.put(physical.number);
-    auto result = call.send();
-    physicals().destroy(handle);
-    return result;
+template <class... Values>
+wire::Bytes record_of(const Values&... values) {
+    wire::Bytes payload;
+    wire::Writer out(payload);
+    (out.put(values), ...);
+    return payload;
 }
 
-CUresult send_unmap(uint64_t address, uint64_t bytes) {
-    RemoteCall call(wire::op_cuMemUnmap, wire::CallWay::async_);
-    call.in_context(nullptr);
-    call.put(address);
-    call.put(bytes);
-    return call.send();
+// Called with the mappings' lock held.
+void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) {
+    if (physical.held > 0 || physical.mapped > 0) return;
+    mappings().sends.put(wire::op_cuMemRelease, record_of(physical.number));
+    freed.emplace_back(physical.properties.location.id, physical.bytes);
+    physicals().destroy(handle);
+}
+
+// Called with the mappings' lock held: the mapping that contains the address.
+const std::pair<const uint64_t, Mapping>* find_mapping(uint64_t address) {
+    auto after = mappings().by_address.upper_bound(address);
+    if (after == mappings().by_address.begin()) return nullptr;
+    auto& found = *std::prev(after);
+    return address - found.first < found.second.bytes ? &found : nullptr;
+}
+
+// Called with the mappings' lock held: is all of it reserved, and none of it mapped?
+bool may_be_mapped(uint64_t address, uint64_t bytes) {
+    auto& all = mappings();
+    auto after = all.reserved.upper_bound(address);
+    if (after == all.reserved.begin()) return false;
+    auto& [start, length] = *std::prev(after);
+    if (address - start > length || bytes > length - (address - start)) return false;
+    auto next = all.by_address.lower_bound(address);
+    bool overlaps = next != all.by_address.end() && next->first < address + bytes;
+    return !overlaps && !find_mapping(address);
+}
+
+uint64_t open_to(const Mapping& mapping) {
+    uint64_t devices = 0;
+    for (auto& [ordinal, flags] : mapping.access) devices |= uint64_t{1} << ordinal;
+    return devices;
+}
+
+// Called with the mappings' lock held. A mapping is memory to copies and questions when somebody may use it.
+void note_access(uint64_t address, const Mapping& mapping) {
+    auto& memory = *device_of_address(address)->memory;
+    memory.forget_mapping(address, mapping.bytes);
+    if (mapping.access.empty()) return;
+    auto* context = contexts().find(current_context_handle());
+    auto* owner = find_device(mapping.device);
+    bool ours = context && context->device == mapping.device;
+    memory.note_mapping(address, mapping.bytes, ours ? context->handle : owner->primary_context, open_to(mapping));
 }
 
 }  // namespace
@@ -119,15 +165,18 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alig
 
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     return guarded("cuMemAddressFree", [&]() -> CUresult {
-        std::lock_guard lock(mappings().mutex);
-        auto& all = mappings();
-        auto found = all.reserved.find(address);
-        auto mapped = all.by_address.lower_bound(address);
-        bool in_use = mapped != all.by_address.end() && mapped->first < address + bytes;
-        if (found == all.reserved.end() || found->second != bytes || in_use) return CUDA_ERROR_INVALID_VALUE;
-        all.reserved.erase(found);
+        {
+            std::lock_guard lock(mappings().mutex);
+            auto& all = mappings();
+            auto found = all.reserved.find(address);
+            auto mapped = all.by_address.lower_bound(address);
+            bool in_use = mapped != all.by_address.end() && mapped->first < address + bytes;
+            if (found == all.reserved.end() || found->second != bytes || in_use) return CUDA_ERROR_INVALID_VALUE;
+            all.reserved.erase(found);
+        }
+        auto result = send_changes();  // nothing is mapped there any more before the addresses are used again
         device_of_address(address)->memory->unreserve(address, bytes);
-        return CUDA_SUCCESS;
+        return result;
     });
 }
 
@@ -139,6 +188,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         if (auto result = need_session(); result != CUDA_SUCCESS) return result;
         auto* device = find_device(properties->location.id);
         if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (bytes > device->description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (auto result = device->memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
         Physical* made = nullptr;
         uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
             physical = {.number = index + 1, .bytes = bytes, .properties = *properties};
@@ -150,107 +201,102 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         call.put(static_cast<uint32_t>(device->on_wire));
         call.put(uint64_t{bytes});
         auto result = call.send();
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             *out = handle;
-        else
-            physicals().destroy(handle);
+            return result;
+        }
+        physicals().destroy(handle);
+        device->memory->return_grant(bytes);
         return result;
     });
 }
 
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded("cuMemRelease", [&]() -> CUresult {
-        std::lock_guard lock(mappings().mutex);
-        auto* physical = find_held(handle);
-        if (!physical) return CUDA_ERROR_INVALID_VALUE;
-        --physical->held;
-        return release_if_unused(handle, *physical);
+        Freed freed;
+        {
+            std::lock_guard lock(mappings().mutex);
+            auto* physical = find_held(handle);
+            if (!physical) return CUDA_ERROR_INVALID_VALUE;
+            --physical->held;
+            release_if_unused(handle, *physical, freed);
+        }
+        return send_changes(freed);
     });
 }
 
 CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                           unsigned long long flags) {
     return guarded("cuMemMap", [&]() -> CUresult {
-        std::lock_guard lock(mappings().mutex);
-        auto* physical = find_held(handle);
-        if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
-            return CUDA_ERROR_INVALID_VALUE;
-        auto& all = mappings();
-        auto after = all.reserved.upper_bound(address);
-        if (after == all.reserved.begin()) return CUDA_ERROR_INVALID_VALUE;
-        auto& [start, length] = *std::prev(after);
-        if (address - start > length || bytes > length - (address - start)) return CUDA_ERROR_INVALID_VALUE;
-        auto next = all.by_address.lower_bound(address);
-        bool overlaps = next != all.by_address.end() && next->first < address + bytes;
-        if (next != all.by_address.begin())
-            overlaps |= std::prev(next)->first + std::prev(next)->second.bytes > address;
-        if (overlaps) return CUDA_ERROR_INVALID_VALUE;
-        RemoteCall call(wire::op_cuMemMap, wire::CallWay::async_);
-        call.in_context(nullptr);
-        call.put(uint64_t{address});
-        call.put(uint64_t{bytes});
-        call.put(uint64_t{offset});
-        call.put(physical->number);
-        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-        all.by_address[address] = {bytes, handle, CU_MEM_ACCESS_FLAGS_PROT_NONE};
-        ++physical->mapped;
-        return CUDA_SUCCESS;
+        {
+            std::lock_guard lock(mappings().mutex);
+            auto* physical = find_held(handle);
+            if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
+                return CUDA_ERROR_INVALID_VALUE;
+            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+            auto& all = mappings();
+            all.sends.put(wire::op_cuMemMap,
+                          record_of(uint64_t{address}, uint64_t{bytes}, uint64_t{offset}, physical->number));
+            all.by_address[address] = {bytes, handle, physical->properties.location.id, {}};
+            ++physical->mapped;
+        }
+        return send_changes();
     });
 }
 
 // Whole mappings only, as the driver demands.
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return guarded("cuMemUnmap", [&]() -> CUresult {
-        std::lock_guard lock(mappings().mutex);
-        auto& all = mappings().by_address;
-        auto first = all.find(address), last = first;
-        uint64_t covered = 0;
-        while (last != all.end() && last->first == address + covered && covered < bytes)
-            covered += (last++)->second.bytes;
-        if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
-        for (auto mapping = first; mapping != last; ++mapping) {
-            if (auto result = send_unmap(mapping->first, mapping->second.bytes); result != CUDA_SUCCESS) return result;
-            auto* physical = physicals().find(mapping->second.allocation);
-            --physical->mapped;
-            if (auto result = release_if_unused(mapping->second.allocation, *physical); result != CUDA_SUCCESS)
-                return result;
+        Freed freed;
+        {
+            std::lock_guard lock(mappings().mutex);
+            auto& all = mappings().by_address;
+            auto first = all.find(address), last = first;
+            uint64_t covered = 0;
+            while (last != all.end() && last->first == address + covered && covered < bytes)
+                covered += (last++)->second.bytes;
+            if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
+            for (auto mapping = first; mapping != last; ++mapping) {
+                mappings().sends.put(wire::op_cuMemUnmap, record_of(mapping->first, mapping->second.bytes));
+                auto* physical = physicals().find(mapping->second.allocation);
+                --physical->mapped;
+                release_if_unused(mapping->second.allocation, *physical, freed);
+            }
+            all.erase(first, last);
+            device_of_address(address)->memory->forget_mapping(address, bytes);
         }
-        all.erase(first, last);
-        device_of_address(address)->memory->forget_mapping(address, bytes);
-        return CUDA_SUCCESS;
+        return send_changes(freed);
     });
 }
 
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* wanted, size_t count) {
     return guarded("cuMemSetAccess", [&]() -> CUresult {
         if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-        std::lock_guard lock(mappings().mutex);
-        auto& all = mappings().by_address;
-        uint64_t covered = 0;
-        for (auto mapping = all.find(address); mapping != all.end() && mapping->first == address + covered; ++mapping)
-            covered += mapping->second.bytes;
-        if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
-        for (size_t i = 0; i < count; ++i) {
-            auto* device = find_device(wanted[i].location.id);
-            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device) return CUDA_ERROR_INVALID_DEVICE;
-            RemoteCall call(wire::op_cuMemSetAccess, wire::CallWay::async_);
-            call.in_context(nullptr);
-            call.put(uint64_t{address});
-            call.put(uint64_t{bytes});
-            call.put(static_cast<uint32_t>(device->on_wire));
-            call.put(static_cast<uint32_t>(wanted[i].flags));
-            if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-            if (device != device_of_address(address)) continue;
-            for (auto mapping = all.find(address); mapping != all.end() && mapping->first < address + bytes;
-                 ++mapping) {
-                mapping->second.access = wanted[i].flags;
-                bool usable = wanted[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-                device->memory->forget_mapping(mapping->first, mapping->second.bytes);
-                if (usable)
-                    device->memory->note_mapping(mapping->first, mapping->second.bytes, current_context_handle());
+        for (size_t i = 0; i < count; ++i)
+            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(wanted[i].location.id))
+                return CUDA_ERROR_INVALID_DEVICE;
+        {
+            std::lock_guard lock(mappings().mutex);
+            auto& all = mappings().by_address;
+            auto first = all.find(address), last = first;
+            uint64_t covered = 0;
+            while (last != all.end() && last->first == address + covered && covered < bytes)
+                covered += (last++)->second.bytes;
+            if (first == all.end() || covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            for (size_t i = 0; i < count; ++i) {
+                int ordinal = wanted[i].location.id;
+                auto device = static_cast<uint32_t>(find_device(ordinal)->on_wire);
+                mappings().sends.put(wire::op_cuMemSetAccess, record_of(uint64_t{address}, uint64_t{bytes}, device,
+                                                                        static_cast<uint32_t>(wanted[i].flags)));
+                for (auto mapping = first; mapping != last; ++mapping)
+                    if (wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                        mapping->second.access.erase(ordinal);
+                    else
+                        mapping->second.access[ordinal] = wanted[i].flags;
             }
+            for (auto mapping = first; mapping != last; ++mapping) note_access(mapping->first, mapping->second);
         }
-        return CUDA_SUCCESS;
+        return send_changes();
     });
 }
 
@@ -258,12 +304,10 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
     return guarded("cuMemGetAccess", [&]() -> CUresult {
         if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
         std::lock_guard lock(mappings().mutex);
-        auto after = mappings().by_address.upper_bound(address);
-        if (after == mappings().by_address.begin()) return CUDA_ERROR_INVALID_VALUE;
-        auto& [start, mapping] = *std::prev(after);
-        if (address - start >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
-        auto* device = device_of_address(address);
-        *flags = device && device->ordinal == location->id ? mapping.access : unsigned{CU_MEM_ACCESS_FLAGS_PROT_NONE};
+        auto* mapping = find_mapping(address);
+        if (!mapping) return CUDA_ERROR_INVALID_VALUE;
+        auto found = mapping->second.access.find(location->id);
+        *flags = found != mapping->second.access.end() ? found->second : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     });
 }
@@ -283,12 +327,10 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, 
     return guarded("cuMemRetainAllocationHandle", [&]() -> CUresult {
         auto address = reinterpret_cast<uint64_t>(pointer);
         std::lock_guard lock(mappings().mutex);
-        auto after = mappings().by_address.upper_bound(address);
-        if (!out || after == mappings().by_address.begin()) return CUDA_ERROR_INVALID_VALUE;
-        auto& [start, mapping] = *std::prev(after);
-        if (address - start >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
-        ++physicals().find(mapping.allocation)->held;
-        *out = mapping.allocation;
+        auto* mapping = find_mapping(address);
+        if (!out || !mapping) return CUDA_ERROR_INVALID_VALUE;
+        ++physicals().find(mapping->second.allocation)->held;
+        *out = mapping->second.allocation;
         return CUDA_SUCCESS;
     });
 }

@@ -38,6 +38,8 @@
 //   cuMemcpy2DAsync_v2                   Copy2DRecord, rows of host data packed. To the device: async, data as above;
 //                                        from the device: sync, answered as cuMemcpyDtoHAsync_v2;
 //                                        on the device: async
+//   cuMemcpyDtoDAsync_v2          async  u64 destination, u64 source, u64 length, u64 stream
+//   cuMemcpyDtoD_v2               async  the same without a stream, from older clients: in the null stream
 //   cuMemGetInfo_v2               sync   reply: u64 free, u64 total
 //
 // Streams and events. Stream numbers 0 (null) and 1 (legacy) are the driver's own; minted ones start at 16.

@@ -1,6 +1,7 @@
 // Contexts: creation, destruction, synchronisation, and which one the records run in.
 #include "cuda_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/memory_access.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
@@ -29,6 +30,17 @@ static Answer retain_primary(WorkerSession& session, Call& call) {
     return session.handles.contexts.add(number, device->primary) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// The context is gone, and with it the access that it had or gave.
+static void forget_peers(WorkerSession& session, uint64_t number) {
+    auto& all = session.memory.peers;
+    for (auto next = all.begin(); next != all.end();) {
+        auto entry = next++;
+        if (entry->context != number && entry->peer != number) continue;
+        (void)close_memory(session, entry->peer_device, entry->device);
+        all.erase(entry);
+    }
+}
+
 // Also what a release of the last reference does: the context's state goes.
 static Answer reset_primary(WorkerSession& session, Call& call) {
     auto* device = device_of(session, call.in.get<uint32_t>());
@@ -36,8 +48,11 @@ static Answer reset_primary(WorkerSession& session, Call& call) {
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
     device->primary = nullptr;
-    return session.end_context(call, number,
-                               [device = device->handle] { return driver().cuDevicePrimaryCtxReset_v2(device); });
+    return session.end_context(call, number, [&session, number, device = device->handle] {
+        auto result = driver().cuDevicePrimaryCtxReset_v2(device);
+        forget_peers(session, number);
+        return result;
+    });
 }
 
 static Answer create_context(WorkerSession& session, Call& call) {
@@ -58,7 +73,11 @@ static Answer destroy_context(WorkerSession& session, Call& call) {
     auto* context = session.handles.contexts.find(number);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     auto handle = *context;
-    return session.end_context(call, number, [handle] { return driver().cuCtxDestroy_v2(handle); });
+    return session.end_context(call, number, [&session, number, handle] {
+        auto result = driver().cuCtxDestroy_v2(handle);
+        forget_peers(session, number);
+        return result;
+    });
 }
 
 static bool all_streams_idle(WorkerSession& session) {
@@ -79,17 +98,48 @@ static Answer synchronize(WorkerSession& session, Call& call) {
                                                        : session.wait_aside(call, before, wait);
 }
 
-static Answer enable_peer_access(WorkerSession&, Call& call) {
-    auto peer = call.in.context();
-    auto flags = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return driver().cuCtxEnablePeerAccess ? driver().cuCtxEnablePeerAccess(peer, flags) : CUDA_ERROR_NOT_SUPPORTED;
+static CUresult find_peers(WorkerSession& session, uint64_t peer_number, CUcontext& peer, MemoryBook::Peers& peers) {
+    auto* found = session.handles.contexts.find(peer_number);
+    if (!found || !session.current()) return CUDA_ERROR_INVALID_CONTEXT;
+    peer = *found;
+    CUdevice here = 0, there = 0;
+    auto result = driver().cuCtxGetDevice(&here);
+    if (result == CUDA_SUCCESS) result = driver().cuCtxSetCurrent(peer);
+    if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&there);
+    driver().cuCtxSetCurrent(session.current());
+    for (uint32_t i = 0; i < session.devices.size(); ++i) {
+        if (session.devices[i].handle == here) peers.device = i;
+        if (session.devices[i].handle == there) peers.peer_device = i;
+    }
+    peers.context = session.current_number();
+    peers.peer = peer_number;
+    return result;
 }
 
-static Answer disable_peer_access(WorkerSession&, Call& call) {
-    auto peer = call.in.context();
+static Answer enable_peer_access(WorkerSession& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    auto flags = call.in.get<uint32_t>();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return driver().cuCtxDisablePeerAccess ? driver().cuCtxDisablePeerAccess(peer) : CUDA_ERROR_NOT_SUPPORTED;
+    CUcontext peer = nullptr;
+    MemoryBook::Peers peers{};
+    if (auto result = find_peers(session, number, peer, peers); result != CUDA_SUCCESS) return result;
+    if (auto result = driver().cuCtxEnablePeerAccess(peer, flags); result != CUDA_SUCCESS) return result;
+    session.memory.peers.insert(peers);
+    return open_memory(session, peers.peer_device, peers.device);
+}
+
+static Answer disable_peer_access(WorkerSession& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    CUcontext peer = nullptr;
+    MemoryBook::Peers peers{};
+    if (auto result = find_peers(session, number, peer, peers); result != CUDA_SUCCESS) return result;
+    return session.run_aside(call, [&session, peer, peers]() -> CUresult {
+        (void)driver().cuCtxSynchronize();  // what it still runs may use the peer's memory
+        if (auto result = driver().cuCtxDisablePeerAccess(peer); result != CUDA_SUCCESS) return result;
+        if (session.memory.peers.erase(peers) == 0) return CUDA_SUCCESS;
+        return close_memory(session, peers.peer_device, peers.device);
+    });
 }
 
 static Answer goodbye(WorkerSession& session, Call&) {

@@ -100,6 +100,14 @@ static Answer copy_on_device(WorkerSession& session, Call& call, const wire::Cop
     return driver().cuMemcpy2DAsync_v2(&copy, stream);
 }
 
+// In one device's memory. Only older clients send the form without a stream.
+static Answer copy_line(WorkerSession&, Call& call) {
+    auto to = call.in.get<uint64_t>(), from = call.in.get<uint64_t>(), bytes = call.in.get<uint64_t>();
+    auto stream = call.op == wire::op_cuMemcpyDtoDAsync_v2 ? call.in.stream() : nullptr;
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    return driver().cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+}
+
 static Answer copy_rows(WorkerSession& session, Call& call) {
     auto record = call.in.get<wire::Copy2DRecord>();
     switch (record.direction) {
@@ -116,6 +124,7 @@ static Answer copy_rows(WorkerSession& session, Call& call) {
 void add_upload_calls(std::vector<Handler>& table) {
     table[wire::op_cuMemcpyHtoDAsync_v2] = upload;
     table[wire::op_cuMemcpy2DAsync_v2] = copy_rows;
+    table[wire::op_cuMemcpyDtoDAsync_v2] = table[wire::op_cuMemcpyDtoD_v2] = copy_line;
 }
 
 }  // namespace tnr::worker

@@ -2,7 +2,9 @@
 #include "gpu_server/worker/device.hpp"
 
 #include <algorithm>
+#include <random>
 
+#include "gpu_client/protocol/address_zone.hpp"
 #include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
@@ -12,6 +14,10 @@ namespace tnr::worker {
 // reserve far more addresses than there is memory and fill them as they grow, as PyTorch's expandable segments do.
 static constexpr uint64_t range_per_memory = 4;
 static constexpr uint64_t range_bytes_min = uint64_t{1} << 40;
+
+// Random places that are tried before the driver chooses. The client needs the same addresses in its own process: where a
+// driver puts a range by itself, beside its libraries, a client often has its own, and must propose another place.
+static constexpr int placement_tries = 8;
 
 static Error failed(const char* what, CUresult result) {
     return Error{Error::Kind::internal, std::string(what) + " failed: " + name_of(result)};
@@ -65,6 +71,45 @@ static CUmemAllocationProp memory_on(CUdevice device) {
     return properties;
 }
 
+static uint64_t limit_of_range(const DeviceDescription& description) {
+    return std::max(range_bytes_min, description.memory_bytes * range_per_memory);
+}
+
+// A driver takes the address for a hint, so where it has put the range is looked at.
+static CUresult reserve_at(uint64_t wanted, uint64_t bytes) {
+    CUdeviceptr address = 0;
+    auto result = driver().cuMemAddressReserve(&address, bytes, 0, wanted, 0);
+    if (result != CUDA_SUCCESS || address == wanted) return result;
+    driver().cuMemAddressFree(address, bytes);
+    return CUDA_ERROR_ALREADY_MAPPED;
+}
+
+static CUresult reserve_somewhere(uint64_t bytes, uint64_t granularity, uint64_t& address) {
+    static std::random_device random;
+    constexpr uint64_t room = wire::address_zone_end - wire::address_zone_begin;
+    for (int i = 0; i < placement_tries && bytes < room; ++i) {
+        const uint64_t places = (room - bytes) / wire::address_alignment;
+        address = wire::address_zone_begin + (uint64_t{random()} << 32 | random()) % places * wire::address_alignment;
+        if (reserve_at(address, bytes) == CUDA_SUCCESS) return CUDA_SUCCESS;
+    }
+    CUdeviceptr anywhere = 0;
+    auto result = driver().cuMemAddressReserve(&anywhere, bytes, granularity, 0, 0);
+    address = anywhere;
+    return result;
+}
+
+CUresult move_range(Device& device, uint64_t address, uint64_t bytes) {
+    auto& description = device.description;
+    bool sound = bytes != 0 && bytes <= limit_of_range(description) && bytes % description.granularity_bytes == 0 &&
+                 address != 0 && address % description.granularity_bytes == 0;
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = reserve_at(address, bytes); result != CUDA_SUCCESS) return result;
+    driver().cuMemAddressFree(description.range_address, description.range_bytes);
+    description.range_address = address;
+    description.range_bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
 static Result<> reserve_range(Device& device) {
     auto& description = device.description;
     auto properties = memory_on(device.handle);
@@ -74,13 +119,13 @@ static Result<> reserve_range(Device& device) {
         result != CUDA_SUCCESS)
         return failed("cuMemGetAllocationGranularity", result);
     description.granularity_bytes = granularity;
-    CUdeviceptr address = 0;
+    uint64_t address = 0;
     auto result = CUDA_ERROR_OUT_OF_MEMORY;
-    auto bytes = std::max(range_bytes_min, description.memory_bytes * range_per_memory);
+    auto bytes = limit_of_range(description);
     // Where addresses are scarce (several GPUs, sanitizers) a smaller range still serves.
     for (; result == CUDA_ERROR_OUT_OF_MEMORY && bytes >= description.memory_bytes; bytes /= 2) {
         description.range_bytes = (bytes + granularity - 1) / granularity * granularity;
-        result = driver().cuMemAddressReserve(&address, description.range_bytes, granularity, 0, 0);
+        result = reserve_somewhere(description.range_bytes, granularity, address);
     }
     if (result != CUDA_SUCCESS) return failed("cuMemAddressReserve", result);
     description.range_address = address;

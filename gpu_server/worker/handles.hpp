@@ -60,7 +60,6 @@ struct Handles {
     NumberedHandles<SharedEvent> events;
     NumberedHandles<Library> libraries;
     NumberedHandles<std::shared_ptr<Link>> links;
-    NumberedHandles<CUmemGenericAllocationHandle> allocations;
 
     Kernel* kernel(uint64_t function_number);
 };

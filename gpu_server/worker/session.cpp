@@ -40,6 +40,7 @@ static std::string name_of_op(uint16_t op) {
 WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor)
     : devices(devices),
       supervisor(supervisor),
+      memory(devices.size()),
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
       host_functions([this](uint64_t ticket) { start_host_function(ticket); }),

@@ -22,6 +22,7 @@
 #include "gpu_server/worker/downloads.hpp"
 #include "gpu_server/worker/ended_streams.hpp"
 #include "gpu_server/worker/host_functions.hpp"
+#include "gpu_server/worker/memory_book.hpp"
 #include "gpu_server/worker/outbox.hpp"
 #include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
@@ -72,6 +73,7 @@ public:
     SupervisorLink& supervisor;
     Handles handles;
     EndedStreams ended_streams;
+    MemoryBook memory;
     std::unordered_map<uint64_t, wire::Bytes> images;  // code on its way here, by library number
     // Any thread.
     Outbox outbox;

@@ -1,0 +1,129 @@
+// See address_ranges.hpp.
+#include "gpu_client/cuda/address_ranges.hpp"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/protocol/address_zone.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+// Random places in the zone before the whole address space is searched; a program that uses the zone at all leaves most
+// of it free.
+constexpr int tries_in_zone = 16;
+// The part of a gap between two mappings that is left to both: a heap grows upwards, stacks and mappings downwards.
+constexpr uint64_t gap_margin = uint64_t{64} << 30;
+// Pages that are tried one by one when not all of a piece can be held.
+constexpr uint64_t single_pages_max = 4096;
+
+struct Range {
+    uint64_t begin, end;
+};
+
+// Past the C library's mmap: sanitizers put something in front of it that moves what it does not expect.
+enum class Mapped { yes, taken, not_allowed };
+Mapped map_without_access(uint64_t address, uint64_t bytes) {
+    auto* wanted = reinterpret_cast<void*>(address);
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    long got = ::syscall(SYS_mmap, wanted, bytes, PROT_NONE, flags, -1, 0L);
+    if (got == -1) return errno == EEXIST ? Mapped::taken : Mapped::not_allowed;
+    if (static_cast<uint64_t>(got) == address) {
+        (void)::madvise(wanted, bytes, MADV_DONTDUMP);
+        (void)::madvise(wanted, bytes, MADV_DONTFORK);
+        return Mapped::yes;
+    }
+    ::syscall(SYS_munmap, got, bytes);  // a kernel before 4.17 takes the flag for nothing and the address for a hint
+    return Mapped::taken;
+}
+
+// What is mapped in this process, in order. Empty when it cannot be read.
+std::vector<Range> mapped_ranges() {
+    std::vector<Range> ranges;
+    std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/maps", "re"), std::fclose);
+    char line[512];
+    while (file && std::fgets(line, sizeof line, file.get())) {
+        unsigned long begin = 0, end = 0;
+        if (std::sscanf(line, "%lx-%lx", &begin, &end) == 2) ranges.push_back({begin, end});
+    }
+    return ranges;
+}
+
+bool is_free(uint64_t address, uint64_t bytes) {
+    auto ranges = mapped_ranges();
+    auto overlaps = [&](const Range& range) { return range.begin < address + bytes && address < range.end; };
+    return !ranges.empty() && std::none_of(ranges.begin(), ranges.end(), overlaps);
+}
+
+uint64_t random_number() {
+    static thread_local std::random_device device;
+    return uint64_t{device()} << 32 | device();
+}
+
+// A random multiple of `alignment` with `bytes` behind it in the range; 0 when there is none.
+uint64_t random_place(Range range, uint64_t bytes, uint64_t alignment) {
+    uint64_t first = (range.begin + alignment - 1) & ~(alignment - 1);
+    if (range.end < first || range.end - first < bytes) return 0;
+    return first + random_number() % ((range.end - first - bytes) / alignment + 1) * alignment;
+}
+
+// The gaps between what is mapped, the largest first.
+std::vector<Range> gaps() {
+    std::vector<Range> found;
+    uint64_t end = 0;
+    for (auto& range : mapped_ranges()) {
+        uint64_t begin = end + gap_margin, until = range.begin - std::min(range.begin, gap_margin);
+        if (until > begin && until <= wire::user_addresses_end) found.push_back({begin, until});
+        end = std::max(end, range.end);
+    }
+    std::sort(found.begin(), found.end(), [](auto& a, auto& b) { return a.end - a.begin > b.end - b.begin; });
+    return found;
+}
+
+}  // namespace
+
+bool hold_addresses(uint64_t address, uint64_t bytes) {
+    auto mapped = map_without_access(address, bytes);
+    if (mapped != Mapped::not_allowed) return mapped == Mapped::yes;
+    if (!is_free(address, bytes)) return false;
+    log(LogLevel::debug, "this process may not reserve %llu GiB of addresses: they are used unreserved",
+        static_cast<unsigned long long>(bytes >> 30));
+    return true;
+}
+
+void let_go_of_addresses(uint64_t address, uint64_t bytes) {
+    ::syscall(SYS_munmap, reinterpret_cast<void*>(address), bytes);
+}
+
+uint64_t hold_addresses_somewhere(uint64_t bytes, uint64_t alignment) {
+    for (int i = 0; i < tries_in_zone; ++i) {
+        uint64_t place = random_place({wire::address_zone_begin, wire::address_zone_end}, bytes, alignment);
+        if (place != 0 && hold_addresses(place, bytes)) return place;
+    }
+    for (auto& gap : gaps()) {
+        uint64_t place = random_place(gap, bytes, alignment);
+        if (place != 0 && hold_addresses(place, bytes)) return place;
+    }
+    return 0;
+}
+
+void hold_pages(uint64_t address, uint64_t bytes) {
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    uint64_t begin = address & ~(page - 1), end = (address + bytes + page - 1) & ~(page - 1);
+    if (end <= begin || map_without_access(begin, end - begin) != Mapped::taken) return;
+    // Some of them are held already, for a neighbour.
+    end = std::min(end, begin + single_pages_max * page);
+    for (uint64_t at = begin; at < end; at += page) (void)map_without_access(at, page);
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,36 @@
+// Records that must leave in the order in which they were decided on under their owner's lock. Sending may wait for
+// credit, and nothing may wait while it holds a lock: so they are put down under the lock and sent after it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/protocol/wire.hpp"
+
+namespace tnr::cuda {
+
+class OrderedSends {
+public:
+    // Any lock may be held.
+    void put(uint16_t op, wire::Bytes payload);
+    // Returns once everything that was put before the call is in the session's stream, whoever has sent it: what the
+    // caller appends then comes behind it. No lock may be held. The result is that of the records sent by this call.
+    CUresult flush();
+
+private:
+    struct Record {
+        uint16_t op;
+        wire::Bytes payload;
+    };
+    class Sending;
+
+    std::mutex mutex_;  // guards the rest
+    std::condition_variable sent_more_;
+    std::deque<Record> waiting_;
+    uint64_t put_ = 0, sent_ = 0;  // counts
+    bool sending_ = false;         // one thread at a time, so that the order stays
+};
+
+}  // namespace tnr::cuda

@@ -1,0 +1,104 @@
+// What this session holds of each device's memory, and how much the supervisor has granted it. A client asks before it
+// maps, but it is the worker that knows: nothing is made beyond what is granted, whatever the client sends.
+//
+// The accounts may be used from any thread; the rest belongs to the dispatcher, or to what it holds all records back for
+// (WorkerSession::run_aside).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "driver_table.hpp"
+#include "gpu_server/worker/handles.hpp"
+
+namespace tnr::worker {
+
+class MemoryAccounts {
+public:
+    explicit MemoryAccounts(size_t devices) : accounts_(devices) {}
+
+    void grant(uint32_t device, uint64_t bytes);
+    // False: more than is granted. `lacking` says by how much.
+    bool take(uint32_t device, uint64_t bytes, uint64_t& lacking);
+    void give_back(uint32_t device, uint64_t bytes);
+
+private:
+    struct Account {
+        uint64_t granted = 0, used = 0;
+    };
+    std::mutex mutex_;  // guards the accounts
+    std::vector<Account> accounts_;
+};
+
+// Physical memory that the session's account stands for. It is used until its handle is released and no mapping is left.
+class Physical {
+public:
+    // The memory is paid for already.
+    Physical(MemoryAccounts& accounts, uint32_t device, uint64_t bytes)
+        : device(device), accounts_(accounts), bytes_(bytes) {}
+    ~Physical() { accounts_.give_back(device, bytes_); }
+    Physical(const Physical&) = delete;
+    Physical& operator=(const Physical&) = delete;
+
+    const uint32_t device;
+
+private:
+    MemoryAccounts& accounts_;
+    const uint64_t bytes_;
+};
+
+// Made by the program itself: cuMemCreate.
+struct Created {
+    CUmemGenericAllocationHandle handle{};
+    std::shared_ptr<Physical> physical;
+};
+
+struct Mapping {
+    uint64_t bytes = 0;
+    std::shared_ptr<Physical> physical;
+    bool for_client = false;  // op_memory_map: the client's own, which it carves allocations out of
+};
+
+class MemoryBook {
+public:
+    explicit MemoryBook(size_t devices) : accounts(devices), openings_(devices, std::vector<int>(devices, 0)) {}
+
+    MemoryAccounts accounts;
+    NumberedHandles<Created> created;
+
+    void mapped(uint64_t address, Mapping mapping) { mappings_[address] = std::move(mapping); }
+    // The driver has unmapped all of it.
+    void unmapped(uint64_t address, uint64_t bytes);
+    bool any_mapping(uint64_t address, uint64_t bytes) const;
+
+    // Devices that may use what is mapped for the client on `device`, itself included.
+    std::vector<uint32_t> who_may_use(uint32_t device) const;
+    // Counts; true when it makes the difference between open and closed.
+    bool open(uint32_t device, uint32_t to) { return openings_[device][to]++ == 0; }
+    bool close(uint32_t device, uint32_t to) { return openings_[device][to] > 0 && --openings_[device][to] == 0; }
+    // Calls what follows for everything that is mapped for the client on the device: address, bytes.
+    template <class Visit>
+    void each_for_client(uint32_t device, Visit&& visit) const {
+        for (auto& [address, mapping] : mappings_)
+            if (mapping.for_client && mapping.physical->device == device) visit(address, mapping.bytes);
+    }
+
+    // Peer access from one context to another, as cuCtxEnablePeerAccess gave it; contexts by number, with their devices.
+    struct Peers {
+        uint64_t context, peer;
+        uint32_t device, peer_device;
+        auto operator<=>(const Peers&) const = default;
+    };
+    std::set<Peers> peers;
+
+private:
+    std::map<uint64_t, Mapping> mappings_;    // by address
+    std::vector<std::vector<int>> openings_;  // [device][other device]
+};
+
+}  // namespace tnr::worker
