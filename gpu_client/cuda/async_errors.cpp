@@ -15,9 +15,12 @@ static const char* name_of(uint16_t op) {
 }
 
 void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
+    auto first_line = detail.substr(0, detail.find('\n'));
     log(LogLevel::info, "%s failed after it had returned: error %d %.*s", name_of(op), static_cast<int>(result),
-        static_cast<int>(detail.size()), detail.data());
+        static_cast<int>(first_line.size()), first_line.data());
     if (wire::call_is(op, wire::call_destroys)) return;
+    if (first_line.size() < detail.size())
+        log_once(LogLevel::warning, std::string(detail.substr(first_line.size() + 1)));
     if (wire::ends_context(result)) {
         // The record does not say where; the contexts of a process share their worker's fate anyway.
         contexts().each([&](Context& context, uint64_t) {

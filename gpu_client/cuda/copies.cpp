@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/outgoing.hpp"
+#include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
@@ -23,10 +24,6 @@ constexpr uint64_t unstaged_bytes_min = 128 << 10;
 // The end of a waiting copy is copied into frames, too. It travels while the word that the pieces before it have arrived
 // is on its way back, so the copy hardly waits for the round trip; one that is no longer than this does not wait at all.
 constexpr uint64_t copied_end_bytes = 4 * wire::piece_bytes_max;
-
-uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
-    return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
-}
 
 void pack(std::byte* to, const HostRows& from, uint64_t first_row, uint64_t rows) {
     for (uint64_t row = 0; row < rows; ++row)
@@ -142,6 +139,8 @@ struct DetachedCopy {
     Pending pending;
     wire::Bytes payload;
     std::atomic<int>* in_flight = nullptr;
+    PendingWrite write;
+    DetachedCopy(const void* to, size_t bytes) : write(to, bytes) {}
 };
 
 bool take_short_answer(Pending& pending) {
@@ -152,7 +151,7 @@ bool take_short_answer(Pending& pending) {
 
 CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to, const PinnedRange& range,
                         const StreamRef& stream, Context& context) {
-    auto* copy = new DetachedCopy;
+    auto* copy = new DetachedCopy(to.base, to.row_bytes == 0 ? to.bytes : to.bytes / to.row_bytes * to.pitch);
     copy->payload = std::move(payload);
     copy->in_flight = range.in_flight;
     copy->in_flight->fetch_add(1);
@@ -161,6 +160,7 @@ CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to,
     copy->pending.when_done = [copy, op](Pending& pending) {
         if (pending.result == CUDA_SUCCESS && !take_short_answer(pending)) pending.result = CUDA_ERROR_UNKNOWN;
         if (pending.result != CUDA_SUCCESS) async_call_failed(op, pending.result, "");
+        note_completion_heard();
         copy->in_flight->fetch_sub(1);
         delete copy;
     };
@@ -223,6 +223,7 @@ CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
     if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    await_writes(from.address, extent(from.row_bytes, from.rows, from.pitch));
     Detour detour;
     if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;
     auto result = upload(to, from, detour.stream(), wait);
@@ -286,15 +287,6 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     call.put(wire::Copy2DRecord{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
                                 wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
     return call.send();
-}
-
-CUresult copy_on_host(HostRows to, HostRows from, CUstream in) {
-    if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
-    if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = cuStreamSynchronize(in); result != CUDA_SUCCESS) return result;
-    for (uint64_t row = 0; row < from.rows; ++row)
-        std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
-    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

@@ -20,7 +20,7 @@ struct DeviceRows {
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream stream, bool wait);
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream stream, bool wait);
 CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream stream, bool wait);
-// After the stream's earlier work.
-CUresult copy_on_host(HostRows to, HostRows from, CUstream stream);
+// After the stream's earlier work (pinned_work.cpp).
+CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait);
 
 }  // namespace tnr::cuda

@@ -1,6 +1,7 @@
 // Copies of rectangles and boxes. A box is copied slice by slice, unless it is one rectangle after all.
 #include "gpu_client/cuda/copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
@@ -25,7 +26,7 @@ CUresult find_side(CUmemorytype type, const void* host, CUdeviceptr device, Side
             side.address = value_of(host);
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_DEVICE:
-            side.on_device = true;
+            side.on_device = !is_pinned(device);
             side.address = device;
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_UNIFIED:
@@ -80,7 +81,7 @@ CUresult copy_slice(const Box& box, uint64_t to, uint64_t from, CUstream stream,
         return copy_on_device(device_to, device_from, box.row_bytes, box.rows, stream, wait);
     if (box.to.on_device) return copy_to_device(device_to, host_from, stream, wait);
     if (box.from.on_device) return copy_from_device(host_to, device_from, stream, wait);
-    return copy_on_host(host_to, host_from, stream);
+    return copy_on_host(host_to, host_from, stream, wait);
 }
 
 CUresult copy(Box box, CUstream stream, bool wait) {

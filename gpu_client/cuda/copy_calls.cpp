@@ -1,6 +1,7 @@
 // The plain copies. Their names say the direction, except cuMemcpy's: there the addresses tell.
 #include "gpu_client/cuda/copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 
 using namespace tnr::cuda;
@@ -10,10 +11,12 @@ static HostRows host(const void* address, size_t bytes) {
 }
 
 static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
+    if (is_pinned(to)) return copy_on_host(host(handle_of<void*>(to), bytes), host(from, bytes), stream, wait);
     return copy_to_device({to, bytes}, host(from, bytes), stream, wait);
 }
 
 static CUresult from_device(void* to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    if (is_pinned(from)) return copy_on_host(host(to, bytes), host(handle_of<void*>(from), bytes), stream, wait);
     return copy_from_device(host(to, bytes), {from, bytes}, stream, wait);
 }
 
@@ -24,7 +27,19 @@ static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream
     if (there && here) return to_device(to, local_from, bytes, stream, wait);
     if (there) return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
     if (!here) return from_device(local_to, from, bytes, stream, wait);
-    return copy_on_host(host(local_to, bytes), host(local_from, bytes), stream);
+    return copy_on_host(host(local_to, bytes), host(local_from, bytes), stream, wait);
+}
+
+// Pinned memory has a device address, too; pageable memory has none.
+static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    if (is_pinned(to) || is_pinned(from)) {
+        auto addressable = [](CUdeviceptr address) {
+            return device_of_address(address) || is_device_address(address) || is_pinned(address);
+        };
+        bool sound = addressable(to) && addressable(from);
+        return sound ? between(to, from, bytes, stream, wait) : CUDA_ERROR_INVALID_VALUE;
+    }
+    return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
 }
 
 extern "C" {
@@ -42,12 +57,10 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, 
     return guarded("cuMemcpyDtoHAsync", [&] { return from_device(to, from, bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpyDtoD", [&] { return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, nullptr, true); });
+    return guarded("cuMemcpyDtoD", [&] { return on_device(to, from, bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyDtoDAsync", [&] {
-        return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, false);
-    });
+    return guarded("cuMemcpyDtoDAsync", [&] { return on_device(to, from, bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
     return guarded("cuMemcpy", [&] { return between(to, from, bytes, nullptr, true); });

@@ -9,8 +9,44 @@
 
 namespace tnr::cuda {
 
+// In Event::stream; no handle.
+static constexpr uint64_t being_recorded = ~uint64_t{0};
+
+// Where an event was last recorded.
+struct Recording {
+    uint64_t position = 0;  // 0: never recorded
+    StreamRef stream;
+    bool stream_known = false;
+};
+static Recording recording_of(const Event& event) {
+    uint64_t handle = event.stream;
+    Recording recording{event.recorded, {}, false};
+    if (handle == being_recorded || handle != event.stream) return recording;
+    if (handle == 0) {
+        recording.stream_known = true;
+    } else if (auto* stream = streams().find(handle)) {  // not the one that has its number now
+        recording.stream = {stream->number, stream};
+        recording.stream_known = true;
+    }
+    return recording;
+}
+
+// The stream is past the event. Takes no locks.
+static void note_complete(const Recording& recording, const Event& event) {
+    if (!recording.stream_known) return;
+    auto* context = contexts().find(event.context);
+    if (auto* stream = recording.stream.object)
+        raise_to(stream->synced, recording.position);
+    else if (context)
+        raise_to(context->default_synced, recording.position);
+}
+
 void event_completed(uint64_t number, uint64_t position) {
-    if (auto* event = events().at(number - 1)) raise_to(event->completed, position);
+    note_completion_heard();
+    auto* event = events().at(number - 1);
+    if (!event) return;
+    raise_to(event->completed, position);
+    if (auto recording = recording_of(*event); recording.position == position) note_complete(recording, *event);
 }
 
 // The worker hears of each: its number will be used again.
@@ -37,7 +73,7 @@ static CUresult create_event(CUevent* out, unsigned flags) {
         event.handle = value;
         event.context = context->handle;
         event.flags = flags;
-        event.stream = event.recorded = event.completed = event.watched = 0;
+        event.stream = event.recorded = event.completed = event.watched = event.asked = 0;
         made = &event;
     });
     RemoteCall call(wire::op_cuEventCreate, wire::CallWay::async_);
@@ -75,49 +111,55 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     call.use(stream);
     call.put(uint32_t{flags});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    event->stream = stream.number;
+    event->stream = being_recorded;  // whoever asks meanwhile must not take one stream's position for another's
     event->recorded = call.position();
+    event->stream = stream.object ? stream.object->handle : 0;
     return CUDA_SUCCESS;
 }
 
-// From what has been waited for or told already.
-static bool known_complete(const Event& event, const Context& context) {
-    uint64_t recorded = event.recorded;
-    return recorded <= event.completed || recorded <= context.synced;
+// From what has been waited for or told already: the event, a later one of its stream, its stream or its context.
+static bool known_complete(const Event& event, const Recording& recording, const Context& context) {
+    if (recording.position <= event.completed || recording.position <= context.synced) return true;
+    return recording.stream_known && recording.position <= synced_position(recording.stream, context);
 }
 
-static CUresult ask(Event& event, Context& context, uint16_t op, uint64_t& position) {
-    uint64_t recorded = event.recorded;
+static CUresult ask(Event& event, const Recording& recording, Context& context, uint16_t op) {
     RemoteCall call(op, wire::CallWay::sync);
     call.in_context(&context);
     call.put(event.number);
     auto result = call.send();
-    position = recorded;
-    if (result == CUDA_SUCCESS) raise_to(event.completed, recorded);
+    if (result != CUDA_SUCCESS) return result;
+    raise_to(event.completed, recording.position);
+    note_complete(recording, event);
     return result;
 }
 
+// As query_stream().
 static CUresult query_event(CUevent handle) {
     auto* event = find_event(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-    if (known_complete(*event, *context)) return CUDA_SUCCESS;
-    if (event->watched >= event->recorded) {
+    auto recording = recording_of(*event);
+    if (known_complete(*event, recording, *context)) return CUDA_SUCCESS;
+    uint64_t heard_before = completions_heard();
+    bool watched = event->watched >= recording.position;
+    if (watched && event->asked == heard_before) {
         session()->drain();
         if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-        return known_complete(*event, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    uint64_t recorded = 0;
-    auto result = ask(*event, *context, wire::op_cuEventQuery, recorded);
+    auto result = ask(*event, recording, *context, wire::op_cuEventQuery);
     if (result != CUDA_ERROR_NOT_READY) return result;
+    raise_to(event->asked, heard_before);
+    if (watched) return result;
     RemoteCall watch(wire::op_watch_event, wire::CallWay::async_);
     watch.in_context(context);
     watch.put(event->number);
-    watch.put(recorded);
+    watch.put(recording.position);
     if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
-    raise_to(event->watched, recorded);
+    raise_to(event->watched, recording.position);
     return CUDA_ERROR_NOT_READY;
 }
 
@@ -126,9 +168,9 @@ static CUresult synchronize_event(CUevent handle) {
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-    if (known_complete(*event, *context)) return CUDA_SUCCESS;
-    uint64_t recorded = 0;
-    return ask(*event, *context, wire::op_cuEventSynchronize, recorded);
+    auto recording = recording_of(*event);
+    if (known_complete(*event, recording, *context)) return CUDA_SUCCESS;
+    return ask(*event, recording, *context, wire::op_cuEventSynchronize);
 }
 
 }  // namespace tnr::cuda

@@ -227,6 +227,19 @@ struct Enumeration : Table<105> {
 // cuBLASLt wants the table, and does without any of its functions. Its real size is not known; this is ample.
 struct Matmul : Table<64> {};
 
+// ---- profilers ----
+
+// CUPTI 13.2 and newer ask the driver which implementation of a call of theirs to use, and for ever again when it has none.
+// The one they bring along: it finds no more of the driver's tables, and answers with an error.
+CUresult profiler_call(void** out, void* const* own, uint32_t index, uint32_t count) {
+    if (!out || !own || index >= count) return CUDA_ERROR_INVALID_VALUE;
+    *out = own[index];
+    return CUDA_SUCCESS;
+}
+struct Profilers : Table<128> {  // ample: CUPTI 13.5 looks at nothing behind slot 67
+    Profilers() { slots[67] = slot(profiler_call); }
+};
+
 // ---- is this a driver? ----
 
 struct Tables;
@@ -252,6 +265,7 @@ struct Tables {
     Matmul matmul;
     ThreadNotices thread_notices;
     ContextBypass context_bypass;
+    Profilers profilers;
 };
 
 // Never destroyed: cudart's exit handlers call through it after our destructors.
@@ -308,6 +322,8 @@ const void* find_table(const CUuuid& id) {
          &all.thread_notices},
         {{0x0c, 0xa5, 0x0b, 0x8c, 0x10, 0x04, 0x92, 0x9a, 0x89, 0xa7, 0xd0, 0xdf, 0x10, 0xe7, 0x72, 0x86},
          &all.context_bypass},
+        {{0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed, 0x7f},
+         &all.profilers},
     };
     for (auto& entry : named)
         if (std::memcmp(entry.id, id.bytes, sizeof entry.id) == 0) return entry.table;

@@ -26,8 +26,9 @@ static CUresult get_attribute(Function* function, CUfunction_attribute attribute
     return CUDA_SUCCESS;
 }
 
-static CUresult get_name(Function* function, const char** name) {
-    if (!name) return CUDA_ERROR_INVALID_VALUE;
+static CUresult get_name(CUfunction handle, const char** name) {
+    if (!name || !handle) return CUDA_ERROR_INVALID_VALUE;
+    auto* function = find_function(handle);
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     *name = function->info.load()->name.c_str();
     return CUDA_SUCCESS;
@@ -56,16 +57,20 @@ CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute
     return guarded("cuKernelGetAttribute", [&] { return get_attribute(find_function(kernel), attribute, value); });
 }
 CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction function) {
-    return guarded("cuFuncGetName", [&] { return get_name(find_function(function), name); });
+    return guarded("cuFuncGetName", [&] { return get_name(function, name); });
 }
 CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel kernel) {
-    return guarded("cuKernelGetName", [&] { return get_name(find_function(kernel), name); });
+    return guarded("cuKernelGetName", [&] { return get_name(handle_of<CUfunction>(value_of(kernel)), name); });
 }
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
     return guarded("cuFuncGetParamInfo", [&] { return get_parameter(find_function(function), index, offset, size); });
 }
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
-    return guarded("cuKernelGetParamInfo", [&] { return get_parameter(find_function(kernel), index, offset, size); });
+    return guarded("cuKernelGetParamInfo", [&]() -> CUresult {
+        Context* context = nullptr;  // a kernel has its layout where it is loaded
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        return get_parameter(find_function(kernel), index, offset, size);
+    });
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule* out, CUfunction handle) {

@@ -2,9 +2,8 @@
 #include "gpu_client/cuda/guarded.hpp"
 
 #include <exception>
-#include <mutex>
 #include <new>
-#include <set>
+#include <string>
 
 namespace tnr::cuda {
 
@@ -22,14 +21,17 @@ void trace_call(const char* name, CUresult result) {
     log(LogLevel::trace, "%s = %d", name, static_cast<int>(result));
 }
 
-// The exports of calls marked `unsupported`; each name is told once, since programs try in loops.
-int unsupported(const char* name) {
-    static auto* mutex = new std::mutex;
-    static auto* told = new std::set<const char*>;
+static int not_supported(const char* name, LogLevel level) {
     if (refusal() == CUDA_ERROR_NOT_INITIALIZED) return CUDA_ERROR_NOT_INITIALIZED;
-    std::lock_guard lock(*mutex);
-    if (told->insert(name).second) log(LogLevel::info, "%s is not supported yet", name);
+    log_once(level, std::string(name) + " is not supported yet; `tnr support` lists what is");
     return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+int unsupported(const char* name) {
+    return not_supported(name, LogLevel::warning);
+}
+int declined(const char* name) {
+    return not_supported(name, LogLevel::info);
 }
 
 }  // namespace tnr::cuda

@@ -40,6 +40,7 @@ static void run_host_functions() {
         auto node = all.waiting.extract(ticket);
         lock.unlock();
         if (node.empty()) continue;  // not one of ours
+        note_completion_heard();
         node.mapped()();
         session()->send_at_once(wire::op_host_function_done, std::as_bytes(std::span(&ticket, 1)));
         session()->expect_news(-1);
@@ -53,7 +54,7 @@ void run_host_function_soon(uint64_t ticket) {
     all.wake.notify_one();
 }
 
-static CUresult enqueue(CUstream in, std::function<void()> run) {
+CUresult run_in_stream(CUstream in, std::function<void()> run) {
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     auto& all = host_functions();
@@ -86,14 +87,14 @@ extern "C" {
 CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
     return guarded("cuLaunchHostFunc", [&]() -> CUresult {
         if (!function) return CUDA_ERROR_INVALID_VALUE;
-        return enqueue(stream, [=] { function(data); });
+        return run_in_stream(stream, [=] { function(data); });
     });
 }
 
 CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned int flags) {
     return guarded("cuStreamAddCallback", [&]() -> CUresult {
         if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        return enqueue(stream, [=] { callback(stream, CUDA_SUCCESS, data); });
+        return run_in_stream(stream, [=] { callback(stream, CUDA_SUCCESS, data); });
     });
 }
 

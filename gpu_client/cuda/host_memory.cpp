@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
@@ -23,10 +24,52 @@ Pinned& pinned() {
     return *all;
 }
 
-// Addresses that the driver may hand to kernels; we cannot, so the flag is remembered and nothing more.
+struct PendingWrites {
+    std::mutex mutex;  // guards the next two; held for look-ups only, also under the session's receive lock
+    std::map<uint64_t, std::pair<uint64_t, uint64_t>> by_ticket;  // first byte, and the one behind the last
+    uint64_t last_ticket = 0;
+    std::atomic<size_t> count{0};  // most programs never have any
+};
+PendingWrites& pending_writes() {
+    static auto* all = new PendingWrites;
+    return *all;
+}
+
 constexpr unsigned alloc_flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+constexpr unsigned register_flags =
+    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 }  // namespace
+
+PendingWrite::PendingWrite(const void* address, size_t bytes) {
+    auto& all = pending_writes();
+    std::lock_guard lock(all.mutex);
+    ticket_ = ++all.last_ticket;
+    all.by_ticket[ticket_] = {value_of(address), value_of(address) + bytes};
+    all.count = all.by_ticket.size();
+}
+
+PendingWrite::~PendingWrite() {
+    auto& all = pending_writes();
+    std::lock_guard lock(all.mutex);
+    all.by_ticket.erase(ticket_);
+    all.count = all.by_ticket.size();
+}
+
+static bool is_being_written(uint64_t begin, uint64_t end) {
+    auto& all = pending_writes();
+    if (all.count == 0) return false;
+    std::lock_guard lock(all.mutex);
+    for (auto& [ticket, written] : all.by_ticket)
+        if (written.first < end && begin < written.second) return true;
+    return false;
+}
+
+void await_writes(const void* address, size_t bytes) {
+    uint64_t begin = value_of(address), end = begin + bytes;
+    if (!is_being_written(begin, end)) return;
+    session()->flush();
+    session()->wait_until([&] { return !is_being_written(begin, end); });
+}
 
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
     auto start = reinterpret_cast<uint64_t>(address);
@@ -38,6 +81,11 @@ bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
     if (skipped >= found.bytes || found.bytes - skipped < bytes) return false;
     range = found;
     return true;
+}
+
+bool is_pinned(uint64_t address) {
+    PinnedRange range;
+    return !device_of_address(address) && find_pinned(handle_of<const void*>(address), 1, range);
 }
 
 static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context) {
@@ -69,10 +117,17 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
     return true;
 }
 
+// Kernels cannot reach the program's memory over the network yet; CAN_MAP_HOST_MEMORY says so, too. A program that asks
+// for it hears so here rather than from its kernels.
+static CUresult refuse_mapping() {
+    return static_cast<CUresult>(unsupported("host memory that kernels reach (DEVICEMAP)"));
+}
+
 static CUresult allocate(void** out, size_t bytes, unsigned flags) {
     if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (flags & CU_MEMHOSTALLOC_DEVICEMAP) return refuse_mapping();
     // Pages of its own, so that the program may register or protect its neighbours as it likes.
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -86,9 +141,10 @@ static CUresult allocate(void** out, size_t bytes, unsigned flags) {
 
 static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     if (!address || bytes == 0 || (flags & CU_MEMHOSTREGISTER_IOMEMORY)) return CUDA_ERROR_INVALID_VALUE;
-    if ((flags & ~(register_flags | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & ~register_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (flags & CU_MEMHOSTREGISTER_DEVICEMAP) return refuse_mapping();
     return add(address, bytes, flags, true, context->handle);
 }
 
@@ -127,7 +183,9 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
     return guarded("cuMemHostUnregister", [&]() -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         PinnedRange range;
-        return remove(memory, true, range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        if (remove(memory, true, range)) return CUDA_SUCCESS;
+        bool inside = find_pinned(memory, 1, range) && range.registered;
+        return inside ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     });
 }
 
@@ -140,12 +198,11 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
     });
 }
 
-// Kernels cannot reach the program's memory over the network (yet); CAN_MAP_HOST_MEMORY says so, too.
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int) {
     return guarded("cuMemHostGetDevicePointer", [&]() -> CUresult {
         PinnedRange range;
         if (!out || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return refuse_mapping();
     });
 }
 

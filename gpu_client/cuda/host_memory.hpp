@@ -20,5 +20,23 @@ struct PinnedRange {
 
 // The pinned range that covers all of it.
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
+// True for pinned memory at an address that a program may use as the device's (every address means the same to both).
+bool is_pinned(uint64_t address);
+
+// Copies to the GPU read the program's memory when they are called. What an earlier call has still to write there (when
+// its stream gets so far) is noted here, so that they can wait for it.
+class PendingWrite {
+public:
+    PendingWrite(const void* address, size_t bytes);
+    ~PendingWrite();
+    PendingWrite(const PendingWrite&) = delete;
+    PendingWrite& operator=(const PendingWrite&) = delete;
+
+private:
+    uint64_t ticket_;
+};
+// Blocks until no pending write overlaps it, or the session is lost. Whoever ends a PendingWrite outside the receiving
+// thread must poke() the session.
+void await_writes(const void* address, size_t bytes);
 
 }  // namespace tnr::cuda

@@ -10,13 +10,22 @@
 
 namespace tnr::cuda {
 
-// cudart passes a launch's result on as it is, and programs know cudaErrorInvalidConfiguration (9) from it, while those
-// that use the driver API know CUDA_ERROR_INVALID_VALUE. cudart launches kernels of libraries, others functions of
-// modules: that is how we tell them apart.
+// CUDA_ERROR_INVALID_VALUE, as the driver API has it; but the runtime hands a launch's result on as it is, and its programs
+// know cudaErrorInvalidConfiguration (9), which is no CUresult. The runtime's kernels are known by how it loads its code.
 static CUresult bad_shape(const Function& function) {
     auto* library = libraries().find(function.library);
     constexpr auto invalid_configuration = static_cast<CUresult>(9);
-    return library && library->context == 0 ? invalid_configuration : CUDA_ERROR_INVALID_VALUE;
+    return library && library->of_runtime ? invalid_configuration : CUDA_ERROR_INVALID_VALUE;
+}
+
+// The threads of a block for which the multiprocessor has registers. They are given to a warp in units of 256, and to the
+// four parts of the multiprocessor alike.
+static uint64_t threads_by_registers(const KernelInfo& kernel, const Device& device) {
+    constexpr uint64_t warp_threads = 32, unit = 256, parts = 4;
+    auto each = static_cast<uint64_t>(std::max(1, kernel.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS].load()));
+    auto all = static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK));
+    uint64_t of_a_warp = (each * warp_threads + unit - 1) / unit * unit;
+    return all / of_a_warp / parts * parts * warp_threads;
 }
 
 static CUresult check_shape(const wire::LaunchRecord& launch, const Device& device, const Function& function) {
@@ -33,8 +42,11 @@ static CUresult check_shape(const wire::LaunchRecord& launch, const Device& devi
         return bad_shape(function);
     auto known = [&](int attribute) { return static_cast<uint32_t>(attribute) < kernel.attribute_count; };
     if (known(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
-        threads > static_cast<uint64_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load()))
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // it uses too many registers for so many threads
+        threads > static_cast<uint64_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load())) {
+        // Either it was compiled for fewer (.maxntid, .reqntid), or it uses too many registers for so many.
+        return threads <= threads_by_registers(kernel, device) ? CUDA_ERROR_INVALID_VALUE
+                                                               : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     if (known(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) &&
         launch.shared_bytes >
             static_cast<uint32_t>(kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load()))

@@ -26,6 +26,7 @@ CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context
         made.number = next_library_number();
         made.handle = handle;
         made.context = context;
+        made.of_runtime = false;
         made.code = code.release();
         library = &made;
     });
@@ -102,7 +103,9 @@ static CUresult load(Library& library, LoadedCode& code) {
     code.errors = call.answer().string();
     code.information = call.answer().string();
     if (result != CUDA_SUCCESS) {
-        log(LogLevel::info, "loading code failed with error %d: %s", static_cast<int>(result), code.errors.c_str());
+        log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
+        // Programs forget to look, and few ask for the compiler's log; those who do get it.
+        if (!code.options.log_wanted) log_once(LogLevel::warning, code.errors);
         return result;
     }
     if (!call.answer().finished() || !read_kernels(code, call.pending().described) || code.kernels.size() != kernels)

@@ -17,8 +17,9 @@ class RemoteCall;
 // Numbers and values.
 using Options = std::vector<std::pair<uint32_t, uint64_t>>;
 struct LoadOptions {
-    Options library = {};   // CUlibraryOption
-    Options compiler = {};  // CUjit_option
+    Options library = {};     // CUlibraryOption
+    Options compiler = {};    // CUjit_option
+    bool log_wanted = false;  // the program will read the compiler's log
 };
 
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.

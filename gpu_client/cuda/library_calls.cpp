@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/jit_options.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/protocol/fatbin.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -35,15 +36,18 @@ static Options library_options(const CUlibraryOption* options, void** values, un
 
 // `find_image` fills in the bytes that are loaded.
 template <class FindImage>
-static CUresult load_library(CUlibrary* out, Options options, const JitArguments& jit, FindImage&& find_image) {
+static CUresult load_library(CUlibrary* out, Options options, const JitArguments& jit, bool of_runtime,
+                             FindImage&& find_image) {
     JitLogs logs(jit);
     logs.write("", "");
     wire::Bytes image;
     if (auto result = find_image(image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
-    if (auto result = create_library(std::move(image), {std::move(options), plain_jit_options(jit)}, 0, library);
+    if (auto result =
+            create_library(std::move(image), {std::move(options), plain_jit_options(jit), logs.wanted()}, 0, library);
         result != CUDA_SUCCESS)
         return result;
+    library->of_runtime = of_runtime;
     // Who wants to read the compiler's logs wants it to run now.
     if ((loads_eagerly() || logs.wanted()) && current_context_handle() != 0) {
         auto result = ensure_loaded(*library);
@@ -66,7 +70,9 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_optio
     return guarded("cuLibraryLoadData", [&]() -> CUresult {
         const JitArguments jit{jit_count, jit_options, jit_values};
         if (!out || !code || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
-        return load_library(out, library_options(options, values, count), jit,
+        // nvcc wraps code for the runtime; what programs load themselves comes without a wrapper.
+        bool of_runtime = fatbin::header_of_wrapper(code) != nullptr;
+        return load_library(out, library_options(options, values, count), jit, of_runtime,
                             [&](wire::Bytes& image) { return image_for_device(code, *target_device(), image); });
     });
 }
@@ -77,7 +83,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_o
     return guarded("cuLibraryLoadFromFile", [&]() -> CUresult {
         const JitArguments jit{jit_count, jit_options, jit_values};
         if (!out || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
-        return load_library(out, library_options(options, values, count), jit,
+        return load_library(out, library_options(options, values, count), jit, false,
                             [&](wire::Bytes& image) { return image_from_file(path, *target_device(), image); });
     });
 }

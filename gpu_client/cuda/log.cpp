@@ -7,15 +7,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <mutex>
+#include <set>
 
 namespace tnr::cuda {
 
 static LogLevel level_from_environment() {
-    const char* names[] = {"error", "info", "debug", "trace"};
+    const char* names[] = {"none", "error", "warning", "info", "debug", "trace"};
     const char* wanted = std::getenv("TNR_LOG");
-    for (int i = 0; wanted && i < 4; ++i)
+    for (int i = 0; wanted && i < static_cast<int>(std::size(names)); ++i)
         if (std::strcmp(wanted, names[i]) == 0) return static_cast<LogLevel>(i);
-    return LogLevel::error;
+    return LogLevel::warning;
 }
 
 bool logs(LogLevel level) {
@@ -35,6 +38,22 @@ void log(LogLevel level, const char* format, ...) {
     if (length > static_cast<int>(sizeof line) - 2) length = sizeof line - 2;
     line[length] = '\n';
     (void)!::write(STDERR_FILENO, line, static_cast<size_t>(length) + 1);
+}
+
+// Texts that are remembered; a program with more different ones has been told enough.
+static constexpr size_t texts_max = 256;
+
+static bool is_new(const std::string& text) {
+    static auto* mutex = new std::mutex;  // guards the set
+    static auto* told = new std::set<std::string>;
+    std::lock_guard lock(*mutex);
+    return told->size() < texts_max && told->insert(text).second;
+}
+
+void log_once(LogLevel level, std::string text) {
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
+    for (size_t end; (end = text.find('\n')) != text.npos;) text.replace(end, 1, "; ");
+    if (!text.empty() && logs(level) && is_new(text)) log(level, "%s", text.c_str());
 }
 
 void log_error(const Error& error) {

@@ -1,17 +1,21 @@
 // What the library tells its user, on stderr only: stdout belongs to the program.
-// TNR_LOG=error (default), info, debug or trace.
+// TNR_LOG=none, error, warning (default), info, debug or trace.
 #pragma once
+
+#include <string>
 
 #include "api_client/base/result.hpp"
 
 namespace tnr::cuda {
 
-enum class LogLevel { error, info, debug, trace };
+enum class LogLevel { none, error, warning, info, debug, trace };
 
 // Cheap enough for every call. Read once from the environment.
 bool logs(LogLevel level);
 // One line, written with a single write(2) so that lines of several threads do not mix.
 void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void log_error(const Error& error);
+// As one line, and each text only once per process: programs try in loops.
+void log_once(LogLevel level, std::string text);
 
 }  // namespace tnr::cuda

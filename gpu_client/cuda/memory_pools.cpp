@@ -115,6 +115,14 @@ CUresult set_access(Pool& pool, int ordinal, CUmemAccess_flags flags) {
     return call.send();
 }
 
+// What cuda.h knows; GPUs, too, support only some of it.
+bool is_pool_kind(const CUmemPoolProps& properties) {
+    auto type = properties.allocType;
+    auto where = properties.location.type;
+    return (type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
+           where >= CU_MEM_LOCATION_TYPE_DEVICE && where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 bool is_policy(CUmemPool_attribute attribute) {
     return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
            attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
@@ -160,10 +168,11 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
 
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
     return guarded("cuMemPoolCreate", [&]() -> CUresult {
-        bool sound = out && properties && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                     properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-        if (!sound) return CUDA_ERROR_INVALID_VALUE;
-        if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
+        bool carried = properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                       properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+        if (!carried) return CUDA_ERROR_NOT_SUPPORTED;
         if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
         *out = handle_of<CUmemoryPool>(create_pool(properties->location.id, false));
         return CUDA_SUCCESS;

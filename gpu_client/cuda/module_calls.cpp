@@ -22,7 +22,9 @@ static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& 
     wire::Bytes image;
     if (auto result = find_image(*find_device(context->device), image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
-    if (auto result = create_library(std::move(image), {.compiler = plain_jit_options(jit)}, context->handle, library);
+    if (auto result =
+            create_library(std::move(image), {.compiler = plain_jit_options(jit), .log_wanted = logs.wanted()},
+                           context->handle, library);
         result != CUDA_SUCCESS)
         return result;
     auto result = ensure_loaded(*library);

@@ -36,6 +36,7 @@ struct Context {
     std::atomic<int> nonblocking_streams{0};  // ever made; 0: waiting for the null stream waits for everything
     std::atomic<uint64_t> last_use{0};        // position of the last record that ran in it
     std::atomic<uint64_t> synced{0};          // all its work up to this position is complete
+    std::atomic<uint64_t> default_synced{0};  // of its default stream alone
 };
 
 struct Stream {
@@ -48,6 +49,7 @@ struct Stream {
     std::atomic<uint64_t> last_use{0};
     std::atomic<uint64_t> synced{0};
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
+    std::atomic<uint64_t> asked{0};    // completions_heard() when the worker was last asked and said "not ready"
 };
 
 // A stream as a record names it.
@@ -62,10 +64,11 @@ struct Event {
     uint64_t handle = 0;
     uint64_t context = 0;
     unsigned flags = 0;
-    std::atomic<uint64_t> stream{0};    // number of the stream it was last recorded in
+    std::atomic<uint64_t> stream{0};    // handle of the stream it was last recorded in; 0: a default stream
     std::atomic<uint64_t> recorded{0};  // position of that; 0: never
     std::atomic<uint64_t> completed{0};
     std::atomic<uint64_t> watched{0};
+    std::atomic<uint64_t> asked{0};  // as a stream's
 };
 
 struct Parameter {
@@ -89,7 +92,8 @@ struct LoadedCode;  // libraries.hpp
 struct Library {
     uint64_t number = 0;
     uint64_t handle = 0;
-    uint64_t context = 0;  // of a module; 0 for a library, which belongs to none
+    uint64_t context = 0;                 // of a module; 0 for a library, which belongs to none
+    std::atomic<bool> of_runtime{false};  // loaded by the CUDA runtime for the program
     std::atomic<LoadedCode*> code{nullptr};
 };
 

@@ -36,6 +36,7 @@ CUresult give(void* data, T value) {
     return CUDA_SUCCESS;
 }
 
+// What cuda.h calls booleans are integers of four bytes: the runtime reads all four.
 CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t address) {
     Known known;
     if (!identify(address, known)) return CUDA_ERROR_INVALID_VALUE;
@@ -53,7 +54,7 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-            return give(data, false);
+            return give(data, int{false});
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             return give(data, static_cast<unsigned long long>(known.id));
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -63,7 +64,7 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
             return give(data, size_t{known.bytes});
         case CU_POINTER_ATTRIBUTE_MAPPED:
-            return give(data, true);
+            return give(data, int{true});
         case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
             return give(data, 0ull);
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -80,13 +81,12 @@ size_t size_of(CUpointer_attribute attribute) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-            return sizeof(unsigned);
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_MAPPED:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-            return sizeof(bool);
+            return sizeof(unsigned);
         default:
             return sizeof(uint64_t);
     }

@@ -100,7 +100,9 @@ CUresult RemoteCall::exchange() {
     mark_use();
     session()->wait(pending_);
     answer_ = wire::Reader(pending_.answer);
-    return pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
+    auto result = pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
+    if (result == CUDA_SUCCESS) note_completion_heard();
+    return result;
 }
 
 // ---- answers that stay true ----

@@ -27,8 +27,7 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
         stream.context = context.handle;
         stream.flags = flags;
         stream.priority = priority;
-        stream.last_use = stream.watched = 0;
-        stream.synced = 0;
+        stream.last_use = stream.watched = stream.synced = stream.asked = 0;
         made = &stream;
     });
     RemoteCall call(wire::op_cuStreamCreateWithPriority, wire::CallWay::async_);
@@ -101,8 +100,8 @@ CUresult context_of_stream(const StreamRef& stream, Context*& context) {
 }
 
 uint64_t synced_position(const StreamRef& stream, const Context& context) {
-    uint64_t whole = context.synced.load(std::memory_order_relaxed);
-    return stream.object ? std::max(whole, stream.object->synced.load(std::memory_order_relaxed)) : whole;
+    auto& own = stream.object ? stream.object->synced : context.default_synced;
+    return std::max(context.synced.load(std::memory_order_relaxed), own.load(std::memory_order_relaxed));
 }
 
 uint64_t last_use(const StreamRef& stream, const Context& context) {
@@ -110,18 +109,32 @@ uint64_t last_use(const StreamRef& stream, const Context& context) {
     return stream.object ? stream.object->last_use.load() : context.last_use.load();
 }
 
+static std::atomic<uint64_t>& heard() {
+    static std::atomic<uint64_t> count{0};
+    return count;
+}
+uint64_t completions_heard() {
+    return heard().load();
+}
+void note_completion_heard() {
+    heard().fetch_add(1);
+}
+
 void note_synced(const StreamRef& stream, Context& context, uint64_t position) {
     auto& memory = *find_device(context.device)->memory;
     if (stream.object) {
         raise_to(stream.object->synced, position);
         memory.stream_synced(stream.number, position);
-    } else if (context.nonblocking_streams == 0) {  // then a default stream is past everything
-        raise_to(context.synced, position);
-        memory.context_synced(context.handle, position);
+        return;
     }
+    raise_to(context.default_synced, position);
+    if (context.nonblocking_streams != 0) return;
+    raise_to(context.synced, position);  // a default stream has waited for all others
+    memory.context_synced(context.handle, position);
 }
 
 void stream_completed(uint64_t number, uint64_t position) {
+    note_completion_heard();
     if (auto* stream = streams().at(number - wire::first_minted_stream)) raise_to(stream->synced, position);
 }
 
@@ -179,7 +192,9 @@ static CUresult synchronize_stream(CUstream handle) {
     return result;
 }
 
-// The first question travels; after a "not yet" the worker tells by itself when the work is done.
+// The first question travels; after a "not ready" the worker tells by itself when the work is done, so that later
+// questions are answered here. Until something else completes: then only the worker knows whether that has told the
+// program of this work as well.
 static CUresult query_stream(CUstream handle) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
@@ -187,11 +202,13 @@ static CUresult query_stream(CUstream handle) {
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     uint64_t needed = last_use(stream, *context);
     if (synced_position(stream, *context) >= needed) return CUDA_SUCCESS;
-    if (stream.object && stream.object->watched >= needed) {
+    uint64_t heard_before = completions_heard();
+    bool watched = stream.object && stream.object->watched >= needed;
+    if (watched && stream.object->asked == heard_before) {
         session()->drain();
         if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-        return stream.object->synced >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
     RemoteCall call(wire::op_cuStreamQuery, wire::CallWay::sync);
     call.in_context(context);
@@ -199,6 +216,8 @@ static CUresult query_stream(CUstream handle) {
     auto result = call.send();
     if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
     if (result != CUDA_ERROR_NOT_READY || !stream.object) return result;
+    raise_to(stream.object->asked, heard_before);
+    if (watched) return result;
     RemoteCall watch(wire::op_watch_stream, wire::CallWay::async_);
     watch.in_context(context);
     watch.put(stream.number);
@@ -281,6 +300,18 @@ CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* 
     auto result = cuStreamGetCtx(handle, out);
     if (result == CUDA_SUCCESS && green) *green = nullptr;
     return result;
+}
+
+// Green contexts cannot be made yet, so no stream belongs to one.
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
+    return guarded("cuStreamGetGreenCtx", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
+        Context* context = nullptr;
+        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+        *out = nullptr;
+        return CUDA_SUCCESS;
+    });
 }
 
 CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {

@@ -22,7 +22,8 @@ import pathlib
 import re
 import sys
 
-WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
+WAYS = ("local", "cached", "async", "sync", "custom", "unsupported", "declined")
+REFUSED = ("unsupported", "declined")
 HANDLES = ("stream", "event", "context", "function", "module", "library")
 NOTES = ("no_context", "destroys", "sets_attribute")
 NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
@@ -189,7 +190,7 @@ namespace tnr::wire {{
 
 inline constexpr const char* calls_table_hash = "{table_hash}";
 
-enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported }};
+enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported, declined }};
 enum CallNotes : uint8_t {{  // as cuda.calls explains them
 {notes}}};
 struct CallInfo {{
@@ -227,12 +228,21 @@ def split_length(text):
     return match.groups() if match else (text, None)
 
 
+def or_pinned(call):
+    """The parameters that may be pinned memory of the program."""
+    return [n for _, n in call.parameters if call.says.get(n, "").endswith("|pinned")]
+
+
 def client_stub(call):
     body = [f"        if (!{n}) return CUDA_ERROR_INVALID_VALUE;" for _, n in call.parameters if call.says.get(n) in ("in", "out")]
+    if or_pinned(call):
+        arguments = ", ".join(n for _, n in call.parameters)
+        asked = " || ".join(f"is_pinned({n})" for n in or_pinned(call))
+        body.append(f"        if ({asked}) return pinned_{call.symbol}({arguments});")
     way = {"async": "async_"}.get(call.how, call.how)
     body.append(f"        TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
     for type_, name in call.parameters:
-        said = call.says.get(name, "")
+        said = call.says.get(name, "").removesuffix("|pinned")
         if said == "out":
             continue
         if said in HANDLES:
@@ -270,14 +280,20 @@ def client_stub(call):
 
 def write_client_stubs(calls):
     stubs = "\n".join(client_stub(c) for c in calls if c.generated)
+    pinned = "\n".join(f"CUresult pinned_{c.symbol}({c.signature()});" for c in calls if c.generated and or_pinned(c))
     return f"""{NOTE}#include "cuda_calls.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/functions.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/table_call.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
+
+namespace tnr::cuda {{
+{pinned}
+}}  // namespace tnr::cuda
 
 {stubs}"""
 
@@ -287,7 +303,7 @@ def write_per_thread_stubs(calls):
     for call in calls:
         for variant, _ in call.variants:
             name = f"{call.symbol}_{variant}"
-            if call.how == "unsupported":
+            if call.how in REFUSED:
                 continue  # unsupported_stubs.cpp exports it
             arguments = ", ".join(n for _, n in call.parameters)
             stubs.append(f"""extern "C" CUresult CUDAAPI {name}({call.signature()}) {{
@@ -305,15 +321,18 @@ using tnr::cuda::PerThreadDefaultStream;
 
 
 def write_unsupported_stubs(calls):
-    symbols = []
+    rows = []
     for call in calls:
-        if call.how == "unsupported":
-            symbols += [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]
-    rows = "\n".join(f'extern "C" __attribute__((visibility("default"))) int {s}() {{ return unsupported("{s}"); }}' for s in symbols)
+        if call.how in REFUSED:
+            for symbol in [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]:
+                rows.append(f'extern "C" __attribute__((visibility("default"))) int {symbol}() {{ return {call.how}("{call.symbol}"); }}')
+    rows = "\n".join(rows)
     return f"""{NOTE}// No cuda.h here: arguments do not matter, so neither do signatures.
 namespace tnr::cuda {{
-int unsupported(const char* name);  // CUDA_ERROR_NOT_SUPPORTED; logs each name once
+int unsupported(const char* name);  // guarded.hpp
+int declined(const char* name);
 }}
+using tnr::cuda::declined;
 using tnr::cuda::unsupported;
 
 {rows}

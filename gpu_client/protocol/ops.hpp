@@ -29,9 +29,10 @@ enum SessionOp : uint16_t {
     op_welcome = 0xf0f2,  // worker → client. u64 connection: the answer to its hello
 
     // worker → client
-    op_completed = 0xf101,          // Completed, u64 number, u64 position (as watched), i32 CUresult
-    op_failed = 0xf102,             // u16 op of the call that failed, i32 CUresult, string detail
-    op_printed = 0xf103,            // string: what device printf wrote
+    op_completed = 0xf101,  // Completed, u64 number, u64 position (as watched), i32 CUresult
+    op_failed = 0xf102,     // u16 op of the call that failed, i32 CUresult, string detail: a line for our log; further
+                            // lines are for the program's user, who sees them once
+    op_printed = 0xf103,    // string: what device printf wrote
     op_run_host_function = 0xf104,  // u64 ticket (chosen by the client in its cuLaunchHostFunc record)
     // u64 call number, u64 offset, flags bulk: a piece of a copy to the client. The copy's reply record (same call
     // number) comes after its last piece.

@@ -179,3 +179,19 @@ TEST_CASE("pinned host memory's device address takes sets and copies", "[codes]"
     CU_OK(cu.cuMemFreeHost(first));
     CU_OK(cu.cuMemFreeHost(second));
 }
+
+TEST_CASE("an ordinary stream belongs to no green context", "[codes]") {
+    Gpu gpu;
+    Stream stream;
+    for (CUstream one : {stream.handle, CUstream{}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+        auto green = reinterpret_cast<CUgreenCtx>(1);
+        CU_CHECK(cu.cuStreamGetGreenCtx(one, &green), CUDA_SUCCESS);
+        CHECK(green == nullptr);
+    }
+    CU_CHECK(cu.cuStreamGetGreenCtx(stream, nullptr), CUDA_ERROR_INVALID_VALUE);
+    CUstream gone = nullptr;
+    CUgreenCtx green = nullptr;
+    CU_OK(cu.cuStreamCreate(&gone, CU_STREAM_DEFAULT));
+    CU_OK(cu.cuStreamDestroy(gone));
+    CU_CHECK_EITHER(cu.cuStreamGetGreenCtx(gone, &green), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}

@@ -31,6 +31,27 @@ TEST_CASE("a device pointer says where it belongs", "[pointer]") {
     CU_CHECK(cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("a pointer's booleans are integers of four bytes", "[pointer]") {
+    Gpu gpu;
+    Memory memory(4096);
+    CUpointer_attribute booleans[] = {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                      CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                      CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, CU_POINTER_ATTRIBUTE_MAPPED};
+    int local = 0;
+    for (auto attribute : booleans) {
+        INFO("attribute " << attribute);
+        auto asked = ~0u;  // the runtime's stack holds anything
+        CU_OK(cu.cuPointerGetAttribute(&asked, attribute, memory.address));
+        CHECK(asked <= 1);
+        void* where[] = {&asked};
+        for (CUdeviceptr address : {memory.address, reinterpret_cast<CUdeviceptr>(&local)}) {
+            asked = ~0u;
+            CU_OK(cu.cuPointerGetAttributes(1, &attribute, where, address));
+            CHECK(asked <= 1);
+        }
+    }
+}
+
 TEST_CASE("two allocations have two buffer ids, even at one address", "[pointer]") {
     Gpu gpu;
     CUdeviceptr address = 0;
@@ -45,11 +66,12 @@ TEST_CASE("two allocations have two buffer ids, even at one address", "[pointer]
 TEST_CASE("a pointer to pinned memory is a host pointer", "[pointer]") {
     Gpu gpu;
     void* pinned = nullptr;
-    CU_OK(cu.cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    bool can_map = gpu.attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 1;
+    CU_OK(cu.cuMemHostAlloc(&pinned, 4096, can_map ? CU_MEMHOSTALLOC_DEVICEMAP : 0));
     auto address = reinterpret_cast<CUdeviceptr>(pinned);
     CHECK(ask<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CU_MEMORYTYPE_HOST);
     CHECK(ask<void*>(CU_POINTER_ATTRIBUTE_HOST_POINTER, address) == pinned);
-    if (gpu.attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 1) {
+    if (can_map) {
         CUdeviceptr device = 0;
         CU_OK(cu.cuMemHostGetDevicePointer(&device, pinned, 0));
         CHECK(ask<CUdeviceptr>(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) == device);

@@ -1,0 +1,136 @@
+// See pinned_work.hpp; and what generated calls do with pinned memory where cuda.calls says `|pinned`.
+#include "gpu_client/cuda/pinned_work.hpp"
+
+#include <cstring>
+
+#include "gpu_client/cuda/host_functions.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/session.hpp"
+
+namespace tnr::cuda {
+
+uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
+    return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
+}
+
+static std::byte* written_at(uint64_t address) {
+    return handle_of<std::byte*>(address);
+}
+
+namespace {
+
+// Work that waits for its stream. While it lives, the memory is not freed, and copies to the GPU do not read what it
+// writes.
+class StreamWork {
+public:
+    StreamWork(const void* written, size_t bytes, std::vector<PinnedRange> used, std::function<void()> work)
+        : write_(std::in_place, written, bytes), used_(std::move(used)), work_(std::move(work)) {
+        for (auto& range : used_) range.in_flight->fetch_add(1);
+    }
+    ~StreamWork() {
+        write_.reset();
+        for (auto& range : used_) range.in_flight->fetch_sub(1);
+        session()->poke();
+        session()->memory_freed();
+    }
+    void run() { work_(); }
+
+private:
+    std::optional<PendingWrite> write_;
+    std::vector<PinnedRange> used_;
+    std::function<void()> work_;
+};
+
+}  // namespace
+
+static CUresult run_or_wait(CUstream stream, bool wait, const void* written, size_t bytes,
+                            std::vector<PinnedRange> used, std::function<void()> work) {
+    if (wait) {
+        if (auto result = cuStreamSynchronize(stream); result != CUDA_SUCCESS) return result;
+        work();
+        return CUDA_SUCCESS;
+    }
+    auto later = std::make_shared<StreamWork>(written, bytes, std::move(used), std::move(work));
+    return run_in_stream(stream, [later] { later->run(); });
+}
+
+static void fill_rows(const Fill& fill) {
+    for (size_t row = 0; row < fill.height; ++row) {
+        auto* at = written_at(fill.address + row * fill.pitch);
+        if (fill.unit == 1)
+            std::memset(at, static_cast<int>(fill.value), fill.width);
+        else
+            for (size_t i = 0; i < fill.width; ++i) std::memcpy(at + i * fill.unit, &fill.value, fill.unit);
+    }
+}
+
+CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait) {
+    if (fill.width > SIZE_MAX / fill.unit) return CUDA_ERROR_INVALID_VALUE;
+    size_t row_bytes = fill.width * fill.unit;
+    bool sound = fill.address % fill.unit == 0 && (fill.height <= 1 || (fill.pitch >= row_bytes && fill.pitch > 0));
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    if (row_bytes == 0 || fill.height == 0) return CUDA_SUCCESS;
+    if (fill.pitch != 0 && fill.height - 1 > (SIZE_MAX - row_bytes) / fill.pitch) return CUDA_ERROR_INVALID_VALUE;
+    size_t bytes = extent(row_bytes, fill.height, fill.pitch);
+    const void* start = written_at(fill.address);
+    PinnedRange range;
+    if (!find_pinned(start, bytes, range)) return CUDA_ERROR_INVALID_VALUE;
+    return run_or_wait(stream, wait, start, bytes, {range}, [fill] { fill_rows(fill); });
+}
+
+// After the stream's earlier work. Memory that is not pinned may be gone when the stream gets there: it is waited for.
+CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
+    if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
+    if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t written = extent(to.row_bytes, to.rows, to.pitch);
+    PinnedRange range_to, range_from;
+    bool pinned = find_pinned(to.address, written, range_to) &&
+                  find_pinned(from.address, extent(from.row_bytes, from.rows, from.pitch), range_from);
+    return run_or_wait(stream, wait || !pinned, to.address, written, {range_to, range_from}, [to, from] {
+        for (uint64_t row = 0; row < from.rows; ++row)
+            std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
+    });
+}
+
+CUresult pinned_cuMemsetD8_v2(CUdeviceptr address, unsigned char value, size_t count) {
+    return fill_pinned({address, value, 1, count}, nullptr, true);
+}
+CUresult pinned_cuMemsetD16_v2(CUdeviceptr address, unsigned short value, size_t count) {
+    return fill_pinned({address, value, 2, count}, nullptr, true);
+}
+CUresult pinned_cuMemsetD32_v2(CUdeviceptr address, unsigned value, size_t count) {
+    return fill_pinned({address, value, 4, count}, nullptr, true);
+}
+CUresult pinned_cuMemsetD2D8_v2(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height) {
+    return fill_pinned({address, value, 1, width, height, pitch}, nullptr, true);
+}
+CUresult pinned_cuMemsetD2D16_v2(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height) {
+    return fill_pinned({address, value, 2, width, height, pitch}, nullptr, true);
+}
+CUresult pinned_cuMemsetD2D32_v2(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height) {
+    return fill_pinned({address, value, 4, width, height, pitch}, nullptr, true);
+}
+CUresult pinned_cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t count, CUstream stream) {
+    return fill_pinned({address, value, 1, count}, stream, false);
+}
+CUresult pinned_cuMemsetD16Async(CUdeviceptr address, unsigned short value, size_t count, CUstream stream) {
+    return fill_pinned({address, value, 2, count}, stream, false);
+}
+CUresult pinned_cuMemsetD32Async(CUdeviceptr address, unsigned value, size_t count, CUstream stream) {
+    return fill_pinned({address, value, 4, count}, stream, false);
+}
+CUresult pinned_cuMemsetD2D8Async(CUdeviceptr address, size_t pitch, unsigned char value, size_t width, size_t height,
+                                  CUstream stream) {
+    return fill_pinned({address, value, 1, width, height, pitch}, stream, false);
+}
+CUresult pinned_cuMemsetD2D16Async(CUdeviceptr address, size_t pitch, unsigned short value, size_t width, size_t height,
+                                   CUstream stream) {
+    return fill_pinned({address, value, 2, width, height, pitch}, stream, false);
+}
+CUresult pinned_cuMemsetD2D32Async(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height,
+                                   CUstream stream) {
+    return fill_pinned({address, value, 4, width, height, pitch}, stream, false);
+}
+
+}  // namespace tnr::cuda

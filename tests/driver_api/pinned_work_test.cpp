@@ -1,0 +1,160 @@
+// Pinned memory where calls expect device memory: every address means the same to program and GPU.
+#include <cstring>
+
+#include "gpu.hpp"
+
+using namespace driver_api;
+using Bytes = std::vector<unsigned char>;
+
+namespace {
+
+class Pinned {
+public:
+    explicit Pinned(size_t count) : bytes(count) {
+        CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&data), bytes, 0));
+        std::memset(data, 9, bytes);
+    }
+    ~Pinned() { cu.cuMemFreeHost(data); }
+    Pinned(const Pinned&) = delete;
+    Pinned& operator=(const Pinned&) = delete;
+    CUdeviceptr address() const { return reinterpret_cast<CUdeviceptr>(data); }
+    Bytes contents() const { return {data, data + bytes}; }
+
+    unsigned char* data = nullptr;
+    size_t bytes;
+};
+
+}  // namespace
+
+TEST_CASE("pinned memory is filled like device memory", "[pinned]") {
+    Gpu gpu;
+    Pinned pinned(64);
+    Bytes expected(64, 9);
+    CU_OK(cu.cuMemsetD8(pinned.address() + 1, 1, 3));
+    std::memset(&expected[1], 1, 3);
+    CU_OK(cu.cuMemsetD16(pinned.address() + 8, 0x0302, 2));
+    expected[8] = expected[10] = 2, expected[9] = expected[11] = 3;
+    CU_OK(cu.cuMemsetD32(pinned.address() + 16, 0x07060504, 1));
+    for (unsigned char i = 0; i < 4; ++i) expected[16 + i] = 4 + i;
+    CU_OK(cu.cuMemsetD2D8(pinned.address() + 32, 8, 5, 3, 2));
+    std::memset(&expected[32], 5, 3), std::memset(&expected[40], 5, 3);
+    CU_OK(cu.cuMemsetD2D32(pinned.address() + 48, 8, 0x06060606, 1, 2));
+    std::memset(&expected[48], 6, 4), std::memset(&expected[56], 6, 4);
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(pinned.contents() == expected);
+}
+
+// "Fully synchronous", says NVIDIA's page on synchronization behavior; on device memory they are not.
+TEST_CASE("a fill of pinned memory has happened when the call returns", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    Pinned pinned(1 << 20);
+    for (unsigned char value : {1, 2, 3}) {
+        CU_OK(cu.cuMemsetD8Async(pinned.address(), 7, pinned.bytes, stream));
+        CU_OK(cu.cuMemsetD8(pinned.address(), value, pinned.bytes));
+        CHECK(pinned.contents() == Bytes(pinned.bytes, value));
+    }
+}
+
+TEST_CASE("fills beyond pinned memory are refused", "[pinned]") {
+    Gpu gpu;
+    Pinned pinned(4096);
+    std::vector<int> ordinary(100);
+    CU_CHECK(cu.cuMemsetD8(pinned.address() + 4000, 0, 5000), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD16(pinned.address() + 1, 0, 4), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemsetD8(reinterpret_cast<CUdeviceptr>(ordinary.data()), 0, 4), CUDA_ERROR_INVALID_VALUE);
+    CHECK(pinned.contents() == Bytes(4096, 9));
+}
+
+TEST_CASE("pinned memory is filled when its stream gets there", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    Pinned pinned(4096);
+    Gate gate(stream);
+    CU_OK(cu.cuMemsetD8Async(pinned.address(), 1, 4096, stream));
+    CU_OK(cu.cuMemsetD16Async(pinned.address(), 0x0202, 100, stream));
+    CU_OK(cu.cuMemsetD32Async(pinned.address(), 0x03030303, 10, stream));
+    CU_OK(cu.cuMemsetD2D8Async(pinned.address() + 1000, 100, 4, 50, 2, stream));
+    CHECK(pinned.contents() == Bytes(4096, 9));
+    gate.open();
+    CU_OK(cu.cuStreamSynchronize(stream));
+    Bytes expected(4096, 1);
+    std::memset(expected.data(), 2, 200), std::memset(expected.data(), 3, 40);
+    std::memset(&expected[1000], 4, 50), std::memset(&expected[1100], 4, 50);
+    CHECK(pinned.contents() == expected);
+}
+
+TEST_CASE("copies between devices take pinned memory on either side", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    Pinned one(100'000), other(100'000);
+    Memory memory(Bytes(100'000, 1));
+    CU_OK(cu.cuMemcpyDtoD(one.address(), memory.address, 50'000));
+    CHECK(one.data[49'999] == 1);
+    CHECK(one.data[50'000] == 9);
+    std::memset(one.data, 2, one.bytes);
+    CU_OK(cu.cuMemcpyDtoD(memory.address, one.address(), 100'000));
+    CHECK(memory.read<unsigned char>(100'000) == Bytes(100'000, 2));
+    CU_OK(cu.cuMemcpyDtoD(other.address(), one.address(), 100'000));
+    CHECK(other.contents() == one.contents());
+    CU_OK(cu.cuMemcpyHtoD(one.address(), Bytes(100, 7).data(), 100));
+    CHECK(one.data[99] == 7);
+    Bytes back(100);
+    CU_OK(cu.cuMemcpyDtoH(back.data(), one.address(), 100));
+    CHECK(back == Bytes(100, 7));
+    Bytes ordinary(100);
+    CU_CHECK(cu.cuMemcpyDtoD(one.address(), reinterpret_cast<CUdeviceptr>(ordinary.data()), 100),
+             CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY2D rows{};
+    rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.srcDevice = one.address(), rows.dstDevice = memory.address;
+    rows.srcPitch = rows.dstPitch = 100, rows.WidthInBytes = 10, rows.Height = 5;
+    std::memset(one.data, 3, one.bytes);
+    CU_OK(cu.cuMemcpy2D(&rows));
+    CHECK(memory.read<unsigned char>(11, 400) == Bytes{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2});
+}
+
+TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stream", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    Pinned one(4096), other(4096);
+    Gate gate(stream);
+    CU_OK(cu.cuMemsetD8Async(one.address(), 1, 4096, stream));
+    CU_OK(cu.cuMemcpyDtoDAsync(other.address(), one.address(), 4096, stream));
+    CU_OK(cu.cuMemsetD8Async(one.address(), 2, 4096, stream));
+    CU_CHECK(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    CHECK(other.data[0] == 9);
+    gate.open();
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(one.contents() == Bytes(4096, 2));
+    CHECK(other.contents() == Bytes(4096, 1));
+}
+
+TEST_CASE("what a stream wrote into pinned memory is what its next copy takes from there", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    for (size_t bytes : {size_t{100}, size_t{40'000}, size_t{5} << 20}) {
+        Pinned pinned(bytes);
+        Memory from(Bytes(bytes, 4)), to(Bytes(bytes, 0));
+        CU_OK(cu.cuMemcpyDtoHAsync(pinned.data, from.address, bytes, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(to.address, pinned.data, bytes, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(to.read<unsigned char>(bytes) == Bytes(bytes, 4));
+        CU_OK(cu.cuMemsetD8Async(pinned.address(), 5, bytes, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(to.address, pinned.data, bytes, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(to.read<unsigned char>(bytes) == Bytes(bytes, 5));
+    }
+}
+
+TEST_CASE("pinned memory is freed after the work that uses it", "[pinned]") {
+    Gpu gpu;
+    Stream stream;
+    for (int i = 0; i < 50; ++i) {
+        void* data = nullptr;
+        CU_OK(cu.cuMemHostAlloc(&data, 1 << 20, 0));
+        CU_OK(cu.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(data), 1, 1 << 20, stream));
+        CU_OK(cu.cuMemFreeHost(data));
+    }
+    CU_OK(cu.cuStreamSynchronize(stream));
+}
