@@ -196,12 +196,9 @@ void Claims::settle(Claim& claim) {
 
 // The ledger is closed at once; the GPUs change hands only when every process on them is dead.
 void Claims::end(Claim& claim, const std::string& why, bool keep) {
-    if (claim.ending) {
-        claim.keep = claim.keep && keep;
-        return;
-    }
+    claim.keep = claim.keep && keep;
+    if (claim.ending) return;
     claim.ending = true;
-    claim.keep = keep;
     claim.why_ending = why;
     auto ended = now_ms();
     if (auto noted = store_.end_claim(claim.id, ended, why); !noted) log(LogLevel::error, noted.error().what);

@@ -68,7 +68,7 @@ struct Claim {
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
     bool ending = false;
-    bool keep = false;  // its GPUs, for the owner's next claim
+    bool keep = true;  // its GPUs, for the owner's next claim: no worker of it has failed, and nobody ended it
     std::string why_ending;
     bool belongs_to(const Caller& caller) const { return account == caller.account && machine == caller.machine; }
     // Its GPUs come back soon: nothing is left but processes that end.
@@ -124,7 +124,7 @@ private:
     void memory_returned(Worker& worker, const MemoryWish& wish);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
-    // `keep`: its owner has only paused; else nobody shall find the memory as it is. The latter wins over the former.
+    // `keep`: its owner may only have paused; else nobody shall find the memory as it is.
     void end(Claim& claim, const std::string& why, bool keep = false);
     void finish(Claim& claim);
     std::string labels(const std::vector<int>& gpus);

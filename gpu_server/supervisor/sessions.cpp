@@ -220,6 +220,8 @@ void Claims::session_over(Claim& claim, std::list<Session>::iterator session, co
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session->caller.label() + " process " +
                             std::to_string(session->process.pid) + " (" + printable(session->process.name) + ") on " +
                             labels(claim.gpus) + " ended after " + seconds_since(session->since) + ": " + what);
+    // One that did not come up, or left without a word, may have left its GPU in any state: a wipe finds out.
+    if (session->reply || session->worker->last_word.empty()) claim.keep = false;
     Reply unanswered = std::move(session->reply);
     claim.sessions.erase(session);
     if (unanswered)

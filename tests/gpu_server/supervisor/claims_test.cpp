@@ -172,6 +172,16 @@ TEST_CASE("a GPU that its owner does not come back for is wiped", "[server]") {
     CHECK(ask(*client, session_request("trainer")).contains("session"));
 }
 
+TEST_CASE("a GPU whose worker has crashed is not kept", "[server]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "600000"});
+    auto client = client_of(server);
+    auto connection = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    REQUIRE(send(connection.get(), "x", 1, 0) == 1);
+    REQUIRE(server.wait_for_log("its worker was killed by signal 6"));
+    REQUIRE(ask(*client, session_request("trainer")).contains("session"));
+    CHECK(count(server.notes(), "wipe GPU") == 2);
+}
+
 TEST_CASE("who asks while a claim's last worker is on its way out gets the GPU instead of a refusal", "[server]") {
     Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_END=slow"});
     auto client = client_of(server);
