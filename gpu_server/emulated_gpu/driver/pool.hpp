@@ -43,8 +43,13 @@ private:
     Amounts amounts_;
 };
 
+std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max);
+// False for a default pool and for one that is destroyed already. What was allocated from it lives on until it is freed.
+bool destroy_pool(Pool& pool);
+std::shared_ptr<Pool> default_pool(Device& device);
 // The pool that cuMemAllocAsync uses on the device.
 std::shared_ptr<Pool> current_pool(Device& device);
+void set_current_pool(std::shared_ptr<Pool> pool);
 
 // Memory that came from the pool of this handle is free again. The pool may have been destroyed meanwhile.
 void return_to_pool(uint64_t pool, uint64_t bytes);

@@ -1,0 +1,247 @@
+// Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/per_thread.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
+    uint64_t bytes = granules(size);
+    if (!pool.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    Allocation like;
+    like.owner = pool.handle();
+    like.access = pool.access;
+    CUresult result = place_on_device(pool.device, size, like, address);
+    if (result != CUDA_SUCCESS) pool.put_back(bytes);
+    return result;
+}
+
+CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
+    if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
+    if (CUresult error = refuse_while_capturing(stream)) return error;
+    uint64_t address = 0;
+    CUresult result = allocate_once(pool, size, address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // what is missing may be on its way back in some stream
+        stream.context.synchronize();
+        result = allocate_once(pool, size, address);
+    }
+    if (result == CUDA_SUCCESS) *out = address;
+    return result;
+}
+
+// What the stream does when it gets there. Memory goes back even after a fault.
+void release(uint64_t address, uint64_t buffer_id) {
+    auto taken = driver().addresses.take(address, [&](const Allocation& a) { return a.buffer_id == buffer_id; });
+    if (taken) give_back(*taken);
+}
+
+CUresult free_in_order(Stream& stream, CUdeviceptr address) {
+    if (CUresult error = refuse_while_capturing(stream)) return error;
+    auto found = driver().addresses.find(address);
+    if (!found || found->begin != address || found->type != MemoryType::device || found->in_module)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool first = false;
+    driver().addresses.update(address, 1, [&](Allocation& allocation) {
+        first = !allocation.freed && allocation.buffer_id == found->buffer_id;
+        allocation.freed = true;
+    });
+    if (!first) return CUDA_ERROR_INVALID_VALUE;
+    stream.context.submit(stream, [address, id = found->buffer_id] { release(address, id); });
+    return CUDA_SUCCESS;
+}
+
+CUresult pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value) {
+    auto* number = static_cast<cuuint64_t*>(value);
+    auto* flag = static_cast<int*>(value);
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+            *flag = pool.reuse_event;
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+            *flag = pool.reuse_opportunistic;
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+            *flag = pool.reuse_internal;
+            break;
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            *number = pool.release_threshold;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+            *number = pool.amounts().reserved;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+            *number = pool.amounts().reserved_high;
+            break;
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            *number = pool.amounts().used;
+            break;
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            *number = pool.amounts().used_high;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value) {
+    auto number = [&] { return *static_cast<cuuint64_t*>(value); };
+    auto flag = [&] { return *static_cast<int*>(value); };
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+            pool.reuse_event = flag();
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+            pool.reuse_opportunistic = flag();
+            break;
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+            pool.reuse_internal = flag();
+            break;
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            pool.release_threshold = number();
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            if (number() != 0) return CUDA_ERROR_INVALID_VALUE;  // it can only be reset
+            attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? pool.reset_used_high() : pool.reset_reserved_high();
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+template <class Call>
+CUresult on_pool(CUmemoryPool handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto pool = find<Pool>(handle);
+        return pool ? call(*pool) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+}  // namespace
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream handle) {
+    return on_stream(
+        handle, [&](Stream& stream) { return allocate(stream, *current_pool(stream.context.device), size, address); });
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool_handle, CUstream handle) {
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        auto pool = find<Pool>(pool_handle);
+        return pool ? allocate(stream, *pool, size, address) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
+    return on_stream(handle, [&](Stream& stream) { return free_in_order(stream, address); });
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
+    return cuMemAllocAsync(address, size, per_thread(stream));
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
+    return cuMemAllocFromPoolAsync(address, size, pool, per_thread(stream));
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return cuMemFreeAsync(address, per_thread(stream));
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+    return initialized([&]() -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = default_pool(*device)->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+    return initialized([&]() -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = current_pool(*device)->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        Device* device = device_of(ordinal);
+        if (!device || &pool.device != device) return CUDA_ERROR_INVALID_DEVICE;
+        if (auto chosen = find<Pool>(handle)) set_current_pool(std::move(chosen));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+    return initialized([&]() -> CUresult {
+        if (!pool || !properties) return CUDA_ERROR_INVALID_VALUE;
+        if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
+        if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+        if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+        Device* device = device_of(properties->location.id);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *pool = create_pool(*device, properties->maxSize)->as<CUmemoryPool>();
+        return CUDA_SUCCESS;
+    });
+}
+
+// What was allocated from it lives on until it is freed.
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+    return on_pool(handle, [](Pool& pool) { return destroy_pool(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        pool.shrink_to(bytes);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return on_pool(
+        handle, [&](Pool& pool) { return value ? pool_attribute(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE; });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return on_pool(handle, [&](Pool& pool) {
+        return value ? set_pool_attribute(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
+// Holds for what is allocated from now on.
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptions, size_t count) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        if (!descriptions && count) return CUDA_ERROR_INVALID_VALUE;
+        for (size_t i = 0; i < count; ++i) {
+            const CUmemLocation& location = descriptions[i].location;
+            if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location.id))
+                return CUDA_ERROR_INVALID_DEVICE;
+            uint64_t bit = uint64_t{1} << location.id;
+            if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+                if (location.id == pool.device.ordinal) return CUDA_ERROR_INVALID_DEVICE;
+                pool.access &= ~bit;
+            } else {
+                pool.access |= bit;
+            }
+        }
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+    return on_pool(handle, [&](Pool& pool) -> CUresult {
+        if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location->id))
+            return CUDA_ERROR_INVALID_VALUE;
+        bool granted = location->id == pool.device.ordinal || pool.access >> location->id & 1;
+        *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
