@@ -21,17 +21,10 @@ void trace_call(const char* name, CUresult result) {
     log(LogLevel::trace, "%s = %d", name, static_cast<int>(result));
 }
 
-static int not_supported(const char* name, LogLevel level) {
-    if (refusal() == CUDA_ERROR_NOT_INITIALIZED) return CUDA_ERROR_NOT_INITIALIZED;
-    log_once(level, std::string(name) + " is not supported yet; `tnr support` lists what is");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 int unsupported(const char* name) {
-    return not_supported(name, LogLevel::warning);
-}
-int declined(const char* name) {
-    return not_supported(name, LogLevel::info);
+    if (refusal() == CUDA_ERROR_NOT_INITIALIZED) return CUDA_ERROR_NOT_INITIALIZED;
+    log_once(LogLevel::warning, std::string(name) + " is not supported yet; `tnr support` lists what is");
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace tnr::cuda

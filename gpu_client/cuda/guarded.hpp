@@ -35,10 +35,8 @@ void late_call();
 CUresult report_exception(const char* name) noexcept;
 void trace_call(const char* name, CUresult result);
 
-// What nothing serves yet: CUDA_ERROR_NOT_SUPPORTED, and a line on stderr, once. `declined` is for what libraries ask for in
-// passing and do without: its line is shown from TNR_LOG=info on.
+// What nothing serves yet: CUDA_ERROR_NOT_SUPPORTED, and a line on stderr, once per name.
 int unsupported(const char* name);
-int declined(const char* name);
 
 // For the few functions that answer before cuInit.
 template <class Call>

@@ -105,7 +105,8 @@ static CUresult load(Library& library, LoadedCode& code) {
     if (result != CUDA_SUCCESS) {
         log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
         // Programs forget to look, and few ask for the compiler's log; those who do get it.
-        if (!code.options.log_wanted) log_once(LogLevel::warning, code.errors);
+        if (!code.options.log_wanted && !code.errors.empty())
+            log_once(LogLevel::warning, "code does not load: " + code.errors);
         return result;
     }
     if (!call.answer().finished() || !read_kernels(code, call.pending().described) || code.kernels.size() != kernels)

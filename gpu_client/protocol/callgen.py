@@ -22,8 +22,7 @@ import pathlib
 import re
 import sys
 
-WAYS = ("local", "cached", "async", "sync", "custom", "unsupported", "declined")
-REFUSED = ("unsupported", "declined")
+WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
 HANDLES = ("stream", "event", "context", "function", "module", "library")
 NOTES = ("no_context", "destroys", "sets_attribute")
 NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
@@ -190,7 +189,7 @@ namespace tnr::wire {{
 
 inline constexpr const char* calls_table_hash = "{table_hash}";
 
-enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported, declined }};
+enum class CallWay : uint8_t {{ local, cached, async_, sync, custom, unsupported }};
 enum CallNotes : uint8_t {{  // as cuda.calls explains them
 {notes}}};
 struct CallInfo {{
@@ -303,7 +302,7 @@ def write_per_thread_stubs(calls):
     for call in calls:
         for variant, _ in call.variants:
             name = f"{call.symbol}_{variant}"
-            if call.how in REFUSED:
+            if call.how == "unsupported":
                 continue  # unsupported_stubs.cpp exports it
             arguments = ", ".join(n for _, n in call.parameters)
             stubs.append(f"""extern "C" CUresult CUDAAPI {name}({call.signature()}) {{
@@ -323,16 +322,14 @@ using tnr::cuda::PerThreadDefaultStream;
 def write_unsupported_stubs(calls):
     rows = []
     for call in calls:
-        if call.how in REFUSED:
+        if call.how == "unsupported":  # a variant is the same call to whoever reads its name
             for symbol in [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]:
-                rows.append(f'extern "C" __attribute__((visibility("default"))) int {symbol}() {{ return {call.how}("{call.symbol}"); }}')
+                rows.append(f'extern "C" __attribute__((visibility("default"))) int {symbol}() {{ return unsupported("{call.symbol}"); }}')
     rows = "\n".join(rows)
     return f"""{NOTE}// No cuda.h here: arguments do not matter, so neither do signatures.
 namespace tnr::cuda {{
 int unsupported(const char* name);  // guarded.hpp
-int declined(const char* name);
 }}
-using tnr::cuda::declined;
 using tnr::cuda::unsupported;
 
 {rows}

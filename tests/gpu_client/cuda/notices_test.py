@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""What the library says on stderr of what it cannot do: one line each, once, and nothing when it is told to be silent.
+
+    notices_test.py --server bin/tnr-gpu-server --client lib
+
+The programs are this script again, as `notices_test.py program WHAT`.
+"""
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+import with_server  # noqa: E402
+
+NOT_SUPPORTED, INVALID_PTX = 801, 218
+DOES_NOT_LOAD = b""".version 8.0
+.target sm_75
+.address_size 64
+.visible .entry odd() {
+    .reg .b32 %r<3>;
+    no.such.instruction %r1, %r2;
+    ret;
+}
+"""
+
+
+class Cuda:
+    """The driver with a context, and nothing of the runtime."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        assert self.library.cuInit(0) == 0
+        assert self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert self.library.cuCtxSetCurrent(context) == 0
+
+    def call(self, name, *values):
+        return getattr(self.library, name)(*values)
+
+    def load(self, *options):
+        module = ctypes.c_void_p()
+        return self.call("cuModuleLoadDataEx", ctypes.byref(module), DOES_NOT_LOAD, *(options or (0, None, None)))
+
+
+def unsupported():
+    cuda, graph = Cuda(), ctypes.c_void_p()
+    for _ in range(3):
+        assert cuda.call("cuGraphCreate", ctypes.byref(graph), 0) == NOT_SUPPORTED
+        assert cuda.call("cuGraphLaunch", graph, None) == NOT_SUPPORTED
+        assert cuda.call("cuGraphLaunch_ptsz", graph, None) == NOT_SUPPORTED
+
+
+def mapped():
+    cuda, memory = Cuda(), ctypes.c_void_p()
+    for _ in range(3):
+        assert cuda.call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(4096), 2) == NOT_SUPPORTED
+
+
+def code():
+    cuda = Cuda()
+    for _ in range(3):
+        assert cuda.load() == INVALID_PTX
+
+
+def code_with_log():
+    """Who asks for the compiler's log reads it there."""
+    cuda, text = Cuda(), ctypes.create_string_buffer(4096)
+    options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER and its size
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(text), 4096)
+    assert cuda.load(2, options, values) == INVALID_PTX
+    assert b"no.such.instruction" in text.value, text.value
+
+
+PROGRAMS = {"unsupported": unsupported, "mapped": mapped, "code": code, "code_with_log": code_with_log}
+
+# program, TNR_LOG, and the words of each line that is expected on stderr
+EXPECTED = [
+    ("unsupported", None, [("cuGraphCreate", "tnr support"), ("cuGraphLaunch", "tnr support")]),
+    ("unsupported", "warning", [("cuGraphCreate",), ("cuGraphLaunch",)]),
+    ("unsupported", "error", []),
+    ("unsupported", "none", []),
+    ("mapped", None, [("DEVICEMAP",)]),
+    ("code", None, [("no.such.instruction", "line 6")]),
+    ("code", "none", []),
+    ("code_with_log", None, []),
+]
+
+
+def says(environment, what, level):
+    environment = dict(environment)
+    environment.pop("TNR_LOG", None)
+    if level:
+        environment["TNR_LOG"] = level
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "program", what], env=environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stdout, [line for line in done.stderr.splitlines() if line]
+
+
+def is_as(said, expected):
+    status, printed, lines = said
+    return (status == 0 and printed == "" and len(lines) == len(expected) and
+            all(line.startswith("tnr: ") and all(word in line for word in words) for line, words in zip(lines, expected)))
+
+
+def main():
+    if sys.argv[1:2] == ["program"]:
+        return PROGRAMS[sys.argv[2]]()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--client", required=True)
+    arguments = parser.parse_args()
+    arguments.emulate, arguments.memory_mib, arguments.driver, arguments.gpu = "h100", "512", None, "h100"
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True) as folder:
+        server = with_server.start_server(arguments, folder)
+        try:
+            address = with_server.address_of(server)
+            assert address, "the server did not start"
+            environment = with_server.client_environment(arguments, address, folder)
+            for what, level, expected in EXPECTED:
+                said = says(environment, what, level)
+                if not is_as(said, expected):
+                    print(f"{what} with TNR_LOG={level}: expected {expected}, got {said}")
+                    wrong += 1
+        finally:
+            with_server.stop(server)
+    print(f"{len(EXPECTED) - wrong} of {len(EXPECTED)} as expected")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
