@@ -6,6 +6,7 @@
 using namespace driver_api;
 using Bytes = std::vector<unsigned char>;
 
+// Compared in two pairs of parentheses: Catch2 takes minutes to print a megabyte that differs.
 namespace {
 
 class Pinned {
@@ -41,7 +42,7 @@ TEST_CASE("pinned memory is filled like device memory", "[pinned]") {
     CU_OK(cu.cuMemsetD2D32(pinned.address() + 48, 8, 0x06060606, 1, 2));
     std::memset(&expected[48], 6, 4), std::memset(&expected[56], 6, 4);
     CU_OK(cu.cuCtxSynchronize());
-    CHECK(pinned.contents() == expected);
+    CHECK((pinned.contents() == expected));
 }
 
 // "Fully synchronous", says NVIDIA's page on synchronization behavior; on device memory they are not.
@@ -52,7 +53,7 @@ TEST_CASE("a fill of pinned memory has happened when the call returns", "[pinned
     for (unsigned char value : {1, 2, 3}) {
         CU_OK(cu.cuMemsetD8Async(pinned.address(), 7, pinned.bytes, stream));
         CU_OK(cu.cuMemsetD8(pinned.address(), value, pinned.bytes));
-        CHECK(pinned.contents() == Bytes(pinned.bytes, value));
+        CHECK((pinned.contents() == Bytes(pinned.bytes, value)));
     }
 }
 
@@ -63,7 +64,7 @@ TEST_CASE("fills beyond pinned memory are refused", "[pinned]") {
     CU_CHECK(cu.cuMemsetD8(pinned.address() + 4000, 0, 5000), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemsetD16(pinned.address() + 1, 0, 4), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemsetD8(reinterpret_cast<CUdeviceptr>(ordinary.data()), 0, 4), CUDA_ERROR_INVALID_VALUE);
-    CHECK(pinned.contents() == Bytes(4096, 9));
+    CHECK((pinned.contents() == Bytes(4096, 9)));
 }
 
 TEST_CASE("pinned memory is filled when its stream gets there", "[pinned]") {
@@ -75,13 +76,13 @@ TEST_CASE("pinned memory is filled when its stream gets there", "[pinned]") {
     CU_OK(cu.cuMemsetD16Async(pinned.address(), 0x0202, 100, stream));
     CU_OK(cu.cuMemsetD32Async(pinned.address(), 0x03030303, 10, stream));
     CU_OK(cu.cuMemsetD2D8Async(pinned.address() + 1000, 100, 4, 50, 2, stream));
-    CHECK(pinned.contents() == Bytes(4096, 9));
+    CHECK((pinned.contents() == Bytes(4096, 9)));
     gate.open();
     CU_OK(cu.cuStreamSynchronize(stream));
     Bytes expected(4096, 1);
     std::memset(expected.data(), 2, 200), std::memset(expected.data(), 3, 40);
     std::memset(&expected[1000], 4, 50), std::memset(&expected[1100], 4, 50);
-    CHECK(pinned.contents() == expected);
+    CHECK((pinned.contents() == expected));
 }
 
 TEST_CASE("copies between devices take pinned memory on either side", "[pinned]") {
@@ -94,9 +95,9 @@ TEST_CASE("copies between devices take pinned memory on either side", "[pinned]"
     CHECK(one.data[50'000] == 9);
     std::memset(one.data, 2, one.bytes);
     CU_OK(cu.cuMemcpyDtoD(memory.address, one.address(), 100'000));
-    CHECK(memory.read<unsigned char>(100'000) == Bytes(100'000, 2));
+    CHECK((memory.read<unsigned char>(100'000) == Bytes(100'000, 2)));
     CU_OK(cu.cuMemcpyDtoD(other.address(), one.address(), 100'000));
-    CHECK(other.contents() == one.contents());
+    CHECK((other.contents() == one.contents()));
     CU_OK(cu.cuMemcpyHtoD(one.address(), Bytes(100, 7).data(), 100));
     CHECK(one.data[99] == 7);
     Bytes back(100);
@@ -111,7 +112,7 @@ TEST_CASE("copies between devices take pinned memory on either side", "[pinned]"
     rows.srcPitch = rows.dstPitch = 100, rows.WidthInBytes = 10, rows.Height = 5;
     std::memset(one.data, 3, one.bytes);
     CU_OK(cu.cuMemcpy2D(&rows));
-    CHECK(memory.read<unsigned char>(11, 400) == Bytes{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2});
+    CHECK((memory.read<unsigned char>(11, 400) == Bytes{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2}));
 }
 
 TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stream", "[pinned]") {
@@ -126,8 +127,8 @@ TEST_CASE("asynchronous copies from pinned to pinned memory happen in their stre
     CHECK(other.data[0] == 9);
     gate.open();
     CU_OK(cu.cuStreamSynchronize(stream));
-    CHECK(one.contents() == Bytes(4096, 2));
-    CHECK(other.contents() == Bytes(4096, 1));
+    CHECK((one.contents() == Bytes(4096, 2)));
+    CHECK((other.contents() == Bytes(4096, 1)));
 }
 
 TEST_CASE("what a stream wrote into pinned memory is what its next copy takes from there", "[pinned]") {
@@ -139,11 +140,11 @@ TEST_CASE("what a stream wrote into pinned memory is what its next copy takes fr
         CU_OK(cu.cuMemcpyDtoHAsync(pinned.data, from.address, bytes, stream));
         CU_OK(cu.cuMemcpyHtoDAsync(to.address, pinned.data, bytes, stream));
         CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(to.read<unsigned char>(bytes) == Bytes(bytes, 4));
+        CHECK((to.read<unsigned char>(bytes) == Bytes(bytes, 4)));
         CU_OK(cu.cuMemsetD8Async(pinned.address(), 5, bytes, stream));
         CU_OK(cu.cuMemcpyHtoDAsync(to.address, pinned.data, bytes, stream));
         CU_OK(cu.cuStreamSynchronize(stream));
-        CHECK(to.read<unsigned char>(bytes) == Bytes(bytes, 5));
+        CHECK((to.read<unsigned char>(bytes) == Bytes(bytes, 5)));
     }
 }
 
