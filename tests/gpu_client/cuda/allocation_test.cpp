@@ -1,0 +1,165 @@
+// What allocating and freeing costs and may reuse, seen from inside the client library: round trips, records sent, and
+// addresses that come back. Runs beside a server with two GPUs (with_server.py).
+#include <chrono>
+#include <future>
+#include <vector>
+#include "tests/support/catch.hpp"
+
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+using namespace tnr::cuda;
+
+namespace {
+
+#define OK(call) REQUIRE((call) == CUDA_SUCCESS)
+
+constexpr uint64_t kib = 1024, mib = 1024 * kib;
+
+struct CurrentGpu {
+    explicit CurrentGpu(int ordinal) : ordinal(ordinal) {
+        OK(cuInit(0));
+        OK(cuDevicePrimaryCtxRetain(&context, ordinal));
+        OK(cuCtxSetCurrent(context));
+    }
+    ~CurrentGpu() {
+        cuCtxSetCurrent(context);
+        cuDevicePrimaryCtxRelease(ordinal);
+    }
+    int ordinal;
+    CUcontext context = nullptr;
+};
+
+CUdeviceptr allocate(uint64_t bytes) {
+    CUdeviceptr address = 0;
+    OK(cuMemAlloc_v2(&address, bytes));
+    return address;
+}
+
+struct Cost {
+    uint64_t round_trips, records;
+};
+template <class Work>
+Cost cost_of(Work&& work) {
+    uint64_t trips = stats().round_trips(), records = session()->position();
+    work();
+    return {stats().round_trips() - trips, session()->position() - records};
+}
+
+// Holds a stream until it is opened. Not in the destructor's way: that opens it, too.
+class HeldStream {
+public:
+    HeldStream() {
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        auto* opened = new std::shared_future<void>(promise_.get_future().share());
+        OK(cuLaunchHostFunc(stream, wait, opened));
+    }
+    ~HeldStream() { open(); }
+    HeldStream(const HeldStream&) = delete;
+    HeldStream& operator=(const HeldStream&) = delete;
+    void open() {
+        if (!std::exchange(open_, true)) promise_.set_value();
+    }
+    CUstream stream = nullptr;
+
+private:
+    static void wait(void* opened) {
+        std::unique_ptr<std::shared_future<void>> owned(static_cast<std::shared_future<void>*>(opened));
+        owned->wait();
+    }
+    std::promise<void> promise_;
+    bool open_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("allocating and freeing in a loop asks nobody and sends nothing", "[allocation]") {
+    CurrentGpu gpu(0);
+    OK(cuMemFree_v2(allocate(4 * kib)));  // the first grant is there, and the first block mapped
+    for (uint64_t bytes : {4 * kib, 100 * kib, 2 * mib, 7 * mib, 200 * mib}) {
+        OK(cuMemFree_v2(allocate(bytes)));
+        auto begun = std::chrono::steady_clock::now();
+        auto cost = cost_of([&] {
+            for (int i = 0; i < 10'000; ++i) {
+                CUdeviceptr address = 0;
+                if (cuMemAlloc_v2(&address, bytes) != CUDA_SUCCESS || cuMemFree_v2(address) != CUDA_SUCCESS)
+                    FAIL("allocation " << i << " of " << bytes);
+            }
+        });
+        std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
+        INFO(bytes << " bytes: " << took.count() / 10'000 << " us");
+        CHECK(cost.round_trips == 0);
+        CHECK(cost.records == 0);
+    }
+}
+
+TEST_CASE("many allocations that live at once wait for the grants alone", "[allocation]") {
+    CurrentGpu gpu(0);
+    OK(cuMemFree_v2(allocate(4 * kib)));
+    std::vector<CUdeviceptr> all(300);
+    auto cost = cost_of([&] {
+        for (auto& address : all) address = allocate(2 * mib);
+        for (auto address : all) OK(cuMemFree_v2(address));
+    });
+    CHECK(cost.round_trips == 0);  // they fit into the first
+    OK(cuCtxSynchronize());
+}
+
+TEST_CASE("what a command may use does not come back before the GPU has passed it", "[allocation]") {
+    CurrentGpu gpu(0);
+    for (uint64_t bytes : {4 * kib, 4 * mib}) {
+        HeldStream held;
+        auto used = allocate(bytes);
+        OK(cuMemsetD8Async(used, 1, bytes, held.stream));
+        OK(cuMemFree_v2(used));
+        for (int i = 0; i < 3; ++i) {
+            auto other = allocate(bytes);
+            CHECK(other != used);
+            OK(cuMemsetD8Async(other, 2, bytes, held.stream));
+            OK(cuMemFree_v2(other));
+        }
+        held.open();
+        OK(cuStreamDestroy_v2(held.stream));
+        OK(cuCtxSynchronize());
+    }
+}
+
+TEST_CASE("allocating, using and freeing in a loop seldom waits", "[allocation]") {
+    CurrentGpu gpu(0);
+    auto cost = cost_of([&] {
+        for (int i = 0; i < 4000; ++i) {  // 8 GB in all, on a GPU of 2 GB
+            auto address = allocate(2 * mib);
+            OK(cuMemsetD8Async(address, 1, 4, nullptr));
+            OK(cuMemFree_v2(address));
+        }
+    });
+    CHECK(cost.round_trips <= 40);  // it may outrun the GPU, which then has to catch up
+}
+
+TEST_CASE("freed memory waits for another device that may use it", "[allocation]") {
+    CurrentGpu first(0);
+    const uint64_t bytes = 8 * mib;
+    auto there = allocate(bytes);
+    CurrentGpu second(1);
+    auto here = allocate(bytes);
+    HeldStream held;
+    OK(cuMemcpyDtoDAsync_v2(here, there, bytes, held.stream));
+    OK(cuCtxSetCurrent(first.context));
+    OK(cuMemFree_v2(there));
+    OK(cuCtxSynchronize());
+    auto next = allocate(bytes);
+    CHECK(next != there);  // the other device has yet to read it
+    OK(cuMemFree_v2(next));
+    held.open();
+    OK(cuCtxSetCurrent(second.context));
+    OK(cuCtxSynchronize());
+    OK(cuMemFree_v2(here));
+    OK(cuStreamDestroy_v2(held.stream));
+    OK(cuCtxSetCurrent(first.context));
+    OK(cuMemsetD8Async(allocate(4 * kib), 0, 1, nullptr));
+    OK(cuCtxSynchronize());
+    uint64_t again[2] = {allocate(bytes), allocate(bytes)};
+    CHECK((again[0] == there || again[1] == there));
+}

@@ -1,0 +1,190 @@
+// A client that maps what it was never granted: the worker refuses, and what others were granted stays theirs. Speaks raw
+// records through the client library's own session, to a worker beside it (with_server.py).
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+#include "tests/support/catch.hpp"
+
+#include "cuda_calls.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/session.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+namespace {
+
+constexpr uint64_t mib = uint64_t{1} << 20;
+// with_server.py's emulated GPU, and what of it is never granted (supervisor/limits.hpp).
+constexpr uint64_t gpu_bytes = 2048 * mib, reserve_bytes = gpu_bytes / 32;
+constexpr uint64_t step = 32 * mib;
+
+template <class... Values>
+CUresult ask(uint16_t op, const Values&... values) {
+    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
+    wire::Writer out(payload);
+    (out.put(values), ...);
+    Pending pending;
+    session()->request(0, op, payload, pending);
+    session()->wait(pending);
+    return pending.result;
+}
+
+struct Held {
+    Held() {
+        REQUIRE(cuInit(0) == CUDA_SUCCESS);
+        REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    }
+    ~Held() { cuDevicePrimaryCtxRelease(0); }
+    CUcontext context = nullptr;
+};
+
+// Addresses of the session's range that the client does not use itself.
+uint64_t addresses(uint64_t bytes) {
+    uint64_t address = find_device(0)->memory->reserve(bytes, 0, 0);
+    REQUIRE(address != 0);
+    return address;
+}
+
+uint64_t free_bytes() {
+    size_t free = 0, total = 0;
+    REQUIRE(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS);
+    return free;
+}
+
+// Maps until it is refused; how much that was.
+uint64_t map_all(uint64_t address) {
+    uint64_t mapped = 0;
+    CUresult result = CUDA_SUCCESS;
+    for (; mapped <= gpu_bytes; mapped += step) {
+        result = ask(wire::op_memory_map, uint32_t{0}, address + mapped, step);
+        if (result != CUDA_SUCCESS) break;
+    }
+    CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
+    return mapped;
+}
+
+void unmap_all(uint64_t address, uint64_t mapped, uint16_t op) {
+    for (uint64_t done = 0; done < mapped; done += step)
+        CHECK((op == wire::op_memory_unmap ? ask(op, uint32_t{0}, address + done, step)
+                                           : ask(op, address + done, step)) == CUDA_SUCCESS);
+}
+
+constexpr int bystander_reads = 10, bystander_writes = 11;
+
+// Another process of the same machine on the same GPU: it has a grant, and uses it when it is told to.
+class Bystander {
+public:
+    Bystander() {
+        int to[2], from[2];
+        REQUIRE((pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0));
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, to[0], bystander_reads);
+        posix_spawn_file_actions_adddup2(&actions, from[1], bystander_writes);
+        std::string words[] = {"grants_tests", "a bystander of the hostile client"};
+        char* arguments[] = {words[0].data(), words[1].data(), nullptr};
+        REQUIRE(posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environ) == 0);
+        posix_spawn_file_actions_destroy(&actions);
+        close(to[0]);
+        close(from[1]);
+        to_ = to[1];
+        from_ = from[0];
+    }
+    ~Bystander() {
+        close(to_);
+        close(from_);
+        int status = 0;
+        waitpid(pid_, &status, 0);
+    }
+    Bystander(const Bystander&) = delete;
+    Bystander& operator=(const Bystander&) = delete;
+
+    char next() {
+        char word = '?';
+        return read(from_, &word, 1) == 1 ? word : '?';
+    }
+    void go() { REQUIRE(write(to_, "g", 1) == 1); }
+
+private:
+    pid_t pid_ = -1;
+    int to_ = -1, from_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("a client cannot map more than the supervisor grants", "[maps]") {
+    Held held;
+    const uint64_t address = addresses(gpu_bytes + step);
+    for (uint16_t unmap : {uint16_t{wire::op_memory_unmap}, wire::op_cuMemUnmap}) {
+        uint64_t mapped = map_all(address);
+        CHECK(mapped <= gpu_bytes - reserve_bytes);
+        CHECK(mapped >= gpu_bytes / 2);
+        CHECK(free_bytes() >= reserve_bytes);  // the driver would have had more
+        unmap_all(address, mapped, unmap);     // and every time it comes back, once
+        CHECK(ask(unmap, address, step) != CUDA_SUCCESS);
+    }
+}
+
+TEST_CASE("memory that is made without being mapped counts, too, until it is released and unmapped", "[makes]") {
+    Held held;
+    const uint64_t address = addresses(2 * step);
+    for (int round = 0; round < 2; ++round) {
+        uint64_t made = 0;
+        CUresult result = CUDA_SUCCESS;
+        for (uint64_t number = 1; made <= gpu_bytes; ++number, made += step)
+            if ((result = ask(wire::op_cuMemCreate, number, uint32_t{0}, step)) != CUDA_SUCCESS) break;
+        CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK(made <= gpu_bytes - reserve_bytes);
+        CHECK(ask(wire::op_cuMemMap, address, step, uint64_t{0}, uint64_t{1}) == CUDA_SUCCESS);
+        for (uint64_t number = 1; number <= made / step; ++number)
+            CHECK(ask(wire::op_cuMemRelease, number) == CUDA_SUCCESS);
+        CHECK(ask(wire::op_cuMemRelease, uint64_t{1}) != CUDA_SUCCESS);
+        CHECK(ask(wire::op_cuMemUnmap, address, step) == CUDA_SUCCESS);
+    }
+}
+
+TEST_CASE("a hostile client does not get at what another was granted", "[bystander]") {
+    Bystander bystander;
+    REQUIRE(bystander.next() == 'r');  // it has its grant, and has used a part of it
+    Held held;
+    CHECK(map_all(addresses(gpu_bytes + step)) < gpu_bytes - reserve_bytes - 900 * mib);
+    bystander.go();
+    CHECK(bystander.next() == 'w');  // the rest was there
+}
+
+TEST_CASE("requests that make no sense are refused", "[nonsense]") {
+    Held held;
+    const uint64_t address = addresses(step);
+    CHECK(ask(wire::op_memory_grant, uint32_t{7}, step) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(ask(wire::op_cuMemCreate, uint64_t{1}, uint32_t{7}, step) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(ask(wire::op_cuMemCreate, uint64_t{1}, uint32_t{0}, ~uint64_t{0}) != CUDA_SUCCESS);
+    CHECK(ask(wire::op_memory_map, uint32_t{0}, uint64_t{1} << 21, step) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(ask(wire::op_memory_access, uint32_t{0}, uint32_t{7}, uint32_t{3}) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(ask(wire::op_move_range, uint32_t{7}, address, step) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(ask(wire::op_move_range, uint32_t{0}, address + 4096, step) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(ask(wire::op_move_range, uint32_t{0}, uint64_t{1} << 45, uint64_t{1} << 46) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(ask(wire::op_memory_map, uint32_t{0}, address, step) == CUDA_SUCCESS);
+    CHECK(ask(wire::op_move_range, uint32_t{0}, uint64_t{1} << 45, step) == CUDA_ERROR_ALREADY_MAPPED);
+    CHECK(ask(wire::op_memory_unmap, uint32_t{0}, address, step) == CUDA_SUCCESS);
+}
+
+// Run by Bystander only.
+TEST_CASE("a bystander of the hostile client", "[.]") {
+    Held held;
+    CUdeviceptr first = 0, second = 0;
+    bool ready = cuMemAlloc_v2(&first, 256 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    char word = ready ? 'r' : 'f';
+    REQUIRE(write(bystander_writes, &word, 1) == 1);
+    if (read(bystander_reads, &word, 1) != 1) return;
+    bool works = cuMemAlloc_v2(&second, 700 * mib) == CUDA_SUCCESS &&
+                 cuMemsetD8_v2(second, 1, 700 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    word = works ? 'w' : 'f';
+    REQUIRE(write(bystander_writes, &word, 1) == 1);
+}
