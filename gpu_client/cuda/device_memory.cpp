@@ -423,10 +423,10 @@ bool DeviceMemory::holds_any(uint64_t context) const {
     return std::any_of(allocations_.begin(), allocations_.end(), held) || quarantine_.holds_any(context);
 }
 
-uint64_t DeviceMemory::mapped_free_bytes() {
-    (void)sends_.flush();  // so that the driver's answer to whatever is asked next agrees
+DeviceMemory::Usage DeviceMemory::usage() {
+    (void)sends_.flush();
     std::lock_guard lock(mutex_);
-    return small_.free_bytes() + quarantine_.bytes() + spare_bytes_;
+    return {mapped_ + created_, small_.free_bytes() + quarantine_.bytes() + spare_bytes_};
 }
 
 // ---- the program's own mappings ----

@@ -47,8 +47,13 @@ public:
     // The allocation that contains the address.
     bool find(uint64_t address, Allocation& found) const;
     bool holds_any(uint64_t context) const;
-    // Memory of ours that is mapped but free to allocate: the driver counts it as used.
-    uint64_t mapped_free_bytes();
+    // What the driver counts as used because of us, and how much of that is free to allocate all the same. What was decided
+    // is in the session's stream on return.
+    struct Usage {
+        uint64_t backed = 0;
+        uint64_t free = 0;
+    };
+    Usage usage();
     uint64_t granularity() const { return granularity_; }
 
     // The GPU has finished all that was sent up to `position` in the context (or in one stream of it).

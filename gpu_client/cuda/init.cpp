@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/fork_and_exit.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
+#include "gpu_client/cuda/memory_info.hpp"
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -38,6 +39,7 @@ static void listen_to_news(Session& session) {
     };
     session.news.failed = async_call_failed;
     session.news.run_host_function = run_host_function_soon;
+    session.news.memory_shared = memory_shared;
 }
 
 // How often another place for a range is proposed to a worker. Both processes leave nearly all of the zone free.

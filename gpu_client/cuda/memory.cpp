@@ -129,22 +129,6 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
     return guarded("cuMemFree", [&] { return free_memory(address, 0); });
 }
 
-CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
-    return guarded("cuMemGetInfo", [&]() -> CUresult {
-        if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
-        Context* context = nullptr;
-        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-        uint64_t mapped_free = find_device(context->device)->memory->mapped_free_bytes();
-        RemoteCall call(wire::op_cuMemGetInfo_v2, wire::CallWay::sync);
-        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-        auto free_there = call.answer().get<uint64_t>(), all = call.answer().get<uint64_t>();
-        if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
-        *free = std::min(all, free_there + mapped_free);
-        *total = all;
-        return CUDA_SUCCESS;
-    });
-}
-
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
     return guarded("cuMemGetAddressRange", [&]() -> CUresult {
         Allocation found;

@@ -209,6 +209,11 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
             if (in.finished()) news.run_host_function(ticket);
             return in.finished();
         }
+        case wire::op_memory_shared: {
+            (void)in.get<uint32_t>();
+            if (in.finished()) news.memory_shared();
+            return in.finished();
+        }
         case wire::op_goodbye_worker: {
             std::string reason(in.string());
             lose_locked(reason.c_str());

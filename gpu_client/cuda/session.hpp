@@ -100,6 +100,7 @@ public:
         std::function<void(wire::Completed what, uint64_t number, uint64_t position, CUresult)> completed;
         std::function<void(uint16_t op, CUresult, std::string_view detail)> failed;
         std::function<void(uint64_t ticket)> run_host_function;
+        std::function<void()> memory_shared;  // whether the GPU is shared has changed
     };
     News news;
     void start();  // the threads

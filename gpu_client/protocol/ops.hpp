@@ -23,6 +23,9 @@ enum SessionOp : uint16_t {
     // sync. u32 device, u32 other device, u32 CUmemAccess_flags: what is mapped with op_memory_map on the device, now and
     // later, may be used by the other device, too (or not any more).
     op_memory_access = 0xf011,
+    // sync; of the current context's device. Reply: u64 free, u64 total, u32 shared: another process of the claim uses the
+    // GPU. From then on the client is told of changes (op_memory_shared).
+    op_memory_info = 0xf012,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
@@ -38,6 +41,7 @@ enum SessionOp : uint16_t {
     // number) comes after its last piece.
     op_bulk_down = 0xf105,
     op_goodbye_worker = 0xf106,     // string reason: the session is over (killed by the operator, GPU lost)
+    op_memory_shared = 0xf110,      // u32: another process of the claim uses the GPU, or (0) does not any more
     op_kernels_described = 0xf107,  // see custom_calls.hpp; belongs to the cuLibraryLoadData that is being answered
 };
 

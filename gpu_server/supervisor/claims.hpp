@@ -117,6 +117,7 @@ private:
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);
+    void tell_sharing(const Claim& claim, const Session& session, bool shared);
 
     void worker_ready(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);

@@ -127,6 +127,8 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     session.caller = caller;
     session.reply = reply;
     auto& added = claim.sessions.emplace_back(std::move(session));
+    if (claim.sessions.size() == 2)
+        tell_sharing(claim, claim.sessions.front(), true);  // before the new one can do anything
     if (added.worker->state == Worker::State::warm) {
         serve(claim, added);
     } else {
@@ -138,6 +140,12 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     return Ok{};
 }
 
+// One that does not serve yet is told when it begins to. A worker that has died is noticed elsewhere.
+void Claims::tell_sharing(const Claim& claim, const Session& session, bool shared) {
+    if (!claim.ending && session.worker->state == Worker::State::serving)
+        (void)workers_.tell(*session.worker, {{"shared", shared}});
+}
+
 void Claims::serve(Claim& claim, Session& session) {
     loop_.cancel(std::exchange(session.timeout, 0));
     auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();
@@ -147,7 +155,8 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"server_secret", keys.secret_key},
                   {"grant_bytes", 0},
                   {"account", claim.account},
-                  {"machine", claim.machine}};
+                  {"machine", claim.machine},
+                  {"shared", claim.sessions.size() > 1}};
     Worker& worker = *session.worker;
     worker.state = Worker::State::serving;
     if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
@@ -224,6 +233,7 @@ void Claims::session_over(Claim& claim, std::list<Session>::iterator session, co
     if (session->reply || session->worker->last_word.empty()) claim.keep = false;
     Reply unanswered = std::move(session->reply);
     claim.sessions.erase(session);
+    if (claim.sessions.size() == 1) tell_sharing(claim, claim.sessions.front(), false);
     if (unanswered)
         unanswered(Error{Error::Kind::remote, "the GPU could not be prepared: " + what,
                          "try again; if it stays so, the server's log says more"});

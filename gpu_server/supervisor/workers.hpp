@@ -3,10 +3,13 @@
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
-//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine}}
+//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine,
+//                        shared}}
 //                        grant_bytes: of each device, before it has asked; the keys are empty for plain text
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
+//   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
+//                        the last other one has gone; what the worker knows first is in "serve"
 //   supervisor → worker  {"end": "why"}                                    say good-bye to the client and exit
 //   worker → supervisor  {"ended": "why"}                                  its last word
 #pragma once

@@ -175,6 +175,19 @@ static Answer memory_info(WorkerSession&, Call& call) {
     return result;
 }
 
+// What the client may conclude for itself as long as it hears of no other process.
+static Answer memory_info_and_sharing(WorkerSession& session, Call& call) {
+    session.supervisor.watch_sharing([&session](bool shared) {
+        wire::Bytes payload;
+        wire::Writer(payload).put(static_cast<uint32_t>(shared));
+        session.outbox.tell(wire::op_memory_shared, payload);
+    });
+    bool shared = session.supervisor.shared();
+    auto answer = memory_info(session, call);
+    wire::Writer(call.outputs).put(static_cast<uint32_t>(shared));
+    return answer;
+}
+
 static Answer create_allocation(WorkerSession& session, Call& call) {
     auto number = call.in.get<uint64_t>();
     auto device = call.in.get<uint32_t>();
@@ -238,6 +251,7 @@ void add_memory_calls(std::vector<Handler>& table) {
     table[wire::op_memory_unmap] = unmap_memory;
     table[wire::op_move_range] = change_range;
     table[wire::op_memory_access] = change_access;
+    table[wire::op_memory_info] = memory_info_and_sharing;
     table[wire::op_cuMemGetInfo_v2] = memory_info;
     table[wire::op_cuMemCreate] = create_allocation;
     table[wire::op_cuMemRelease] = release_allocation;

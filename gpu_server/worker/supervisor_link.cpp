@@ -47,6 +47,7 @@ bool SupervisorLink::wait_for_work(Serve& serve) {
         if (!parsed || !parsed->contains("serve")) continue;
         auto& wanted = (*parsed)["serve"];
         serve.session = wanted.value("session", "");
+        shared_ = wanted.value("shared", false);
         serve.client_key = wanted.value("client_key", "");
         serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
         return true;
@@ -64,10 +65,27 @@ void SupervisorLink::listen() {
         auto parsed = control::parse(message.data(), message.size());
         if (!parsed) continue;
         if (auto end = parsed->find("end"); end != parsed->end() && end->is_string()) end_(end->get<std::string>());
+        if (auto shared = parsed->find("shared"); shared != parsed->end() && shared->is_boolean())
+            set_shared(shared->get<bool>());
         if (auto granted = parsed->find("granted"); granted != parsed->end() && granted->is_object())
             answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
     }
     _exit(0);  // without a supervisor nobody would give this GPU to anyone else
+}
+
+void SupervisorLink::set_shared(bool shared) {
+    shared_ = shared;
+    std::function<void(bool)> changed;
+    {
+        LockGuard lock(mutex_);
+        changed = sharing_changed_;
+    }
+    if (changed) changed(shared);
+}
+
+void SupervisorLink::watch_sharing(std::function<void(bool)> changed) {
+    LockGuard lock(mutex_);
+    sharing_changed_ = std::move(changed);
 }
 
 void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {

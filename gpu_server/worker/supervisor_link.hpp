@@ -1,6 +1,7 @@
 // The worker's line to its supervisor: JSON messages on the socket pair it was born with.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -33,6 +34,10 @@ public:
     // Starts listening on a thread of its own, for answers to grants and for the order to end (`end` is told why).
     // Afterwards the process ends by itself when the supervisor goes.
     void start(std::function<void(const std::string& why)> end);
+    // Whether another process of the claim uses one of the GPUs. `changed` is called on another thread with every change
+    // from now on.
+    bool shared() const { return shared_; }
+    void watch_sharing(std::function<void(bool shared)> changed);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
         TNR_EXCLUDES(mutex_);
@@ -41,11 +46,14 @@ private:
     void send(const std::string& message);
     bool receive(std::string& message);
     void listen();
+    void set_shared(bool shared) TNR_EXCLUDES(mutex_);
     void answer_grant(uint64_t ticket, uint64_t bytes) TNR_EXCLUDES(mutex_);
 
     UniqueFd control_;
     std::function<void(const std::string&)> end_;
+    std::atomic<bool> shared_{false};
     Mutex mutex_;
+    std::function<void(bool)> sharing_changed_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };

@@ -5,11 +5,13 @@
 #include <vector>
 #include "tests/support/catch.hpp"
 
+#include "cuda_calls.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
+using namespace tnr;
 using namespace tnr::cuda;
 
 namespace {
@@ -93,6 +95,35 @@ TEST_CASE("allocating and freeing in a loop asks nobody and sends nothing", "[al
         CHECK(cost.round_trips == 0);
         CHECK(cost.records == 0);
     }
+}
+
+TEST_CASE("free memory is known here while the process is alone", "[allocation]") {
+    CurrentGpu gpu(0);
+    size_t free = 0, total = 0;
+    OK(cuMemGetInfo_v2(&free, &total));
+    std::vector<CUdeviceptr> kept;
+    bool right = true;
+    auto begun = std::chrono::steady_clock::now();
+    auto cost = cost_of([&] {
+        for (uint64_t i = 1; i <= 1000; ++i) {
+            size_t now = 0;
+            if (i % 100 == 0) kept.push_back(allocate(16 * mib));
+            right &= cuMemGetInfo_v2(&now, &total) == CUDA_SUCCESS && now + kept.size() * 16 * mib == free;
+        }
+    });
+    std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begun;
+    INFO(took.count() / 1000 << " us");
+    CHECK(right);
+    CHECK(cost.round_trips <= 2 + static_cast<uint64_t>(took.count() / 1e6));  // it is asked again every second
+    for (auto address : kept) OK(cuMemFree_v2(address));
+    OK(cuMemGetInfo_v2(&free, &total));
+    // And the driver agrees.
+    wire::Bytes payload(sizeof(uint64_t));
+    Pending pending;
+    session()->request(contexts().find(value_of(gpu.context))->number, wire::op_cuMemGetInfo_v2, payload, pending);
+    session()->wait(pending);
+    REQUIRE(pending.result == CUDA_SUCCESS);
+    CHECK(wire::Reader(pending.answer).get<uint64_t>() + find_device(0)->memory->usage().free == free);
 }
 
 TEST_CASE("many allocations that live at once wait for the grants alone", "[allocation]") {

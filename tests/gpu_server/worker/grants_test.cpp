@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/stats.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -157,6 +158,30 @@ TEST_CASE("a hostile client does not get at what another was granted", "[bystand
     CHECK(map_all(addresses(gpu_bytes + step)) < gpu_bytes - reserve_bytes - 900 * mib);
     bystander.go();
     CHECK(bystander.next() == 'w');  // the rest was there
+}
+
+// The emulated GPUs of two workers are two, so it is not the amount that tells: it is whom the client asks.
+TEST_CASE("free memory is asked of the worker while another process uses the GPU", "[sharing]") {
+    Held held;
+    auto round_trips_of_asking_twice = [] {
+        uint64_t before = stats().round_trips();
+        (void)free_bytes();
+        (void)free_bytes();
+        return stats().round_trips() - before;
+    };
+    (void)free_bytes();
+    while (round_trips_of_asking_twice() != 0) {  // an answer lasts a second
+    }
+    {
+        Bystander bystander;
+        REQUIRE(bystander.next() == 'r');
+        CHECK(round_trips_of_asking_twice() == 2);
+        bystander.go();
+        REQUIRE(bystander.next() == 'w');
+        CHECK(round_trips_of_asking_twice() == 2);
+    }
+    while (round_trips_of_asking_twice() != 0) {  // its worker ends soon after it
+    }
 }
 
 TEST_CASE("requests that make no sense are refused", "[nonsense]") {

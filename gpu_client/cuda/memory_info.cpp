@@ -1,0 +1,122 @@
+// See memory_info.hpp. The worker is asked once; after that, what we map and give back is all that changes, as long as
+// this process is alone on the GPU. The server says when it is not: its word is on its way before the other process has
+// a worker, and is read before every answer.
+#include "gpu_client/cuda/memory_info.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A driver takes memory for itself in ways that we do not see, such as for the first launch of a kernel that is loaded
+// lazily: an answer older than this is asked for again.
+constexpr std::chrono::seconds answer_lasts{1};
+
+// Calls after which the driver itself holds more or less memory.
+constexpr uint16_t taking_memory[] = {
+    wire::op_cuLibraryLoadData,
+    wire::op_cuLibraryUnload,
+    wire::op_cuCtxCreate_v4,
+    wire::op_cuCtxDestroy_v2,
+    wire::op_cuDevicePrimaryCtxRetain,
+    wire::op_cuDevicePrimaryCtxRelease_v2,
+    wire::op_cuDevicePrimaryCtxReset_v2,
+    wire::op_cuCtxSetLimit,
+    wire::op_cuStreamCreateWithPriority,
+    wire::op_cuStreamDestroy_v2,
+    wire::op_cuCtxEnablePeerAccess,
+    wire::op_cuCtxDisablePeerAccess,
+};
+
+uint64_t calls_taking_memory() {
+    uint64_t sum = 0;
+    for (auto op : taking_memory) sum += stats().sent[op].load(std::memory_order_relaxed);
+    return sum;
+}
+
+// What the worker said of one device, and the state of things then.
+struct Answer {
+    uint64_t free = 0, total = 0, backed = 0;
+    uint64_t calls = 0, changes = 0;
+    Clock::time_point at;
+};
+struct Answers {
+    std::mutex mutex;
+    std::map<int, Answer> by_device;
+};
+Answers& answers() {
+    static auto* all = new Answers;
+    return *all;
+}
+std::atomic<uint64_t> changes{0};  // how often memory_shared() was called
+
+bool holds(const Answer& answer) {
+    return answer.changes == changes && answer.calls == calls_taking_memory() &&
+           Clock::now() - answer.at < answer_lasts;
+}
+
+// Kept only when nothing has changed while it was asked for, and nobody else can change anything.
+CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
+    answer.calls = calls_taking_memory();
+    answer.changes = changes;
+    answer.backed = memory.usage().backed;
+    RemoteCall call(wire::op_memory_info, wire::CallWay::sync);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    answer.free = call.answer().get<uint64_t>();
+    answer.total = call.answer().get<uint64_t>();
+    bool alone = call.answer().get<uint32_t>() == 0;
+    if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
+    answer.at = Clock::now();
+    bool unchanged = alone && memory.usage().backed == answer.backed;
+    std::lock_guard lock(answers().mutex);
+    if (unchanged && holds(answer))
+        answers().by_device[device] = answer;
+    else
+        answers().by_device.erase(device);
+    return CUDA_SUCCESS;
+}
+
+bool find_answer(int device, Answer& answer) {
+    session()->drain();
+    std::lock_guard lock(answers().mutex);
+    auto found = answers().by_device.find(device);
+    if (session()->lost() || found == answers().by_device.end() || !holds(found->second)) return false;
+    answer = found->second;
+    return true;
+}
+
+}  // namespace
+
+void tnr::cuda::memory_shared() {
+    ++changes;
+}
+
+extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+    return guarded("cuMemGetInfo", [&]() -> CUresult {
+        if (!free || !total) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        auto& memory = *find_device(context->device)->memory;
+        Answer answer;
+        if (!find_answer(context->device, answer))
+            if (auto result = ask_worker(memory, context->device, answer); result != CUDA_SUCCESS) return result;
+        auto usage = memory.usage();
+        uint64_t driver_free = answer.free + answer.backed - std::min(answer.free + answer.backed, usage.backed);
+        *free = std::min(answer.total, driver_free + usage.free);
+        *total = answer.total;
+        return CUDA_SUCCESS;
+    });
+}
