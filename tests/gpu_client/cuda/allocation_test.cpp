@@ -1,7 +1,10 @@
 // What allocating and freeing costs and may reuse, seen from inside the client library: round trips, records sent, and
 // addresses that come back. Runs beside a server with two GPUs (with_server.py).
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <random>
+#include <thread>
 #include <vector>
 #include "tests/support/catch.hpp"
 
@@ -167,6 +170,39 @@ TEST_CASE("allocating, using and freeing in a loop seldom waits", "[allocation]"
         }
     });
     CHECK(cost.round_trips <= 40);  // it may outrun the GPU, which then has to catch up
+}
+
+TEST_CASE("threads that allocate, use and free at once never share memory", "[allocation]") {
+    CurrentGpu gpu(0);
+    std::atomic<int> wrong{0};
+    auto work = [&](unsigned seed) {
+        std::mt19937 random(seed);
+        cuCtxSetCurrent(gpu.context);
+        CUstream stream = nullptr;
+        wrong += cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+        for (unsigned i = 0; i < 400; ++i) {
+            CUdeviceptr address = 0;
+            const uint64_t bytes = random() % 3 == 0 ? 2 * mib + random() % (4 * mib) : 4 + random() % (200 * kib);
+            const unsigned value = seed << 16 | i;
+            unsigned first = 0, last = 0;
+            bool ordered = random() % 2 == 0;
+            wrong +=
+                (ordered ? cuMemAllocAsync(&address, bytes, stream) : cuMemAlloc_v2(&address, bytes)) != CUDA_SUCCESS;
+            wrong += cuMemsetD32Async(address, value, bytes / 4, stream) != CUDA_SUCCESS;
+            if (random() % 4 == 0) {
+                wrong += cuMemcpyDtoHAsync_v2(&first, address, 4, stream) != CUDA_SUCCESS;
+                wrong += cuMemcpyDtoHAsync_v2(&last, address + (bytes / 4 - 1) * 4, 4, stream) != CUDA_SUCCESS;
+                wrong += cuStreamSynchronize(stream) != CUDA_SUCCESS || first != value || last != value;
+            }
+            wrong += (ordered ? cuMemFreeAsync(address, stream) : cuMemFree_v2(address)) != CUDA_SUCCESS;
+        }
+        wrong += cuStreamDestroy_v2(stream) != CUDA_SUCCESS;
+    };
+    std::vector<std::thread> threads;
+    for (unsigned seed = 1; seed <= 8; ++seed) threads.emplace_back(work, seed);
+    for (auto& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    OK(cuCtxSynchronize());
 }
 
 TEST_CASE("freed memory waits for another device that may use it", "[allocation]") {
