@@ -40,7 +40,7 @@
 //                                        on the device: async
 //   cuMemcpyDtoDAsync_v2          async  u64 destination, u64 source, u64 length, u64 stream
 //   cuMemcpyDtoD_v2               async  the same without a stream, from older clients: in the null stream
-//   cuMemGetInfo_v2               sync   reply: u64 free, u64 total
+//   cuMemGetInfo_v2               sync   reply: u64 free, u64 total (older clients; see op_memory_info)
 //
 // Streams and events. Stream numbers 0 (null) and 1 (legacy) are the driver's own; minted ones start at 16.
 //   cuStreamCreateWithPriority    async  u64 stream, u32 flags, i32 priority
