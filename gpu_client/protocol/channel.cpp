@@ -157,18 +157,21 @@ void Channel::client_speaks(zmq::message_t& frame) {
 
 Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeout) {
     auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (true) {
+    for (bool news = false;;) {
         pollfd fds[] = {{-1, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {dials() ? -1 : monitor_.fd(), POLLIN, 0}};
         {
             LockGuard lock(mutex_);
+            receiver_waits_ = false;
             if (take_message(frames)) return Event::message;
             receiver_waits_ = timeout.count() > 0;
             fds[0].fd = socket_fd_;
         }
-        if (!dials() && note_news()) return Event::disconnected;
+        // Reads all there is, so that the monitor's descriptor tells of whatever comes next.
+        if (news && note_news()) return Event::disconnected;
         auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
         if (left.count() <= 0) return Event::timeout;
         ::poll(fds, 3, static_cast<int>(left.count()));
+        news = fds[2].revents & POLLIN;
         if (fds[1].revents & POLLIN) {
             uint64_t count;
             (void)!::read(wake_fd_.get(), &count, sizeof count);
