@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <utility>
+
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/worker/driver.hpp"
 
@@ -26,10 +28,18 @@ std::byte* Staging::take_locked() {
         block = free_.back();
         free_.pop_back();
     }
-    if (block && pinned_in_[block] != contexts_gone_) {
-        (void)driver().cuMemHostRegister_v2(block, wire::piece_bytes_max, CU_MEMHOSTREGISTER_PORTABLE);
-        pinned_in_[block] = contexts_gone_;
+    return block;
+}
+
+// Pinning takes the driver a while: without the lock. Nobody else has the block.
+Staging::Block Staging::pinned(Block block) {
+    if (!block) return block;
+    bool must_pin = false;
+    {
+        LockGuard lock(mutex_);
+        must_pin = std::exchange(pinned_in_[block.get()], contexts_gone_) != contexts_gone_;
     }
+    if (must_pin) (void)driver().cuMemHostRegister_v2(block.get(), wire::piece_bytes_max, CU_MEMHOSTREGISTER_PORTABLE);
     return block;
 }
 
@@ -39,16 +49,24 @@ void Staging::context_gone() {
 }
 
 Staging::Block Staging::take_upload() {
-    LockGuard lock(mutex_);
-    return Block(take_locked(), GiveBack{this, false});
+    Block block(nullptr, GiveBack{this, false});
+    {
+        LockGuard lock(mutex_);
+        block.reset(take_locked());
+    }
+    return pinned(std::move(block));
 }
 
 Staging::Block Staging::take_download() {
-    LockGuard lock(mutex_);
-    std::byte* block = nullptr;
-    while (downloads_ >= download_blocks_max || !(block = take_locked())) returned_.wait(mutex_);
-    ++downloads_;
-    return Block(block, GiveBack{this, true});
+    Block block(nullptr, GiveBack{this, true});
+    {
+        LockGuard lock(mutex_);
+        std::byte* taken = nullptr;
+        while (downloads_ >= download_blocks_max || !(taken = take_locked())) returned_.wait(mutex_);
+        ++downloads_;
+        block.reset(taken);
+    }
+    return pinned(std::move(block));
 }
 
 void Staging::give_back(std::byte* block, bool download) {

@@ -39,6 +39,7 @@ public:
 private:
     std::byte* make_locked() TNR_REQUIRES(mutex_);
     std::byte* take_locked() TNR_REQUIRES(mutex_);
+    Block pinned(Block block) TNR_EXCLUDES(mutex_);
     void give_back(std::byte* block, bool download) TNR_EXCLUDES(mutex_);
 
     Mutex mutex_;
