@@ -149,6 +149,11 @@ TEST_CASE("a wait that has seen a copy done finds its data there", "[download]")
 FRESH_PROCESS_TEST_CASE("an event completes while a hundred others do not", "[download]") {
     Deadline deadline(120);
     Gpu gpu;
+    Module module;
+    Memory out(32 * sizeof(unsigned));
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Event done;
+    CU_OK(cu.cuCtxSynchronize());
     Stream held(CU_STREAM_NON_BLOCKING);
     Gate gate(held);
     std::vector<std::unique_ptr<Event>> events;
@@ -157,10 +162,6 @@ FRESH_PROCESS_TEST_CASE("an event completes while a hundred others do not", "[do
         CU_CHECK(cu.cuEventQuery(*events.back()), CUDA_ERROR_NOT_READY);
     }
     // Not with another gate: host functions run one after the other.
-    Module module;
-    Memory out(32 * sizeof(unsigned));
-    Stream stream(CU_STREAM_NON_BLOCKING);
-    Event done;
     auto asked = CUDA_SUCCESS;
     for (unsigned rounds = 10'000; asked == CUDA_SUCCESS; rounds *= 4) {  // until the work outlasts the question
         CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, rounds));
