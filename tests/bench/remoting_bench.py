@@ -27,12 +27,12 @@ LOCAL_CODE, ENCRYPTED = "local_code", "encrypted"
 
 
 class Tools:
-    def __init__(self, build):
+    def __init__(self, build, driver=None):
         self.server = os.path.join(build, "bin", "tnr-gpu-server")
         self.proxy = os.path.join(build, "bin", "delaying_proxy")
         self.bench = os.path.join(build, "bin", "remoting_bench")
         self.client = os.path.join(build, "lib")
-        self.null_driver = os.path.join(build, "lib", "libtnr_null_driver.so")
+        self.driver = driver or os.path.join(build, "lib", "libtnr_null_driver.so")
 
 
 class Failed(Exception):
@@ -55,11 +55,11 @@ class Bench:
             raise Failed(f"ended with {done.returncode}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def row(self, row, way, label=None, prefix="", gpu="h100"):
+    def row(self, row, way, label=None, prefix="", gpu=None):
         more = ["--host", way.host]
         if way.delay_ms:
             more += ["--ping-port", str(way.spare[0]), "--tcp-port", str(way.spare[1]), "--counts-port", str(way.counts_port)]
-        self.take(label or row, way.delay_ms, prefix, lambda: self.run_row(row, way.environment(gpu), more))
+        self.take(label or row, way.delay_ms, prefix, lambda: self.run_row(row, way.environment(gpu or self.options.gpu), more))
 
     def take(self, row, delay_ms, prefix, run):
         print(f"{row} at {delay_ms:g} ms", file=sys.stderr, flush=True)
@@ -85,27 +85,27 @@ class Bench:
                 self.row(row, way, prefix="first run: ")
                 self.row(row, way, prefix="second run: ")
             elif row == "devices":
-                self.row(row, way, gpu="h100:4")
+                self.row(row, way, gpu=self.options.gpu + ":4" if ":" not in self.options.gpu and not self.options.driver else None)
             else:
                 self.row(row, way)
 
     def claims(self, way):
         """The median: a claim is made once per process."""
-        runs = [self.run_row("claim", way.environment())[0] for _ in range(1 if self.options.quick else CLAIMS)]
+        runs = [self.run_row("claim", way.environment(self.options.gpu))[0] for _ in range(1 if self.options.quick else CLAIMS)]
         return [sorted(runs, key=lambda run: run["value"])[len(runs) // 2]]
 
     def run(self, rows):
         ours = [row for row in rows if row not in (LOCAL_CODE, ENCRYPTED)]
         if LOCAL_CODE in rows:
-            environment = dict(os.environ, TNR_TEST_DRIVER=self.tools.null_driver)
+            environment = dict(os.environ, TNR_TEST_DRIVER=self.tools.driver)
             self.take("code", 0, "local: ", lambda: self.run_row("code", environment))
-        with delays.Pool(self.tools, driver=self.tools.null_driver) as pool:
+        with delays.Pool(self.tools, driver=self.tools.driver) as pool:
             for delay in self.options.delay:
                 with pool.through(delay) as way:
                     self.all_of(way, ours)
         if ENCRYPTED not in rows:
             return
-        with delays.Pool(self.tools, driver=self.tools.null_driver, encrypted=True) as pool:
+        with delays.Pool(self.tools, driver=self.tools.driver, encrypted=True) as pool:
             for delay in self.options.delay:
                 with pool.through(delay) as way:
                     self.row("copies", way, label=ENCRYPTED, prefix="CURVE: ")
@@ -141,6 +141,8 @@ def machine():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="the build folder")
+    parser.add_argument("--driver", metavar="LIB", help="another driver than the one that costs nothing")
+    parser.add_argument("--gpu", default="h100", help="what to ask the pool for")
     parser.add_argument("--only", help="rows, with commas between; default: all")
     parser.add_argument("--delay", default="0,0.5,30", help="round trips in ms, with commas between; 0: no proxy")
     parser.add_argument("--json", metavar="FILE", help="write all figures there, too")
@@ -148,10 +150,12 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="tiny counts: only whether everything works")
     options = parser.parse_args()
     options.delay = [float(delay) for delay in options.delay.split(",")]
-    options.tools = Tools(os.path.abspath(options.build))
+    options.tools = Tools(os.path.abspath(options.build), options.driver)
     listed = subprocess.run([options.tools.bench, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     known = [line.split("\t")[0] for line in listed.splitlines()] + [LOCAL_CODE, ENCRYPTED]
-    options.rows = options.only.split(",") if options.only else known
+    needs_null_driver = ("code", LOCAL_CODE)  # their code is none for any other
+    options.rows = options.only.split(",") if options.only else [
+        row for row in known if not options.driver or row not in needs_null_driver]
     for row in options.rows:
         if row not in known:
             parser.error(f"there is no row '{row}': {', '.join(known)}")

@@ -122,9 +122,9 @@ def driver_version(path):
     return f"cuda-{version.value}"
 
 
-def save_record(outcomes, path):
-    os.makedirs(EXPECTED, exist_ok=True)
-    file_name = os.path.join(EXPECTED, driver_version(path) + ".txt")
+def save_record(outcomes, path, folder):
+    os.makedirs(folder, exist_ok=True)
+    file_name = os.path.join(folder, driver_version(path) + ".txt")
     with open(file_name, "w") as file:
         for name, outcome in outcomes.items():
             if not says_nothing(outcome) and not outcome.startswith(("ends the process", "hangs")):  # undefined
@@ -132,14 +132,14 @@ def save_record(outcomes, path):
     return file_name
 
 
-def newest_record():
+def newest_record(folder):
     """The name of the newest driver's and its outcomes."""
     def order(name):
         return [int(number) for number in re.findall(r"\d+", name)]
-    names = sorted((name for name in os.listdir(EXPECTED) if name.endswith(".txt")), key=order) if os.path.isdir(EXPECTED) else []
+    names = sorted((name for name in os.listdir(folder) if name.endswith(".txt")), key=order) if os.path.isdir(folder) else []
     if not names:
         return None, {}
-    with open(os.path.join(EXPECTED, names[-1])) as file:
+    with open(os.path.join(folder, names[-1])) as file:
         return names[-1][:-len(".txt")], dict(line.rstrip("\n").split("\t") for line in file)
 
 
@@ -203,6 +203,7 @@ def parse_arguments():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="the build folder")
     parser.add_argument("--direct", metavar="LIB", help="a libcuda.so.1 to take in the emulated driver's place")
     parser.add_argument("--record", metavar="LIB", help="record what NVIDIA's libcuda.so.1 answers")
+    parser.add_argument("--expected", metavar="DIR", default=EXPECTED, help="where records are")
     parser.add_argument("--gpu", default="h100:2", help="what to ask the pool for")
     parser.add_argument("--update", action="store_true", help="write known_differences.txt anew")
     parser.add_argument("--show", action="store_true", help="print every case with all outcomes")
@@ -229,11 +230,12 @@ def main():
     if real:  # an invented handle may crash a real driver, and what it answers is nobody's promise
         cases = [case for case in cases if not case.unsafe]
     if options.record:
-        file_name = save_record(run_all(program, cases, dict(os.environ, TNR_TEST_DRIVER=options.record)), options.record)
+        file_name = save_record(run_all(program, cases, dict(os.environ, TNR_TEST_DRIVER=options.record)), options.record,
+                                options.expected)
         print(f"recorded: {file_name}")
         return 0
     alone, remoted = run_side(options, program, cases, options.direct)
-    version, expectation = newest_record()
+    version, expectation = newest_record(options.expected)
     sides = {"direct": alone, "remoted": remoted} if version else {"remoted": remoted}
     if options.direct or not version:
         version, expectation, sides = "the driver by itself", alone, {"remoted": remoted}
