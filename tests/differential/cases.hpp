@@ -82,7 +82,8 @@ extern const char* const image;  // PTX: nothing(), store(u64 address, u32 value
                                  // still(u32) with 4 KiB of static shared memory; and 16 bytes named `word`
 CUmodule module();               // made once
 CUfunction function(const char* name);
-CUlibrary code_library();  // made once
+CUfunction own_function();  // nothing(), of a module loaded anew: whose attributes may be changed
+CUlibrary code_library();   // made once
 CUkernel kernel(const char* name);
 void second_device();  // Unprepared when there is none
 

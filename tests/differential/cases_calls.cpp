@@ -12,7 +12,7 @@ struct World {
     CUevent event = nullptr;
     CUcontext context = nullptr;
     CUmodule module = nullptr;
-    CUfunction function = nullptr;
+    CUfunction function = nullptr, own_function = nullptr;
     CUlibrary library = nullptr;
     CUkernel kernel = nullptr;
 };
@@ -26,7 +26,7 @@ World make_world() {
     w.event = event();
     NEED(cuEventRecord, w.event, w.stream);
     NEED(cuEventSynchronize, w.event);
-    w.module = module(), w.function = function("nothing");
+    w.module = module(), w.function = function("nothing"), w.own_function = own_function();
     w.library = code_library(), w.kernel = kernel("nothing");
     return w;
 }
@@ -133,8 +133,8 @@ const Probe probes[] = {
     PROBE_OUT(cuFuncGetAttribute, int, &out, CU_FUNC_ATTRIBUTE_NUM_REGS, w.function),
     PROBE_OUT(cuFuncGetName, const char*, &out, w.function),
     PROBE_OUT(cuFuncGetModule, CUmodule, &out, w.function),
-    PROBE(cuFuncSetCacheConfig, w.function, CU_FUNC_CACHE_PREFER_L1),
-    PROBE(cuFuncSetAttribute, w.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024),
+    PROBE(cuFuncSetCacheConfig, w.own_function, CU_FUNC_CACHE_PREFER_L1),
+    PROBE(cuFuncSetAttribute, w.own_function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024),
     PROBE(cuLaunchKernel, w.function, 1, 1, 1, 1, 1, 1, 0, w.stream, nullptr, nullptr),
     PROBE(cuLaunchCooperativeKernel, w.function, 1, 1, 1, 1, 1, 1, 0, w.stream, nullptr),
     PROBE(cuLaunchHostFunc, w.stream, nothing_to_do, nullptr),

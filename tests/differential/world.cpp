@@ -97,6 +97,14 @@ CUfunction function(const char* name) {
     return found;
 }
 
+CUfunction own_function() {
+    CUmodule loaded = nullptr;
+    CUfunction found = nullptr;
+    NEED(cuModuleLoadData, &loaded, image);
+    NEED(cuModuleGetFunction, &found, loaded, "nothing");
+    return found;
+}
+
 CUlibrary code_library() {
     static CUlibrary made = [] {
         CUlibrary loaded = nullptr;
