@@ -1,6 +1,9 @@
 // What waits for what: within a stream, across streams by events, and the default streams. Gates hold a stream, so
 // that "does not wait" is seen as a call that completes while the gate is shut.
+#include <unistd.h>
+
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "gpu.hpp"
@@ -204,8 +207,34 @@ TEST_CASE("the legacy default stream waits for per-thread streams", "[ordering][
     CU_OK(cu.cuEventSynchronize(event));
 }
 
-static void sleep_a_while(void*) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+// What the kernel says of a thread of this process: whether it waits, and how often it has begun to.
+static std::pair<bool, std::string> waits(pid_t thread) {
+    std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+    bool sleeping = false;
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("State:")) sleeping = line.find("S (sleeping)") != std::string::npos;
+        if (line.starts_with("voluntary_ctxt_switches:")) return {sleeping, line};
+    }
+    return {sleeping, ""};
+}
+
+// A host function that lasts until the program waits in the driver: seen waiting, for the same thing, a few times in a row.
+// A driver that spins instead is given a moment.
+static void until_program_waits(void* thread) {
+    constexpr auto moment = std::chrono::milliseconds(300), between = std::chrono::milliseconds(2);
+    constexpr int looks = 5;
+    auto give_up = std::chrono::steady_clock::now() + moment;
+    std::pair<bool, std::string> last;
+    for (int same = 0; same < looks && std::chrono::steady_clock::now() < give_up;) {
+        auto now = waits(static_cast<pid_t>(reinterpret_cast<intptr_t>(thread)));
+        same = now.first && now == last ? same + 1 : 0;
+        last = now;
+        std::this_thread::sleep_for(between);
+    }
+}
+
+static void* this_thread() {
+    return reinterpret_cast<void*>(static_cast<intptr_t>(gettid()));
 }
 
 // More than a connection may hold is on its way when the host function ends: the news of it must get past.
@@ -214,7 +243,7 @@ TEST_CASE("a host function ends while the program sends more than is taken", "[o
     Stream stream;
     std::vector<char> data(1 << 20, 7);
     Memory target(data.size());
-    CU_OK(cu.cuLaunchHostFunc(stream, sleep_a_while, nullptr));
+    CU_OK(cu.cuLaunchHostFunc(stream, until_program_waits, this_thread()));
     for (int i = 0; i < 200; ++i) CU_OK(cu.cuMemcpyHtoDAsync(target.address, data.data(), data.size(), stream));
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(target.read<char>(1, data.size() - 1)[0] == 7);
@@ -226,7 +255,7 @@ TEST_CASE("a context is waited for while the host function of a destroyed stream
     CUstream stream = nullptr;
     CU_OK(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     std::atomic<bool> ran{false};
-    CU_OK(cu.cuLaunchHostFunc(stream, sleep_a_while, nullptr));
+    CU_OK(cu.cuLaunchHostFunc(stream, until_program_waits, this_thread()));
     CU_OK(cu.cuLaunchHostFunc(
         stream, [](void* ran) { *static_cast<std::atomic<bool>*>(ran) = true; }, &ran));
     CU_OK(cu.cuStreamDestroy(stream));

@@ -5,6 +5,7 @@
     proxy.cut_after = (20_000, 3_000_000)   # each new connection ends by itself after a random number of bytes
     proxy.delay_s = 0.05     # each way
     proxy.flows.clear()      # forwards nothing until it is set again: connections stay open and are silent
+    proxy.wait_until_left(60)   # until both sides have given up the connections that there are
 """
 import queue
 import random
@@ -33,6 +34,7 @@ class Connection:
         self.left = random.randint(*proxy.cut_after) if proxy.cut_after else None
         self.lock = threading.Lock()
         self.ended = False
+        self.left_by = {self.client: threading.Event(), self.server: threading.Event()}  # who has closed its side
         for one in (self.client, self.server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -49,6 +51,8 @@ class Connection:
                 data = source.recv(CHUNK_BYTES)
             except OSError:
                 data = b""
+            if not data:
+                self.left_by[source].set()
             late.put((time.monotonic() + self.proxy.delay_s, data))
             if not data:
                 return
@@ -110,6 +114,12 @@ class Proxy:
                 continue
             self.connections.add(connection)
             connection.start()
+
+    def wait_until_left(self, limit_s):
+        give_up = time.monotonic() + limit_s
+        for one in list(self.connections):
+            for event in one.left_by.values():
+                assert event.wait(give_up - time.monotonic()), "a connection is still held"
 
     def cut(self):
         for one in list(self.connections):

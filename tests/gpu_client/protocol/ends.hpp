@@ -4,7 +4,10 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <thread>
+
 #include "gpu_client/protocol/link.hpp"
+#include "tests/gpu_client/protocol/received.hpp"
 #include "tests/support/catch.hpp"
 
 namespace tnr::test {
@@ -46,11 +49,26 @@ struct Ends {
 
     // Ends every connection to the server, as a failing box on the way would.
     void cut() const {
+        each_client_socket([](int fd) { ::shutdown(fd, SHUT_RDWR); });
+    }
+
+    // Returns when so many bytes have come in at the client and ZeroMQ has taken them from the kernel.
+    void wait_for_bytes_at_client(uint64_t bytes) const {
+        for (bool arrived = false; !arrived; std::this_thread::yield())
+            each_client_socket([&](int fd) {
+                auto received = received_by(fd);
+                arrived |= received.bytes >= bytes && received.unread == 0;
+            });
+    }
+
+private:
+    template <class Do>
+    void each_client_socket(Do&& what) const {
         for (int fd = 3; fd < 256; ++fd) {
             sockaddr_in peer{};
             socklen_t length = sizeof peer;
             if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
-            if (peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) ::shutdown(fd, SHUT_RDWR);
+            if (peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) what(fd);
         }
     }
 };

@@ -18,7 +18,7 @@ class Kept {
 public:
     explicit Kept(Link& link, Keeper::Patience patience = {})
         : keeper_(link, patience,
-                  {[this] { return ++interruptions, true; }, [] {}, [](bool) {},
+                  {[this] { return ++interruptions, interruptions.notify_all(), true; }, [] {}, [](bool) {},
                    [this](const char* why) { lost_.set_value(why); }}),
           thread_([this] { keeper_.run(); }) {}
     ~Kept() {
@@ -104,6 +104,8 @@ TEST_CASE("messages of several frames that nobody has taken when the connection 
     Kept kept(*ends.client);
     REQUIRE(next_event(*ends.server) == Link::Event::connected);
     constexpr uint64_t many = 100;  // ZeroMQ heeds what its threads say at every hundredth frame that is taken
+    constexpr size_t frame_header_bytes = 2;
+    size_t bytes = 0;
     for (uint64_t i = 1; i <= many; ++i) {
         auto frame = numbered(i);
         Writer writer(frame);
@@ -112,12 +114,14 @@ TEST_CASE("messages of several frames that nobody has taken when the connection 
             writer.begin_record(1, record_has_bulk);
             writer.end_record();
             bulk.emplace_back(8);
+            bytes += 8 + frame_header_bytes;
         }
+        bytes += frame.size() + frame_header_bytes;
         ends.server->send(frame, std::move(bulk));
     }
-    std::this_thread::sleep_for(200ms);  // for them to arrive; the test holds without it, but then shows less
+    ends.wait_for_bytes_at_client(bytes);
     ends.cut();
-    while (kept.interruptions == 0) std::this_thread::sleep_for(100ms);
+    kept.interruptions.wait(0);
     std::atomic<bool> done{false};
     std::thread server([&] {  // welcomes the client again
         for (Batch batch; !done;) (void)ends.server->receive(batch, 10ms);
