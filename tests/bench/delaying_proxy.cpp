@@ -15,7 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -155,7 +157,7 @@ std::unique_ptr<std::byte[]> Proxy::fresh() {
     return one;
 }
 
-// What comes in quick succession shares a chunk as long as the chunk has not waited: its due time is the first byte's.
+// What one recv() brings is a chunk and leaves as one.
 void Proxy::read(Connection& connection, int direction, Clock::time_point now) {
     auto& flow = connection.flows[static_cast<size_t>(direction)];
     if (!flow.reads()) return;

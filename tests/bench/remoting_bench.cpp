@@ -4,6 +4,7 @@
 // One line of JSON per figure on stdout. Exit status 0, or 1: one of the counts (round trips, memory) is over its limit,
 // 2: wrong usage, 125: a call failed. Times never fail it.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "tests/bench/rows.hpp"

@@ -174,8 +174,8 @@ def main():
             file.write(text + "\n")
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"machine": about, "figures": bench.figures}, file, indent=1)
-            file.write("\n")
+            lines = ",\n".join(json.dumps(figure) for figure in bench.figures)
+            file.write(f'{{"machine": {json.dumps(about)},\n"figures": [\n{lines}\n]}}\n')
     return bench.status
 
 

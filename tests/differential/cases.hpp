@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,4 +1,6 @@
 // Every call on a stream or an event, with handles of all kinds.
+#include <algorithm>
+
 #include "tests/differential/cases.hpp"
 
 namespace differential {
