@@ -41,6 +41,12 @@ void add_serve(CLI::App& app, Result<>& result) {
                      "How long a GPU is kept unwiped for the same key (without keys: machine) after its last process")
         ->capture_default_str()
         ->check(CLI::Range(0, 3'600'000));
+    command
+        ->add_option("--image-cache-mib", options->image_cache_mib,
+                     "Disk space for programs' code, so that it need not be sent twice; 0: none")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 1 << 30))
+        ->type_name("MIB");
     command->add_option("--name", options->name, "The pool's name, for the log");
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
     command->callback([options, ports, linger_ms, &result] {
@@ -75,6 +81,15 @@ void add_keys(CLI::App& app, Result<>& result) {
     command->callback([state, &result] { result = list_keys(*state, std::cout); });
 }
 
+void add_forget(CLI::App& app, Result<>& result) {
+    auto name = std::make_shared<std::string>(), state = std::make_shared<std::string>();
+    auto* command =
+        app.add_subcommand("forget", "Lock an account and its machines out, and remove what is kept of them");
+    command->add_option("name", *name, "The account's name, as `keys` lists it")->required();
+    command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
+    command->callback([name, state, &result] { result = forget_account(*name, *state, std::cout); });
+}
+
 // Not for people: what the supervisor starts (supervisor/child.hpp).
 void add_hidden(CLI::App& app) {
     app.add_subcommand("worker", "")->group("")->callback([] {
@@ -85,6 +100,13 @@ void add_hidden(CLI::App& app) {
     auto* wipe = app.add_subcommand("wipe-gpu", "")->group("");
     wipe->add_option("bytes", *bytes_max);
     wipe->callback([bytes_max] { std::exit(run_wipe(child_control_fd, *bytes_max)); });
+    auto path = std::make_shared<std::string>();
+    auto bytes = std::make_shared<uint64_t>(0);
+    auto* store_image = app.add_subcommand("store-image", "")->group("");
+    store_image->add_option("path", *path);
+    store_image->add_option("bytes", *bytes);
+    store_image->callback(
+        [path, bytes] { std::exit(run_store_image(child_control_fd, child_file_fd, *path, *bytes)); });
 }
 
 int exit_code(const Result<>& result) {
@@ -112,6 +134,7 @@ int main(int argc, char** argv) {
     add_serve(app, result);
     add_enroll(app, result);
     add_keys(app, result);
+    add_forget(app, result);
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";
     });

@@ -18,11 +18,6 @@ struct ContainerHeader {
 };
 static_assert(sizeof(ContainerHeader) == 16);
 
-static void append(wire::Bytes& to, const void* from, size_t size) {
-    auto* bytes = static_cast<const std::byte*>(from);
-    to.insert(to.end(), bytes, bytes + size);
-}
-
 // The entry as it stands in the container, with its own header: still compressed. Empty when it is not there.
 static std::span<const std::byte> whole_entry(std::span<const std::byte> container, const fatbin::Entry& entry) {
     size_t at = sizeof(ContainerHeader);
@@ -38,7 +33,7 @@ static std::span<const std::byte> whole_entry(std::span<const std::byte> contain
     return {};
 }
 
-static CUresult choose_entry(std::span<const std::byte> container, const Device& device, wire::Bytes& bytes) {
+static CUresult choose_entry(std::span<const std::byte> container, const Device& device, Image& found) {
     auto entries = fatbin::entries(container);
     if (!entries) {
         log(LogLevel::error, "cannot load code: %s", entries.error().what.c_str());
@@ -52,53 +47,54 @@ static CUresult choose_entry(std::span<const std::byte> container, const Device&
     auto whole = whole_entry(container, *entry);
     if (whole.empty()) return CUDA_ERROR_INVALID_IMAGE;
     ContainerHeader header{fatbin::header_magic, 1, sizeof(ContainerHeader), whole.size()};
-    bytes.reserve(sizeof header + whole.size());
-    append(bytes, &header, sizeof header);
-    append(bytes, whole.data(), whole.size());
+    auto made = std::as_bytes(std::span(&header, 1));
+    found.made.assign(made.begin(), made.end());
+    found.borrowed = whole;
     return CUDA_SUCCESS;
 }
 
-static CUresult bare_image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
+static CUresult bare_image_for_device(const void* image, const Device& device, Image& found) {
     auto size = fatbin::image_size(image);
     if (!size) {
         log(LogLevel::info, "cannot load code: %s", size.error().what.c_str());
         return CUDA_ERROR_INVALID_IMAGE;
     }
     std::span all{static_cast<const std::byte*>(image), *size};
-    if (fatbin::image_kind(all) == fatbin::Image::header) return choose_entry(all, device, bytes);
-    bytes.assign(all.begin(), all.end());
+    if (fatbin::image_kind(all) == fatbin::Image::header) return choose_entry(all, device, found);
+    found.borrowed = all;
     return CUDA_SUCCESS;
 }
 
 // What nvcc has linked is for other GPUs: the driver there links its inputs anew. It gets of each the entry that fits; an
 // input without one may not be needed (nvcc adds libcudadevrt).
 static CUresult bundle_inputs(const void* linked, const std::vector<const void*>& inputs, const Device& device,
-                              wire::Bytes& bytes) {
-    std::vector<wire::Bytes> chosen(inputs.size());
+                              Image& found) {
+    std::vector<Image> chosen(inputs.size());
     std::vector<std::span<const std::byte>> containers;
     auto size = fatbin::image_size(linked);
     if (!size) return CUDA_ERROR_INVALID_IMAGE;
     containers.emplace_back(static_cast<const std::byte*>(linked), *size);
     for (size_t i = 0; i < inputs.size(); ++i) {
         auto result = bare_image_for_device(inputs[i], device, chosen[i]);
+        chosen[i].own();
         if (result == CUDA_SUCCESS)
-            containers.emplace_back(chosen[i]);
+            containers.emplace_back(chosen[i].made);
         else if (result != CUDA_ERROR_NO_BINARY_FOR_GPU)
             return result;
     }
     if (containers.size() == 1) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    bytes = fatbin::bundle(containers);
+    found = Image(fatbin::bundle(containers));
     return CUDA_SUCCESS;
 }
 
-CUresult image_for_device(const void* image, const Device& device, wire::Bytes& bytes) {
+CUresult image_for_device(const void* image, const Device& device, Image& found) {
     if (!image) return CUDA_ERROR_INVALID_VALUE;
-    bytes.clear();
+    found = {};
     const void* header = fatbin::header_of_wrapper(image);
-    auto result = bare_image_for_device(header ? header : image, device, bytes);
+    auto result = bare_image_for_device(header ? header : image, device, found);
     if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || !header) return result;
     auto inputs = fatbin::inputs_of_wrapper(image);
-    return inputs.empty() ? result : bundle_inputs(header, inputs, device, bytes);
+    return inputs.empty() ? result : bundle_inputs(header, inputs, device, found);
 }
 
 CUresult read_file(const char* path, wire::Bytes& bytes) {
@@ -111,12 +107,14 @@ CUresult read_file(const char* path, wire::Bytes& bytes) {
     return CUDA_SUCCESS;
 }
 
-CUresult image_from_file(const char* path, const Device& device, wire::Bytes& bytes) {
+CUresult image_from_file(const char* path, const Device& device, Image& found) {
     wire::Bytes all;
     if (auto result = read_file(path, all); result != CUDA_SUCCESS) return result;
     // A PTX file need not end in NUL, and the padding keeps image_size() inside for whatever else it is.
     all.resize(all.size() + 64);
-    return image_for_device(all.data(), device, bytes);
+    auto result = image_for_device(all.data(), device, found);
+    found.own();
+    return result;
 }
 
 }  // namespace tnr::cuda

@@ -6,6 +6,8 @@
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_client/protocol/image_hash.hpp"
 
 namespace tnr::cuda {
 
@@ -18,7 +20,7 @@ uint64_t next_library_number() {
     return ++last;  // never reused, so that cached answers about its kernels cannot be mistaken
 }
 
-CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context, Library*& library) {
+CUresult create_library(Image image, LoadOptions options, uint64_t context, Library*& library) {
     auto code = std::make_unique<LoadedCode>();
     code->image = std::move(image);
     code->options = std::move(options);
@@ -33,10 +35,21 @@ CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context
     return CUDA_SUCCESS;
 }
 
-CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context) {
+// Names the image, so that it need not travel if the worker has it.
+static CUresult offer_image(uint64_t number, const Image& image, Context* context) {
+    RemoteCall call(wire::op_image_offer, wire::CallWay::async_);
+    call.in_context(context);
+    call.put(number);
+    call.put(uint64_t{image.size()});
+    call.put(wire::hash_of_image(image.parts()));
+    return call.send();
+}
+
+CUresult send_image(uint64_t number, const Image& image, Context* context) {
     for (size_t offset = 0; offset < image.size(); offset += wire::piece_bytes_max) {
         size_t length = std::min(image.size() - offset, wire::piece_bytes_max);
-        zmq::message_t piece(image.data() + offset, length);
+        zmq::message_t piece(length);
+        image.copy(offset, length, piece.data());
         RemoteCall call(wire::op_image_piece, wire::CallWay::async_);
         call.in_context(context);
         call.put(number);
@@ -88,10 +101,8 @@ void put_options(RemoteCall& call, const Options& options) {
     }
 }
 
-static CUresult load(Library& library, LoadedCode& code) {
-    Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
-    if (context && !context->active) context = nullptr;
-    if (auto result = send_image(library.number, code.image, context); result != CUDA_SUCCESS) return result;
+// Of the image that was offered or sent before.
+static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context) {
     RemoteCall call(wire::op_cuLibraryLoadData, wire::CallWay::sync);
     call.in_context(context);
     call.put(library.number);
@@ -102,16 +113,32 @@ static CUresult load(Library& library, LoadedCode& code) {
     auto kernels = call.answer().get<uint32_t>();
     code.errors = call.answer().string();
     code.information = call.answer().string();
-    if (result != CUDA_SUCCESS) {
-        log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
-        // Programs forget to look, and few ask for the compiler's log; those who do get it.
-        if (!code.options.log_wanted && !code.errors.empty())
-            log_once(LogLevel::warning, "code does not load: " + code.errors);
-        return result;
-    }
+    if (result != CUDA_SUCCESS) return result;
     if (!call.answer().finished() || !read_kernels(code, call.pending().described) || code.kernels.size() != kernels)
         return CUDA_ERROR_UNKNOWN;
     return CUDA_SUCCESS;
+}
+
+// A large image is offered first: the load goes out right behind, so a worker that has it costs no round trip more.
+static CUresult load(Library& library, LoadedCode& code) {
+    Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
+    if (context && !context->active) context = nullptr;
+    constexpr auto unknown = static_cast<CUresult>(wire::image_is_unknown);
+    auto result = unknown;
+    if (code.image.size() >= wire::offered_image_bytes_min) {
+        if (auto sent = offer_image(library.number, code.image, context); sent != CUDA_SUCCESS) return sent;
+        result = ask_to_load(library, code, context);
+    }
+    if (result == unknown) {
+        if (auto sent = send_image(library.number, code.image, context); sent != CUDA_SUCCESS) return sent;
+        result = ask_to_load(library, code, context);
+    }
+    if (result == CUDA_SUCCESS) return result;
+    log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
+    // Programs forget to look, and few ask for the compiler's log; those who do get it.
+    if (!code.options.log_wanted && !code.errors.empty())
+        log_once(LogLevel::warning, "code does not load: " + code.errors);
+    return result;
 }
 
 CUresult ensure_loaded(Library& library) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu_client/cuda/image.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
@@ -28,7 +29,7 @@ struct LoadedCode {
     std::atomic<bool> loaded{false};
     CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
     std::string errors, information;  // the compiler's logs
-    wire::Bytes image;                // what is sent: one entry; freed once it is
+    Image image;                      // what is sent: one entry; freed once it is
     LoadOptions options;
     std::vector<std::unique_ptr<KernelInfo>> kernels;
     std::map<std::string, size_t, std::less<>> by_name;
@@ -36,11 +37,12 @@ struct LoadedCode {
 };
 
 // Makes the handle; `image` is what image_for_device() made of the program's pointer. A module (context not 0) is
-// loaded at once, a library when it is first needed.
-CUresult create_library(wire::Bytes image, LoadOptions options, uint64_t context, Library*& library);
+// loaded at once, a library when it is first needed: until then the image must be its own, or borrowed of memory that the
+// program preserves.
+CUresult create_library(Image image, LoadOptions options, uint64_t context, Library*& library);
 // Images travel under a number of their own, ahead of the call that uses them. Never reused.
 uint64_t next_library_number();
-CUresult send_image(uint64_t number, const wire::Bytes& image, Context* context);
+CUresult send_image(uint64_t number, const Image& image, Context* context);
 // A count, then the number and value of each: how loading and linking options travel.
 void put_options(RemoteCall& call, const Options& options);
 // Loads it unless it is. Its kernels are known afterwards.

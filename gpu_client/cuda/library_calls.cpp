@@ -1,4 +1,5 @@
 // cuLibrary…: code that belongs to no context. Sent when first needed (unless CUDA_MODULE_LOADING=EAGER).
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -34,13 +35,18 @@ static Options library_options(const CUlibraryOption* options, void** values, un
     return kept;
 }
 
-// `find_image` fills in the bytes that are loaded.
+// The program promises to leave its image where it is, as nvcc's own code does for what is linked into a program.
+static bool is_preserved(const CUlibraryOption* options, unsigned count) {
+    return std::find(options, options + count, CU_LIBRARY_BINARY_IS_PRESERVED) != options + count;
+}
+
+// `find_image` finds the image that is loaded.
 template <class FindImage>
 static CUresult load_library(CUlibrary* out, Options options, const JitArguments& jit, bool of_runtime,
                              FindImage&& find_image) {
     JitLogs logs(jit);
     logs.write("", "");
-    wire::Bytes image;
+    Image image;
     if (auto result = find_image(image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
     if (auto result =
@@ -72,8 +78,11 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_optio
         if (!out || !code || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
         // nvcc wraps code for the runtime; what programs load themselves comes without a wrapper.
         bool of_runtime = fatbin::header_of_wrapper(code) != nullptr;
-        return load_library(out, library_options(options, values, count), jit, of_runtime,
-                            [&](wire::Bytes& image) { return image_for_device(code, *target_device(), image); });
+        return load_library(out, library_options(options, values, count), jit, of_runtime, [&](Image& image) {
+            auto result = image_for_device(code, *target_device(), image);
+            if (!is_preserved(options, count)) image.own();
+            return result;
+        });
     });
 }
 
@@ -84,7 +93,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_o
         const JitArguments jit{jit_count, jit_options, jit_values};
         if (!out || (count > 0 && !options) || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
         return load_library(out, library_options(options, values, count), jit, false,
-                            [&](wire::Bytes& image) { return image_from_file(path, *target_device(), image); });
+                            [&](Image& image) { return image_from_file(path, *target_device(), image); });
     });
 }
 

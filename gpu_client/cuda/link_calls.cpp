@@ -61,11 +61,12 @@ CUresult create_link(const JitArguments& jit, CUlinkState* out) {
     return CUDA_SUCCESS;
 }
 
-CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes& data, const char* name,
+CUresult add_to_link(CUlinkState handle, CUjitInputType type, const Image& data, const char* name,
                      const JitArguments& jit) {
     if (!jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     return with_link(handle, [&](LinkState& link) -> CUresult {
-        if (!link.image.empty() || data.empty() || data.size() > wire::image_bytes_max) return CUDA_ERROR_INVALID_VALUE;
+        if (!link.image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max)
+            return CUDA_ERROR_INVALID_VALUE;
         auto* context = contexts().find(link.context);
         auto number = next_library_number();
         if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;
@@ -86,7 +87,7 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const wire::Bytes&
 CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, const JitArguments& jit) {
     wire::Bytes bytes;
     if (auto result = read_file(path, bytes); result != CUDA_SUCCESS) return result;
-    return add_to_link(handle, type, bytes, path, jit);
+    return add_to_link(handle, type, Image(std::move(bytes)), path, jit);
 }
 
 // One piece of the linked image; `total` is known afterwards.
@@ -138,8 +139,9 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void*
                                   unsigned int count, CUjit_option* options, void** values) {
     return guarded("cuLinkAddData", [&]() -> CUresult {
         if (!data) return CUDA_ERROR_INVALID_VALUE;
-        auto* bytes = static_cast<const std::byte*>(data);
-        return add_to_link(handle, type, {bytes, bytes + size}, name, {count, options, values});
+        Image image;
+        image.borrowed = {static_cast<const std::byte*>(data), size};
+        return add_to_link(handle, type, image, name, {count, options, values});
     });
 }
 

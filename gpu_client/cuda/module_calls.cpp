@@ -19,7 +19,7 @@ static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& 
     logs.write("", "");
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    wire::Bytes image;
+    Image image;  // loaded before this returns, so it may borrow the program's memory
     if (auto result = find_image(*find_device(context->device), image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
     if (auto result =
@@ -39,8 +39,8 @@ static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& 
 
 static CUresult load_module_data(CUmodule* out, const void* image, const JitArguments& jit) {
     if (!image) return CUDA_ERROR_INVALID_VALUE;
-    return load_module(
-        out, jit, [&](const Device& device, wire::Bytes& bytes) { return image_for_device(image, device, bytes); });
+    return load_module(out, jit,
+                       [&](const Device& device, Image& found) { return image_for_device(image, device, found); });
 }
 
 extern "C" {
@@ -60,8 +60,8 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned i
 
 CUresult CUDAAPI cuModuleLoad(CUmodule* out, const char* path) {
     return guarded("cuModuleLoad", [&] {
-        return load_module(
-            out, {}, [&](const Device& device, wire::Bytes& bytes) { return image_from_file(path, device, bytes); });
+        return load_module(out, {},
+                           [&](const Device& device, Image& found) { return image_from_file(path, device, found); });
     });
 }
 

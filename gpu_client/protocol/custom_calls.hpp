@@ -14,6 +14,8 @@
 // function_number(library, index), with the index of the kernel in the order it was described.
 // Options: u32 count, then per option u32 number, u64 value. Of the compiler's (CUjit_option) only those travel that
 // is_plain_jit_option() knows. Logs: string errors, string information.
+//   op_image_offer                async  u64 library, u64 total, 32 bytes hash (image_hash.hpp): in the pieces' place. The
+//                                        load answers image_is_unknown if the server does not have it; pieces follow then
 //   op_image_piece                async  u64 library, u64 offset, u64 total; bulk: the piece
 //   cuLibraryLoadData             sync   u64 library, u64 total, library options, compiler options;
 //                                        before the reply: op_kernels_described records; reply: u32 kernels, logs
@@ -73,6 +75,10 @@
 namespace tnr::wire {
 
 inline constexpr uint64_t first_minted_stream = 16;
+
+// What loading answers when the image was only offered and is not there: CUDA_ERROR_FILE_NOT_FOUND, which a driver says of
+// files only, and none is named here.
+inline constexpr int image_is_unknown = 301;
 
 // Kernels per library: far above any (the largest cubins of cuBLASLt hold a few thousand).
 inline constexpr unsigned function_index_bits = 24;

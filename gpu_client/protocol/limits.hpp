@@ -32,6 +32,13 @@ inline constexpr size_t batch_frames_max = 64;
 
 // A code image as sent (compressed): the largest single cubin in public wheels is about 400 MiB.
 inline constexpr size_t image_bytes_max = size_t{1} << 30;
+// From here on an image is offered before it is sent: what a program of its own carries is not, and costs no round trip more
+// the first time. This much takes 20 ms at 100 Mb/s.
+inline constexpr size_t offered_image_bytes_min = size_t{256} << 10;
+// Of images that have been sent (wholly or in part) but not loaded: two threads may each be loading the largest there is.
+inline constexpr size_t incoming_images_bytes_max = 2 * image_bytes_max;
+// Images that have been sent or offered but not loaded. One a thread; 100 threads loading at once are not known.
+inline constexpr size_t incoming_images_max = 256;
 
 // Unacknowledged bytes a sender may have in flight: 64 MiB keeps a 10 Gb/s link with 50 ms round trip busy and bounds
 // the memory that a stalled GPU can make either side hold.

@@ -17,6 +17,7 @@ enum SessionOp : uint16_t {
     op_host_function_done = 0xf007,  // u64 ticket of op_run_host_function
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
     op_image_piece = 0xf009,         // async. see custom_calls.hpp
+    op_image_offer = 0xf00a,         // async. see custom_calls.hpp
     // sync. u32 device, u64 address, u64 bytes: reserve the session's range of this device here instead, because in the
     // client something else is where it is. Before anything is mapped in it. An error: it is not free here either.
     op_move_range = 0xf010,

@@ -56,6 +56,16 @@ public:
         return put("machine", account, name, public_key);
     }
 
+    Result<> remove_account(const std::string& name) override {
+        std::lock_guard lock(mutex_);
+        auto removed =
+            Statement(database_.get(), "DELETE FROM keys WHERE account = ?", {name}).run("forgetting an account");
+        if (removed && sqlite3_changes(database_.get()) == 0)
+            return Error{Error::Kind::not_found, "there is no account '" + name + "'",
+                         "tnr-gpu-server keys lists them"};
+        return removed;
+    }
+
     Result<> remove_machine(const std::string& account, const std::string& name) override {
         LockGuard lock(mutex_);
         return Statement(database_.get(), "DELETE FROM keys WHERE role = 'machine' AND account = ? AND machine = ?",

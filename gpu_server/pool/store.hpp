@@ -48,6 +48,8 @@ public:
     // Replaces the machine's earlier key. Kind usage when the key already belongs to somebody else.
     virtual Result<> put_machine(const std::string& account, const std::string& name,
                                  const std::string& public_key) = 0;
+    // With its machines. Kind not_found when there is none.
+    virtual Result<> remove_account(const std::string& name) = 0;
     // Succeeds when there is none.
     virtual Result<> remove_machine(const std::string& account, const std::string& name) = 0;
     virtual Result<std::optional<Owner>> find_key(const std::string& public_key) = 0;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/pool/packet.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 extern char** environ;
@@ -99,23 +100,19 @@ std::vector<std::string> inherited_environment() {
     return kept;
 }
 
-bool send_message(int control, const json& message) {
+bool send_message(int control, const json& message, int file) {
     std::string text = message.dump(-1, ' ', false, json::error_handler_t::replace);
-    ssize_t sent;
-    do sent = ::send(control, text.data(), text.size(), MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent == static_cast<ssize_t>(text.size());
+    return send_packet(control, text, file) == static_cast<ssize_t>(text.size());
 }
 
 Received receive_message(int control) {
     static thread_local std::string buffer(worker_message_bytes_max, '\0');
-    ssize_t size;
-    do size = recv(control, buffer.data(), buffer.size(), MSG_TRUNC);
-    while (size < 0 && errno == EINTR);
+    UniqueFd file;
+    ssize_t size = receive_packet(control, buffer.data(), buffer.size(), file);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {Received::What::nothing_now, {}};
     if (size <= 0) return {Received::What::closed, {}};
     if (static_cast<size_t>(size) > buffer.size()) return {Received::What::nonsense, {}};
-    return {Received::What::message, buffer.substr(0, static_cast<size_t>(size))};
+    return {Received::What::message, buffer.substr(0, static_cast<size_t>(size)), std::move(file)};
 }
 
 }  // namespace tnr::server

@@ -1,7 +1,7 @@
 // Starting our own binary again as a worker or a helper, in a process group of its own, and talking to it.
 //
 // A child gets nothing of ours but what is listed: descriptor 3 is a control socket (one JSON object per packet),
-// descriptor 4 a listening socket if there is one, stderr is ours, the environment is what the plan says. It dies with
+// descriptor 4 a listening socket (a worker's) or a file (a helper's) if there is one, stderr is ours, the environment is what the plan says. It dies with
 // us, whatever ends us.
 #pragma once
 
@@ -19,12 +19,13 @@ namespace tnr::server {
 
 inline constexpr int child_control_fd = 3;
 inline constexpr int child_listen_fd = 4;
+inline constexpr int child_file_fd = child_listen_fd;
 
 struct ChildPlan {
     std::string program;                   // path
     std::vector<std::string> arguments;    // without the program itself
     std::vector<std::string> environment;  // NAME=value, all there is
-    int listen_fd = -1;
+    int listen_fd = -1;                    // what descriptor 4 shall be
 };
 
 struct Child {
@@ -43,11 +44,12 @@ std::string describe_exit(int status);
 // What is set in our environment and of use to a child: PATH, locale, TNR_LOG, and what CUDA reads.
 std::vector<std::string> inherited_environment();
 
-// One message to the other end. False when it is gone (or hopelessly behind).
-bool send_message(int control, const nlohmann::json& message);
+// One message to the other end, and a descriptor if there is one. False when it is gone (or hopelessly behind).
+bool send_message(int control, const nlohmann::json& message, int file = -1);
 struct Received {
     enum class What { message, nothing_now, closed, nonsense } what;
     std::string text;
+    UniqueFd file = {};  // that came with the message
 };
 Received receive_message(int control);
 

@@ -9,6 +9,7 @@
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
+#include "gpu_server/supervisor/image_cache.hpp"
 #include "gpu_server/supervisor/request.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 
@@ -77,6 +78,19 @@ Result<> list_keys(const std::string& state, std::ostream& out) {
     for (auto& key : *keys)
         row(key.owner.account, key.owner.machine.empty() ? "-" : key.owner.machine, date(key.enrolled_ms),
             key.public_key);
+    return Ok{};
+}
+
+Result<> forget_account(const std::string& name, const std::string& state, std::ostream& out) {
+    auto folder = StateFolder::open(state);
+    if (!folder) return folder.error();
+    auto store = open_sqlite_store(folder->database());
+    if (!store) return store.error();
+    if (auto removed = (*store)->remove_account(name); !removed) return removed.error();
+    // A server that runs finds them gone when it looks for one, and takes no new ones of an unknown account.
+    std::error_code error;
+    std::filesystem::remove_all(folder->images() / image_tenant(name, ""), error);
+    out << "Forgot " << name << "\n";
     return Ok{};
 }
 

@@ -20,4 +20,7 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out);
 
 Result<> list_keys(const std::string& state, std::ostream& out);
 
+// The account's keys and its machines' are worthless from now on, and its code images are removed. Programs that run go on.
+Result<> forget_account(const std::string& name, const std::string& state, std::ostream& out);
+
 }  // namespace tnr::server

@@ -171,6 +171,8 @@ Result<json> Handler::forget(const Caller& caller, const Request& request) {
     Caller machine = caller;
     machine.machine = request.name;
     claims_.release(machine, "its machine was forgotten");
+    // An account's images serve its other machines, and the next one that it makes.
+    if (caller.role == Caller::Role::open) images_.forget(image_tenant("", request.name));
     return json::object();
 }
 

@@ -7,6 +7,7 @@
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/nvml_source.hpp"
 #include "gpu_server/supervisor/request.hpp"
 
@@ -19,8 +20,8 @@ struct Peer {
 
 class Handler {
 public:
-    Handler(EventLoop& loop, Gpus& gpus, Claims& claims, Store& store, NvmlSource& nvml)
-        : loop_(loop), gpus_(gpus), claims_(claims), store_(store), nvml_(nvml) {}
+    Handler(EventLoop& loop, Gpus& gpus, Claims& claims, Store& store, NvmlSource& nvml, ImageKeeper& images)
+        : loop_(loop), gpus_(gpus), claims_(claims), store_(store), nvml_(nvml), images_(images) {}
 
     // Foreign bytes in, exactly one call of `answer` with text, now or later.
     void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
@@ -40,6 +41,7 @@ private:
     Claims& claims_;
     Store& store_;
     NvmlSource& nvml_;
+    ImageKeeper& images_;
     size_t nvml_waiting_ = 0;
 };
 

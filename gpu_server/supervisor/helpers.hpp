@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tnr::server {
 
@@ -12,5 +13,8 @@ int run_probe(int control_fd);
 // Overwrites the memory of every visible GPU, reads samples back, and leaves zeros: {"wiped": bytes} or {"failed"}.
 // `bytes_max`: per GPU; 0: all that can be had.
 int run_wipe(int control_fd, uint64_t bytes_max);
+
+// Copies `bytes` of the open file to `path`, which appears complete or not at all: {"stored": bytes} or {"failed"}.
+int run_store_image(int control_fd, int file, const std::string& path, uint64_t bytes);
 
 }  // namespace tnr::server

@@ -57,6 +57,26 @@ inline constexpr milliseconds shutdown_grace{1500};
 // How often open claims are noted as in use, which is how exact the ledger is after a crash.
 inline constexpr milliseconds alive_interval{10'000};
 
+// The cache of code images, on disk. PyTorch's libraries for one type of GPU are about 1.5 GB as they travel: a tenant's
+// limit is several versions of them, the whole cache's (unless the operator says otherwise) a few tenants'.
+inline constexpr uint64_t tenant_image_bytes_max = uint64_t{8} << 30;
+inline constexpr size_t tenant_images_max = 4096;  // of 256 KiB at least
+inline constexpr uint64_t default_image_cache_mib = 32768;
+// What must stay free where the cache is: the ledger is there, too.
+inline constexpr uint64_t disk_bytes_kept_free = uint64_t{1} << 30;
+// An image that nobody has used for this long goes. So do those of a tenant who is not enrolled any more.
+inline constexpr std::chrono::hours images_unused_max{24 * 30};
+inline constexpr milliseconds image_cache_tidied_every{3'600'000};
+
+// Images that workers have handed over and that are not on the disk yet. They are in memory. What comes beyond is left to
+// the next program that brings it. No tenant may have more than half of the bytes.
+inline constexpr uint64_t arriving_image_bytes_max = uint64_t{4} << 30;
+inline constexpr size_t arriving_images_max = 256;
+// Helpers that write at once: two keep a disk busy.
+inline constexpr size_t image_writers_max = 2;
+// Writing 1 GiB takes a minute on a slow disk. Longer, and the disk is stuck.
+inline constexpr milliseconds image_write_timeout{120'000};
+
 // One message between supervisor and worker: the description of 16 devices is about 100 KiB.
 inline constexpr size_t worker_message_bytes_max = size_t{256} << 10;
 

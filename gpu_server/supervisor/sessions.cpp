@@ -5,6 +5,7 @@
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/image_cache.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
@@ -159,6 +160,7 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"shared", claim.sessions.size() > 1}};
     Worker& worker = *session.worker;
     worker.state = Worker::State::serving;
+    worker.tenant = image_tenant(claim.account, claim.machine);
     if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
 
     // Unless told otherwise, the host stays open: only the client knows under which one it reaches us, which behind a

@@ -17,6 +17,7 @@ public:
 
     const std::filesystem::path& path() const { return path_; }
     std::string database() const { return path_ / "pool.db"; }
+    std::filesystem::path images() const { return path_ / "images"; }
 
     // Made at the first call ever; the secret half is in server.key, mode 0600.
     Result<wire::KeyPair> server_keys() const;

@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
+#include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 
 namespace tnr::server {
@@ -34,6 +36,15 @@ std::string summary(const std::vector<FoundGpu>& gpus) {
     std::string text;
     for (auto& gpu : gpus) text += (text.empty() ? "" : ", ") + gpu.type;
     return text;
+}
+
+// Machines are tenants in open pools only, which enroll nobody.
+bool is_enrolled(Store& store, const std::string& tenant) {
+    auto account = account_of_tenant(tenant);
+    if (account.empty()) return true;
+    auto keys = store.keys();
+    if (!keys) return true;  // a store in trouble is no reason to drop anything
+    return std::any_of(keys->begin(), keys->end(), [&](auto& key) { return key.owner.account == account; });
 }
 
 Result<ControlSocketOptions> control_options(const ServeOptions& options, const StateFolder& folder) {
@@ -67,6 +78,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!store) return store.error();
     if (auto recovered = recover(**store); !recovered) return recovered.error();
 
+    auto cache = ImageCache::open(folder->images(), {.bytes = options.image_cache_mib << 20});
+    if (!cache) return cache.error();
+
     GpuOptions gpu_options = options.gpus;
     gpu_options.emulated_seed = folder->server_keys()->public_key;
     auto source = GpuSource::choose(gpu_options);
@@ -88,7 +102,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
-    Handler handler(loop, gpus, claims, **store, *nvml);
+    ImageKeeper images(loop, reaper, workers, std::move(*cache),
+                       [&](const std::string& tenant) { return is_enrolled(**store, tenant); });
+    Handler handler(loop, gpus, claims, **store, *nvml, images);
 
     bool ending = false;
     asked_to_end = [&](int signal) {

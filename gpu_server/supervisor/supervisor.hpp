@@ -23,6 +23,7 @@ struct ServeOptions {
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
     std::chrono::milliseconds linger = default_linger;
+    uint64_t image_cache_mib = default_image_cache_mib;  // 0: none
 };
 
 // Returns when a signal has asked the server to end, and everything has ended. `ready` is told the address.

@@ -45,9 +45,9 @@ Result<Worker*> Workers::start(const std::vector<int>& gpus, const std::vector<s
     return started;
 }
 
-bool Workers::tell(Worker& worker, const json& message) {
+bool Workers::tell(Worker& worker, const json& message, int file) {
     if (worker.state == Worker::State::dying) return false;
-    if (send_message(worker.control.get(), message)) return true;
+    if (send_message(worker.control.get(), message, file)) return true;
     kill(worker);
     return false;
 }
@@ -68,7 +68,7 @@ void Workers::read_messages(Worker& worker) {
     while (worker.state != Worker::State::dying) {
         auto received = receive_message(worker.control.get());
         if (received.what == Received::What::nothing_now) return;
-        if (received.what == Received::What::message && understand(worker, received.text)) continue;
+        if (received.what == Received::What::message && understand(worker, received)) continue;
         if (received.what != Received::What::closed)
             log(LogLevel::error,
                 "worker " + std::to_string(worker.pid) + " talks nonsense: " + printable(received.text));
@@ -80,8 +80,8 @@ static MemoryWish memory_wish(const json& value) {
     return {value.at("device").get<size_t>(), value.at("bytes").get<uint64_t>(), value.value("ticket", uint64_t{0})};
 }
 
-bool Workers::understand(Worker& worker, const std::string& text) try {
-    auto parsed = control::parse(text.data(), text.size());
+bool Workers::understand(Worker& worker, Received& received) try {
+    auto parsed = control::parse(received.text.data(), received.text.size());
     if (!parsed) return false;
     auto& message = *parsed;
     if (message.contains("ready")) {
@@ -101,6 +101,8 @@ bool Workers::understand(Worker& worker, const std::string& text) try {
         (grant ? events_.wants_memory : events_.returns_memory)(worker, wish);
     } else if (message.contains("ended") || message.contains("failed")) {
         worker.last_word = printable(message.at(message.contains("ended") ? "ended" : "failed").get<std::string>());
+    } else if (image_message_ && worker.state == Worker::State::serving) {
+        return image_message_(worker, message, std::move(received.file));
     } else {
         return false;
     }
@@ -113,7 +115,7 @@ void Workers::exited(Worker& worker, int status) {
     // What it said last may still be in the socket.
     if (worker.state != Worker::State::dying) {
         auto received = receive_message(worker.control.get());
-        while (received.what == Received::What::message && understand(worker, received.text))
+        while (received.what == Received::What::message && understand(worker, received))
             received = receive_message(worker.control.get());
         loop_.unwatch(worker.control.get());
         worker.state = Worker::State::dying;

@@ -12,6 +12,10 @@
 //                        the last other one has gone; what the worker knows first is in "serve"
 //   supervisor → worker  {"end": "why"}                                    say good-bye to the client and exit
 //   worker → supervisor  {"ended": "why"}                                  its last word
+//   worker → supervisor  {"find_image": {hash, bytes, ticket}}             answered by {"image": {ticket}}, with a descriptor
+//                                                                          if the tenant's cache has it
+//   worker → supervisor  {"keep_image": {hash, bytes}}, with a sealed memory file
+//   worker → supervisor  {"damaged_image": {hash}}                         what it got has another hash
 #pragma once
 
 #include <sys/types.h>
@@ -40,6 +44,7 @@ struct Worker {
     std::vector<DeviceDescription> devices;
     EventLoop::Clock::time_point started;
     std::string last_word;  // why it ended or failed, in its own words
+    std::string tenant;     // whose code images it may use (image_cache.hpp); empty: nobody's
     UniqueFd control;
 };
 
@@ -63,18 +68,21 @@ public:
         : loop_(loop), reaper_(reaper), source_(source), host_(std::move(host)), ports_(ports) {}
     ~Workers();
     void on(Events events) { events_ = std::move(events); }
+    // What serving workers say about code images (image_keeper.hpp). False: it makes no sense.
+    using ImageMessage = std::function<bool(Worker&, const nlohmann::json& message, UniqueFd file)>;
+    void on_image_message(ImageMessage told) { image_message_ = std::move(told); }
 
     // Pointers stay valid until `gone`.
     Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors);
     // False: it is dead, `gone` will follow.
-    bool tell(Worker& worker, const nlohmann::json& message);
+    bool tell(Worker& worker, const nlohmann::json& message, int file = -1);
     void kill(Worker& worker);
     bool none() const { return workers_.empty(); }
     std::vector<Worker*> all() const;
 
 private:
     void read_messages(Worker& worker);
-    bool understand(Worker& worker, const std::string& text);
+    bool understand(Worker& worker, Received& received);
     void exited(Worker& worker, int status);
 
     EventLoop& loop_;
@@ -83,6 +91,7 @@ private:
     std::string host_;
     PortRange ports_;
     Events events_;
+    ImageMessage image_message_;
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -13,18 +13,6 @@ namespace tnr::worker {
 // Parameters of one kernel; 32764 bytes hold no more single bytes than that, and real kernels have under 100.
 static constexpr size_t parameters_max = 4096;
 
-static Answer image_piece(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto offset = call.in.get<uint64_t>();
-    auto total = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto& image = session.images[number];
-    bool fits = total <= wire::image_bytes_max && offset == image.size() && offset + call.bulk.size() <= total;
-    if (!fits) return CUDA_ERROR_INVALID_VALUE;
-    image.insert(image.end(), call.bulk.begin(), call.bulk.end());
-    return CUDA_SUCCESS;
-}
-
 static void describe_parameters(wire::Writer& out, wire::Bytes& bytes, CUkernel kernel) {
     auto count_at = bytes.size();
     uint32_t count = 0;
@@ -88,7 +76,8 @@ struct LibraryOptions {
     unsigned count() const { return static_cast<unsigned>(ids.size()); }
 };
 
-static CUresult load(Library& library, const wire::Bytes& image, LibraryOptions& options, JitOptions& compiler) {
+static CUresult load(Library& library, std::span<const std::byte> image, LibraryOptions& options,
+                     JitOptions& compiler) {
     const void* code = image.data();
     std::optional<fatbin::Unbundled> unbundled;
     if (fatbin::is_bundle(image)) {
@@ -134,34 +123,61 @@ private:
     bool retained_ = false;
 };
 
-static Answer load_library(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto total = call.in.get<uint64_t>();
+// What a client asks for.
+struct LoadRequest {
+    uint64_t call_number = 0;
+    uint64_t library = 0;
+    uint64_t image_bytes = 0;
     LibraryOptions options;
-    options.read(call.in);
     JitOptions compiler;
-    compiler.read(call.in);
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto image = std::move(session.images[number]);
-    session.images.erase(number);
-    if (image.empty() || image.size() != total) return CUDA_ERROR_INVALID_IMAGE;
-    image.resize(image.size() + 16);  // PTX needs a NUL behind it, whatever the client sent
+};
 
+static CUresult load_image(WorkerSession& session, LoadRequest& request, const CodeImage& image, wire::Bytes& outputs) {
     JitLogs logs;
-    logs.ask_for(compiler);
+    logs.ask_for(request.compiler);
     Library library;
     AnyContext context(session.devices.front().handle);
-    auto result = load(library, image, options, compiler);
+    auto result = load(library, image.bytes(), request.options, request.compiler);
     if (result == CUDA_SUCCESS) {
         CUdevice device = 0;
         driver().cuCtxGetDevice(&device);
-        describe_library(session, library, call.number, device);
+        describe_library(session, library, request.call_number, device);
     }
-    wire::Writer out(call.outputs);
+    wire::Writer out(outputs);
     out.put(static_cast<uint32_t>(library.kernels.size()));
     logs.write(out);
-    if (result == CUDA_SUCCESS && !session.handles.libraries.add(number, std::move(library)))
+    if (result == CUDA_SUCCESS && !session.handles.libraries.add(request.library, std::move(library)))
         return CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
+// The server is asked for the image, and what it gives is read through once: not on the dispatcher's thread.
+static Answer load_offered(WorkerSession& session, Call& call, LoadRequest request) {
+    auto offer = session.images.offer(request.library);
+    return session.run_aside(call, [&session, offer, request](wire::Bytes& outputs) mutable {
+        auto image = offer->wait(session.supervisor);
+        if (!image) return static_cast<CUresult>(wire::image_is_unknown);
+        session.images.forget(request.library);
+        return load_image(session, request, *image, outputs);
+    });
+}
+
+static Answer load_library(WorkerSession& session, Call& call) {
+    LoadRequest request;
+    request.call_number = call.number;
+    request.library = call.in.get<uint64_t>();
+    request.image_bytes = call.in.get<uint64_t>();
+    request.options.read(call.in);
+    request.compiler.read(call.in);
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    if (session.images.only_offered(request.library, request.image_bytes))
+        return load_offered(session, call, std::move(request));
+    auto offer = session.images.offer(request.library);
+    auto image = session.images.take(request.library, request.image_bytes);
+    if (!image) return CUDA_ERROR_INVALID_IMAGE;
+    auto result = load_image(session, request, *image, call.outputs);
+    // For the next program that offers it. Code that a driver does not take is not worth keeping.
+    if (offer && result == CUDA_SUCCESS) session.supervisor.keep_image(offer->hash(), image->size(), image->file());
     return result;
 }
 
@@ -188,7 +204,6 @@ static Answer get_global(WorkerSession&, Call& call) {
 }
 
 void add_code_calls(std::vector<Handler>& table) {
-    table[wire::op_image_piece] = image_piece;
     table[wire::op_cuLibraryLoadData] = load_library;
     table[wire::op_cuLibraryUnload] = unload_library;
     table[wire::op_cuLibraryGetGlobal] = get_global;

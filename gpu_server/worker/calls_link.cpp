@@ -36,14 +36,14 @@ static Answer add_to_link(WorkerSession& session, Call& call) {
     JitOptions options;
     options.read(call.in);
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto image = std::move(session.images[number]);
-    session.images.erase(number);
+    auto image = session.images.take(number, total);
     if (!link) return CUDA_ERROR_INVALID_HANDLE;
-    if (image.empty() || image.size() != total) return CUDA_ERROR_INVALID_VALUE;
-    auto size = image.size();
-    if (type == CU_JIT_INPUT_PTX && image.back() != std::byte{0}) ++size;  // the driver wants the NUL counted
-    image.resize(size + 16);
-    auto result = driver().cuLinkAddData_v2((*link)->state, type, image.data(), size, name.c_str(), options.count(),
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    auto bytes = image->bytes();
+    auto size = bytes.size();
+    if (type == CU_JIT_INPUT_PTX && bytes.back() != std::byte{0}) ++size;  // the driver wants the NUL counted
+    auto* data = const_cast<std::byte*>(bytes.data());                     // the call's signature; it does not write
+    auto result = driver().cuLinkAddData_v2((*link)->state, type, data, size, name.c_str(), options.count(),
                                             options.ids.data(), options.values.data());
     wire::Writer out(call.outputs);
     (*link)->logs.write(out);

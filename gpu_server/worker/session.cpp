@@ -50,6 +50,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     fill_generated_handlers(generated_.data());
     add_context_calls(custom_);
     add_code_calls(custom_);
+    add_image_calls(custom_);
     add_launch_calls(custom_);
     add_link_calls(custom_);
     add_upload_calls(custom_);
@@ -139,10 +140,16 @@ void WorkerSession::work_off() {
 }
 
 Answer WorkerSession::run_aside(const Call& call, std::function<CUresult()> driver_call) {
+    return run_aside(call, [driver_call = std::move(driver_call)](wire::Bytes&) { return driver_call(); });
+}
+
+Answer WorkerSession::run_aside(const Call& call, std::function<CUresult(wire::Bytes&)> driver_call) {
     held_back_ = true;
     waiting.run([this, context = current_, op = call.op, number = call.number, driver_call = std::move(driver_call)] {
         driver().cuCtxSetCurrent(context);
-        answer(op, number, driver_call());
+        wire::Bytes outputs;
+        auto result = driver_call(outputs);
+        answer(op, number, result, outputs);
         held_back_ = false;
         link_->wake();
     });

@@ -22,6 +22,7 @@
 #include "gpu_server/worker/downloads.hpp"
 #include "gpu_server/worker/ended_streams.hpp"
 #include "gpu_server/worker/host_functions.hpp"
+#include "gpu_server/worker/images.hpp"
 #include "gpu_server/worker/memory_book.hpp"
 #include "gpu_server/worker/outbox.hpp"
 #include "gpu_server/worker/presence.hpp"
@@ -74,7 +75,7 @@ public:
     Handles handles;
     EndedStreams ended_streams;
     MemoryBook memory;
-    std::unordered_map<uint64_t, wire::Bytes> images;  // code on its way here, by library number
+    IncomingImages images;
     // Any thread.
     Outbox outbox;
     Staging staging;
@@ -97,6 +98,8 @@ public:
     // Likewise for the call that destroys or resets context `number`. It is made when no thread of ours is at work in the
     // context any more.
     Answer end_context(const Call& call, uint64_t number, std::function<CUresult()> driver_call);
+    // The same with something to say beside the result. It may use what belongs to the dispatcher.
+    Answer run_aside(const Call& call, std::function<CUresult(wire::Bytes& outputs)> driver_call);
 
     // The stream that a record names; an unknown number makes `in` refuse the record.
     CUstream stream(uint64_t number, Decoder& in);
@@ -181,6 +184,7 @@ Answer download_rows(WorkerSession& session, Call& call, const wire::Copy2DRecor
 // calls_*.cpp: each enters its handlers into a table indexed by op.
 void add_context_calls(std::vector<Handler>& table);
 void add_code_calls(std::vector<Handler>& table);
+void add_image_calls(std::vector<Handler>& table);
 void add_launch_calls(std::vector<Handler>& table);
 void add_link_calls(std::vector<Handler>& table);
 void add_upload_calls(std::vector<Handler>& table);

@@ -1,30 +1,29 @@
 // See supervisor_link.hpp. The messages are described where the supervisor reads them, gpu_server/supervisor/.
 #include "gpu_server/worker/supervisor_link.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/packet.hpp"
 
 namespace tnr::worker {
 
 using nlohmann::json;
 
-void SupervisorLink::send(const std::string& message) {
+void SupervisorLink::send(const std::string& message, int file) {
     // A supervisor that is gone is noticed by whoever reads.
-    (void)!::send(control_.get(), message.data(), message.size(), MSG_NOSIGNAL);
+    (void)server::send_packet(control_.get(), message, file);
 }
 
-bool SupervisorLink::receive(std::string& message) {
+bool SupervisorLink::receive(std::string& message, UniqueFd& file) {
     message.resize(wire::control_bytes_max);
-    ssize_t size = 0;
-    do size = ::recv(control_.get(), message.data(), message.size(), 0);
-    while (size < 0 && errno == EINTR);
-    message.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    auto size = server::receive_packet(control_.get(), message.data(), message.size(), file);
+    message.resize(size > 0 ? std::min(static_cast<size_t>(size), message.size()) : 0);
     return size > 0;
 }
 
@@ -42,7 +41,8 @@ void SupervisorLink::ended(const std::string& reason) {
 }
 
 bool SupervisorLink::wait_for_work(Serve& serve) {
-    for (std::string message; receive(message);) {
+    UniqueFd none;
+    for (std::string message; receive(message, none);) {
         auto parsed = control::parse(message.data(), message.size());
         if (!parsed || !parsed->contains("serve")) continue;
         auto& wanted = (*parsed)["serve"];
@@ -61,7 +61,8 @@ void SupervisorLink::start(std::function<void(const std::string&)> end) {
 }
 
 void SupervisorLink::listen() {
-    for (std::string message; receive(message);) {
+    UniqueFd file;
+    for (std::string message; receive(message, file);) {
         auto parsed = control::parse(message.data(), message.size());
         if (!parsed) continue;
         if (auto end = parsed->find("end"); end != parsed->end() && end->is_string()) end_(end->get<std::string>());
@@ -69,6 +70,8 @@ void SupervisorLink::listen() {
             set_shared(shared->get<bool>());
         if (auto granted = parsed->find("granted"); granted != parsed->end() && granted->is_object())
             answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
+        if (auto image = parsed->find("image"); image != parsed->end() && image->is_object())
+            answer_image(image->value("ticket", uint64_t{0}), std::move(file));
     }
     _exit(0);  // without a supervisor nobody would give this GPU to anyone else
 }
@@ -108,6 +111,37 @@ void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::functi
         asked_[ticket] = std::move(answer);
     }
     send(json{{"grant", {{"device", device}, {"bytes", bytes}, {"ticket", ticket}}}}.dump());
+}
+
+void SupervisorLink::find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer) {
+    uint64_t ticket = 0;
+    {
+        LockGuard lock(mutex_);
+        ticket = next_ticket_++;
+        images_asked_[ticket] = std::move(answer);
+    }
+    send(json{{"find_image", {{"hash", wire::to_hex(hash)}, {"bytes", bytes}, {"ticket", ticket}}}}.dump());
+}
+
+void SupervisorLink::answer_image(uint64_t ticket, UniqueFd file) {
+    std::function<void(UniqueFd)> answer;
+    {
+        LockGuard lock(mutex_);
+        auto found = images_asked_.find(ticket);
+        if (found == images_asked_.end()) return;
+        answer = std::move(found->second);
+        images_asked_.erase(found);
+    }
+    answer(std::move(file));
+}
+
+void SupervisorLink::keep_image(const wire::ImageHash& hash, uint64_t bytes, int file) {
+    if (file < 0) return;
+    send(json{{"keep_image", {{"hash", wire::to_hex(hash)}, {"bytes", bytes}}}}.dump(), file);
+}
+
+void SupervisorLink::image_is_damaged(const wire::ImageHash& hash) {
+    send(json{{"damaged_image", {{"hash", wire::to_hex(hash)}}}}.dump());
 }
 
 }  // namespace tnr::worker

@@ -10,6 +10,7 @@
 #include "api_client/base/handles.hpp"
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/protocol/device_description.hpp"
+#include "gpu_client/protocol/image_hash.hpp"
 #include "gpu_client/protocol/keys.hpp"
 
 namespace tnr::worker {
@@ -41,13 +42,21 @@ public:
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
         TNR_EXCLUDES(mutex_);
+    // Asks for a code image out of this tenant's cache. `answer` runs on the listening thread, so it must be quick; no
+    // descriptor: it is not there.
+    void find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer);
+    // Offers one to the cache: a sealed memory file. The supervisor may leave it.
+    void keep_image(const wire::ImageHash& hash, uint64_t bytes, int file);
+    // What find_image() gave is something else.
+    void image_is_damaged(const wire::ImageHash& hash);
 
 private:
-    void send(const std::string& message);
-    bool receive(std::string& message);
+    void send(const std::string& message, int file = -1);
+    bool receive(std::string& message, UniqueFd& file);
     void listen();
     void set_shared(bool shared) TNR_EXCLUDES(mutex_);
     void answer_grant(uint64_t ticket, uint64_t bytes) TNR_EXCLUDES(mutex_);
+    void answer_image(uint64_t ticket, UniqueFd file) TNR_EXCLUDES(mutex_);
 
     UniqueFd control_;
     std::function<void(const std::string&)> end_;
@@ -55,6 +64,7 @@ private:
     Mutex mutex_;
     std::function<void(bool)> sharing_changed_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);
+    std::map<uint64_t, std::function<void(UniqueFd)>> images_asked_ TNR_GUARDED_BY(mutex_);
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
 
