@@ -131,7 +131,9 @@ void ImageKeeper::written(At arriving, int status) {
     auto received = receive_message(arriving->control.get());
     auto answer = control::parse(received.text.data(), received.text.size());
     bool stored = answer && answer->contains("stored");
-    if (!stored) {
+    if (stored) {
+        log(LogLevel::debug, "kept code image " + wire::to_hex(arriving->hash) + " of " + arriving->tenant);
+    } else {
         std::string how = "its writer " + describe_exit(status);
         if (answer && answer->contains("failed") && (*answer)["failed"].is_string()) how = (*answer)["failed"];
         log(LogLevel::warning, "a code image could not be kept: " + printable(how));

@@ -110,7 +110,7 @@ CUresult IncomingImages::piece(uint64_t number, uint64_t offset, uint64_t total,
     if (image.received == 0) image.total = total;
     bool fits = total <= wire::image_bytes_max && total == image.total && offset == image.received && !bytes.empty() &&
                 offset + bytes.size() <= total;
-    bool room = bytes.size() <= wire::incoming_images_bytes_max - received_;
+    bool room = bytes.size() <= bytes_max_ - received_;
     if (!fits || !room || !image.append(bytes)) {
         forget(number);
         return fits ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;

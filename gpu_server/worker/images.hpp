@@ -14,6 +14,7 @@
 #include "api_client/base/handles.hpp"
 #include "driver_table.hpp"
 #include "gpu_client/protocol/image_hash.hpp"
+#include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
 namespace tnr::worker {
@@ -67,6 +68,7 @@ private:
 // By the number of the library. The dispatcher's, as everything here.
 class IncomingImages {
 public:
+    void limit_bytes(uint64_t most) { bytes_max_ = most; }  // for tests
     CUresult piece(uint64_t number, uint64_t offset, uint64_t total, std::span<const std::byte> bytes);
     // Asks the supervisor.
     CUresult offered(uint64_t number, const wire::ImageHash& hash, uint64_t total, SupervisorLink& supervisor);
@@ -87,6 +89,7 @@ private:
     };
     std::unordered_map<uint64_t, Incoming> images_;
     uint64_t received_ = 0;  // by all of them
+    uint64_t bytes_max_ = wire::incoming_images_bytes_max;
 };
 
 }  // namespace tnr::worker

@@ -2,6 +2,7 @@
 // What it shall do wrong comes in the environment, which the supervisor hands on for names that begin with TNR_WORKER_.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,6 +66,65 @@ static void act(const std::string& how) {
     if (how == "fail") tnr::server::send_message(child_control_fd, {{"failed", "no such GPU"}}), _exit(1);
 }
 
+// ---- code images: the client says what to do in two bytes, a letter and the image's number
+
+static constexpr size_t image_bytes = 300'000;
+static std::string hash_of_image(char number) {
+    return std::string(64, number);
+}
+
+static int image_file(char number, size_t bytes, bool sealed) {
+    int file = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    std::string content(bytes, number);
+    (void)!write(file, content.data(), content.size());
+    if (sealed) fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return file;
+}
+
+static void keep_image(char number, size_t told_bytes, bool sealed = true, size_t bytes = image_bytes) {
+    int file = image_file(number, bytes, sealed);
+    tnr::server::send_message(child_control_fd,
+                              {{"keep_image", {{"hash", hash_of_image(number)}, {"bytes", told_bytes}}}}, file);
+    close(file);
+}
+
+// 0: not there, 1: there, 2: there, and I could change it.
+static uint64_t find_image(char number) {
+    tnr::server::send_message(
+        child_control_fd, {{"find_image", {{"hash", hash_of_image(number)}, {"bytes", image_bytes}, {"ticket", 7}}}});
+    pollfd item{child_control_fd, POLLIN, 0};
+    poll(&item, 1, -1);
+    auto received = tnr::server::receive_message(child_control_fd);
+    if (json::parse(received.text)["image"]["ticket"] != 7) abort();
+    if (!received.file) return 0;
+    std::string content(image_bytes, '\0');
+    if (pread(received.file.get(), content.data(), content.size(), 0) != static_cast<ssize_t>(image_bytes)) abort();
+    if (content != std::string(image_bytes, number)) abort();
+    bool changed = pwrite(received.file.get(), "!", 1, 0) == 1 || ftruncate(received.file.get(), 1) == 0;
+    return changed ? 2 : 1;
+}
+
+// True: `letter` was about images.
+static bool image_command(int client, char letter) {
+    if (!strchr("kulsfdnm", letter)) return false;
+    char number = 0;
+    if (read(client, &number, 1) != 1) return true;
+    if (letter == 'k') keep_image(number, image_bytes);
+    if (letter == 'u') keep_image(number, image_bytes, false);
+    if (letter == 'l') keep_image(number, image_bytes + 1);    // says more than there is
+    if (letter == 's') keep_image(number, 10, true, 10);       // too small to be worth a file
+    if (letter == 'm') keep_image(number, uint64_t{1} << 40);  // too large for anything
+    if (letter == 'd')
+        tnr::server::send_message(child_control_fd, {{"damaged_image", {{"hash", hash_of_image(number)}}}});
+    if (letter == 'n')
+        tnr::server::send_message(child_control_fd,
+                                  {{"find_image", {{"hash", "../../../x"}, {"bytes", 1}, {"ticket", 1}}}});
+    if (letter != 'f') return true;
+    uint64_t found = find_image(number);
+    (void)!write(client, &found, sizeof found);
+    return true;
+}
+
 static int worker() {
     note("worker " + environment("CUDA_VISIBLE_DEVICES") + " secrets" + environment("TNR_API_TOKEN"));
     act(environment("TNR_WORKER_FAKE_START"));
@@ -83,6 +143,7 @@ static int worker() {
             char byte = 0;
             for (uint64_t ticket = 1; read(client, &byte, 1) == 1; ++ticket) {
                 if (byte == 'x') abort();
+                if (image_command(client, byte)) continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
                 auto granted = receive();
