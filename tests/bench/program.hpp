@@ -26,6 +26,7 @@ struct Options {
     Way way;
     int counts_port = 0;  // the proxy's, 0 without one
     bool quick = false;   // tiny counts: only whether everything works
+    uint64_t seed = 1;    // other code than with any other seed: the server keeps what it has seen
 
     // How often to do something.
     int times(int full, int tiny) const { return quick ? tiny : full; }

@@ -48,6 +48,7 @@ int main(int count, char** words) {
     app.add_option("--host", options.way.host, "Where a proxy listens that forwards to 127.0.0.1");
     app.add_option("--ping-port", options.way.ping_port, "A port that it forwards, for the bare ping-pong");
     app.add_option("--tcp-port", options.way.tcp_port, "A port that it forwards, for raw TCP");
+    app.add_option("--seed", options.seed, "What the code consists of; a server keeps what it has seen");
     app.add_option("--counts-port", options.counts_port, "Where it tells what has passed");
     try {
         app.parse(count, words);
