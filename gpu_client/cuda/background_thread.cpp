@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <thread>
 
@@ -12,7 +13,10 @@ void start_background_thread(std::function<void()> run) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread(std::move(run)).detach();  // inherits the mask
+    std::thread([run = std::move(run)] {
+        ::prctl(PR_SET_NAME, "tnr");  // whoever looks at the program's threads can tell ours
+        run();
+    }).detach();  // inherits the mask
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

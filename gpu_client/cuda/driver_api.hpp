@@ -1,5 +1,6 @@
 // cuda.h as the library that implements it must see it: every version of every function under its own ELF name, and
-// visible to the programs that load us (everything else of ours is hidden).
+// with the types of the programs that load us. What is defined behind this header as cuX is tnr_cuX to the linker: the
+// exported cuX is generated around it (watched_calls.hpp).
 #pragma once
 
 #ifndef __CUDA_API_VERSION_INTERNAL
@@ -9,3 +10,7 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 #pragma GCC visibility pop
+
+#ifndef TNR_DEFINES_EXPORTS  // the generated file that does
+#include "implementations.hpp"
+#endif

@@ -14,7 +14,9 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/pool.hpp"
+#include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/watched_calls.hpp"
 
 namespace tnr::cuda {
 
@@ -52,6 +54,8 @@ static void child_begins() {
     auto before = library_state.load();
     if (before == LibraryState::uninitialized) return;
     library_state = LibraryState::forked;
+    calls_watched = false;
+    abandon_profile();
     for (int fd = 3; worker_address.sin_port != 0 && fd < descriptors_searched; ++fd) {
         sockaddr_in peer{};
         socklen_t length = sizeof peer;
@@ -78,6 +82,7 @@ static void say_goodbye() {
     auto before = LibraryState::ready;
     exiting_thread = std::this_thread::get_id();
     if (!library_state.compare_exchange_strong(before, LibraryState::ended)) return;
+    finish_profile();
     auto* open = session();
     if (open && !open->lost()) try {
             open->say_goodbye(farewell_timeout);

@@ -3,6 +3,10 @@
 #include "gpu_client/cuda/entry_points.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 
+// What we export, as opposed to what is defined below (driver_api.hpp). Only their addresses are taken.
+extern "C" void exported_get_proc_address() __asm__("cuGetProcAddress");
+extern "C" void exported_get_proc_address_v2() __asm__("cuGetProcAddress_v2");
+
 namespace tnr::cuda {
 
 static CUresult get(const char* name, void** out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status,
@@ -31,13 +35,13 @@ using namespace tnr::cuda;
 
 extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
                                                 CUdriverProcAddressQueryResult* status) {
-    return get(name, out, version, flags, status, reinterpret_cast<void*>(&cuGetProcAddress_v2));
+    return get(name, out, version, flags, status, reinterpret_cast<void*>(&exported_get_proc_address_v2));
 }
 
 // Without a status, the result alone tells that there is no such function.
 extern "C" CUresult CUDAAPI cuGetProcAddress(const char* name, void** out, int version, cuuint64_t flags) {
     auto status = CU_GET_PROC_ADDRESS_SUCCESS;
-    auto result = get(name, out, version, flags, &status, reinterpret_cast<void*>(&cuGetProcAddress));
+    auto result = get(name, out, version, flags, &status, reinterpret_cast<void*>(&exported_get_proc_address));
     if (result == CUDA_SUCCESS && status != CU_GET_PROC_ADDRESS_SUCCESS) return CUDA_ERROR_NOT_FOUND;
     return result;
 }

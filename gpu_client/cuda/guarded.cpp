@@ -17,10 +17,7 @@ CUresult report_exception(const char* name) noexcept try { throw; } catch (const
     return CUDA_ERROR_UNKNOWN;
 }
 
-void trace_call(const char* name, CUresult result) {
-    log(LogLevel::trace, "%s = %d", name, static_cast<int>(result));
-}
-
+// The exports of calls marked `unsupported`; each name is told once, since programs try in loops.
 int unsupported(const char* name) {
     if (refusal() == CUDA_ERROR_NOT_INITIALIZED) return CUDA_ERROR_NOT_INITIALIZED;
     log_once(LogLevel::warning, std::string(name) + " is not supported yet; `tnr support` lists what is");

@@ -1,4 +1,4 @@
-// What every exported CUDA function runs inside.
+// What every exported CUDA function does its work inside. (What its callers see is generated around it: watched_calls.hpp.)
 //
 // The host program was built against a C API: an exception crossing into it would end a training run that a status
 // code lets it survive. And two states refuse every call alike: before cuInit, and in the child of a fork (which has
@@ -33,7 +33,6 @@ void late_call();
 
 // Translates the exception in flight: std::bad_alloc is out of memory, the rest is our fault and is logged.
 CUresult report_exception(const char* name) noexcept;
-void trace_call(const char* name, CUresult result);
 
 // What nothing serves yet: CUDA_ERROR_NOT_SUPPORTED, and a line on stderr, once per name.
 int unsupported(const char* name);
@@ -41,9 +40,7 @@ int unsupported(const char* name);
 // For the few functions that answer before cuInit.
 template <class Call>
 CUresult guarded_always(const char* name, Call&& call) noexcept try {
-    auto result = call();
-    if (logs(LogLevel::trace)) trace_call(name, result);
-    return result;
+    return call();
 } catch (...) {
     return report_exception(name);
 }

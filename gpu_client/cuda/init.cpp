@@ -15,6 +15,8 @@
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/memory_info.hpp"
 #include "gpu_client/cuda/pool.hpp"
+#include "gpu_client/cuda/profile.hpp"
+#include "gpu_client/cuda/profile_worker.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
@@ -149,6 +151,7 @@ static Result<> open_now() {
         (*opened)->say_goodbye(farewell_timeout);
         return settled;
     }
+    profile_session(**opened);
     the_session.store(*opened, std::memory_order_release);
     log(LogLevel::debug, "session %s at %s", offer->session.c_str(), offer->endpoint.c_str());
     return Ok{};
@@ -175,6 +178,7 @@ extern "C" CUresult CUDAAPI cuInit(unsigned int flags) {
         if (state == LibraryState::ready) return CUDA_SUCCESS;
         if (state != LibraryState::uninitialized) return refusal();
         watch_fork_and_exit();
+        start_profile();
         if (auto result = describe_devices(); result != CUDA_SUCCESS) return result;
         auto before = LibraryState::uninitialized;
         library_state.compare_exchange_strong(before, LibraryState::ready);

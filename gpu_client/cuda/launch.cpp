@@ -4,6 +4,7 @@
 
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
@@ -158,6 +159,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (collected != CUDA_SUCCESS) return collected;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
 
+    if (profiling()) profile_kernel(function->number, kernel.name);
     return submit(wire::op_cuLaunchKernel, *context, stream,
                   {bytes_of(record),
                    std::as_bytes(std::span(attributes, config.numAttrs)),

@@ -2,6 +2,8 @@
 #include <cstdio>
 
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/profile.hpp"
+#include "gpu_client/cuda/profile_worker.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
@@ -36,6 +38,7 @@ bool Destination::write(uint64_t offset, std::span<const std::byte> data) {
 
 bool Session::wait(Pending& pending, milliseconds timeout) {
     auto begun = Clock::now();
+    ProfiledWait profiled(pending.op);
     UniqueLock lock(receive_mutex_);
     bool there = wait_locked([&] { return pending.done; }, begun + timeout);
     if (!there) pending_.erase(pending.number);
@@ -219,6 +222,8 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
             lose_locked(reason.c_str());
             return true;
         }
+        case wire::op_profiled:
+            return take_profiled(in);
         case wire::op_kernels_described: {
             auto found = pending_.find(in.get<uint64_t>());
             auto rest = in.raw(in.left());

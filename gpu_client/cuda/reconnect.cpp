@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
@@ -50,6 +51,7 @@ void Session::memory_freed() {
 }
 
 void Session::wait_for_memory(const std::function<bool()>& done) {
+    ProfiledWait profiled("the worker has received the program's memory");
     if (wait_until(done)) return;
     UniqueLock lock(memory_mutex_);
     memory_freed_.wait_for(memory_mutex_, memory_free_within, done);

@@ -105,6 +105,19 @@ CUresult RemoteCall::exchange() {
     return result;
 }
 
+// ---- what was heard of completed work ----
+
+static std::atomic<uint64_t>& heard() {
+    static std::atomic<uint64_t> count{0};
+    return count;
+}
+uint64_t completions_heard() {
+    return heard().load();
+}
+void note_completion_heard() {
+    heard().fetch_add(1);
+}
+
 // ---- answers that stay true ----
 
 static std::mutex& cache_mutex() {

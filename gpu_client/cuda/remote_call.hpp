@@ -73,6 +73,12 @@ std::span<const std::byte> bytes_of(const T& value) {
     return std::as_bytes(std::span(&value, 1));
 }
 
+// Grows with everything that tells this process of completed work. What completes may have waited for work of other
+// streams, so it tells of that, too: a "not ready" that was heard at a smaller count may be out of date. The count must
+// grow before the program can see what completed.
+uint64_t completions_heard();
+void note_completion_heard();
+
 // Answers of `cached` calls that depend on attributes of kernels: ask again.
 void forget_cached_answers();
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
 namespace tnr::cuda {
@@ -30,6 +31,7 @@ Session::Session(std::unique_ptr<wire::Channel> channel)
 }
 
 void Session::start() {
+    link_.watch(profiled_batches());
     start_background_thread([this] { flusher(); });
     start_background_thread([this] { background(); });
     start_background_thread([this] { keeper_.run(); });
@@ -53,6 +55,7 @@ void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts pa
     out.end_record();
     position_.store(position_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     stats().count_sent(op);
+    if (profiling()) profile_appended(position_.load(std::memory_order_relaxed), op);
 }
 
 // Waits until a record of `bytes` fits into the buffer.
@@ -146,6 +149,7 @@ bool Session::wait_for_credit() {
         return false;
     }
     if (link_.has_credit()) return true;
+    ProfiledWait wait("credit: the worker is behind");
     return wait_until([this] { return link_.has_credit(); });
 }
 

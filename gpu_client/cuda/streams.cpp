@@ -109,17 +109,6 @@ uint64_t last_use(const StreamRef& stream, const Context& context) {
     return stream.object ? stream.object->last_use.load() : context.last_use.load();
 }
 
-static std::atomic<uint64_t>& heard() {
-    static std::atomic<uint64_t> count{0};
-    return count;
-}
-uint64_t completions_heard() {
-    return heard().load();
-}
-void note_completion_heard() {
-    heard().fetch_add(1);
-}
-
 void note_synced(const StreamRef& stream, Context& context, uint64_t position) {
     auto& memory = *find_device(context.device)->memory;
     if (stream.object) {

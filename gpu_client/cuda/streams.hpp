@@ -19,12 +19,6 @@ uint64_t synced_position(const StreamRef& stream, const Context& context);
 uint64_t last_use(const StreamRef& stream, const Context& context);
 // A wait for the stream, sent at `position`, was answered.
 void note_synced(const StreamRef& stream, Context& context, uint64_t position);
-
-// Grows with everything that tells this process of completed work. What completes may have waited for work of other
-// streams, so it tells of that, too: a "not ready" that was heard at a smaller count may be out of date. The count must
-// grow before the program can see what completed.
-uint64_t completions_heard();
-void note_completion_heard();
 // The worker's word that a watched stream has got past `position`.
 void stream_completed(uint64_t number, uint64_t position);
 // Handles of a context that ends.

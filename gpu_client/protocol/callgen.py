@@ -11,6 +11,8 @@ DIR:
     client_stubs.cpp        cached, async and sync calls                                  (libcuda.so.1)
     per_thread_stubs.cpp    the _ptsz and _ptds variants, around the plain functions      (libcuda.so.1)
     unsupported_stubs.cpp   calls that only say CUDA_ERROR_NOT_SUPPORTED                  (libcuda.so.1)
+    implementations.hpp, watched_calls.cpp
+                            the exported functions, around those that do the work (libcuda.so.1): see watchgen.py
     entry_points.cpp        what cuGetProcAddress chooses from                            (libcuda.so.1)
     driver_table.hpp/.cpp   pointers to a driver's functions, loaded by name              (worker)
     generated_handlers.cpp  decode, call the driver, encode                               (worker)
@@ -21,6 +23,8 @@ import hashlib
 import pathlib
 import re
 import sys
+
+from watchgen import write_implementations, write_watched_calls
 
 WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
 HANDLES = ("stream", "event", "context", "function", "module", "library")
@@ -324,7 +328,7 @@ def write_unsupported_stubs(calls):
     for call in calls:
         if call.how == "unsupported":  # a variant is the same call to whoever reads its name
             for symbol in [call.symbol] + [f"{call.symbol}_{v}" for v, _ in call.variants]:
-                rows.append(f'extern "C" __attribute__((visibility("default"))) int {symbol}() {{ return unsupported("{call.symbol}"); }}')
+                rows.append(f'extern "C" int tnr_{symbol}() {{ return unsupported("{call.symbol}"); }}')
     rows = "\n".join(rows)
     return f"""{NOTE}// No cuda.h here: arguments do not matter, so neither do signatures.
 namespace tnr::cuda {{
@@ -530,6 +534,8 @@ def main():
         "client_stubs.cpp": write_client_stubs(calls),
         "per_thread_stubs.cpp": write_per_thread_stubs(calls),
         "unsupported_stubs.cpp": write_unsupported_stubs(calls),
+        "implementations.hpp": write_implementations(calls, NOTE),
+        "watched_calls.cpp": write_watched_calls(calls, declare, NOTE),
         "entry_points.cpp": write_entry_points(calls),
         "driver_table.hpp": write_driver_header(signatures),
         "driver_table.cpp": write_driver_source(signatures),

@@ -32,6 +32,15 @@ void Link::stamp(BatchHeader& header) {
     owed_receipt_bytes_ = 0;
 }
 
+void Link::tell_watcher(BatchWatcher::Way way, uint64_t sequence, size_t bytes, std::span<const std::byte> records) {
+    auto* watcher = watcher_.load(std::memory_order_acquire);
+    if (!watcher) return;
+    size_t count = 0;
+    RecordReader reader(records);
+    for (Record record; reader.next(record);) ++count;
+    watcher->batch(way, sequence, bytes, count);
+}
+
 void Link::send(Bytes& frame, Frames&& bulk) {
     Frames frames;
     frames.reserve(1 + bulk.size());
@@ -47,6 +56,8 @@ void Link::send(Bytes& frame, Frames&& bulk) {
     stamp(header);
     std::memcpy(frames.front().data(), &header, sizeof header);
     if (closed_) return;
+    tell_watcher(BatchWatcher::Way::out, header.sequence, bytes,
+                 {frames.front().data<std::byte>() + sizeof header, header.record_bytes});
     bool now = open();
     for (auto& part : frames)
         if (now) outgoing_.emplace_back().copy(part);
@@ -225,6 +236,7 @@ Link::Event Link::take_numbered(const Batch& batch) {
         due = owed_receipt_bytes_ >= receipt_every_bytes;
     }
     if (due) send_receipt();
+    tell_watcher(BatchWatcher::Way::in, batch.header.sequence, batch.bytes, batch.records);
     return Event::batch;
 }
 

@@ -27,6 +27,16 @@ struct Batch {
     size_t bytes = 0;
 };
 
+// Is told of each numbered batch, once. Must not wait: it is called with the link's lock held, or by whoever receives.
+class BatchWatcher {
+public:
+    enum class Way { in, out };
+    virtual void batch(Way way, uint64_t sequence, size_t bytes, size_t records) = 0;
+
+protected:
+    ~BatchWatcher() = default;
+};
+
 class Link {
 public:
     // `receipt`: nothing to work off, but the other side has taken something: there may be credit, and memory is free.
@@ -69,6 +79,8 @@ public:
     bool dial();
     int opened_fd() const { return opened_fd_.get(); }
     bool take_opened();
+    // Any thread; null: nobody watches. It must live as long as the link.
+    void watch(BatchWatcher* watcher) { watcher_.store(watcher, std::memory_order_release); }
     // Nothing is sent any more, and all memory is let go.
     void close();
 
@@ -105,7 +117,10 @@ private:
     Event take_welcome(uint64_t connection);
     void take_word(const BatchHeader& header) TNR_EXCLUDES(book_mutex_);
 
+    void tell_watcher(BatchWatcher::Way way, uint64_t sequence, size_t bytes, std::span<const std::byte> records);
+
     std::unique_ptr<Channel> channel_;
+    std::atomic<BatchWatcher*> watcher_{nullptr};
     UniqueFd opened_fd_;
     std::deque<Batch> early_;       // the receiver's: taken out of the socket, and then …
     Event after_ = Event::timeout;  // … what happened, if not this

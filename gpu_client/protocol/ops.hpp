@@ -27,6 +27,9 @@ enum SessionOp : uint16_t {
     // sync; of the current context's device. Reply: u64 free, u64 total, u32 shared: another process of the claim uses the
     // GPU. From then on the client is told of changes (op_memory_shared).
     op_memory_info = 0xf012,
+    // sync. u32 ProfileWish; reply: u64 the worker's clock in ns, u64 ProfiledRecords dropped since the last report. The first one,
+    // which is the session's first record, makes the worker watch; before the reply to a report come op_profiled records.
+    op_profile = 0xf00b,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
@@ -44,6 +47,7 @@ enum SessionOp : uint16_t {
     op_goodbye_worker = 0xf106,     // string reason: the session is over (killed by the operator, GPU lost)
     op_memory_shared = 0xf110,      // u32: another process of the claim uses the GPU, or (0) does not any more
     op_kernels_described = 0xf107,  // see custom_calls.hpp; belongs to the cuLibraryLoadData that is being answered
+    op_profiled = 0xf108,           // u32 n, n ProfiledRecords (profile_records.hpp); n <= profiled_piece_max
 };
 
 // What op_completed is about.

@@ -64,9 +64,11 @@ static Answer launch(WorkerSession& session, Call& call) {
     // The driver's interface is not const-correct; it only reads.
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    Profiler::Launch profiled(session.profiler, {record.function, record.stream, session.current_number()}, stream,
+                              session.current());
     // A CUkernel may stand for a function in launches: the driver finds the context's own.
-    return driver().cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel->handle), nullptr,
-                                     bytes > 0 ? extra : nullptr);
+    return profiled.launched(driver().cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel->handle), nullptr,
+                                                       bytes > 0 ? extra : nullptr));
 }
 
 void add_launch_calls(std::vector<Handler>& table) {

@@ -41,6 +41,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     : devices(devices),
       supervisor(supervisor),
       memory(devices.size()),
+      profiler(*link),
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
       host_functions([this](uint64_t ticket) { start_host_function(ticket); }),
@@ -58,6 +59,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_memory_calls(custom_);
     add_stream_calls(custom_);
     add_event_calls(custom_);
+    add_profile_calls(custom_);
 }
 
 std::string WorkerSession::run() {
@@ -69,7 +71,7 @@ std::string WorkerSession::run() {
     Presence presence(patience_from_environment(), Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
-        auto event = link_->receive(batch, presence.next_look());
+        auto event = link_->receive(batch, profiler.look_within(presence.next_look()));
         if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
         react(event, std::move(batch));
         look_at(presence, event);
@@ -161,6 +163,7 @@ Answer WorkerSession::end_context(const Call& call, uint64_t number, std::functi
     auto context = found ? *found : nullptr;
     handles.contexts.remove(number);
     ended_streams.forget(number);
+    profiler.context_ends(context);
     staging.context_gone();
     if (current_number_ == number) set_current(0);
     return run_aside(call, [this, context, driver_call = std::move(driver_call)] {
@@ -186,6 +189,7 @@ Answer WorkerSession::handle(Call& call) {
 
 void WorkerSession::dispatch(const wire::Record& record, std::span<const std::byte> bulk,
                              const std::shared_ptr<BatchHold>& hold) {
+    Profiler::Dispatch profiled(profiler, record.op);
     Call call{record.op, 0, Decoder(record.payload, handles, current_), bulk, hold, {}};
     if (record.flags & wire::record_wants_reply) call.number = call.in.get<uint64_t>();
     if (auto result = handle(call)) answer(call.op, call.number, *result, call.outputs);

@@ -27,6 +27,7 @@
 #include "gpu_server/worker/outbox.hpp"
 #include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
+#include "gpu_server/worker/profiler.hpp"
 #include "gpu_server/worker/staging.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
 #include "gpu_server/worker/tasks.hpp"
@@ -76,6 +77,7 @@ public:
     EndedStreams ended_streams;
     MemoryBook memory;
     IncomingImages images;
+    Profiler profiler;  // the dispatcher, but for what it is told of batches
     // Any thread.
     Outbox outbox;
     Staging staging;
@@ -192,5 +194,6 @@ void add_download_calls(std::vector<Handler>& table);
 void add_memory_calls(std::vector<Handler>& table);
 void add_stream_calls(std::vector<Handler>& table);
 void add_event_calls(std::vector<Handler>& table);
+void add_profile_calls(std::vector<Handler>& table);
 
 }  // namespace tnr::worker

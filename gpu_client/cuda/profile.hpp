@@ -1,0 +1,70 @@
+// TNR_PROFILE=FILE: what the program and its GPU did when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
+//
+// The threads of the program note events in a buffer. Our own thread writes them to the file four times a second,
+// together with what the worker has seen in the meantime (profile_worker.hpp) and tells when asked. The file is complete
+// after each of these times, so a program that is killed or calls _exit() loses the last moment and nothing else.
+//
+// Everything here costs one load while no profile is wanted. Events that do not fit are dropped, and the file says how many.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "gpu_client/protocol/link.hpp"
+
+namespace tnr::cuda {
+
+// Asked when the library is loaded.
+bool profile_wanted();
+extern std::atomic<bool> profile_runs;
+inline bool profiling() {
+    return __builtin_expect(profile_runs.load(std::memory_order_relaxed), false);
+}
+
+// Something that the calling thread does, from here to end() or to the end of the scope. `name` must live for ever.
+class ProfiledSlice {
+public:
+    explicit ProfiledSlice(const char* name) {
+        if (profiling()) begin(name, nullptr);
+    }
+    ~ProfiledSlice() { end(0); }
+    ProfiledSlice(const ProfiledSlice&) = delete;
+    ProfiledSlice& operator=(const ProfiledSlice&) = delete;
+    void end(int result) {
+        if (begun_) finish(result);
+    }
+
+protected:
+    ProfiledSlice() = default;
+    void begin(const char* name, const char* why);
+
+private:
+    void finish(int result);
+    bool begun_ = false;
+};
+
+// The calling thread waits: for the reply to `op`, or for something else that `why` names.
+class ProfiledWait : public ProfiledSlice {
+public:
+    explicit ProfiledWait(uint16_t op);
+    explicit ProfiledWait(const char* why) {
+        if (profiling()) begin("blocked", why);
+    }
+};
+
+// The record at `position` of the stream has been appended by this thread. (Launches begin an arrow to their kernel.)
+void profile_appended(uint64_t position, uint16_t op);
+// A kernel's name, before its first launch. Any thread.
+void profile_kernel(uint64_t function, const std::string& name);
+// The batches of this process's link; null unless profiling.
+wire::BatchWatcher* profiled_batches();
+
+// cuInit: opens the file and starts the writer.
+void start_profile();
+// The process exits: writes what is left. Waits for the worker's part, but not for long.
+void finish_profile();
+// In the child of a fork, async-signal-safe: the profile is its parent's.
+void abandon_profile();
+
+}  // namespace tnr::cuda

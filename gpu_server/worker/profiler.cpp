@@ -1,0 +1,189 @@
+// See profiler.hpp.
+#include "gpu_server/worker/profiler.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gpu_client/protocol/ops.hpp"
+#include "gpu_server/worker/decoder.hpp"
+
+namespace tnr::worker {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// While kernels run, their events are asked for this often.
+static constexpr auto look_every = 10ms;
+// A float counts tenths of microseconds up to here.
+static constexpr auto base_lasts = 1s;
+// A base's event is waited for, as it is the first thing in its stream. Longer, and the GPU is not ours at the moment.
+static constexpr auto base_takes_at_most = 2ms;
+
+struct Profiler::Base {
+    CUevent event = nullptr;
+    Clock::time_point made;
+    uint64_t at_ns = 0;  // 0: the event did not come in time
+    bool context_lives = true;
+
+    ~Base() {
+        if (event && context_lives) driver().cuEventDestroy_v2(event);
+    }
+};
+
+static uint64_t now_ns() {
+    return static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+}
+
+void Profiler::start() {
+    if (std::exchange(on_, true)) return;
+    position_ = 1;  // that of the record which says so
+    link_.watch(this);
+}
+
+// ---- records and batches
+
+void Profiler::add(const wire::ProfiledRecord& record) {
+    LockGuard lock(mutex_);
+    if (seen_.records.size() < wire::profiled_records_max)
+        seen_.records.push_back(record);
+    else
+        ++seen_.dropped;
+}
+
+void Profiler::batch(Way way, uint64_t sequence, size_t bytes, size_t records) {
+    auto kind = way == Way::in ? wire::ProfiledKind::batch_received : wire::ProfiledKind::batch_sent;
+    add({kind, 0, static_cast<uint32_t>(records), sequence, now_ns(), 0, bytes, 0});
+}
+
+// Positions are counted as the client does: changes of context and what overtakes the stream have none.
+uint64_t Profiler::begin_record(uint16_t op) {
+    if (op != wire::op_set_context && op != wire::op_host_function_done) ++position_;
+    return now_ns();
+}
+
+void Profiler::end_record(uint16_t op, uint64_t begun_ns) {
+    add({wire::ProfiledKind::dispatched, op, 0, position_, begun_ns, now_ns() - begun_ns, 0, 0});
+}
+
+// ---- kernels
+
+CUevent Profiler::take_event(ContextTimes& times) {
+    CUevent event = nullptr;
+    if (times.spare.empty()) {
+        driver().cuEventCreate(&event, CU_EVENT_DEFAULT);
+    } else {
+        event = times.spare.back();
+        times.spare.pop_back();
+    }
+    return event;
+}
+
+// Its time by our clock lies between recording it and seeing that it has happened: a few microseconds.
+void Profiler::renew_base(ContextTimes& times) {
+    auto base = std::make_shared<Base>();
+    base->made = Clock::now();
+    times.base = base;
+    if (!times.stream && driver().cuStreamCreate(&times.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
+    if (driver().cuEventCreate(&base->event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return;
+    auto before = now_ns();
+    if (driver().cuEventRecord(base->event, times.stream) != CUDA_SUCCESS) return;
+    while (driver().cuEventQuery(base->event) != CUDA_SUCCESS)
+        if (Clock::now() - base->made > base_takes_at_most) return;
+    base->at_ns = before + (now_ns() - before) / 2;
+}
+
+static bool is_capturing(CUstream stream) {
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!driver().cuStreamIsCapturing) return false;
+    return driver().cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// The context is current. False: this launch is not timed.
+bool Profiler::begin_launch(const What& what, CUstream stream, CUcontext context) {
+    if (!context || is_capturing(stream)) return false;  // a graph's kernels run later, and again and again
+    if (running_count_ >= wire::timed_launches_max) look_at_kernels();
+    auto& times = contexts_[context];
+    if (!times.base || Clock::now() - times.base->made > base_lasts) renew_base(times);
+    if (running_count_ >= wire::timed_launches_max || times.base->at_ns == 0) {
+        LockGuard lock(mutex_);
+        ++seen_.dropped;
+        return false;
+    }
+    launching_ = {what, position_, stream, context, take_event(times), take_event(times), times.base};
+    if (driver().cuEventRecord(launching_.begin, stream) == CUDA_SUCCESS) return true;
+    launched_in_vain();
+    return false;
+}
+
+void Profiler::launched_in_vain() {
+    auto& spare = contexts_[launching_.context].spare;
+    for (auto event : {launching_.begin, launching_.end})
+        if (event) spare.push_back(event);
+    launching_ = {};
+}
+
+void Profiler::end_launch(CUresult result) {
+    bool runs = result == CUDA_SUCCESS && driver().cuEventRecord(launching_.end, launching_.stream) == CUDA_SUCCESS;
+    if (!runs) return launched_in_vain();
+    running_[{launching_.what.context, launching_.what.stream}].push_back(std::exchange(launching_, {}));
+    ++running_count_;
+}
+
+// False: it runs.
+bool Profiler::tell(const Timed& timed) {
+    auto done = driver().cuEventQuery(timed.end);
+    if (done == CUDA_ERROR_NOT_READY) return false;
+    float until_begin_ms = 0, took_ms = 0;
+    bool known = done == CUDA_SUCCESS;
+    known = known && driver().cuEventElapsedTime(&until_begin_ms, timed.base->event, timed.begin) == CUDA_SUCCESS;
+    known = known && driver().cuEventElapsedTime(&took_ms, timed.begin, timed.end) == CUDA_SUCCESS;
+    if (!known) return true;  // the context has failed
+    auto begin_ns = timed.base->at_ns + static_cast<uint64_t>(static_cast<int64_t>(until_begin_ms * 1e6));
+    add({wire::ProfiledKind::kernel, 0, static_cast<uint32_t>(timed.what.context), timed.position, begin_ns,
+         static_cast<uint64_t>(took_ms * 1e6), timed.what.stream, timed.what.function});
+    return true;
+}
+
+void Profiler::look_at_kernels() {
+    looked_ = Clock::now();
+    CUcontext before = nullptr;
+    driver().cuCtxGetCurrent(&before);
+    for (auto& [where, kernels] : running_) {
+        if (!kernels.empty()) driver().cuCtxSetCurrent(kernels.front().context);
+        while (!kernels.empty() && tell(kernels.front())) {
+            auto& spare = contexts_[kernels.front().context].spare;
+            spare.insert(spare.end(), {kernels.front().begin, kernels.front().end});
+            kernels.pop_front();
+            --running_count_;
+        }
+    }
+    std::erase_if(running_, [](auto& entry) { return entry.second.empty(); });
+    driver().cuCtxSetCurrent(before);
+}
+
+std::chrono::milliseconds Profiler::look_within(std::chrono::milliseconds otherwise) {
+    if (running_count_ == 0) return otherwise;
+    if (Clock::now() - looked_ >= look_every) look_at_kernels();
+    return running_count_ == 0 ? otherwise : std::min<std::chrono::milliseconds>(otherwise, look_every);
+}
+
+void Profiler::context_ends(CUcontext context) {
+    auto found = contexts_.find(context);
+    if (found == contexts_.end()) return;
+    look_at_kernels();
+    if (found->second.base) found->second.base->context_lives = false;
+    for (auto& [where, kernels] : running_) {
+        for (auto& timed : kernels)
+            if (timed.context == context) timed.base->context_lives = false;
+        running_count_ -= std::erase_if(kernels, [&](const Timed& timed) { return timed.context == context; });
+    }
+    contexts_.erase(found);
+}
+
+Profiler::Report Profiler::report() {
+    look_at_kernels();
+    LockGuard lock(mutex_);
+    return std::exchange(seen_, {});
+}
+
+}  // namespace tnr::worker
