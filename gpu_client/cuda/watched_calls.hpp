@@ -4,7 +4,6 @@
 // An exported function cuX that nobody watches is a test and a jump to tnr_cuX, which does the work.
 #pragma once
 
-#include <atomic>
 #include <initializer_list>
 
 #include "gpu_client/cuda/profile.hpp"
@@ -12,11 +11,12 @@
 
 namespace tnr::cuda {
 
-// Set from the environment when the library is loaded; the child of a fork clears it.
-extern std::atomic<bool> calls_watched;
+// Set from the environment when the library is loaded; the child of a fork clears it. No atomic, as only one thread runs then,
+// and each call has to pass by.
+extern bool calls_watched;
 
 inline bool calls_are_watched() {
-    return __builtin_expect(calls_watched.load(std::memory_order_relaxed), false);
+    return __builtin_expect(calls_watched, false);
 }
 
 class WatchedCall {
