@@ -81,6 +81,19 @@ Result<> prepare_environment(Session& session, const PoolLogin& login, const Gpu
     return Ok{};
 }
 
+// The libraries write it (gpu_client/cuda/profile.hpp). A file that is there is an earlier run's: they would not touch it.
+Result<> prepare_profile(const std::string& file) {
+    if (file.empty()) return Ok{};
+    std::error_code failed;
+    auto path = std::filesystem::absolute(file, failed);
+    if (!failed && std::filesystem::is_directory(path))
+        return Error{Error::Kind::usage, "the profile " + file + " is a folder", "name a file, as out.json"};
+    if (::access(path.parent_path().c_str(), W_OK) != 0) return file_error("cannot write", file, errno);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return file_error("cannot replace", file, errno);
+    ::setenv("TNR_PROFILE", path.c_str(), 1);
+    return Ok{};
+}
+
 Result<> become(const std::vector<std::string>& words) {
     std::vector<char*> arguments;
     for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -113,6 +126,7 @@ Result<> run(Session& session, const RunOptions& options) {
         return Ok{};
     }
     if (auto prepared = prepare_environment(session, *login, *wish); !prepared) return prepared;
+    if (auto prepared = prepare_profile(options.profile); !prepared) return prepared;
     return become(options.words);
 }
 
@@ -121,12 +135,15 @@ void add_run(Grammar& tnr, Session& session) {
     auto command = tnr.command("run", "Run a program on this computer with a GPU from the pool");
     command.option("--gpu", options->gpu, "GPU type, or TYPE:COUNT; may be left out where the pool has one type");
     command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
+    command.option("--profile", options->profile,
+                   "Write what program and GPU do when into this file; https://ui.perfetto.dev opens it");
     command.flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
     command.required_words("command", options->words, "After `--`: the program and its arguments");
     command.footer(
         "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"
         "Examples:\n"
         "  tnr run -- ./saxpy\n"
+        "  tnr run --profile out.json -- ./saxpy\n"
         "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- python3 train.py --epochs 3");
     command.run([&session, options] { session.result = run(session, *options); });
 }

@@ -53,7 +53,7 @@ ProfileText::ProfileText() {
     worker_ = program_ + worker_ids;
     gpu_ = program_ + gpu_ids;
     name_process(program_, std::string(::program_invocation_short_name) + " (program)");
-    name_process(worker_, "worker on the GPU server");
+    name_process(worker_, "worker (on the server)");
     name_process(gpu_, "GPU");
     name_track({worker_, dispatcher}, "dispatcher");
     name_track({worker_, receives}, "receives");

@@ -16,19 +16,10 @@ using Clock = std::chrono::steady_clock;
 static constexpr auto look_every = 10ms;
 // A float counts tenths of microseconds up to here.
 static constexpr auto base_lasts = 1s;
-// A base's event is waited for, as it is the first thing in its stream. Longer, and the GPU is not ours at the moment.
-static constexpr auto base_takes_at_most = 2ms;
-
-struct Profiler::Base {
-    CUevent event = nullptr;
-    Clock::time_point made;
-    uint64_t at_ns = 0;  // 0: the event did not come in time
-    bool context_lives = true;
-
-    ~Base() {
-        if (event && context_lives) driver().cuEventDestroy_v2(event);
-    }
-};
+// A base's event is waited for, as it is the first thing in its stream. Longer, and the GPU or its machine is busy: the time
+// would not be sure enough, and is tried again with a little more patience when kernels are looked at next.
+static constexpr auto base_takes_at_most = 1ms;
+static constexpr int patience_max = 20;
 
 static uint64_t now_ns() {
     return static_cast<uint64_t>(Clock::now().time_since_epoch().count());
@@ -80,16 +71,19 @@ CUevent Profiler::take_event(ContextTimes& times) {
 
 // Its time by our clock lies between recording it and seeing that it has happened: a few microseconds.
 void Profiler::renew_base(ContextTimes& times) {
-    auto base = std::make_shared<Base>();
-    base->made = Clock::now();
-    times.base = base;
     if (!times.stream && driver().cuStreamCreate(&times.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
-    if (driver().cuEventCreate(&base->event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return;
-    auto before = now_ns();
-    if (driver().cuEventRecord(base->event, times.stream) != CUDA_SUCCESS) return;
-    while (driver().cuEventQuery(base->event) != CUDA_SUCCESS)
-        if (Clock::now() - base->made > base_takes_at_most) return;
-    base->at_ns = before + (now_ns() - before) / 2;
+    auto event = take_event(times);
+    auto begun = Clock::now();
+    if (!event || driver().cuEventRecord(event, times.stream) != CUDA_SUCCESS) return;
+    while (driver().cuEventQuery(event) != CUDA_SUCCESS) {
+        if (Clock::now() - begun < times.patience * base_takes_at_most) continue;
+        times.patience = std::min(times.patience + 1, patience_max);
+        times.spare.push_back(event);
+        return;
+    }
+    if (times.base) times.spare.push_back(times.base);
+    times.base = event;
+    times.base_made = begun + (Clock::now() - begun) / 2;
 }
 
 static bool is_capturing(CUstream stream) {
@@ -103,13 +97,12 @@ bool Profiler::begin_launch(const What& what, CUstream stream, CUcontext context
     if (!context || is_capturing(stream)) return false;  // a graph's kernels run later, and again and again
     if (running_count_ >= wire::timed_launches_max) look_at_kernels();
     auto& times = contexts_[context];
-    if (!times.base || Clock::now() - times.base->made > base_lasts) renew_base(times);
-    if (running_count_ >= wire::timed_launches_max || times.base->at_ns == 0) {
+    if (running_count_ >= wire::timed_launches_max) {
         LockGuard lock(mutex_);
         ++seen_.dropped;
         return false;
     }
-    launching_ = {what, position_, stream, context, take_event(times), take_event(times), times.base};
+    launching_ = {what, position_, stream, context, take_event(times), take_event(times)};
     if (driver().cuEventRecord(launching_.begin, stream) == CUDA_SUCCESS) return true;
     launched_in_vain();
     return false;
@@ -129,18 +122,22 @@ void Profiler::end_launch(CUresult result) {
     ++running_count_;
 }
 
-// False: it runs.
+// False: it runs, or the context has no base yet.
 bool Profiler::tell(const Timed& timed) {
     auto done = driver().cuEventQuery(timed.end);
     if (done == CUDA_ERROR_NOT_READY) return false;
-    float until_begin_ms = 0, took_ms = 0;
-    bool known = done == CUDA_SUCCESS;
-    known = known && driver().cuEventElapsedTime(&until_begin_ms, timed.base->event, timed.begin) == CUDA_SUCCESS;
-    known = known && driver().cuEventElapsedTime(&took_ms, timed.begin, timed.end) == CUDA_SUCCESS;
-    if (!known) return true;  // the context has failed
-    auto begin_ns = timed.base->at_ns + static_cast<uint64_t>(static_cast<int64_t>(until_begin_ms * 1e6));
-    add({wire::ProfiledKind::kernel, 0, static_cast<uint32_t>(timed.what.context), timed.position, begin_ns,
-         static_cast<uint64_t>(took_ms * 1e6), timed.what.stream, timed.what.function});
+    if (done != CUDA_SUCCESS) return true;  // the context has failed
+    auto& times = contexts_[timed.context];
+    if (!times.base || Clock::now() - times.base_made > base_lasts) renew_base(times);
+    if (!times.base) return false;
+    float since_base_ms = 0, took_ms = 0;  // the first one may be negative
+    bool known = driver().cuEventElapsedTime(&since_base_ms, times.base, timed.begin) == CUDA_SUCCESS &&
+                 driver().cuEventElapsedTime(&took_ms, timed.begin, timed.end) == CUDA_SUCCESS;
+    if (!known) return true;
+    auto begin = times.base_made.time_since_epoch().count() + static_cast<int64_t>(double{since_base_ms} * 1e6);
+    add({wire::ProfiledKind::kernel, 0, static_cast<uint32_t>(timed.what.context), timed.position,
+         static_cast<uint64_t>(begin), static_cast<uint64_t>(double{took_ms} * 1e6), timed.what.stream,
+         timed.what.function});
     return true;
 }
 
@@ -171,12 +168,8 @@ void Profiler::context_ends(CUcontext context) {
     auto found = contexts_.find(context);
     if (found == contexts_.end()) return;
     look_at_kernels();
-    if (found->second.base) found->second.base->context_lives = false;
-    for (auto& [where, kernels] : running_) {
-        for (auto& timed : kernels)
-            if (timed.context == context) timed.base->context_lives = false;
+    for (auto& [where, kernels] : running_)
         running_count_ -= std::erase_if(kernels, [&](const Timed& timed) { return timed.context == context; });
-    }
     contexts_.erase(found);
 }
 

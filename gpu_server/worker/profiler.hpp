@@ -3,7 +3,7 @@
 //
 // A kernel is timed with two events around its launch, read when they have happened. An event's time is only known
 // relative to another event's, so each context has a base: an event in a stream of ours, whose time by our own clock is
-// known. It is renewed now and then, since the differences are floats.
+// known. It is renewed every second, since the differences are floats.
 //
 // Off until the client asks, and costs a test per record and launch until then. What is kept until the client asks for
 // it is bounded (profile_records.hpp).
@@ -12,8 +12,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
-#include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
@@ -81,19 +80,19 @@ public:
     void batch(Way way, uint64_t sequence, size_t bytes, size_t records) override;  // any thread
 
 private:
-    // Belongs to its context: destroyed with it, or when nothing is timed by it any more.
-    struct Base;
     struct Timed {
         What what;
         uint64_t position;
         CUstream stream;  // while it is being launched
         CUcontext context;
         CUevent begin, end;
-        std::shared_ptr<Base> base;
     };
+    // Its handles are destroyed with the context.
     struct ContextTimes {
         CUstream stream = nullptr;
-        std::shared_ptr<Base> base;
+        CUevent base = nullptr;
+        std::chrono::steady_clock::time_point base_made;
+        int patience = 1;
         std::vector<CUevent> spare;
     };
     uint64_t begin_record(uint16_t op);
