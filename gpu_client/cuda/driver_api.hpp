@@ -11,6 +11,6 @@
 #include <cudaProfiler.h>
 #pragma GCC visibility pop
 
-#ifndef TNR_DEFINES_EXPORTS  // the generated file that does
+#ifndef TNR_EXPORTED_CALLS  // for those that want the exported cuX: the generated file that defines it, and tests
 #include "implementations.hpp"
 #endif

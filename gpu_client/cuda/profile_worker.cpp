@@ -1,17 +1,25 @@
 // See profile_worker.hpp.
 #include "gpu_client/cuda/profile_worker.hpp"
 
-#include <limits>
-
 #include "gpu_client/cuda/profile.hpp"
 
 namespace tnr::cuda {
 
 static constexpr std::chrono::milliseconds answer_within{1000};
 static constexpr int clock_samples = 4;
+// Crystals of two computers differ by 50 millionths at most.
+static constexpr uint64_t drift_divisor = 20'000;
 
 uint64_t profile_now() {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+void WorkerClock::compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t worker_ns) {
+    uint64_t half = (answered_ns - asked_ns) / 2, drifted = (answered_ns - measured_ns_) / drift_divisor;
+    if (measured_ns_ != 0 && half >= error_ns_ + drifted) return;
+    offset_ns_ = static_cast<int64_t>(worker_ns - (asked_ns + half));
+    error_ns_ = half;
+    measured_ns_ = answered_ns;
 }
 
 static constexpr size_t payload_bytes = sizeof(uint64_t) + sizeof(uint32_t);  // call number, wish
@@ -49,14 +57,9 @@ static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) 
 }
 
 uint64_t ask_worker(Session& session, WorkerClock& clock) {
-    uint64_t quickest = std::numeric_limits<uint64_t>::max();
     WorkerAnswer answer{};
-    for (int i = 0; i < clock_samples && ask(session, wire::profile_clock, answer); ++i) {
-        uint64_t took = answer.answered_ns - answer.asked_ns;
-        if (took >= quickest) continue;
-        quickest = took;
-        clock.offset_ns = static_cast<int64_t>(answer.worker_ns - (answer.asked_ns + took / 2));
-    }
+    for (int i = 0; i < clock_samples && ask(session, wire::profile_clock, answer); ++i)
+        clock.compare(answer.asked_ns, answer.answered_ns, answer.worker_ns);
     return ask(session, wire::profile_report, answer) ? answer.dropped : 0;
 }
 

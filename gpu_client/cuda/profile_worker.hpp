@@ -9,16 +9,25 @@
 
 namespace tnr::cuda {
 
-// The worker's clock minus ours. The quickest of some round trips tells it best: the error is at most half of that one.
-struct WorkerClock {
-    int64_t offset_ns = 0;
+// The worker's clock minus ours, by round trips: what a quick one tells is wrong by at most half of it, and less and less
+// right as the clocks drift apart.
+class WorkerClock {
+public:
+    int64_t offset_ns() const { return offset_ns_; }
+    // The worker said `worker_ns` between these two moments of ours.
+    void compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t worker_ns);
+
+private:
+    int64_t offset_ns_ = 0;
+    uint64_t error_ns_ = UINT64_MAX;  // at most, when it was measured
+    uint64_t measured_ns_ = 0;
 };
 
 uint64_t profile_now();
 
 // Makes the worker watch from its session's first record on: to be called before anything else is appended.
 void profile_session(Session& session);
-// Sets the clock anew, and has the worker's records sent: take_profiled() gets them before this returns. Returns how many the
+// Compares the clocks, and has the worker's records sent: take_profiled() gets them before this returns. Returns how many the
 // worker has had to drop since it was last asked.
 uint64_t ask_worker(Session& session, WorkerClock& clock);
 

@@ -25,7 +25,7 @@ struct Argument {
     uint64_t value;
 
     template <class T>
-    static Argument of(const char* name, const T& value) {
+    static Argument of(const char* name, T value) {
         if constexpr (std::is_class_v<T>)
             return {name, Form::structure, 0, false, 0};
         else

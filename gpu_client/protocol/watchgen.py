@@ -74,7 +74,7 @@ extern "C" CUresult CUDAAPI {symbol}({signature}) {{
 
 def write_watched_calls(calls, declare, note):
     body = "\n".join(watched_call(symbol, call, declare) for symbol, call in symbols_of(calls))
-    return f"""{note}#define TNR_DEFINES_EXPORTS
+    return f"""{note}#define TNR_EXPORTED_CALLS
 #include "gpu_client/cuda/watched_calls.hpp"
 
 using namespace tnr::cuda;

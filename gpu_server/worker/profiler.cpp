@@ -102,7 +102,7 @@ bool Profiler::begin_launch(const What& what, CUstream stream, CUcontext context
         ++seen_.dropped;
         return false;
     }
-    launching_ = {what, position_, stream, context, take_event(times), take_event(times)};
+    launching_ = {what, position_, Clock::now(), stream, context, take_event(times), take_event(times)};
     if (driver().cuEventRecord(launching_.begin, stream) == CUDA_SUCCESS) return true;
     launched_in_vain();
     return false;
@@ -130,15 +130,29 @@ bool Profiler::tell(const Timed& timed) {
     auto& times = contexts_[timed.context];
     if (!times.base || Clock::now() - times.base_made > base_lasts) renew_base(times);
     if (!times.base) return false;
+    tell_times(timed, times);
+    return true;
+}
+
+static std::chrono::nanoseconds nanoseconds(float milliseconds) {
+    return std::chrono::nanoseconds(static_cast<int64_t>(double{milliseconds} * 1e6));
+}
+
+void Profiler::tell_times(const Timed& timed, ContextTimes& times) {
     float since_base_ms = 0, took_ms = 0;  // the first one may be negative
     bool known = driver().cuEventElapsedTime(&since_base_ms, times.base, timed.begin) == CUDA_SUCCESS &&
                  driver().cuEventElapsedTime(&took_ms, timed.begin, timed.end) == CUDA_SUCCESS;
-    if (!known) return true;
-    auto begin = times.base_made.time_since_epoch().count() + static_cast<int64_t>(double{since_base_ms} * 1e6);
+    if (!known) return;
+    auto took = nanoseconds(took_ms);
+    // No kernel begins before its launch, nor ends after it was seen to have: what contradicts that is the base.
+    auto begin = times.base_made + nanoseconds(since_base_ms);
+    auto late = begin + took - Clock::now();
+    if (late.count() > 0) times.base_made -= late, begin -= late;
+    auto early = timed.launched - begin;
+    if (early.count() > 0) times.base_made += early, begin += early;
     add({wire::ProfiledKind::kernel, 0, static_cast<uint32_t>(timed.what.context), timed.position,
-         static_cast<uint64_t>(begin), static_cast<uint64_t>(double{took_ms} * 1e6), timed.what.stream,
-         timed.what.function});
-    return true;
+         static_cast<uint64_t>(begin.time_since_epoch().count()), static_cast<uint64_t>(took.count()),
+         timed.what.stream, timed.what.function});
 }
 
 void Profiler::look_at_kernels() {
@@ -174,6 +188,8 @@ void Profiler::context_ends(CUcontext context) {
 }
 
 Profiler::Report Profiler::report() {
+    for (auto& [context, times] : contexts_)
+        if (!times.base) times.patience = patience_max;  // it may be the last time that somebody asks
     look_at_kernels();
     LockGuard lock(mutex_);
     return std::exchange(seen_, {});

@@ -83,6 +83,7 @@ private:
     struct Timed {
         What what;
         uint64_t position;
+        std::chrono::steady_clock::time_point launched;
         CUstream stream;  // while it is being launched
         CUcontext context;
         CUevent begin, end;
@@ -100,10 +101,11 @@ private:
     bool begin_launch(const What& what, CUstream stream, CUcontext context);
     void end_launch(CUresult result);
     void launched_in_vain();
-    void renew_base(ContextTimes& times);
-    CUevent take_event(ContextTimes& times);
+    static void renew_base(ContextTimes& times);
+    static CUevent take_event(ContextTimes& times);
     void look_at_kernels();
     bool tell(const Timed& timed);
+    void tell_times(const Timed& timed, ContextTimes& times);
     void add(const wire::ProfiledRecord& record) TNR_EXCLUDES(mutex_);
 
     wire::Link& link_;

@@ -1,5 +1,6 @@
 // cudart 13.0 asks for these at start, with these versions and flags (2: per-thread default stream). Left out are the
 // 29 of cudaGL.h, cudaEGL.h and cudaVDPAU.h: no display is attached, and cudart does without them.
+#define TNR_EXPORTED_CALLS
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/cuda/driver_api.hpp"

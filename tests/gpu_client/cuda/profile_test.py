@@ -108,7 +108,9 @@ def spoilt_files_are_noticed(world):
         spoilt = copy.deepcopy(sound)
         spoil(spoilt["traceEvents"])
         try:
-            shows_the_program(Trace(spoilt))
+            trace = Trace(spoilt)
+            shows_the_program(trace)
+            assert not trace.open
         except (Broken, AssertionError):
             return
         sys.exit(f"nobody noticed: {what}")
