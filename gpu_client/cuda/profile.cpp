@@ -117,13 +117,13 @@ static void write(ProfileFile&& file) {
         if (contents.worker.size() > worker_is_busy || worker_dropped > 0) rest = busy_asked_every;
         contents.dropped += worker_dropped + std::exchange(lost, 0);
         size_t events = contents.events.size() + contents.worker.size();
-        text.add(std::move(contents), clock.offset_ns());
+        text.add(std::move(contents), clock);
         if (!file.add(text.take())) lost = events;
         stopped = buffer().wait(rest);
     }
     if (auto* open = session(); open && !open->lost()) ask_worker(*open, clock);
     profile_runs = false;
-    text.add(buffer().take(), clock.offset_ns());
+    text.add(buffer().take(), clock);
     text.close();
     file.add(text.take());
     buffer().finished();

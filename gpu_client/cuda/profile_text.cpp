@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "cuda_calls.hpp"
-#include "gpu_client/cuda/profile_worker.hpp"
 #include "gpu_client/protocol/ops.hpp"
 
 namespace tnr::cuda {
@@ -181,23 +180,24 @@ std::string ProfileText::kernel_name(uint64_t function) const {
     return found != kernels_.end() ? found->second : "kernel " + std::to_string(function);
 }
 
-void ProfileText::add_worker(const wire::ProfiledRecord& record, int64_t offset_ns) {
+void ProfileText::add_worker(const wire::ProfiledRecord& record, const WorkerClock& clock) {
     bool kernel = record.kind == wire::ProfiledKind::kernel;
     Track track{worker_, dispatcher};
     if (kernel) track = stream_track(record);
     if (record.kind == wire::ProfiledKind::batch_received) track.thread = receives;
     if (record.kind == wire::ProfiledKind::batch_sent) track.thread = sends;
-    auto told = record.begin_ns - static_cast<uint64_t>(offset_ns);
+    auto told = record.begin_ns - static_cast<uint64_t>(clock.offset_ns());
     auto begin = in_order(track, told), end = std::max(begin, told + record.nanoseconds);
     ended_[{track.process, track.thread}] = end;
+    auto position = record.number + clock.positions_behind;
     switch (record.kind) {
         case wire::ProfiledKind::dispatched:
             slice(track, name_of_record(record.op), begin, end - begin);
-            if (record.op == wire::op_cuLaunchKernel) arrow("t", track, begin, record.number);
+            if (record.op == wire::op_cuLaunchKernel) arrow("t", track, begin, position);
             return;
         case wire::ProfiledKind::kernel:
             slice(track, kernel_name(record.function), begin, end - begin);
-            return arrow("f", track, begin, record.number);
+            return arrow("f", track, begin, position);
         case wire::ProfiledKind::batch_received:
             return batch("batch received", track, begin, record.number, record.stream_or_bytes, record.count);
         case wire::ProfiledKind::batch_sent:
@@ -205,11 +205,11 @@ void ProfileText::add_worker(const wire::ProfiledRecord& record, int64_t offset_
     }
 }
 
-void ProfileText::add(ProfileBuffer::Contents&& contents, int64_t offset_ns) {
+void ProfileText::add(ProfileBuffer::Contents&& contents, const WorkerClock& clock) {
     for (auto& [thread, name] : contents.threads) name_track({program_, thread}, name);
     kernels_.merge(contents.kernels);
     for (auto& event : contents.events) add_event(event);
-    for (auto& record : contents.worker) add_worker(record, offset_ns);
+    for (auto& record : contents.worker) add_worker(record, clock);
     if (contents.dropped == 0) return;
     dropped_ += contents.dropped;
     counter("events dropped", program_, profile_now(), dropped_);

@@ -12,6 +12,7 @@
 
 #include "gpu_client/cuda/profile_buffer.hpp"
 #include "gpu_client/cuda/profile_file.hpp"
+#include "gpu_client/cuda/profile_worker.hpp"
 
 namespace tnr::cuda {
 
@@ -21,8 +22,7 @@ const char* name_of_record(uint16_t op);
 class ProfileText {
 public:
     ProfileText();
-    // `offset_ns`: the worker's clock minus ours.
-    void add(ProfileBuffer::Contents&& contents, int64_t offset_ns);
+    void add(ProfileBuffer::Contents&& contents, const WorkerClock& clock);
     // Ends the slices that are still open, now.
     void close();
     // What was added since, for ProfileFile::add().
@@ -43,7 +43,7 @@ private:
     void counter(const char* name, uint32_t process, uint64_t when_ns, uint64_t value);
     void add_event(const ProfileEvent& event);
     void add_end(const ProfileEvent& event);
-    void add_worker(const wire::ProfiledRecord& record, int64_t offset_ns);
+    void add_worker(const wire::ProfiledRecord& record, const WorkerClock& clock);
     void slice(Track track, const std::string& name, uint64_t begin_ns, uint64_t nanoseconds);
     uint64_t in_order(Track track, uint64_t when_ns);
     Track stream_track(const wire::ProfiledRecord& kernel);

@@ -40,6 +40,7 @@ void profile_session(Session& session) {
 struct WorkerAnswer {
     uint64_t asked_ns, answered_ns;  // by our clock
     uint64_t worker_ns, dropped;
+    uint64_t positions_behind;
 };
 
 static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) {
@@ -47,11 +48,12 @@ static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) 
     put_wish(payload, wish);
     Pending pending;
     answer.asked_ns = profile_now();
-    session.request(0, wire::op_profile, payload, pending);
+    auto position = session.request(0, wire::op_profile, payload, pending);
     if (!session.wait(pending, answer_within) || pending.result != CUDA_SUCCESS) return false;  // an old worker
     answer.answered_ns = profile_now();
     wire::Reader in(pending.answer);
     answer.worker_ns = in.get<uint64_t>();
+    answer.positions_behind = position - in.get<uint64_t>();
     answer.dropped = in.get<uint64_t>();
     return in.finished();
 }
@@ -60,7 +62,9 @@ uint64_t ask_worker(Session& session, WorkerClock& clock) {
     WorkerAnswer answer{};
     for (int i = 0; i < clock_samples && ask(session, wire::profile_clock, answer); ++i)
         clock.compare(answer.asked_ns, answer.answered_ns, answer.worker_ns);
-    return ask(session, wire::profile_report, answer) ? answer.dropped : 0;
+    if (!ask(session, wire::profile_report, answer)) return 0;
+    clock.positions_behind = answer.positions_behind;
+    return answer.dropped;
 }
 
 bool take_profiled(wire::Reader in) {

@@ -14,6 +14,8 @@ namespace tnr::cuda {
 class WorkerClock {
 public:
     int64_t offset_ns() const { return offset_ns_; }
+    // Its count of records is behind ours by so much: it began when it was told to.
+    uint64_t positions_behind = 0;
     // The worker said `worker_ns` between these two moments of ours.
     void compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t worker_ns);
 
@@ -25,7 +27,7 @@ private:
 
 uint64_t profile_now();
 
-// Makes the worker watch from its session's first record on: to be called before anything else is appended.
+// Makes the worker watch from here on.
 void profile_session(Session& session);
 // Compares the clocks, and has the worker's records sent: take_profiled() gets them before this returns. Returns how many the
 // worker has had to drop since it was last asked.

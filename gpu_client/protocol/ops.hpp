@@ -18,6 +18,10 @@ enum SessionOp : uint16_t {
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
     op_image_piece = 0xf009,         // async. see custom_calls.hpp
     op_image_offer = 0xf00a,         // async. see custom_calls.hpp
+    // sync. u32 ProfileWish; reply: u64 the worker's clock in ns, u64 this record's position as the worker counts, u64
+    // ProfiledRecords dropped since the last report. The first one makes the worker watch, and has position 0 there; before
+    // the reply to a report come op_profiled records.
+    op_profile = 0xf00b,
     // sync. u32 device, u64 address, u64 bytes: reserve the session's range of this device here instead, because in the
     // client something else is where it is. Before anything is mapped in it. An error: it is not free here either.
     op_move_range = 0xf010,
@@ -27,9 +31,6 @@ enum SessionOp : uint16_t {
     // sync; of the current context's device. Reply: u64 free, u64 total, u32 shared: another process of the claim uses the
     // GPU. From then on the client is told of changes (op_memory_shared).
     op_memory_info = 0xf012,
-    // sync. u32 ProfileWish; reply: u64 the worker's clock in ns, u64 ProfiledRecords dropped since the last report. The first one,
-    // which is the session's first record, makes the worker watch; before the reply to a report come op_profiled records.
-    op_profile = 0xf00b,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1

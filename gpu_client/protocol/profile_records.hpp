@@ -17,7 +17,7 @@ struct ProfiledRecord {
     ProfiledKind kind;
     uint16_t op;
     uint32_t count;        // of records in a batch; a kernel's context
-    uint64_t number;       // position in the stream of records, or sequence of a batch
+    uint64_t number;       // position of a record, as the worker counts; or a batch's sequence
     uint64_t begin_ns;     // by the worker's clock
     uint64_t nanoseconds;  // until it ended
     uint64_t stream_or_bytes;

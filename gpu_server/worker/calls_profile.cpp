@@ -30,6 +30,7 @@ static Answer profile(WorkerSession& session, Call& call) {
     }
     wire::Writer writer(call.outputs);
     writer.put(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
+    writer.put(session.profiler.position());
     writer.put(dropped);
     return CUDA_SUCCESS;
 }

@@ -27,7 +27,6 @@ static uint64_t now_ns() {
 
 void Profiler::start() {
     if (std::exchange(on_, true)) return;
-    position_ = 1;  // that of the record which says so
     link_.watch(this);
 }
 

@@ -28,7 +28,8 @@ public:
 
     // The dispatcher's, all of these.
     void start();  // again: does nothing
-    bool on() const { return on_; }
+    // Of the record being handled, counted from the one that came with start(): that has 0.
+    uint64_t position() const { return position_; }
     struct Report {
         std::vector<wire::ProfiledRecord> records;
         uint64_t dropped = 0;
@@ -110,7 +111,7 @@ private:
 
     wire::Link& link_;
     bool on_ = false;
-    uint64_t position_ = 0;  // of the record being handled
+    uint64_t position_ = 0;
     std::map<CUcontext, ContextTimes> contexts_;
     std::map<std::pair<uint64_t, uint64_t>, std::deque<Timed>> running_;  // by context and stream: in order
     size_t running_count_ = 0;

@@ -110,7 +110,7 @@ TEST_CASE("slices that are open when the program ends are closed", "[profile]") 
     ProfileBuffer buffer;
     buffer.add({Kind::begin, 7, 1000, "outer"});
     buffer.add({Kind::begin, 7, 2000, "wait", "a reply"});
-    text.add(buffer.take(), 0);
+    text.add(buffer.take(), {});
     text.close();
     auto written = text.take();
     auto events = nlohmann::json::parse("[" + written.substr(0, written.size() - 2) + "]");
@@ -125,13 +125,27 @@ TEST_CASE("kernels of a stream do not overlap when the clocks are compared anew"
     wire::ProfiledRecord kernel{wire::ProfiledKind::kernel, 0, 1, 1, 10'000, 5'000, 16, 9};
     buffer.add_kernel(9, "saxpy");
     buffer.add_worker({&kernel, 1});
-    text.add(buffer.take(), 0);
+    text.add(buffer.take(), {});
     kernel.begin_ns = 16'000, kernel.number = 2;
     buffer.add_worker({&kernel, 1});
-    text.add(buffer.take(), 3'000);  // would begin at 13 us
+    WorkerClock clock;
+    clock.compare(0, 0, 3'000);
+    text.add(buffer.take(), clock);  // would begin at 13 us
     auto written = text.take();
     CHECK(written.find(R"("ts":10.000,"dur":5.000,"name":"saxpy")") != std::string::npos);
     CHECK(written.find(R"("ts":15.000,"dur":3.000,"name":"saxpy")") != std::string::npos);
+}
+
+TEST_CASE("the quickest round trip tells the worker's clock, until it is too old", "[profile]") {
+    WorkerClock clock;
+    clock.compare(1'000'000, 1'000'100, 5'000'050);
+    CHECK(clock.offset_ns() == 4'000'000);
+    clock.compare(1'001'000, 1'101'000, 5'060'000);  // slow: it may be wrong by 50 us
+    CHECK(clock.offset_ns() == 4'000'000);
+    clock.compare(2'000'001'000, 2'000'101'000, 2'004'061'000);  // but by now the clocks may have drifted by 100
+    CHECK(clock.offset_ns() == 4'010'000);
+    clock.compare(2'000'200'000, 2'000'200'010, 2'004'200'007);
+    CHECK(clock.offset_ns() == 4'000'002);
 }
 
 TEST_CASE("a traced call shows values as a reader wants them", "[trace]") {

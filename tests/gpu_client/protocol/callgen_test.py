@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The generator refuses tables that would make the two ends disagree. Run: callgen_test.py CALLGEN TABLE HEADERS"""
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,13 +10,13 @@ import unittest
 CALLGEN, TABLE, HEADERS = sys.argv[1:4]
 
 
-def generate(text):
+def generate(text, file="cuda_calls.hpp"):
     with tempfile.TemporaryDirectory() as folder:
         table = pathlib.Path(folder) / "cuda.calls"
         table.write_text(text)
         done = subprocess.run([sys.executable, CALLGEN, "--table", table, "--headers", HEADERS, "--out", folder + "/out"],
                               capture_output=True, text=True)
-        header = pathlib.Path(folder) / "out" / "cuda_calls.hpp"
+        header = pathlib.Path(folder) / "out" / file
         return done.returncode, done.stderr, header.read_text() if header.exists() else ""
 
 
@@ -66,6 +67,27 @@ class Table(unittest.TestCase):
     def test_each_abi_needs_a_line_of_its_own(self):
         line = self.line_of("cuCtxCreate_v3")
         self.refused(self.text.replace(line + "\n", ""), "cuCtxCreate")
+
+    def test_every_exported_function_can_be_watched(self):
+        watched = generate(self.text, "watched_calls.cpp")[2]
+        exported = {words[0] for words in re.findall(r"CUresult CUDAAPI (cu\w+)\(()", watched)}
+        for symbol in ("cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuGetErrorName", "cuGraphicsUnregisterResource"):
+            self.assertIn(symbol, exported)
+        entry_points = generate(self.text, "entry_points.cpp")[2]
+        self.assertEqual(exported, set(re.findall(r"int (cu\w+)\(\);", entry_points)))
+
+    def test_what_a_call_writes_is_told_from_lists_and_buffers(self):
+        watched = generate(self.text, "watched_calls.cpp")[2]
+        arguments_of = lambda symbol: re.search(rf"ended\(tnr_{symbol}\(.*?\), (.*)\);", watched)[1]
+        self.assertEqual(arguments_of("cuMemAlloc_v2"), '{Argument::out_address("dptr", dptr), Argument::of("bytesize", bytesize)}')
+        self.assertIn('Argument::of("kernelParams"', arguments_of("cuLaunchKernel"))
+        self.assertIn('Argument::of("options"', arguments_of("cuModuleLoadDataEx"))
+        self.assertIn('Argument::out("module"', arguments_of("cuModuleLoadDataEx"))
+        self.assertIn('Argument::of("nodes"', arguments_of("cuGraphGetNodes"))
+        self.assertIn('Argument::out("numNodes"', arguments_of("cuGraphGetNodes"))
+        self.assertIn('Argument::of("dstHost"', arguments_of("cuMemcpyDtoH_v2"))
+        self.assertIn('Argument::address("srcDevice"', arguments_of("cuMemcpyDtoH_v2"))
+        self.assertIn('Argument::out_text("name"', arguments_of("cuDeviceGetName"))
 
     def test_the_hash_changes_with_meaning_and_not_with_comments(self):
         hash_of = lambda text: next(l for l in generate(text)[2].splitlines() if "calls_table_hash" in l)
