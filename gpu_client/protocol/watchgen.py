@@ -9,7 +9,8 @@ what the program called.
 import re
 
 # Integers that stand for a handle or an address: cuda.h gives them no type of their own.
-ADDRESSES = {"CUdeviceptr", "CUdeviceptr_v1", "CUmemGenericAllocationHandle", "CUtexObject", "CUsurfObject", "CUgraphConditionalHandle"}
+ADDRESSES = {"CUdeviceptr", "CUdeviceptr_v1", "CUmemGenericAllocationHandle", "CUtexObject", "CUsurfObject",
+             "CUgraphConditionalHandle"}
 # A pointer is followed after a successful call, unless it is a list, which may have no entries: then it is called by a plural, and
 # the call has a count.
 COUNT = re.compile(r"^(num|nb|count)|Count$", re.I)
