@@ -108,7 +108,7 @@ void ImageKeeper::write_next() {
 }
 
 bool ImageKeeper::write(At arriving) {
-    if (arriving->forgotten) return false;
+    if (arriving->forgotten || !known_(arriving->tenant)) return false;
     auto path = cache_.begin(arriving->tenant, arriving->hash, arriving->bytes);
     if (path.empty()) return false;
     ChildPlan plan{
@@ -140,6 +140,7 @@ void ImageKeeper::written(At arriving, int status) {
     }
     cache_.end(arriving->tenant, arriving->hash, arriving->bytes, stored);
     if (arriving->forgotten) cache_.remove(arriving->tenant, arriving->hash);
+    if (!known_(arriving->tenant)) cache_.forget(arriving->tenant);
     arriving_.erase(arriving);
     write_next();
 }

@@ -58,6 +58,22 @@ TEST_CASE("names and keys have one owner each", "[pool]") {
     CHECK(store.keys()->size() == 2);
 }
 
+TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    REQUIRE(store.add_account("alice", "A", false));
+    REQUIRE(store.put_machine("alice", "trainer", "M1"));
+    REQUIRE(store.add_account("bob", "B", false));
+    REQUIRE(store.remove_account("alice"));
+    CHECK_FALSE(*store.find_key("A"));
+    CHECK_FALSE(*store.find_key("M1"));
+    CHECK(*store.find_key("B"));
+    auto again = store.remove_account("alice");
+    REQUIRE_FALSE(again);
+    CHECK(again.error().kind == Error::Kind::not_found);
+    CHECK(store.add_account("alice", "A2", false));
+}
+
 TEST_CASE("the ledger survives, and what nobody ended is ended at the last sign of life", "[pool]") {
     TempStore temp;
     auto first = *temp.store->begin_claim({0, "alice", "trainer", "h100", "u1", 1000});

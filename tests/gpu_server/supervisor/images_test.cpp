@@ -105,6 +105,11 @@ TEST_CASE("nobody finds another tenant's images", "[images]") {
     CHECK(stranger.find('a') == 0);
     REQUIRE(server.wait_for_log(kept("account-alice", 'a')));
     CHECK(stranger.find('a') == 0);
+    // Nor while they are still in memory: two at a time are written.
+    for (char number : std::string("bcdef0123456789")) brings.say('k', number);
+    CHECK(brings.find('9') == 1);
+    CHECK(stranger.find('9') == 0);
+    REQUIRE(server.wait_for_log("kept code image", 16));
     stranger.say('d', 'a');
     CHECK(stranger.find('a') == 0);
     CHECK(brings.find('a') == 1);
@@ -119,6 +124,7 @@ TEST_CASE("nobody finds another tenant's images", "[images]") {
         CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
         CHECK(ask(*alice, {{"op", "claims"}})["error"]["kind"] == "auth");
         CHECK(brings.find('a') == 0);
+        for (char number : std::string("bcdef0123456789")) CHECK(brings.find(number) == 0);
         brings.say('k', 'b');
         CHECK(brings.find('b') == 0);
         CHECK(stranger.find('a') == 0);

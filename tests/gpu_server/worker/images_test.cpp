@@ -1,6 +1,7 @@
 // Code on its way to the driver: what a client may send, how much of it is held, and what an offer brings.
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,6 +27,8 @@ struct Line {
         int ends[2];
         REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
         supervisor = ends[0];
+        timeval patience{10, 0};  // a message that does not come fails the test
+        REQUIRE(setsockopt(supervisor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
         link = new SupervisorLink(UniqueFd(ends[1]));
         link->start([](const std::string&) {});
     }
