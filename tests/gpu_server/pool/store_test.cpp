@@ -70,7 +70,7 @@ TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
     CHECK(*store.find_key("B"));
     auto again = store.remove_account("alice");
     REQUIRE_FALSE(again);
-    CHECK(again.error().kind == Error::Kind::not_found);
+    CHECK(again.error().kind == tnr::Error::Kind::not_found);
     CHECK(store.add_account("alice", "A2", false));
 }
 
