@@ -66,7 +66,7 @@ static void act(const std::string& how) {
     if (how == "fail") tnr::server::send_message(child_control_fd, {{"failed", "no such GPU"}}), _exit(1);
 }
 
-// ---- code images: the client says what to do in two bytes, a letter and the image's number
+// ---- code images: the client says what to do in three bytes: '#', a letter, the image's number
 
 static constexpr size_t image_bytes = 300'000;
 static std::string hash_of_image(char number) {
@@ -104,11 +104,11 @@ static uint64_t find_image(char number) {
     return changed ? 2 : 1;
 }
 
-// True: `letter` was about images.
-static bool image_command(int client, char letter) {
-    if (!strchr("kulsfdnm", letter)) return false;
-    char number = 0;
-    if (read(client, &number, 1) != 1) return true;
+// True: `first` was about images.
+static bool image_command(int client, char first) {
+    if (first != '#') return false;
+    char letter = 0, number = 0;
+    if (read(client, &letter, 1) != 1 || read(client, &number, 1) != 1) return true;
     if (letter == 'k') keep_image(number, image_bytes);
     if (letter == 'u') keep_image(number, image_bytes, false);
     if (letter == 'l') keep_image(number, image_bytes + 1);    // says more than there is

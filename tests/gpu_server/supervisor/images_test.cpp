@@ -26,7 +26,7 @@ public:
         connection_ = connect_to(answer["endpoint"]);
     }
     void say(char letter, char number) const {
-        const char bytes[] = {letter, number};
+        const char bytes[] = {'#', letter, number};
         REQUIRE(::send(connection_.get(), bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes);
     }
     uint64_t find(char number) const {
