@@ -15,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #ifdef __clang__
@@ -34,6 +35,8 @@
 #define TNR_EXCLUDES(...) TNR_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 #define TNR_ACQUIRE(...) TNR_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
 #define TNR_RELEASE(...) TNR_THREAD_SAFETY(release_capability(__VA_ARGS__))
+#define TNR_ACQUIRE_SHARED(...) TNR_THREAD_SAFETY(acquire_shared_capability(__VA_ARGS__))
+#define TNR_RELEASE_SHARED(...) TNR_THREAD_SAFETY(release_shared_capability(__VA_ARGS__))
 #define TNR_TRY_ACQUIRE(...) TNR_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
 #define TNR_RETURN_CAPABILITY(mutex) TNR_THREAD_SAFETY(lock_returned(mutex))
 // For what clang cannot follow. Say beside it why it is right.
@@ -92,6 +95,46 @@ public:
 private:
     Mutex& mutex_;
     bool held_ = true;
+};
+
+// A std::shared_mutex with attributes: one thread that writes what it guards, or many that read it.
+class TNR_CAPABILITY("mutex") SharedMutex {
+public:
+    SharedMutex() = default;
+    SharedMutex(const SharedMutex&) = delete;
+    SharedMutex& operator=(const SharedMutex&) = delete;
+
+    void lock() TNR_ACQUIRE() { mutex_.lock(); }
+    void unlock() TNR_RELEASE() { mutex_.unlock(); }
+    void lock_shared() TNR_ACQUIRE_SHARED() { mutex_.lock_shared(); }
+    void unlock_shared() TNR_RELEASE_SHARED() { mutex_.unlock_shared(); }
+
+private:
+    std::shared_mutex mutex_;
+};
+
+// Holds a shared mutex to the end of the scope, for writing.
+class TNR_SCOPED_CAPABILITY ExclusiveLock {
+public:
+    explicit ExclusiveLock(SharedMutex& mutex) TNR_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+    ~ExclusiveLock() TNR_RELEASE() { mutex_.unlock(); }
+    ExclusiveLock(const ExclusiveLock&) = delete;
+    ExclusiveLock& operator=(const ExclusiveLock&) = delete;
+
+private:
+    SharedMutex& mutex_;
+};
+
+// Holds a shared mutex to the end of the scope, for reading.
+class TNR_SCOPED_CAPABILITY SharedLock {
+public:
+    explicit SharedLock(SharedMutex& mutex) TNR_ACQUIRE_SHARED(mutex) : mutex_(mutex) { mutex_.lock_shared(); }
+    ~SharedLock() TNR_RELEASE() { mutex_.unlock_shared(); }
+    SharedLock(const SharedLock&) = delete;
+    SharedLock& operator=(const SharedLock&) = delete;
+
+private:
+    SharedMutex& mutex_;
 };
 
 // A std::condition_variable. It takes the mutex rather than the lock, so that clang checks that the mutex is held;

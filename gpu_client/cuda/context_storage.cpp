@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
@@ -16,8 +16,8 @@ struct Entry {
     StorageDestructor destructor;
 };
 struct Storage {
-    std::mutex mutex;
-    std::map<std::pair<uint64_t, void*>, Entry> entries;
+    Mutex mutex;
+    std::map<std::pair<uint64_t, void*>, Entry> entries TNR_GUARDED_BY(mutex);
     std::atomic<uint64_t> generation{1};  // any change makes all threads' remembered answers stale
 };
 Storage& storage() {
@@ -34,7 +34,7 @@ static uint64_t resolve(CUcontext context) {
 CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructor destructor) {
     uint64_t handle = resolve(context);
     if (handle == 0 || !contexts().find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
-    std::lock_guard lock(storage().mutex);
+    LockGuard lock(storage().mutex);
     if (!storage().entries.try_emplace({handle, key}, Entry{value, destructor}).second)
         return CUDA_ERROR_INVALID_HANDLE;
     storage().generation++;
@@ -42,7 +42,7 @@ CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructo
 }
 
 CUresult storage_delete(CUcontext context, void* key) {
-    std::lock_guard lock(storage().mutex);
+    LockGuard lock(storage().mutex);
     if (storage().entries.erase({resolve(context), key}) == 0) return CUDA_ERROR_INVALID_HANDLE;
     storage().generation++;
     return CUDA_SUCCESS;
@@ -57,7 +57,7 @@ CUresult storage_get(void** value, CUcontext context, void* key) {
         *value = cache.value;
         return CUDA_SUCCESS;
     }
-    std::lock_guard lock(storage().mutex);
+    LockGuard lock(storage().mutex);
     auto found = storage().entries.find({handle, key});
     if (found == storage().entries.end()) return CUDA_ERROR_INVALID_HANDLE;
     *value = found->second.value;
@@ -68,7 +68,7 @@ CUresult storage_get(void** value, CUcontext context, void* key) {
 void storage_context_ends(uint64_t context_handle) {
     std::vector<std::pair<void*, Entry>> ended;
     {
-        std::lock_guard lock(storage().mutex);
+        LockGuard lock(storage().mutex);
         auto& entries = storage().entries;
         auto first = entries.lower_bound({context_handle, nullptr}), last = first;
         for (; last != entries.end() && last->first.first == context_handle; ++last)

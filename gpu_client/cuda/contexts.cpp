@@ -1,8 +1,7 @@
 // Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
 #include "gpu_client/cuda/contexts.hpp"
 
-#include <mutex>
-
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/context_storage.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
@@ -16,13 +15,19 @@
 
 namespace tnr::cuda {
 
-// Guards the counts of primary contexts. Recursive: destructors of stored values may call back.
-static std::recursive_mutex& mutex() {
-    static auto* one = new std::recursive_mutex;
-    return *one;
-}
 static constexpr int devices_max = 64;
-static int retained[devices_max];  // how often the program holds each primary context
+
+// Retaining and releasing wait for the network, and destructors of stored values may call back: hence a turn.
+namespace {
+struct Primary {
+    Turn turn;
+    int retained TNR_GUARDED_BY(turn) = 0;  // how often the program holds the context
+};
+Primary& primary_of(const Device& device) {
+    static auto* all = new Primary[devices_max];
+    return all[device.ordinal];
+}
+}  // namespace
 
 static uint64_t next_context_id() {
     static std::atomic<uint64_t> last{1000};
@@ -67,11 +72,12 @@ static CUresult activate(Context& context, Device& device) {
     return CUDA_SUCCESS;
 }
 
-static CUresult end_primary(Context& context, Device& device, uint16_t op, wire::CallWay way) {
+static CUresult end_primary(Context& context, Device& device, Primary& primary, uint16_t op, wire::CallWay way)
+    TNR_REQUIRES(primary.turn) {
     finish_work(context);
     context_ends(context);
     context.active = false;
-    retained[device.ordinal] = 0;
+    primary.retained = 0;
     RemoteCall call(op, way);
     call.in_context(nullptr);
     call.put(static_cast<uint32_t>(device.on_wire));
@@ -152,11 +158,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto* device = find_device(ordinal);
         if (!device || ordinal >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
-        std::lock_guard lock(mutex());
+        auto& primary = primary_of(*device);
+        TakenTurn turn(primary.turn);
         auto& context = *contexts().find(device->primary_context);
-        if (retained[ordinal] == 0)
+        if (primary.retained == 0)
             if (auto result = activate(context, *device); result != CUDA_SUCCESS) return result;
-        ++retained[ordinal];
+        ++primary.retained;
         *out = handle_of<CUcontext>(context.handle);
         return CUDA_SUCCESS;
     });
@@ -166,11 +173,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxRelease", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        std::lock_guard lock(mutex());
-        if (retained[ordinal] == 0) return CUDA_ERROR_INVALID_CONTEXT;
-        if (--retained[ordinal] > 0) return CUDA_SUCCESS;
+        auto& primary = primary_of(*device);
+        TakenTurn turn(primary.turn);
+        if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        if (--primary.retained > 0) return CUDA_SUCCESS;
         auto& context = *contexts().find(device->primary_context);
-        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
+        return end_primary(context, *device, primary, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
     });
 }
 
@@ -182,10 +190,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxReset", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        std::lock_guard lock(mutex());
+        auto& primary = primary_of(*device);
+        TakenTurn turn(primary.turn);
         auto& context = *contexts().find(device->primary_context);
         if (!context.active) return CUDA_SUCCESS;
-        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
+        return end_primary(context, *device, primary, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
     });
 }
 

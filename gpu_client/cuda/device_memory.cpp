@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -35,7 +36,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
 }
 
 void DeviceMemory::take_range(uint64_t address, uint64_t bytes, uint64_t granularity) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     range_address_ = address;
     range_bytes_ = bytes;
     granularity_ = granularity;
@@ -44,7 +45,7 @@ void DeviceMemory::take_range(uint64_t address, uint64_t bytes, uint64_t granula
 
 void DeviceMemory::ask_ahead() {
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         if (granted_ != 0) return;
     }
     if (ahead_asked_.exchange(true)) return;
@@ -73,7 +74,7 @@ CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t
         bool found = false;
         uint64_t mapped_before = 0, mapped_after = 0, given_back = 0;
         {
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             mapped_before = mapped_;
             found = try_allocate(wish, made);
             mapped_after = mapped_;
@@ -175,7 +176,7 @@ void DeviceMemory::unmap_spares() {
 
 // The record that maps it has raised the position since it was noted. The program does not have the address yet.
 void DeviceMemory::note_untouched(uint64_t address) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (auto found = allocations_.find(address); found != allocations_.end())
         found->second.untouched_at = session()->position();
 }
@@ -185,7 +186,7 @@ CUresult DeviceMemory::take_grant(uint64_t bytes) {
         bool taken = false;
         uint64_t given_back = 0;
         {
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             given_back = given_back_;
             taken = room() >= bytes;
             if (taken) created_ += bytes;
@@ -198,7 +199,7 @@ CUresult DeviceMemory::take_grant(uint64_t bytes) {
 }
 
 void DeviceMemory::return_grant(uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     ++given_back_;
     created_ -= bytes;
 }
@@ -212,7 +213,7 @@ bool DeviceMemory::make_space(uint64_t needed, uint64_t given_back) {
     if (use_spares(needed)) return true;
     uint64_t quarantined = 0, lacking = needed;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         quarantined = quarantine_.bytes();
         if (needed > room()) lacking = needed - room();
     }
@@ -220,14 +221,14 @@ bool DeviceMemory::make_space(uint64_t needed, uint64_t given_back) {
     if (ask_for(std::max(lacking, grant_step))) return true;
     if (lacking < grant_step && ask_for(lacking)) return true;
     if (force_sync()) return true;
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return given_back_ != given_back;
 }
 
 bool DeviceMemory::use_spares(uint64_t needed) {
     bool enough = false;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         if (spare_.empty()) return false;
         unmap_spares();
         enough = room() >= needed;
@@ -240,7 +241,7 @@ bool DeviceMemory::take_ahead() {
     if (!ahead_asked_) return false;
     if (!ahead_done_) session()->wait_until([this] { return ahead_done_.load(); });
     uint64_t more = ahead_granted_.exchange(0);
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     granted_ += more;
     return more != 0;
 }
@@ -253,7 +254,7 @@ bool DeviceMemory::ask_for(uint64_t bytes) {
     if (call.send() != CUDA_SUCCESS) return false;
     auto more = call.answer().get<uint64_t>();
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         granted_ += more;
     }
     log(LogLevel::debug, "device %d: asked for %llu MiB more, was granted %llu", device_.ordinal,
@@ -266,7 +267,7 @@ bool DeviceMemory::force_sync() {
     std::vector<uint64_t> waiting;
     size_t before = 0;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         if (quarantine_.empty()) return false;
         before = quarantine_.size();
         waiting = quarantine_.contexts();
@@ -276,7 +277,7 @@ bool DeviceMemory::force_sync() {
     });
     for (uint64_t handle : waiting)
         if (auto* context = contexts().find(handle)) (void)synchronize_context(*context);
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     leave_quarantine();
     return quarantine_.size() < before;
 }
@@ -287,7 +288,7 @@ CUresult DeviceMemory::release(uint64_t address, uint64_t stream) {
     bool due = false;
     uint64_t context = 0;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         auto found = allocations_.find(address);
         if (found == allocations_.end() || found->second.mapped_by_program) return CUDA_ERROR_INVALID_VALUE;
         auto freed = found->second;
@@ -360,18 +361,18 @@ uint64_t DeviceMemory::passed_by_others() const {
 }
 
 void DeviceMemory::leave_quarantine() {
-    quarantine_.leave(passed_by_others(), [this](auto& allocation) { give_back(allocation); });
+    for (auto& allocation : quarantine_.leave(passed_by_others())) give_back(allocation);
     drained_bytes_ = std::min(drained_bytes_, quarantine_.bytes());
 }
 
 void DeviceMemory::context_synced(uint64_t context, uint64_t position) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     quarantine_.context_passed(context, position);
     leave_quarantine();
 }
 
 void DeviceMemory::stream_synced(uint64_t stream, uint64_t position) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     quarantine_.stream_passed(stream, position);
     leave_quarantine();
 }
@@ -379,8 +380,8 @@ void DeviceMemory::stream_synced(uint64_t stream, uint64_t position) {
 void DeviceMemory::context_ends(uint64_t context) {
     if (draining_ == context) session()->wait_until([&] { return draining_ != context; });
     {
-        std::lock_guard lock(mutex_);
-        quarantine_.leave_with(context, [this](auto& allocation) { give_back(allocation); });
+        LockGuard lock(mutex_);
+        for (auto& allocation : quarantine_.leave_with(context)) give_back(allocation);
         for (auto next = allocations_.begin(); next != allocations_.end();) {
             auto entry = next++;
             if (entry->second.context != context || entry->second.mapped_by_program) continue;
@@ -399,7 +400,7 @@ void DeviceMemory::context_ends(uint64_t context) {
 
 void DeviceMemory::trim() {
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         unmap_spares();
     }
     (void)sends_.flush();
@@ -408,7 +409,7 @@ void DeviceMemory::trim() {
 // ---- questions ----
 
 bool DeviceMemory::find(uint64_t address, Allocation& found) const {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto after = allocations_.upper_bound(address);
     if (after == allocations_.begin()) return false;
     auto& allocation = std::prev(after)->second;
@@ -418,14 +419,14 @@ bool DeviceMemory::find(uint64_t address, Allocation& found) const {
 }
 
 bool DeviceMemory::holds_any(uint64_t context) const {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto held = [&](auto& entry) { return entry.second.context == context; };
     return std::any_of(allocations_.begin(), allocations_.end(), held) || quarantine_.holds_any(context);
 }
 
 DeviceMemory::Usage DeviceMemory::usage() {
     (void)sends_.flush();
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return {mapped_ + created_, small_.free_bytes() + quarantine_.bytes() + spare_bytes_};
 }
 
@@ -434,7 +435,7 @@ DeviceMemory::Usage DeviceMemory::usage() {
 uint64_t DeviceMemory::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
     uint64_t address = 0;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         bool there = wanted != 0 && wanted % granularity_ == 0 && space_.take_at(wanted, bytes);
         address = there ? wanted : space_.take(bytes, std::max(alignment, granularity_));
     }
@@ -443,7 +444,7 @@ uint64_t DeviceMemory::reserve(uint64_t bytes, uint64_t alignment, uint64_t want
 }
 
 void DeviceMemory::unreserve(uint64_t address, uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     space_.add(address, bytes);
 }
 
@@ -455,12 +456,12 @@ void DeviceMemory::note_mapping(uint64_t address, uint64_t bytes, uint64_t conte
     mapping.context = context;
     mapping.open_to = open_to;
     mapping.id = next_id();
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     allocations_[address] = mapping;
 }
 
 void DeviceMemory::forget_mapping(uint64_t address, uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     for (auto next = allocations_.lower_bound(address); next != allocations_.end() && next->first < address + bytes;) {
         auto entry = next++;
         if (entry->second.mapped_by_program) allocations_.erase(entry);

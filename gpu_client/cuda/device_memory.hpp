@@ -12,9 +12,9 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/memory_ranges.hpp"
 #include "gpu_client/cuda/objects.hpp"
@@ -82,46 +82,49 @@ private:
     };
     struct Drain;
 
-    // Called with mutex_ held; what they have to send is put into sends_.
-    bool try_allocate(const Wish& wish, Allocation& made);
-    bool find_place(const Wish& wish, Allocation& made);
-    bool take_small(uint64_t bytes, Allocation& made);
-    bool take_mapped(uint64_t bytes, Allocation& made);
-    uint64_t map(uint64_t bytes);
-    void unmap(const Mapped& range);
-    void unmap_spares();
-    uint64_t room() const { return granted_ - mapped_ - created_; }
-    void give_back(const Allocation& allocation);
-    void leave_quarantine();
+    // What these have to send is put into sends_.
+    bool try_allocate(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
+    bool find_place(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
+    bool take_small(uint64_t bytes, Allocation& made) TNR_REQUIRES(mutex_);
+    bool take_mapped(uint64_t bytes, Allocation& made) TNR_REQUIRES(mutex_);
+    uint64_t map(uint64_t bytes) TNR_REQUIRES(mutex_);
+    void unmap(const Mapped& range) TNR_REQUIRES(mutex_);
+    void unmap_spares() TNR_REQUIRES(mutex_);
+    uint64_t room() const TNR_REQUIRES(mutex_) { return granted_ - mapped_ - created_; }
+    void give_back(const Allocation& allocation) TNR_REQUIRES(mutex_);
+    void leave_quarantine() TNR_REQUIRES(mutex_);
     uint64_t passed_by_others() const;
-    bool drain_is_due() const;
+    bool drain_is_due() const TNR_REQUIRES(mutex_);
 
-    // Called without a lock: they may wait.
-    void note_untouched(uint64_t address);
-    bool make_space(uint64_t needed, uint64_t given_back);
-    bool use_spares(uint64_t needed);
-    bool take_ahead();
-    bool ask_for(uint64_t bytes);
-    bool force_sync();
-    void drain(uint64_t context);
+    // These may wait, so no lock may be held.
+    void note_untouched(uint64_t address) TNR_EXCLUDES(mutex_);
+    bool make_space(uint64_t needed, uint64_t given_back) TNR_EXCLUDES(mutex_);
+    bool use_spares(uint64_t needed) TNR_EXCLUDES(mutex_);
+    bool take_ahead() TNR_EXCLUDES(mutex_);
+    bool ask_for(uint64_t bytes) TNR_EXCLUDES(mutex_);
+    bool force_sync() TNR_EXCLUDES(mutex_);
+    void drain(uint64_t context) TNR_EXCLUDES(mutex_);
 
     const Device& device_;
+    // Set by take_range() before anything else is called.
     uint64_t range_address_ = 0, range_bytes_ = 0, granularity_ = 2 << 20;
     OrderedSends sends_;
     std::atomic<uint64_t> reached_from_{0};  // bit per device
     std::atomic<uint64_t> last_id_{0};
 
-    mutable std::mutex mutex_;  // guards the next; nothing is sent while it is held
-    RangeAllocator space_;      // addresses without memory
-    RangeAllocator small_;      // free parts of shared blocks
-    std::vector<Mapped> blocks_;
-    std::vector<Mapped> spare_;  // mapped, unused, each as it was mapped
-    uint64_t spare_bytes_ = 0;
-    std::map<uint64_t, Allocation> allocations_;
-    Quarantine quarantine_;
-    uint64_t granted_ = 0, mapped_ = 0, created_ = 0;
-    uint64_t given_back_ = 0;     // how often anything was
-    uint64_t drained_bytes_ = 0;  // quarantined when the GPU was asked last
+    mutable Mutex mutex_;                          // nothing is sent while it is held
+    RangeAllocator space_ TNR_GUARDED_BY(mutex_);  // addresses without memory
+    RangeAllocator small_ TNR_GUARDED_BY(mutex_);  // free parts of shared blocks
+    std::vector<Mapped> blocks_ TNR_GUARDED_BY(mutex_);
+    std::vector<Mapped> spare_ TNR_GUARDED_BY(mutex_);  // mapped, unused, each as it was mapped
+    uint64_t spare_bytes_ TNR_GUARDED_BY(mutex_) = 0;
+    std::map<uint64_t, Allocation> allocations_ TNR_GUARDED_BY(mutex_);
+    Quarantine quarantine_ TNR_GUARDED_BY(mutex_);
+    uint64_t granted_ TNR_GUARDED_BY(mutex_) = 0;
+    uint64_t mapped_ TNR_GUARDED_BY(mutex_) = 0;
+    uint64_t created_ TNR_GUARDED_BY(mutex_) = 0;
+    uint64_t given_back_ TNR_GUARDED_BY(mutex_) = 0;     // how often anything was
+    uint64_t drained_bytes_ TNR_GUARDED_BY(mutex_) = 0;  // quarantined when the GPU was asked last
 
     std::atomic<uint64_t> draining_{0};  // the context that is being asked how far it is; 0: none
 

@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <new>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::cuda {
 
@@ -26,7 +27,7 @@ public:
     // `fill(object, index, handle)` prepares the object before anyone can find it.
     template <class Fill>
     uint64_t create(Fill&& fill) {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         uint64_t index = take_slot();
         auto& slot = *slot_at(index);
         uint64_t generation = (slot.generation++) & ((uint64_t{1} << generation_bits) - 1);
@@ -59,7 +60,7 @@ public:
         if (!object) return false;
         uint64_t index = (handle >> handle_shift) & (slots_max - 1);
         if (!slot_at(index)->handle.compare_exchange_strong(handle, 0)) return false;
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         free_.push_back(index);
         return true;
     }
@@ -68,7 +69,7 @@ public:
     void each(Visit&& visit) {
         uint64_t end;
         {
-            std::lock_guard lock(mutex_);
+            LockGuard lock(mutex_);
             end = next_;
         }
         for (uint64_t index = 0; index < end; ++index) {
@@ -93,7 +94,7 @@ private:
     Slot* slot_at(uint64_t index) const {
         return &chunks_[index / chunk_slots].load(std::memory_order_acquire)[index % chunk_slots];
     }
-    uint64_t take_slot() {
+    uint64_t take_slot() TNR_REQUIRES(mutex_) {
         if (!free_.empty()) {
             uint64_t index = free_.front();  // the one that is free for longest: its old handles are stale for longest
             free_.pop_front();
@@ -105,9 +106,9 @@ private:
         return next_++;
     }
 
-    mutable std::mutex mutex_;
-    std::deque<uint64_t> free_;
-    uint64_t next_ = 0;
+    mutable Mutex mutex_;
+    std::deque<uint64_t> free_ TNR_GUARDED_BY(mutex_);
+    uint64_t next_ TNR_GUARDED_BY(mutex_) = 0;
     std::atomic<Slot*> chunks_[slots_max / chunk_slots] = {};
 };
 

@@ -1,11 +1,10 @@
 // See host_functions.hpp.
 #include "gpu_client/cuda/host_functions.hpp"
 
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/background_thread.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -16,12 +15,12 @@ namespace tnr::cuda {
 
 namespace {
 struct HostFunctions {
-    std::mutex mutex;
-    std::condition_variable wake;
-    bool started = false;
-    uint64_t last_ticket = 0;
-    std::map<uint64_t, std::function<void()>> waiting;  // by ticket
-    std::deque<uint64_t> reached;
+    Mutex mutex;
+    Condition wake;
+    bool started TNR_GUARDED_BY(mutex) = false;
+    uint64_t last_ticket TNR_GUARDED_BY(mutex) = 0;
+    std::map<uint64_t, std::function<void()>> waiting TNR_GUARDED_BY(mutex);  // by ticket
+    std::deque<uint64_t> reached TNR_GUARDED_BY(mutex);
 };
 HostFunctions& host_functions() {
     static auto* all = new HostFunctions;
@@ -33,8 +32,8 @@ HostFunctions& host_functions() {
 static void run_host_functions() {
     auto& all = host_functions();
     while (true) {
-        std::unique_lock lock(all.mutex);
-        all.wake.wait(lock, [&] { return !all.reached.empty(); });
+        UniqueLock lock(all.mutex);
+        all.wake.wait(all.mutex, [&]() TNR_REQUIRES(all.mutex) { return !all.reached.empty(); });
         uint64_t ticket = all.reached.front();
         all.reached.pop_front();
         auto node = all.waiting.extract(ticket);
@@ -49,7 +48,7 @@ static void run_host_functions() {
 
 void run_host_function_soon(uint64_t ticket) {
     auto& all = host_functions();
-    std::lock_guard lock(all.mutex);
+    LockGuard lock(all.mutex);
     all.reached.push_back(ticket);
     all.wake.notify_one();
 }
@@ -60,7 +59,7 @@ CUresult run_in_stream(CUstream in, std::function<void()> run) {
     auto& all = host_functions();
     uint64_t ticket = 0;
     {
-        std::lock_guard lock(all.mutex);
+        LockGuard lock(all.mutex);
         if (!std::exchange(all.started, true)) start_background_thread(run_host_functions);
         ticket = ++all.last_ticket;
         all.waiting[ticket] = std::move(run);
@@ -73,7 +72,7 @@ CUresult run_in_stream(CUstream in, std::function<void()> run) {
         session()->expect_news(+1);
         return result;
     }
-    std::lock_guard lock(all.mutex);
+    LockGuard lock(all.mutex);
     all.waiting.erase(ticket);
     return result;
 }

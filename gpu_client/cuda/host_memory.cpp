@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 
 #include <map>
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/session.hpp"
@@ -15,9 +15,9 @@ namespace tnr::cuda {
 
 namespace {
 struct Pinned {
-    std::mutex mutex;
-    std::map<uint64_t, PinnedRange> by_address;
-    uint64_t last_id = 0;
+    Mutex mutex;
+    std::map<uint64_t, PinnedRange> by_address TNR_GUARDED_BY(mutex);
+    uint64_t last_id TNR_GUARDED_BY(mutex) = 0;
 };
 Pinned& pinned() {
     static auto* all = new Pinned;
@@ -25,9 +25,10 @@ Pinned& pinned() {
 }
 
 struct PendingWrites {
-    std::mutex mutex;  // guards the next two; held for look-ups only, also under the session's receive lock
-    std::map<uint64_t, std::pair<uint64_t, uint64_t>> by_ticket;  // first byte, and the one behind the last
-    uint64_t last_ticket = 0;
+    Mutex mutex;  // held for look-ups only, also under the session's receive lock
+    // First byte, and the one behind the last.
+    std::map<uint64_t, std::pair<uint64_t, uint64_t>> by_ticket TNR_GUARDED_BY(mutex);
+    uint64_t last_ticket TNR_GUARDED_BY(mutex) = 0;
     std::atomic<size_t> count{0};  // most programs never have any
 };
 PendingWrites& pending_writes() {
@@ -42,7 +43,7 @@ constexpr unsigned register_flags =
 
 PendingWrite::PendingWrite(const void* address, size_t bytes) {
     auto& all = pending_writes();
-    std::lock_guard lock(all.mutex);
+    LockGuard lock(all.mutex);
     ticket_ = ++all.last_ticket;
     all.by_ticket[ticket_] = {value_of(address), value_of(address) + bytes};
     all.count = all.by_ticket.size();
@@ -50,7 +51,7 @@ PendingWrite::PendingWrite(const void* address, size_t bytes) {
 
 PendingWrite::~PendingWrite() {
     auto& all = pending_writes();
-    std::lock_guard lock(all.mutex);
+    LockGuard lock(all.mutex);
     all.by_ticket.erase(ticket_);
     all.count = all.by_ticket.size();
 }
@@ -58,7 +59,7 @@ PendingWrite::~PendingWrite() {
 static bool is_being_written(uint64_t begin, uint64_t end) {
     auto& all = pending_writes();
     if (all.count == 0) return false;
-    std::lock_guard lock(all.mutex);
+    LockGuard lock(all.mutex);
     for (auto& [ticket, written] : all.by_ticket)
         if (written.first < end && begin < written.second) return true;
     return false;
@@ -73,7 +74,7 @@ void await_writes(const void* address, size_t bytes) {
 
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
     auto start = reinterpret_cast<uint64_t>(address);
-    std::lock_guard lock(pinned().mutex);
+    LockGuard lock(pinned().mutex);
     auto after = pinned().by_address.upper_bound(start);
     if (after == pinned().by_address.begin()) return false;
     auto& found = std::prev(after)->second;
@@ -90,7 +91,7 @@ bool is_pinned(uint64_t address) {
 
 static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context) {
     auto start = reinterpret_cast<uint64_t>(address);
-    std::lock_guard lock(pinned().mutex);
+    LockGuard lock(pinned().mutex);
     auto after = pinned().by_address.lower_bound(start);
     bool overlaps = after != pinned().by_address.end() && after->first < start + bytes;
     if (after != pinned().by_address.begin()) {
@@ -106,7 +107,7 @@ static CUresult add(void* address, size_t bytes, unsigned flags, bool registered
 
 static bool remove(void* address, bool registered, PinnedRange& range) {
     {
-        std::lock_guard lock(pinned().mutex);
+        LockGuard lock(pinned().mutex);
         auto found = pinned().by_address.find(reinterpret_cast<uint64_t>(address));
         if (found == pinned().by_address.end() || found->second.registered != registered) return false;
         range = found->second;

@@ -1,10 +1,10 @@
 // cuInit, and opening the session with a worker.
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 #include <zmq.hpp>
 
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
@@ -158,8 +158,8 @@ static Result<> open_now() {
 }
 
 CUresult open_session() {
-    static auto* mutex = new std::mutex;
-    std::lock_guard lock(*mutex);
+    static auto* opening = new Turn;
+    TakenTurn turn(*opening);
     if (session()) return CUDA_SUCCESS;
     auto opened = open_now();
     if (opened) return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -144,7 +145,7 @@ static CUresult load(Library& library, LoadedCode& code) {
 CUresult ensure_loaded(Library& library) {
     auto* code = library.code.load();
     if (code->loaded.load(std::memory_order_acquire)) return code->failed;
-    std::lock_guard lock(code->mutex);
+    TakenTurn turn(code->sending);
     if (code->loaded) return code->failed;
     code->failed = load(library, *code);
     code->image = {};
@@ -153,11 +154,14 @@ CUresult ensure_loaded(Library& library) {
 }
 
 static void bury(LoadedCode* code) {
-    static auto* mutex = new std::mutex;
-    static auto* graves = new std::deque<std::unique_ptr<LoadedCode>>;
-    std::lock_guard lock(*mutex);
-    graves->emplace_back(code);
-    if (graves->size() > unloaded_kept) graves->pop_front();
+    struct Graves {
+        Mutex mutex;
+        std::deque<std::unique_ptr<LoadedCode>> codes TNR_GUARDED_BY(mutex);
+    };
+    static auto& graves = *new Graves;
+    LockGuard lock(graves.mutex);
+    graves.codes.emplace_back(code);
+    if (graves.codes.size() > unloaded_kept) graves.codes.pop_front();
 }
 
 // Everything but telling the worker.
@@ -198,7 +202,7 @@ CUresult kernel_handle(Library& library, size_t index, uint64_t& handle) {
     auto& kernel = *code.kernels[index];
     handle = kernel.handle;
     if (handle != 0) return CUDA_SUCCESS;
-    std::lock_guard lock(code.mutex);
+    LockGuard lock(code.mutex);
     if (kernel.handle == 0) {
         kernel.handle = functions().create([&](Function& function, uint64_t, uint64_t value) {
             function.number = wire::function_number(library.number, index);
@@ -224,11 +228,13 @@ CUresult get_global(Library& library, const char* name, uint64_t& address, uint6
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     auto& code = *library.code.load();
-    std::lock_guard lock(code.mutex);
     auto key = std::to_string(context->number) + ' ' + name;  // a library's globals differ from context to context
-    if (auto found = code.globals.find(key); found != code.globals.end()) {
-        std::tie(address, bytes) = found->second;
-        return CUDA_SUCCESS;
+    {
+        LockGuard lock(code.mutex);
+        if (auto found = code.globals.find(key); found != code.globals.end()) {
+            std::tie(address, bytes) = found->second;
+            return CUDA_SUCCESS;
+        }
     }
     RemoteCall call(wire::op_cuLibraryGetGlobal, wire::CallWay::sync);
     call.put(library.number);
@@ -237,8 +243,9 @@ CUresult get_global(Library& library, const char* name, uint64_t& address, uint6
     address = call.answer().get<uint64_t>();
     bytes = call.answer().get<uint64_t>();
     if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
-    code.globals[key] = {address, bytes};
     note_symbol(address, bytes, context->handle, library.number);
+    LockGuard lock(code.mutex);
+    code.globals[key] = {address, bytes};
     return CUDA_SUCCESS;
 }
 

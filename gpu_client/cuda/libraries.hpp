@@ -2,11 +2,12 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/image.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/protocol/wire.hpp"
@@ -25,7 +26,7 @@ struct LoadOptions {
 
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
 struct LoadedCode {
-    std::mutex mutex;  // held while it is being sent
+    Turn sending;  // of the thread that writes what follows; all may read it when it is loaded
     std::atomic<bool> loaded{false};
     CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
     std::string errors, information;  // the compiler's logs
@@ -33,7 +34,10 @@ struct LoadedCode {
     LoadOptions options;
     std::vector<std::unique_ptr<KernelInfo>> kernels;
     std::map<std::string, size_t, std::less<>> by_name;
-    std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals;  // address, bytes, once asked
+
+    Mutex mutex;  // also held while a kernel's handle is made
+    // Address, bytes, once asked.
+    std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals TNR_GUARDED_BY(mutex);
 };
 
 // Makes the handle; `image` is what image_for_device() made of the program's pointer. A module (context not 0) is

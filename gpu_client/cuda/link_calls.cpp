@@ -1,4 +1,5 @@
 // cuLink…: the worker's driver links, the result comes back. Programs that link compile anyway, so every call waits.
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
 #include "gpu_client/cuda/jit_options.hpp"
@@ -13,11 +14,15 @@ using namespace tnr::cuda;
 namespace {
 
 struct LinkState {
-    std::mutex mutex;
-    uint64_t number = 0;
+    explicit LinkState(const JitArguments& jit) : logs(jit) {}
+
+    Turn turn;
+    uint64_t number = 0;   // as `context`: fixed once the link has its handle
     uint64_t context = 0;  // handle
-    JitLogs logs;          // the driver, too, writes them whenever it has something to say
-    wire::Bytes image;     // once complete; the program reads it until it destroys the link
+    // The driver, too, writes them whenever it has something to say.
+    JitLogs logs TNR_GUARDED_BY(turn);
+    // Once complete; the program reads it until it destroys the link.
+    wire::Bytes image TNR_GUARDED_BY(turn);
 };
 
 struct Link {
@@ -29,17 +34,14 @@ Links& links() {
     return *all;
 }
 
-template <class Use>
-CUresult with_link(CUlinkState handle, Use&& use) {
+// Null when no such link lives.
+LinkState* find_link(CUlinkState handle) {
     auto* link = links().find(value_of(handle));
-    if (!link) return CUDA_ERROR_INVALID_HANDLE;
-    auto* state = link->state.load();
-    std::lock_guard lock(state->mutex);
-    return use(*state);
+    return link ? link->state.load() : nullptr;
 }
 
 // The logs at the end of an answer.
-void take_link_logs(LinkState& link, RemoteCall& call) {
+void take_link_logs(LinkState& link, RemoteCall& call) TNR_REQUIRES(link.turn) {
     std::string errors(call.answer().string()), information(call.answer().string());
     link.logs.write(errors, information);
 }
@@ -48,10 +50,9 @@ CUresult create_link(const JitArguments& jit, CUlinkState* out) {
     if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    auto state = std::make_unique<LinkState>();
+    auto state = std::make_unique<LinkState>(jit);
     state->number = next_library_number();
     state->context = context->handle;
-    state->logs = JitLogs(jit);
     RemoteCall call(wire::op_cuLinkCreate_v2, wire::CallWay::async_);
     call.put(state->number);
     put_options(call, plain_jit_options(jit));
@@ -64,24 +65,24 @@ CUresult create_link(const JitArguments& jit, CUlinkState* out) {
 CUresult add_to_link(CUlinkState handle, CUjitInputType type, const Image& data, const char* name,
                      const JitArguments& jit) {
     if (!jit.sound()) return CUDA_ERROR_INVALID_VALUE;
-    return with_link(handle, [&](LinkState& link) -> CUresult {
-        if (!link.image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max)
-            return CUDA_ERROR_INVALID_VALUE;
-        auto* context = contexts().find(link.context);
-        auto number = next_library_number();
-        if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;
-        RemoteCall call(wire::op_cuLinkAddData_v2, wire::CallWay::sync);
-        call.in_context(context);
-        call.put(link.number);
-        call.put(number);
-        call.put(uint64_t{data.size()});
-        call.put(static_cast<uint32_t>(type));
-        call.put_string(name ? name : "");
-        put_options(call, plain_jit_options(jit));
-        auto result = call.send();
-        take_link_logs(link, call);
-        return result;
-    });
+    auto* link = find_link(handle);
+    if (!link) return CUDA_ERROR_INVALID_HANDLE;
+    TakenTurn turn(link->turn);
+    if (!link->image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max) return CUDA_ERROR_INVALID_VALUE;
+    auto* context = contexts().find(link->context);
+    auto number = next_library_number();
+    if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::op_cuLinkAddData_v2, wire::CallWay::sync);
+    call.in_context(context);
+    call.put(link->number);
+    call.put(number);
+    call.put(uint64_t{data.size()});
+    call.put(static_cast<uint32_t>(type));
+    call.put_string(name ? name : "");
+    put_options(call, plain_jit_options(jit));
+    auto result = call.send();
+    take_link_logs(*link, call);
+    return result;
 }
 
 CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* path, const JitArguments& jit) {
@@ -91,7 +92,7 @@ CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* p
 }
 
 // One piece of the linked image; `total` is known afterwards.
-CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total) {
+CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total) TNR_REQUIRES(link.turn) {
     RemoteCall call(wire::op_cuLinkComplete, wire::CallWay::sync);
     call.in_context(contexts().find(link.context));
     call.put(link.number);
@@ -106,7 +107,7 @@ CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total
     return sound ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult complete_link(LinkState& link) {
+CUresult complete_link(LinkState& link) TNR_REQUIRES(link.turn) {
     wire::Bytes image;
     uint64_t total = 0;
     do {
@@ -153,13 +154,14 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const
 CUresult CUDAAPI cuLinkComplete(CUlinkState handle, void** image, size_t* size) {
     return guarded("cuLinkComplete", [&]() -> CUresult {
         if (!image) return CUDA_ERROR_INVALID_VALUE;
-        return with_link(handle, [&](LinkState& link) -> CUresult {
-            if (link.image.empty())
-                if (auto result = complete_link(link); result != CUDA_SUCCESS) return result;
-            *image = link.image.data();
-            if (size) *size = link.image.size();
-            return CUDA_SUCCESS;
-        });
+        auto* link = find_link(handle);
+        if (!link) return CUDA_ERROR_INVALID_HANDLE;
+        TakenTurn turn(link->turn);
+        if (link->image.empty())
+            if (auto result = complete_link(*link); result != CUDA_SUCCESS) return result;
+        *image = link->image.data();
+        if (size) *size = link->image.size();
+        return CUDA_SUCCESS;
     });
 }
 

@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <set>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::cuda {
 
@@ -44,10 +45,13 @@ void log(LogLevel level, const char* format, ...) {
 static constexpr size_t texts_max = 256;
 
 static bool is_new(const std::string& text) {
-    static auto* mutex = new std::mutex;  // guards the set
-    static auto* told = new std::set<std::string>;
-    std::lock_guard lock(*mutex);
-    return told->size() < texts_max && told->insert(text).second;
+    struct Told {
+        Mutex mutex;
+        std::set<std::string> texts TNR_GUARDED_BY(mutex);
+    };
+    static auto& told = *new Told;
+    LockGuard lock(told.mutex);
+    return told.texts.size() < texts_max && told.texts.insert(text).second;
 }
 
 void log_once(LogLevel level, std::string text) {

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -14,8 +15,8 @@ struct Symbol {
     uint64_t bytes, context, library;
 };
 struct Symbols {
-    std::mutex mutex;
-    std::map<uint64_t, Symbol> by_address;
+    Mutex mutex;
+    std::map<uint64_t, Symbol> by_address TNR_GUARDED_BY(mutex);
 };
 Symbols& symbols() {
     static auto* all = new Symbols;
@@ -23,7 +24,7 @@ Symbols& symbols() {
 }
 
 bool find_symbol(uint64_t address, Allocation& found) {
-    std::lock_guard lock(symbols().mutex);
+    LockGuard lock(symbols().mutex);
     auto after = symbols().by_address.upper_bound(address);
     if (after == symbols().by_address.begin()) return false;
     auto& [start, symbol] = *std::prev(after);
@@ -39,12 +40,12 @@ bool find_symbol(uint64_t address, Allocation& found) {
 
 void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library) {
     hold_pages(address, bytes);  // for good: the worker's driver may put another library's there
-    std::lock_guard lock(symbols().mutex);
+    LockGuard lock(symbols().mutex);
     symbols().by_address[address] = {bytes, context, library};
 }
 
 void forget_symbols(uint64_t library) {
-    std::lock_guard lock(symbols().mutex);
+    LockGuard lock(symbols().mutex);
     std::erase_if(symbols().by_address, [&](auto& entry) { return entry.second.library == library; });
 }
 

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -54,8 +54,8 @@ struct Answer {
     Clock::time_point at;
 };
 struct Answers {
-    std::mutex mutex;
-    std::map<int, Answer> by_device;
+    Mutex mutex;
+    std::map<int, Answer> by_device TNR_GUARDED_BY(mutex);
 };
 Answers& answers() {
     static auto* all = new Answers;
@@ -81,7 +81,7 @@ CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
     if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
     answer.at = Clock::now();
     bool unchanged = alone && memory.usage().backed == answer.backed;
-    std::lock_guard lock(answers().mutex);
+    LockGuard lock(answers().mutex);
     if (unchanged && holds(answer))
         answers().by_device[device] = answer;
     else
@@ -91,7 +91,7 @@ CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
 
 bool find_answer(int device, Answer& answer) {
     session()->drain();
-    std::lock_guard lock(answers().mutex);
+    LockGuard lock(answers().mutex);
     auto found = answers().by_device.find(device);
     if (session()->lost() || found == answers().by_device.end() || !holds(found->second)) return false;
     answer = found->second;

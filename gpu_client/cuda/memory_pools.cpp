@@ -2,6 +2,7 @@
 // order), so a pool is little more than a set of counters and preferences.
 #include <cstring>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -37,12 +38,16 @@ uint64_t create_pool(int device, bool is_default) {
     });
 }
 
+struct DefaultPools {
+    Mutex mutex;
+    uint64_t made[devices_max] TNR_GUARDED_BY(mutex) = {};  // per device; 0: not yet
+};
+
 uint64_t default_pool(int device) {
-    static auto* mutex = new std::mutex;
-    static uint64_t made[devices_max];
-    std::lock_guard lock(*mutex);
-    if (made[device] == 0) made[device] = create_pool(device, true);
-    return made[device];
+    static auto& all = *new DefaultPools;
+    LockGuard lock(all.mutex);
+    if (all.made[device] == 0) all.made[device] = create_pool(device, true);
+    return all.made[device];
 }
 
 Pool* find_pool(CUmemoryPool handle) {

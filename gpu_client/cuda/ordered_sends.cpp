@@ -5,15 +5,16 @@
 
 namespace tnr::cuda {
 
-// The right to send. Given back however sending ends.
-class OrderedSends::Sending {
+// The right to send, and the lock let go of meanwhile. Both as before however sending ends.
+class TNR_SCOPED_CAPABILITY OrderedSends::Sending {
 public:
-    Sending(OrderedSends& sends, std::unique_lock<std::mutex>& lock) : sends_(sends), lock_(lock) {
-        sends_.sending_ = true;
-        lock_.unlock();
+    explicit Sending(OrderedSends& sends) TNR_RELEASE(sends.mutex_) : sends_(sends) {
+        sends.sending_ = true;
+        sends.mutex_.unlock();
     }
-    ~Sending() {
-        lock_.lock();
+    // What clang calls releasing the scope is taking the lock again.
+    ~Sending() TNR_RELEASE() TNR_NO_THREAD_SAFETY_ANALYSIS {
+        sends_.mutex_.lock();
         sends_.sending_ = false;
         ++sends_.sent_;
         sends_.sent_more_.notify_all();
@@ -23,31 +24,35 @@ public:
 
 private:
     OrderedSends& sends_;
-    std::unique_lock<std::mutex>& lock_;
 };
 
 void OrderedSends::put(uint16_t op, wire::Bytes payload) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     waiting_.push_back({op, std::move(payload)});
     ++put_;
 }
 
+// Sends without the lock.
+CUresult OrderedSends::send_next() {
+    Record record = std::move(waiting_.front());
+    waiting_.pop_front();
+    Sending sending(*this);
+    RemoteCall call(record.op, wire::CallWay::async_);
+    call.in_context(nullptr);
+    call.put_raw(record.payload.data(), record.payload.size());
+    return call.send();
+}
+
 CUresult OrderedSends::flush() {
     CUresult result = CUDA_SUCCESS;
-    std::unique_lock lock(mutex_);
+    LockGuard lock(mutex_);
     const uint64_t all = put_;
     while (sent_ < all) {
         if (sending_) {
-            sent_more_.wait(lock);
+            sent_more_.wait(mutex_);
             continue;
         }
-        Record record = std::move(waiting_.front());
-        waiting_.pop_front();
-        Sending sending(*this, lock);
-        RemoteCall call(record.op, wire::CallWay::async_);
-        call.in_context(nullptr);
-        call.put_raw(record.payload.data(), record.payload.size());
-        if (auto sent = call.send(); result == CUDA_SUCCESS) result = sent;
+        if (auto sent = send_next(); result == CUDA_SUCCESS) result = sent;
     }
     return result;
 }

@@ -2,10 +2,9 @@
 // credit, and nothing may wait while it holds a lock: so they are put down under the lock and sent after it.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
@@ -17,7 +16,7 @@ public:
     void put(uint16_t op, wire::Bytes payload);
     // Returns once everything that was put before the call is in the session's stream, whoever has sent it: what the
     // caller appends then comes behind it. No lock may be held. The result is that of the records sent by this call.
-    CUresult flush();
+    CUresult flush() TNR_EXCLUDES(mutex_);
 
 private:
     struct Record {
@@ -26,11 +25,14 @@ private:
     };
     class Sending;
 
-    std::mutex mutex_;  // guards the rest
-    std::condition_variable sent_more_;
-    std::deque<Record> waiting_;
-    uint64_t put_ = 0, sent_ = 0;  // counts
-    bool sending_ = false;         // one thread at a time, so that the order stays
+    CUresult send_next() TNR_REQUIRES(mutex_);
+
+    Mutex mutex_;
+    Condition sent_more_;
+    std::deque<Record> waiting_ TNR_GUARDED_BY(mutex_);
+    uint64_t put_ TNR_GUARDED_BY(mutex_) = 0;  // counts
+    uint64_t sent_ TNR_GUARDED_BY(mutex_) = 0;
+    bool sending_ TNR_GUARDED_BY(mutex_) = false;  // one thread at a time, so that the order stays
 };
 
 }  // namespace tnr::cuda

@@ -2,9 +2,9 @@
 #include "gpu_client/cuda/other_devices.hpp"
 
 #include <map>
-#include <mutex>
 #include <tuple>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
@@ -33,8 +33,8 @@ Context* active_context(uint64_t devices, uint64_t preferred) {
 // end with their context.
 using Way = std::tuple<uint64_t, uint64_t, uint64_t>;  // context there, context here, stream here
 struct Ways {
-    std::mutex mutex;
-    std::map<Way, uint64_t> streams;
+    Mutex mutex;
+    std::map<Way, uint64_t> streams TNR_GUARDED_BY(mutex);
 };
 Ways& ways() {
     static auto* all = new Ways;
@@ -45,14 +45,14 @@ CUresult stream_there(Context& there, const Context& here, const StreamRef& from
     const Way way{there.handle, here.handle, from.number};
     uint64_t handle = 0;
     {
-        std::lock_guard lock(ways().mutex);
+        LockGuard lock(ways().mutex);
         if (auto found = ways().streams.find(way); found != ways().streams.end()) handle = found->second;
     }
     stream.object = streams().find(handle);
     if (!stream.object) {
         if (auto result = make_stream(there, CU_STREAM_NON_BLOCKING, 0, handle); result != CUDA_SUCCESS) return result;
         stream.object = streams().find(handle);
-        std::lock_guard lock(ways().mutex);
+        LockGuard lock(ways().mutex);
         ways().streams[way] = handle;
     }
     stream.number = stream.object->number;

@@ -5,9 +5,9 @@
 
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -19,9 +19,9 @@ using nlohmann::json;
 
 namespace {
 struct Pool {
-    std::mutex mutex;
-    GpuConfig config;
-    std::unique_ptr<control::Client> client;
+    Turn turn;
+    GpuConfig config TNR_GUARDED_BY(turn);
+    std::unique_ptr<control::Client> client TNR_GUARDED_BY(turn);
 };
 Pool& pool() {
     static auto* one = new Pool;
@@ -33,8 +33,7 @@ Pool& pool() {
 constexpr std::chrono::milliseconds answer_timeout{15'000};
 }  // namespace
 
-// Called with the pool's mutex held.
-static Result<> open_client() {
+static Result<> open_client() TNR_REQUIRES(pool().turn) {
     if (pool().client) return Ok{};
     auto config = load_gpu_config();
     if (!config) return config.error();
@@ -46,13 +45,18 @@ static Result<> open_client() {
 }
 
 static Result<json> ask(json request) {
-    std::lock_guard lock(pool().mutex);
+    TakenTurn turn(pool().turn);
     if (auto open = open_client(); !open) return open.error();
     request["gpu"] = pool().config.gpu;
     request["count"] = pool().config.count;
     if (!pool().config.machine_name.empty()) request["machine"] = pool().config.machine_name;
     stats().control_waited.fetch_add(1, Stats::relaxed);
     return pool().client->request(std::move(request), answer_timeout);
+}
+
+static GpuConfig pool_config() {
+    TakenTurn turn(pool().turn);
+    return pool().config;
 }
 
 static Result<std::vector<DeviceDescription>> devices_of(const json& answer) {
@@ -89,21 +93,17 @@ Result<SessionOffer> ask_for_session() try {
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();
+    const auto config = pool_config();
     SessionOffer offer;
     offer.devices = std::move(*devices);
-    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), pool().config.pool);
+    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), config.pool);
     offer.session = answer->at("session").get<std::string>();
-    offer.keys.own = pool().config.keys.own;
+    offer.keys.own = config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())
         offer.keys.server_public = key.get<std::string>();
     return offer;
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote, std::string("the pool offered a session badly: ") + error.what()};
-}
-
-void abandon_pool() {
-    if (pool().client) pool().client->abandon();
-    (void)pool().client.release();
 }
 
 }  // namespace tnr::cuda

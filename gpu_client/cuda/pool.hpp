@@ -19,7 +19,5 @@ struct SessionOffer {
 // Each waits at most a few seconds. Reads the configuration at first use.
 Result<std::vector<DeviceDescription>> ask_for_devices();
 Result<SessionOffer> ask_for_session();
-// In the child of a fork.
-void abandon_pool();
 
 }  // namespace tnr::cuda

@@ -63,15 +63,13 @@ public:
     void stream_passed(uint64_t stream, uint64_t position) {
         for (auto& one : freed_) one.passed |= one.stream == stream + 1 && one.position <= position;
     }
-    // Gives back what its own context or stream has passed, as far as all others have (up to `others_passed`).
-    template <class GiveBack>
-    void leave(uint64_t others_passed, GiveBack&& give_back) {
-        leave_if([&](auto& one) { return one.passed && one.position <= others_passed; }, give_back);
+    // Lets go of what its own context or stream has passed, as far as all others have (up to `others_passed`).
+    std::vector<Allocation> leave(uint64_t others_passed) {
+        return leave_if([&](auto& one) { return one.passed && one.position <= others_passed; });
     }
     // The context has ended, and its work with it.
-    template <class GiveBack>
-    void leave_with(uint64_t context, GiveBack&& give_back) {
-        leave_if([&](auto& one) { return one.allocation.context == context; }, give_back);
+    std::vector<Allocation> leave_with(uint64_t context) {
+        return leave_if([&](auto& one) { return one.allocation.context == context; });
     }
 
 private:
@@ -81,14 +79,16 @@ private:
         uint64_t stream;
         bool passed;  // by its own context or stream
     };
-    template <class May, class GiveBack>
-    void leave_if(May&& may, GiveBack&& give_back) {
+    template <class May>
+    std::vector<Allocation> leave_if(May&& may) {
         auto first = std::stable_partition(freed_.begin(), freed_.end(), [&](auto& one) { return !may(one); });
+        std::vector<Allocation> left;
         for (auto one = first; one != freed_.end(); ++one) {
             bytes_ -= one->allocation.reserved;
-            give_back(one->allocation);
+            left.push_back(one->allocation);
         }
         freed_.erase(first, freed_.end());
+        return left;
     }
 
     std::vector<Freed> freed_;

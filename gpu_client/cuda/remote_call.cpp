@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 
 namespace tnr::cuda {
@@ -120,19 +121,21 @@ void note_completion_heard() {
 
 // ---- answers that stay true ----
 
-static std::mutex& cache_mutex() {
-    static auto* mutex = new std::mutex;
-    return *mutex;
-}
-static std::map<wire::Bytes, wire::Bytes>& cache() {
-    static auto* answers = new std::map<wire::Bytes, wire::Bytes>;
+namespace {
+struct CachedAnswers {
+    Mutex mutex;
+    std::map<wire::Bytes, wire::Bytes> by_key TNR_GUARDED_BY(mutex);
+};
+CachedAnswers& cache() {
+    static auto* answers = new CachedAnswers;
     return *answers;
 }
+}  // namespace
 static constexpr size_t cached_answers_max = 65536;  // about 10 MB; a program that asks more just asks again
 
 void forget_cached_answers() {
-    std::lock_guard lock(cache_mutex());
-    cache().clear();
+    LockGuard lock(cache().mutex);
+    cache().by_key.clear();
 }
 
 CUresult RemoteCall::send_cached() {
@@ -140,8 +143,8 @@ CUresult RemoteCall::send_cached() {
     wire::Writer(key).put(op_);
     wire::Writer(key).put(context_ ? context_->number : 0);
     {
-        std::lock_guard lock(cache_mutex());
-        if (auto found = cache().find(key); found != cache().end()) {
+        LockGuard lock(cache().mutex);
+        if (auto found = cache().by_key.find(key); found != cache().by_key.end()) {
             cached_ = found->second;
             answer_ = wire::Reader(cached_);
             return CUDA_SUCCESS;
@@ -149,9 +152,9 @@ CUresult RemoteCall::send_cached() {
     }
     auto result = exchange();
     if (result != CUDA_SUCCESS) return result;
-    std::lock_guard lock(cache_mutex());
-    if (cache().size() >= cached_answers_max) cache().clear();
-    cache()[key] = pending_.answer;
+    LockGuard lock(cache().mutex);
+    if (cache().by_key.size() >= cached_answers_max) cache().by_key.clear();
+    cache().by_key[key] = pending_.answer;
     return result;
 }
 

@@ -1,7 +1,7 @@
 // The program's own use of the virtual memory API: addresses from the session's range, physical memory from the worker.
 #include <map>
-#include <mutex>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/ordered_sends.hpp"
@@ -16,7 +16,7 @@ struct Physical {
     uint64_t number = 0;
     uint64_t bytes = 0;
     CUmemAllocationProp properties{};
-    int held = 1, mapped = 0;  // guarded by Mappings::mutex
+    int held = 1, mapped = 0;  // guarded by Mappings::mutex, which clang cannot see from here
 };
 using Physicals = HandleRegistry<Physical, HandleKind::allocation>;
 Physicals& physicals() {
@@ -31,9 +31,9 @@ struct Mapping {
     std::map<int, CUmemAccess_flags> access;  // by device; none where there is none
 };
 struct Mappings {
-    std::mutex mutex;  // guards the two maps; what follows from a change is put into `sends` and sent without it
-    std::map<uint64_t, Mapping> by_address;
-    std::map<uint64_t, uint64_t> reserved;  // address → bytes
+    Mutex mutex;  // what follows from a change is put into `sends` and sent without it
+    std::map<uint64_t, Mapping> by_address TNR_GUARDED_BY(mutex);
+    std::map<uint64_t, uint64_t> reserved TNR_GUARDED_BY(mutex);  // address → bytes
     OrderedSends sends;
 };
 Mappings& mappings() {
@@ -44,7 +44,7 @@ Mappings& mappings() {
 // Memory that has been given back to its device's grant once the worker knows.
 using Freed = std::vector<std::pair<int, uint64_t>>;  // device, bytes
 
-CUresult send_changes(const Freed& freed = {}) {
+CUresult send_changes(const Freed& freed = {}) TNR_EXCLUDES(mappings().mutex) {
     auto result = mappings().sends.flush();
     for (auto& [device, bytes] : freed) find_device(device)->memory->return_grant(bytes);
     return result;
@@ -68,8 +68,8 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// Called with the mappings' lock held: null for a handle that the program has released.
-Physical* find_held(uint64_t handle) {
+// Null for a handle that the program has released.
+Physical* find_held(uint64_t handle) TNR_REQUIRES(mappings().mutex) {
     auto* physical = physicals().find(handle);
     return physical && physical->held > 0 ? physical : nullptr;
 }
@@ -82,31 +82,29 @@ wire::Bytes record_of(const Values&... values) {
     return payload;
 }
 
-// Called with the mappings' lock held.
-void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) {
+void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) TNR_REQUIRES(mappings().mutex) {
     if (physical.held > 0 || physical.mapped > 0) return;
     mappings().sends.put(wire::op_cuMemRelease, record_of(physical.number));
     freed.emplace_back(physical.properties.location.id, physical.bytes);
     physicals().destroy(handle);
 }
 
-// Called with the mappings' lock held: the mapping that contains the address.
-const std::pair<const uint64_t, Mapping>* find_mapping(uint64_t address) {
+// The mapping that contains the address.
+const std::pair<const uint64_t, Mapping>* find_mapping(uint64_t address) TNR_REQUIRES(mappings().mutex) {
     auto after = mappings().by_address.upper_bound(address);
     if (after == mappings().by_address.begin()) return nullptr;
     auto& found = *std::prev(after);
     return address - found.first < found.second.bytes ? &found : nullptr;
 }
 
-// Called with the mappings' lock held: is all of it reserved, and none of it mapped?
-bool may_be_mapped(uint64_t address, uint64_t bytes) {
-    auto& all = mappings();
-    auto after = all.reserved.upper_bound(address);
-    if (after == all.reserved.begin()) return false;
+// Is all of it reserved, and none of it mapped?
+bool may_be_mapped(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mutex) {
+    auto after = mappings().reserved.upper_bound(address);
+    if (after == mappings().reserved.begin()) return false;
     auto& [start, length] = *std::prev(after);
     if (address - start > length || bytes > length - (address - start)) return false;
-    auto next = all.by_address.lower_bound(address);
-    bool overlaps = next != all.by_address.end() && next->first < address + bytes;
+    auto next = mappings().by_address.lower_bound(address);
+    bool overlaps = next != mappings().by_address.end() && next->first < address + bytes;
     return !overlaps && !find_mapping(address);
 }
 
@@ -116,8 +114,8 @@ uint64_t open_to(const Mapping& mapping) {
     return devices;
 }
 
-// Called with the mappings' lock held. A mapping is memory to copies and questions when somebody may use it.
-void note_access(uint64_t address, const Mapping& mapping) {
+// A mapping is memory to copies and questions when somebody may use it.
+void note_access(uint64_t address, const Mapping& mapping) TNR_REQUIRES(mappings().mutex) {
     auto& memory = *device_of_address(address)->memory;
     memory.forget_mapping(address, mapping.bytes);
     if (mapping.access.empty()) return;
@@ -156,7 +154,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alig
         if (!sound) return CUDA_ERROR_INVALID_VALUE;
         uint64_t address = memory.reserve(bytes, alignment, wanted);
         if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-        std::lock_guard lock(mappings().mutex);
+        LockGuard lock(mappings().mutex);
         mappings().reserved[address] = bytes;
         *out = address;
         return CUDA_SUCCESS;
@@ -166,13 +164,12 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alig
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     return guarded("cuMemAddressFree", [&]() -> CUresult {
         {
-            std::lock_guard lock(mappings().mutex);
-            auto& all = mappings();
-            auto found = all.reserved.find(address);
-            auto mapped = all.by_address.lower_bound(address);
-            bool in_use = mapped != all.by_address.end() && mapped->first < address + bytes;
-            if (found == all.reserved.end() || found->second != bytes || in_use) return CUDA_ERROR_INVALID_VALUE;
-            all.reserved.erase(found);
+            LockGuard lock(mappings().mutex);
+            auto found = mappings().reserved.find(address);
+            auto mapped = mappings().by_address.lower_bound(address);
+            bool in_use = mapped != mappings().by_address.end() && mapped->first < address + bytes;
+            if (found == mappings().reserved.end() || found->second != bytes || in_use) return CUDA_ERROR_INVALID_VALUE;
+            mappings().reserved.erase(found);
         }
         auto result = send_changes();  // nothing is mapped there any more before the addresses are used again
         device_of_address(address)->memory->unreserve(address, bytes);
@@ -215,7 +212,7 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
     return guarded("cuMemRelease", [&]() -> CUresult {
         Freed freed;
         {
-            std::lock_guard lock(mappings().mutex);
+            LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
             if (!physical) return CUDA_ERROR_INVALID_VALUE;
             --physical->held;
@@ -229,15 +226,14 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
                           unsigned long long flags) {
     return guarded("cuMemMap", [&]() -> CUresult {
         {
-            std::lock_guard lock(mappings().mutex);
+            LockGuard lock(mappings().mutex);
             auto* physical = find_held(handle);
             if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
                 return CUDA_ERROR_INVALID_VALUE;
             if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-            auto& all = mappings();
-            all.sends.put(wire::op_cuMemMap,
-                          record_of(uint64_t{address}, uint64_t{bytes}, uint64_t{offset}, physical->number));
-            all.by_address[address] = {bytes, handle, physical->properties.location.id, {}};
+            mappings().sends.put(wire::op_cuMemMap,
+                                 record_of(uint64_t{address}, uint64_t{bytes}, uint64_t{offset}, physical->number));
+            mappings().by_address[address] = {bytes, handle, physical->properties.location.id, {}};
             ++physical->mapped;
         }
         return send_changes();
@@ -249,7 +245,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return guarded("cuMemUnmap", [&]() -> CUresult {
         Freed freed;
         {
-            std::lock_guard lock(mappings().mutex);
+            LockGuard lock(mappings().mutex);
             auto& all = mappings().by_address;
             auto first = all.find(address), last = first;
             uint64_t covered = 0;
@@ -276,7 +272,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
             if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(wanted[i].location.id))
                 return CUDA_ERROR_INVALID_DEVICE;
         {
-            std::lock_guard lock(mappings().mutex);
+            LockGuard lock(mappings().mutex);
             auto& all = mappings().by_address;
             auto first = all.find(address), last = first;
             uint64_t covered = 0;
@@ -303,7 +299,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
 CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
     return guarded("cuMemGetAccess", [&]() -> CUresult {
         if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-        std::lock_guard lock(mappings().mutex);
+        LockGuard lock(mappings().mutex);
         auto* mapping = find_mapping(address);
         if (!mapping) return CUDA_ERROR_INVALID_VALUE;
         auto found = mapping->second.access.find(location->id);
@@ -314,7 +310,7 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
 
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) {
     return guarded("cuMemGetAllocationPropertiesFromHandle", [&]() -> CUresult {
-        std::lock_guard lock(mappings().mutex);
+        LockGuard lock(mappings().mutex);
         auto* physical = find_held(handle);
         if (!out || !physical) return CUDA_ERROR_INVALID_VALUE;
         *out = physical->properties;
@@ -326,7 +322,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* pointer) {
     return guarded("cuMemRetainAllocationHandle", [&]() -> CUresult {
         auto address = reinterpret_cast<uint64_t>(pointer);
-        std::lock_guard lock(mappings().mutex);
+        LockGuard lock(mappings().mutex);
         auto* mapping = find_mapping(address);
         if (!out || !mapping) return CUDA_ERROR_INVALID_VALUE;
         ++physicals().find(mapping->second.allocation)->held;

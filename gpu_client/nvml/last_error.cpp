@@ -4,15 +4,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::nvml {
 
-static std::mutex mutex;
-static char last[1024];
+static Mutex mutex;
+static char last[1024] TNR_GUARDED_BY(mutex);
 
 void remember_error(const Error& error) {
-    std::lock_guard lock(mutex);
+    LockGuard lock(mutex);
     std::snprintf(last, sizeof last, "%s\n%s\n", error.what.c_str(), error.hint.c_str());
     auto* level = std::getenv("TNR_LOG");
     if (level && *level && std::strcmp(level, "error") != 0) std::fprintf(stderr, "tnr nvml: %s", last);
@@ -21,6 +22,6 @@ void remember_error(const Error& error) {
 }  // namespace tnr::nvml
 
 extern "C" __attribute__((visibility("default"))) int nvmlTnrLastError(char* text, unsigned length) {
-    std::lock_guard lock(tnr::nvml::mutex);
+    tnr::LockGuard lock(tnr::nvml::mutex);
     return std::snprintf(text, length, "%s", tnr::nvml::last);
 }

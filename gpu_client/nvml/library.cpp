@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/turn.hpp"
 #include "gpu_client/nvml/last_error.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -20,13 +20,13 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 struct State {
-    std::mutex mutex;
-    int users = 0;
-    pid_t owner = 0;
-    GpuConfig config;
-    std::unique_ptr<control::Client> client;
-    std::shared_ptr<const GpuSnapshot> last;
-    Clock::time_point asked_at;
+    Turn turn;
+    int users TNR_GUARDED_BY(turn) = 0;
+    pid_t owner TNR_GUARDED_BY(turn) = 0;
+    GpuConfig config TNR_GUARDED_BY(turn);
+    std::unique_ptr<control::Client> client TNR_GUARDED_BY(turn);
+    std::shared_ptr<const GpuSnapshot> last TNR_GUARDED_BY(turn);
+    Clock::time_point asked_at TNR_GUARDED_BY(turn);
 };
 
 // Never destroyed: other libraries' exit handlers may still call us.
@@ -35,7 +35,7 @@ State& state() {
     return state;
 }
 
-Result<GpuSnapshot> ask(State& state) {
+Result<GpuSnapshot> ask(State& state) TNR_REQUIRES(state.turn) {
     json request{{"op", "nvml"}, {"gpu", state.config.gpu}, {"count", state.config.count}};
     if (!state.config.machine_name.empty()) request["machine"] = state.config.machine_name;
     auto answer = state.client->request(std::move(request));
@@ -43,7 +43,7 @@ Result<GpuSnapshot> ask(State& state) {
     return snapshot_from_json(*answer);
 }
 
-Result<> connect(State& state) {
+Result<> connect(State& state) TNR_REQUIRES(state.turn) {
     auto config = load_gpu_config();
     if (!config) return config.error();
     state.config = *config;
@@ -70,7 +70,7 @@ nvmlReturn_t code_of(const Error& error) {
     }
 }
 
-void leave_parents_connection(State& state) {
+void leave_parents_connection(State& state) TNR_REQUIRES(state.turn) {
     if (state.owner == getpid() || !state.client) return;
     state.client->abandon();
     state.client = nullptr;
@@ -81,7 +81,7 @@ void leave_parents_connection(State& state) {
 
 nvmlReturn_t init() {
     auto& now = state();
-    std::lock_guard lock(now.mutex);
+    TakenTurn turn(now.turn);
     if (now.users == 0) {
         auto connected = connect(now);
         if (!connected) {
@@ -95,7 +95,7 @@ nvmlReturn_t init() {
 
 nvmlReturn_t shutdown() {
     auto& now = state();
-    std::lock_guard lock(now.mutex);
+    TakenTurn turn(now.turn);
     if (now.users == 0) return NVML_ERROR_UNINITIALIZED;
     if (--now.users == 0) {
         if (now.owner != getpid() && now.client) now.client->abandon();
@@ -107,7 +107,7 @@ nvmlReturn_t shutdown() {
 
 std::shared_ptr<const GpuSnapshot> snapshot() {
     auto& now = state();
-    std::lock_guard lock(now.mutex);
+    TakenTurn turn(now.turn);
     if (now.users == 0) return nullptr;
     leave_parents_connection(now);
     bool old = Clock::now() - now.asked_at > std::chrono::milliseconds(answer_good_for_ms);
