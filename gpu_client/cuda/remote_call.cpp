@@ -6,6 +6,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 

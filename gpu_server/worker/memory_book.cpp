@@ -3,15 +3,17 @@
 
 #include <iterator>
 
+#include "api_client/base/mutex.hpp"
+
 namespace tnr::worker {
 
 void MemoryAccounts::grant(uint32_t device, uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (device < accounts_.size()) accounts_[device].granted += bytes;
 }
 
 bool MemoryAccounts::take(uint32_t device, uint64_t bytes, uint64_t& lacking) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto& account = accounts_[device];
     uint64_t left = account.granted - account.used;
     lacking = bytes > left ? bytes - left : 0;
@@ -20,7 +22,7 @@ bool MemoryAccounts::take(uint32_t device, uint64_t bytes, uint64_t& lacking) {
 }
 
 void MemoryAccounts::give_back(uint32_t device, uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     accounts_[device].used -= bytes;
 }
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "driver_table.hpp"
 #include "gpu_server/worker/handles.hpp"
 
@@ -31,8 +31,8 @@ private:
     struct Account {
         uint64_t granted = 0, used = 0;
     };
-    std::mutex mutex_;  // guards the accounts
-    std::vector<Account> accounts_;
+    Mutex mutex_;
+    std::vector<Account> accounts_ TNR_GUARDED_BY(mutex_);
 };
 
 // Physical memory that the session's account stands for. It is used until its handle is released and no mapping is left.

@@ -3,13 +3,13 @@
 namespace tnr::emulated {
 
 void AddressMap::insert(Allocation allocation) {
-    std::unique_lock lock(mutex_);
+    ExclusiveLock lock(mutex_);
     allocation.buffer_id = next_buffer_id_++;
     allocations_.insert_or_assign(allocation.begin, allocation);
 }
 
 std::optional<Allocation> AddressMap::find(uint64_t address) const {
-    std::shared_lock lock(mutex_);
+    SharedLock lock(mutex_);
     auto next = allocations_.upper_bound(address);
     if (next == allocations_.begin()) return std::nullopt;
     const Allocation& allocation = std::prev(next)->second;
@@ -18,7 +18,7 @@ std::optional<Allocation> AddressMap::find(uint64_t address) const {
 }
 
 bool AddressMap::covers(uint64_t address, uint64_t size) const {
-    std::shared_lock lock(mutex_);
+    SharedLock lock(mutex_);
     auto next = allocations_.upper_bound(address);
     if (next == allocations_.begin()) return false;
     auto at = std::prev(next);
@@ -35,13 +35,13 @@ bool AddressMap::covers(uint64_t address, uint64_t size) const {
 }
 
 bool AddressMap::overlaps(uint64_t address, uint64_t size) const {
-    std::shared_lock lock(mutex_);
+    SharedLock lock(mutex_);
     auto next = allocations_.lower_bound(address + size);
     return next != allocations_.begin() && std::prev(next)->second.end() > address;
 }
 
 std::vector<Allocation> AddressMap::of_context(const Context* context) const {
-    std::shared_lock lock(mutex_);
+    SharedLock lock(mutex_);
     std::vector<Allocation> found;
     for (auto& [begin, allocation] : allocations_)
         if (allocation.context == context) found.push_back(allocation);

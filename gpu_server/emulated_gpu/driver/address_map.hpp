@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <vector>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::emulated {
 
@@ -45,7 +45,7 @@ public:
     // Takes out and returns the allocation that begins at `address`, if `accept` agrees.
     template <class Accept>
     std::optional<Allocation> take(uint64_t address, Accept&& accept) {
-        std::unique_lock lock(mutex_);
+        ExclusiveLock lock(mutex_);
         auto found = allocations_.find(address);
         if (found == allocations_.end() || !accept(found->second)) return std::nullopt;
         Allocation taken = found->second;
@@ -59,16 +59,16 @@ public:
     // Calls `change` on what lies in the range (whole allocations only).
     template <class Change>
     void update(uint64_t address, uint64_t size, Change&& change) {
-        std::unique_lock lock(mutex_);
+        ExclusiveLock lock(mutex_);
         for (auto it = allocations_.lower_bound(address); it != allocations_.end() && it->first < address + size; ++it)
             change(it->second);
     }
     std::vector<Allocation> of_context(const Context* context) const;
 
 private:
-    mutable std::shared_mutex mutex_;
-    std::map<uint64_t, Allocation> allocations_;
-    uint64_t next_buffer_id_ = 1;
+    mutable SharedMutex mutex_;
+    std::map<uint64_t, Allocation> allocations_ TNR_GUARDED_BY(mutex_);
+    uint64_t next_buffer_id_ TNR_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tnr::emulated

@@ -29,13 +29,13 @@ bool Arena::reserve(uint64_t bytes) {
     bytes = round_up(bytes, commit_step) + commit_step;
     void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return false;
-    base_ = round_up(reinterpret_cast<uint64_t>(range), commit_step);
-    free_ = {{base_, bytes - commit_step}};
+    LockGuard lock(mutex_);
+    free_ = {{round_up(reinterpret_cast<uint64_t>(range), commit_step), bytes - commit_step}};
     return true;
 }
 
 uint64_t Arena::allocate(uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
         if (it->second < bytes) continue;
         uint64_t begin = it->first, rest = it->second - bytes;
@@ -62,7 +62,7 @@ void Arena::decommit(uint64_t begin, uint64_t end) {
 }
 
 void Arena::release(uint64_t address, uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto it = free_.emplace(address, bytes).first;
     if (auto next = std::next(it); next != free_.end() && it->first + it->second == next->first) {
         it->second += next->second;

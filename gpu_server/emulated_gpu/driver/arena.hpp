@@ -4,7 +4,8 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::emulated {
 
@@ -24,9 +25,8 @@ private:
     bool commit(uint64_t begin, uint64_t end);
     void decommit(uint64_t begin, uint64_t end);
 
-    std::mutex mutex_;
-    uint64_t base_ = 0;
-    std::map<uint64_t, uint64_t> free_;  // begin -> bytes; neighbours are always merged
+    Mutex mutex_;
+    std::map<uint64_t, uint64_t> free_ TNR_GUARDED_BY(mutex_);  // begin -> bytes; neighbours are always merged
 };
 
 }  // namespace tnr::emulated

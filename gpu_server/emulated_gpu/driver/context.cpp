@@ -58,7 +58,7 @@ void Context::fail(CUresult error) {
 }
 
 std::shared_ptr<Stream> Context::stream(CUstream handle) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     if (handle == nullptr || handle == CU_STREAM_LEGACY) return legacy_;
     if (handle == CU_STREAM_PER_THREAD) {
         auto& mine = per_thread_[std::this_thread::get_id()];
@@ -74,7 +74,7 @@ std::shared_ptr<Stream> Context::stream(CUstream handle) {
 
 std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
     auto stream = driver().registry.add(std::make_shared<Stream>(*this, Stream::Role::created, flags, priority));
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     stream->id = next_stream_id_++;
     streams_.insert(stream);
     return stream;
@@ -83,12 +83,12 @@ std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
 // Work that is still in the queue goes on, and the legacy stream has to wait for it: so the stream stays
 // known until it is empty.
 void Context::retire(const std::shared_ptr<Stream>& stream) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     stream->retired = true;
     std::erase_if(streams_, [](auto& s) { return s->retired && s->queue->last().passed(); });
 }
 
-// Called with mutex_ held: the points taken here must not be overtaken by another submission.
+// Under the lock, as the points taken here must not be overtaken by another submission.
 std::vector<Point> Context::order(Stream& stream, std::vector<Point> after) {
     if (!stream.blocking()) return after;
     auto add = [&](Queue& queue) {
@@ -104,18 +104,21 @@ std::vector<Point> Context::order(Stream& stream, std::vector<Point> after) {
 }
 
 Point Context::submit(Stream& stream, Queue::Item item, std::vector<Point> after) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return stream.queue->submit(std::move(item), order(stream, std::move(after)));
 }
 
 void Context::run(Stream& stream, Queue::Item item, std::vector<Point> after) {
-    std::unique_lock lock(mutex_);
-    auto points = order(stream, std::move(after));
-    stream.queue->run(std::move(item), std::move(points), lock);
+    Queue::Placed placed;
+    {
+        LockGuard lock(mutex_);
+        placed = stream.queue->place(std::move(item), order(stream, std::move(after)));
+    }
+    stream.queue->complete(std::move(placed));
 }
 
 std::vector<Point> Context::ends_of(Stream& stream) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     std::vector<Point> ends{stream.queue->last()};
     if (stream.role == Stream::Role::legacy)
         for (auto& other : streams_)
@@ -134,7 +137,7 @@ void Context::wait_through(Stream& stream) {
 }
 
 std::vector<std::shared_ptr<Queue>> Context::queues() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     std::vector<std::shared_ptr<Queue>> all{legacy_->queue};
     for (auto& stream : streams_) all.push_back(stream->queue);
     return all;
@@ -152,12 +155,12 @@ bool Context::idle() {
 }
 
 void Context::own(uint64_t handle) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     owned_.insert(handle);
 }
 
 void Context::disown(uint64_t handle) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     owned_.erase(handle);
 }
 
@@ -175,7 +178,7 @@ void Context::tear_down() {
     std::set<std::shared_ptr<Stream>> streams;
     std::set<uint64_t> owned;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         streams.swap(streams_);
         owned.swap(owned_);
         per_thread_.clear();
@@ -197,7 +200,7 @@ CUresult Context::attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto found = stream.attributes.find(id);
     value = found == stream.attributes.end() ? CUstreamAttrValue{} : found->second;
     if (found == stream.attributes.end() && id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
@@ -208,28 +211,28 @@ CUresult Context::attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue
 CUresult Context::set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value) {
     CUstreamAttrValue ignored;
     if (CUresult error = attribute(stream, id, ignored)) return error;
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     stream.attributes[id] = value;
     return CUDA_SUCCESS;
 }
 
 void Context::copy_attributes(Stream& target, Stream& source) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     target.attributes = source.attributes;
 }
 
 bool Context::can_reach(const Context& peer) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return peers_.contains(&peer);
 }
 
 CUresult Context::enable_peer(Context& peer) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return peers_.insert(&peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 CUresult Context::disable_peer(Context& peer) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return peers_.erase(&peer) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 

@@ -3,12 +3,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
+#include "api_client/base/turn.hpp"
 #include "gpu_server/emulated_gpu/driver/state.hpp"
 #include "gpu_server/emulated_gpu/driver/work.hpp"
 
@@ -16,6 +17,9 @@ namespace tnr::emulated {
 
 class Capture;
 class Context;
+
+// Retaining, releasing and resetting primary contexts happen one at a time, and may wait for work.
+Turn& primary_turn();
 
 class Stream : public Object {
 public:
@@ -34,7 +38,7 @@ public:
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 
-    // Guarded by Context's lock.
+    // Guarded by Context's lock; clang cannot tell that `context` is the one that has locked.
     bool retired = false;  // destroyed, but not yet empty
     std::unordered_map<int, CUstreamAttrValue> attributes;
     // Non-null while the stream is being captured; see capture.hpp for the rules.
@@ -92,7 +96,7 @@ public:
     unsigned api_version = 3020;
     std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
     std::atomic<size_t> limits[CU_LIMIT_MAX];
-    int primary_retained = 0;  // guarded by primary_mutex() in context.cpp
+    int primary_retained TNR_GUARDED_BY(primary_turn()) = 0;
 
     CUresult attribute(Stream& stream, CUstreamAttrID id, CUstreamAttrValue& value);
     CUresult set_attribute(Stream& stream, CUstreamAttrID id, const CUstreamAttrValue& value);
@@ -105,17 +109,17 @@ public:
 private:
     Context(Device& owner, bool is_primary, unsigned context_flags);
     void reset_limits();
-    std::vector<Point> order(Stream& stream, std::vector<Point> after);
+    std::vector<Point> order(Stream& stream, std::vector<Point> after) TNR_REQUIRES(mutex_);
     std::vector<Point> ends_of(Stream& stream);
     std::vector<std::shared_ptr<Queue>> queues();
 
-    std::mutex mutex_;  // guards everything below
-    std::shared_ptr<Stream> legacy_;
-    std::unordered_map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
-    std::set<std::shared_ptr<Stream>> streams_;  // all but the legacy one
-    std::set<uint64_t> owned_;
-    std::set<const Context*> peers_;
-    uint64_t next_stream_id_ = 3;  // 1 and 2 are the default streams' names
+    Mutex mutex_;
+    std::shared_ptr<Stream> legacy_ TNR_GUARDED_BY(mutex_);
+    std::unordered_map<std::thread::id, std::shared_ptr<Stream>> per_thread_ TNR_GUARDED_BY(mutex_);
+    std::set<std::shared_ptr<Stream>> streams_ TNR_GUARDED_BY(mutex_);  // all but the legacy one
+    std::set<uint64_t> owned_ TNR_GUARDED_BY(mutex_);
+    std::set<const Context*> peers_ TNR_GUARDED_BY(mutex_);
+    uint64_t next_stream_id_ TNR_GUARDED_BY(mutex_) = 3;  // 1 and 2 are the default streams' names
 
     std::atomic<bool> alive_{false};
     std::atomic<int> error_{CUDA_SUCCESS};

@@ -1,17 +1,17 @@
 // cuCtx* and cuDevicePrimaryCtx*.
+#include "api_client/base/turn.hpp"
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
-namespace {
-
-// Retaining, releasing and resetting primary contexts happen one at a time.
-std::mutex& primary_mutex() {
-    static std::mutex& mutex = *new std::mutex;
-    return mutex;
+tnr::Turn& tnr::emulated::primary_turn() {
+    static tnr::Turn& turn = *new tnr::Turn;
+    return turn;
 }
+
+namespace {
 
 bool valid_flags(unsigned flags) {
     unsigned schedule = flags & CU_CTX_SCHED_MASK;
@@ -49,7 +49,7 @@ CUresult on_primary(CUdevice ordinal, Call&& call) {
     return initialized([&]() -> CUresult {
         Device* device = device_of(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        std::lock_guard lock(primary_mutex());
+        tnr::TakenTurn turn(primary_turn());
         return call(*device->primary);
     });
 }
@@ -293,7 +293,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
-    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+    return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         if (primary.primary_retained++ == 0) primary.activate(primary.flags);
         *out = primary.as<CUcontext>();
@@ -302,7 +302,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+    return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (primary.primary_retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
         if (--primary.primary_retained == 0 && primary.alive()) primary.tear_down();
         return CUDA_SUCCESS;
@@ -310,7 +310,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+    return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (primary.alive()) primary.tear_down();
         primary.primary_retained = 0;
         primary.flags = 0;
@@ -319,7 +319,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
-    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+    return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
         *flags = primary.flags;
         *active = primary.alive();
@@ -328,7 +328,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* acti
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
-    return on_primary(ordinal, [&](Context& primary) -> CUresult {
+    return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
         primary.flags = flags;
         return CUDA_SUCCESS;

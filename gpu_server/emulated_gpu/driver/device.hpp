@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/abi.hpp"
 #include "gpu_server/emulated_gpu/driver/arena.hpp"
 
@@ -38,6 +39,10 @@ inline constexpr int registers_per_block = 65536, registers_per_thread_max = 255
 inline constexpr int shared_bytes_default = 48 << 10, shared_bytes_optin = 99 << 10, shared_bytes_total = 100 << 10;
 inline constexpr int shared_bytes_reserved = 1 << 10;  // per block, by the system
 
+// Guards every device's default_pool and current_pool, and the list of pools (pool.cpp). Outside Pool's own lock and
+// Registry's.
+Mutex& pool_mutex();
+
 struct Device {
     int ordinal = 0;
     const GpuType* type = nullptr;
@@ -46,8 +51,9 @@ struct Device {
     uint64_t memory_total = 0;
     std::atomic<uint64_t> memory_used{0};
     Arena arena;
-    Context* primary = nullptr;                        // always there, so that its handle is known before it is active
-    std::shared_ptr<Pool> default_pool, current_pool;  // guarded by pool_mutex() in pool.cpp
+    Context* primary = nullptr;  // always there, so that its handle is known before it is active
+    std::shared_ptr<Pool> default_pool TNR_GUARDED_BY(pool_mutex());
+    std::shared_ptr<Pool> current_pool TNR_GUARDED_BY(pool_mutex());
 
     // Takes `bytes` of the budget; false when there are not as many left.
     bool charge(uint64_t bytes);

@@ -8,13 +8,13 @@
 namespace tnr::emulated {
 
 std::shared_ptr<Event::Record> Event::last() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex);
     return last_;
 }
 
 void Event::record(Stream& stream) {
     auto fresh = std::make_shared<Record>();
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex);
     fresh->point = stream.context.submit(stream, [weak = std::weak_ptr(fresh)] {
         if (auto record = weak.lock()) record->reached = Clock::now().time_since_epoch().count();
     });
@@ -47,7 +47,7 @@ CUresult on_event(CUevent handle, Call&& call) {
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
         if (CUresult error = event->context.status()) return error;
         {
-            std::lock_guard lock(event->mutex());
+            tnr::LockGuard lock(event->mutex);
             if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
         }
         return call(*event);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 
 namespace tnr::emulated {
@@ -29,13 +30,12 @@ public:
     void record(Stream& stream);
 
     // While its last recording was into a capture: that capture and the nodes that the event stands for.
-    std::shared_ptr<Capture> capture;  // guarded by mutex()
-    std::vector<std::shared_ptr<GraphNode>> captured;
-    std::mutex& mutex() { return mutex_; }
+    Mutex mutex;
+    std::shared_ptr<Capture> capture TNR_GUARDED_BY(mutex);
+    std::vector<std::shared_ptr<GraphNode>> captured TNR_GUARDED_BY(mutex);
 
 private:
-    std::mutex mutex_;
-    std::shared_ptr<Record> last_;
+    std::shared_ptr<Record> last_ TNR_GUARDED_BY(mutex);
 };
 
 CUresult record_event(CUevent handle, Stream& stream);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
 namespace tnr::emulated {
@@ -25,7 +26,7 @@ CUresult Module::place_globals() {
 
 std::shared_ptr<Function> Module::function(size_t index) {
     if (index >= code->kernels().size()) return nullptr;
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     functions_.resize(code->kernels().size());
     auto& function = functions_[index];
     if (function) return function;
@@ -41,7 +42,7 @@ std::shared_ptr<Function> Module::function(size_t index) {
 void Module::unload() {
     std::vector<std::shared_ptr<Function>> functions;
     {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         functions.swap(functions_);
     }
     for (auto& function : functions)
@@ -52,7 +53,7 @@ void Module::unload() {
 }
 
 CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     auto& here = instances_[&context];
     if (!here || !find<Module>(here->handle())) {  // none yet, or gone with a context that has been reset
         auto fresh = std::make_shared<Module>(context, code);
@@ -70,14 +71,17 @@ CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
 
 void Library::unload() {
     for (auto& kernel : kernels) driver().registry.remove(kernel->handle());
-    std::lock_guard lock(mutex_);
-    for (auto& [context, module] : instances_) {
+    std::map<Context*, std::shared_ptr<Module>> instances;
+    {
+        LockGuard lock(mutex_);
+        instances.swap(instances_);
+    }
+    for (auto& [context, module] : instances) {  // without the lock: this waits for the context's work
         if (!driver().registry.remove(module->handle())) continue;
         context->synchronize();
         context->disown(module->handle());
         module->unload();
     }
-    instances_.clear();
 }
 
 CUresult function_of(Context& context, CUfunction handle, std::shared_ptr<Function>& function) {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
@@ -66,8 +66,8 @@ public:
     std::weak_ptr<Library> library;          // that it is an instance of, if any
 
 private:
-    std::mutex mutex_;
-    std::vector<std::shared_ptr<Function>> functions_;
+    Mutex mutex_;
+    std::vector<std::shared_ptr<Function>> functions_ TNR_GUARDED_BY(mutex_);
 };
 
 class Kernel : public Object {
@@ -98,8 +98,8 @@ public:
     void unload();
 
 private:
-    std::mutex mutex_;
-    std::map<Context*, std::shared_ptr<Module>> instances_;
+    Mutex mutex_;
+    std::map<Context*, std::shared_ptr<Module>> instances_ TNR_GUARDED_BY(mutex_);
 };
 
 // What cuModuleLoadData accepts: PTX text, a fat binary, or a wrapper around one. `error` explains.

@@ -14,39 +14,36 @@ uint64_t whole(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// Guards every device's default_pool and current_pool, and the list below. Outside Pool's own lock and Registry's.
-std::mutex& pool_mutex() {
-    static std::mutex& mutex = *new std::mutex;
-    return mutex;
-}
-
 // Every pool that has its handle or memory in use, by handle.
-std::map<uint64_t, std::shared_ptr<Pool>>& pools() {
+std::map<uint64_t, std::shared_ptr<Pool>>& pools() TNR_REQUIRES(pool_mutex()) {
     static auto& pools = *new std::map<uint64_t, std::shared_ptr<Pool>>;
     return pools;
 }
 
-// Called with pool_mutex() held.
-std::shared_ptr<Pool> make_pool(Device& device, uint64_t size_max) {
+std::shared_ptr<Pool> make_pool(Device& device, uint64_t size_max) TNR_REQUIRES(pool_mutex()) {
     auto pool = driver().registry.add(std::make_shared<Pool>(device, size_max));
     pools().emplace(pool->handle(), pool);
     return pool;
 }
 
-// Called with pool_mutex() held.
-void ensure_default(Device& device) {
+void ensure_default(Device& device) TNR_REQUIRES(pool_mutex()) {
     if (device.default_pool) return;
     device.default_pool = make_pool(device, 0);
     device.current_pool = device.default_pool;
 }
 
 void release_unused(Device& device) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     for (auto& [handle, pool] : pools())
         if (&pool->device == &device) pool->shrink_to(0);
 }
 
 }  // namespace
+
+Mutex& pool_mutex() {
+    static Mutex& mutex = *new Mutex;
+    return mutex;
+}
 
 bool Pool::reserve(uint64_t missing) {
     for (uint64_t unit : {granule, small_granule, allocation_granule}) {
@@ -62,7 +59,7 @@ bool Pool::reserve(uint64_t missing) {
 bool Pool::take(uint64_t bytes) {
     for (bool retry : {false, true}) {
         if (retry) release_unused(device);  // of the other pools too: without our lock
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         uint64_t wanted = amounts_.used + bytes;
         if (size_max_ && wanted > size_max_) return false;
         if (wanted > amounts_.reserved && !reserve(wanted - amounts_.reserved)) continue;
@@ -74,13 +71,13 @@ bool Pool::take(uint64_t bytes) {
 }
 
 bool Pool::put_back(uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     amounts_.used -= bytes;
     return amounts_.used == 0;
 }
 
 void Pool::shrink_to(uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     uint64_t keep = std::max(bytes, amounts_.used);
     if (keep >= amounts_.reserved || whole(keep, granule) >= amounts_.reserved) return;
     device.refund(amounts_.reserved - whole(keep, granule));
@@ -88,45 +85,45 @@ void Pool::shrink_to(uint64_t bytes) {
 }
 
 Pool::Amounts Pool::amounts() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return amounts_;
 }
 
 void Pool::reset_reserved_high() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     amounts_.reserved_high = amounts_.reserved;
 }
 
 void Pool::reset_used_high() {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     amounts_.used_high = amounts_.used;
 }
 
 std::shared_ptr<Pool> default_pool(Device& device) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     ensure_default(device);
     return device.default_pool;
 }
 
 std::shared_ptr<Pool> current_pool(Device& device) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     ensure_default(device);
     return device.current_pool;
 }
 
 std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     return make_pool(device, size_max);
 }
 
 void set_current_pool(std::shared_ptr<Pool> pool) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     Device& device = pool->device;
     device.current_pool = std::move(pool);
 }
 
 bool destroy_pool(Pool& pool) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     if (pool.device.default_pool.get() == &pool) return false;
     if (pool.device.current_pool.get() == &pool) pool.device.current_pool = pool.device.default_pool;
     if (!driver().registry.remove(pool.handle())) return false;
@@ -136,7 +133,7 @@ bool destroy_pool(Pool& pool) {
 }
 
 void return_to_pool(uint64_t handle, uint64_t bytes) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     auto found = pools().find(handle);
     if (found == pools().end()) return;
     auto& pool = *found->second;
@@ -147,7 +144,7 @@ void return_to_pool(uint64_t handle, uint64_t bytes) {
 }
 
 void release_after_wait(Device& device) {
-    std::lock_guard lock(pool_mutex());
+    LockGuard lock(pool_mutex());
     for (auto& [handle, pool] : pools())
         if (&pool->device == &device) pool->shrink_to(pool->release_threshold);
 }

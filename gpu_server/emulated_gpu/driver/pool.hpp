@@ -5,6 +5,7 @@
 // what exceeds the release threshold, cuMemPoolTrimTo asks for it, or another allocation on the device needs it.
 #pragma once
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
 namespace tnr::emulated {
@@ -36,11 +37,11 @@ public:
     void reset_used_high();
 
 private:
-    bool reserve(uint64_t missing);
+    bool reserve(uint64_t missing) TNR_REQUIRES(mutex_);
 
     const uint64_t size_max_;  // 0: the device's memory
-    std::mutex mutex_;         // guards amounts_; innermost
-    Amounts amounts_;
+    Mutex mutex_;              // innermost
+    Amounts amounts_ TNR_GUARDED_BY(mutex_);
 };
 
 std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max);

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <cstdio>
-#include <mutex>
 #include <string>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/abi.hpp"
 
 namespace tnr::emulated {
@@ -15,12 +15,12 @@ namespace {
 constexpr size_t buffer_bytes_max = size_t{1} << 20;
 
 struct Printer {
-    std::mutex mutex;        // guards the text
-    std::mutex write_mutex;  // held while writing, so that two flushes cannot swap
-    std::string text;
+    Mutex mutex;
+    Mutex write_mutex;  // held while writing, so that two flushes cannot swap
+    std::string text TNR_GUARDED_BY(mutex);
     std::atomic<bool> any{false};  // most flushes have nothing to do and take no lock
-    void (*print)(void*, const char*, size_t) = nullptr;
-    void* context = nullptr;
+    void (*print)(void*, const char*, size_t) TNR_GUARDED_BY(write_mutex) = nullptr;
+    void* context TNR_GUARDED_BY(write_mutex) = nullptr;
 };
 
 Printer& printer() {
@@ -34,7 +34,7 @@ void buffer_print(std::string_view text) {
     Printer& p = printer();
     bool full;
     {
-        std::lock_guard lock(p.mutex);
+        LockGuard lock(p.mutex);
         p.text += text;
         p.any = true;
         full = p.text.size() > buffer_bytes_max;
@@ -45,10 +45,10 @@ void buffer_print(std::string_view text) {
 void flush_print() {
     Printer& p = printer();
     if (!p.any) return;
-    std::lock_guard write_lock(p.write_mutex);
+    LockGuard write_lock(p.write_mutex);
     std::string text;
     {
-        std::lock_guard lock(p.mutex);
+        LockGuard lock(p.mutex);
         text.swap(p.text);
         p.any = false;
     }
@@ -63,7 +63,7 @@ void flush_print() {
 
 void tnr_emulated_set_print(void (*print)(void*, const char*, size_t), void* context) {
     auto& p = tnr::emulated::printer();
-    std::lock_guard lock(p.write_mutex);
+    tnr::LockGuard lock(p.write_mutex);
     p.print = print;
     p.context = context;
 }

@@ -5,12 +5,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::emulated {
 
@@ -64,7 +64,7 @@ class Registry {
 public:
     template <class T>
     std::shared_ptr<T> add(std::shared_ptr<T> object) {
-        std::unique_lock lock(mutex_);
+        ExclusiveLock lock(mutex_);
         object->handle_ = next_;
         next_ += handle_step;
         objects_.emplace(object->handle_, object);
@@ -74,7 +74,7 @@ public:
     // Null unless the handle names a living object of T's kind.
     template <class T, class Handle>
     std::shared_ptr<T> find(Handle handle) const {
-        std::shared_lock lock(mutex_);
+        SharedLock lock(mutex_);
         auto found = objects_.find(number(handle));
         if (found == objects_.end() || found->second->kind() != T::kind_of) return nullptr;
         return std::static_pointer_cast<T>(found->second);
@@ -82,7 +82,7 @@ public:
 
     // Takes the handle away; of two threads that destroy the same object only one gets it.
     std::shared_ptr<Object> take(uint64_t handle) {
-        std::unique_lock lock(mutex_);
+        ExclusiveLock lock(mutex_);
         auto found = objects_.find(handle);
         if (found == objects_.end()) return nullptr;
         std::shared_ptr<Object> last = std::move(found->second);
@@ -91,7 +91,7 @@ public:
     }
     // Takes the handle away from an object that is to live on for ever.
     void hide(const std::shared_ptr<Object>& object) {
-        std::unique_lock lock(mutex_);
+        ExclusiveLock lock(mutex_);
         hidden_.push_back(object);
         objects_.erase(object->handle_);
     }
@@ -110,10 +110,10 @@ private:
     // outside what Linux maps by default, so that a program that follows one finds out at once.
     static constexpr uint64_t handle_first = 0x100000, handle_step = 64;
 
-    mutable std::shared_mutex mutex_;
-    std::unordered_map<uint64_t, std::shared_ptr<Object>> objects_;
-    std::vector<std::shared_ptr<Object>> hidden_;
-    uint64_t next_ = handle_first;
+    mutable SharedMutex mutex_;
+    std::unordered_map<uint64_t, std::shared_ptr<Object>> objects_ TNR_GUARDED_BY(mutex_);
+    std::vector<std::shared_ptr<Object>> hidden_ TNR_GUARDED_BY(mutex_);
+    uint64_t next_ TNR_GUARDED_BY(mutex_) = handle_first;
 };
 
 }  // namespace tnr::emulated

@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <mutex>
 #include <new>
 #include <set>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 
 namespace tnr::emulated {
@@ -94,11 +94,14 @@ void log_debug(const std::string& text) {
 void say_once(const std::string& text) {
     constexpr size_t texts_max = 8;  // a program with more than that to mend has read enough
     static const bool enabled = !logs_debug() && !log_level_is({"off"});
-    static std::mutex& mutex = *new std::mutex;  // guards `said`
-    static auto& said = *new std::set<std::string>;
+    struct Said {
+        Mutex mutex;
+        std::set<std::string> texts TNR_GUARDED_BY(mutex);
+    };
+    static Said& said = *new Said;
     if (!enabled) return;
-    std::lock_guard lock(mutex);
-    if (said.size() < texts_max && said.insert(text).second) write_line(text);
+    LockGuard lock(said.mutex);
+    if (said.texts.size() < texts_max && said.texts.insert(text).second) write_line(text);
 }
 
 CUresult current_exception_code() noexcept {
@@ -117,10 +120,10 @@ using namespace tnr::emulated;
 
 CUresult cuInit(unsigned int flags) {
     return guarded([&]() -> CUresult {
-        static std::mutex& mutex = *new std::mutex;
+        static tnr::Mutex& starting = *new tnr::Mutex;  // one thread starts, the others find it done
         if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
         if (phase == Phase::forked) return CUDA_ERROR_NOT_INITIALIZED;
-        std::lock_guard lock(mutex);
+        tnr::LockGuard lock(starting);
         return phase == Phase::ready ? CUDA_SUCCESS : start();
     });
 }

@@ -9,6 +9,7 @@
 
 #include <set>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
@@ -28,7 +29,7 @@ public:
     int fd() const { return fd_; }
     // The start of `bytes` fresh bytes, or -1.
     int64_t extend(uint64_t bytes) {
-        std::lock_guard lock(mutex_);
+        tnr::LockGuard lock(mutex_);
         int64_t begin = end_;
         if (fd_ < 0 || ftruncate(fd_, end_ + static_cast<int64_t>(bytes)) != 0) return -1;
         end_ += static_cast<int64_t>(bytes);
@@ -39,9 +40,9 @@ public:
     }
 
 private:
-    std::mutex mutex_;
+    tnr::Mutex mutex_;
     const int fd_ = memfd_create("emulated-gpu", MFD_CLOEXEC);
-    int64_t end_ = 0;
+    int64_t end_ TNR_GUARDED_BY(mutex_) = 0;
 };
 
 // What cuMemCreate returns. Each mapping holds a reference, so the memory lives until it is both released
@@ -70,29 +71,29 @@ struct Mapping {
 
 // Reservations and mappings by address. The address map knows mappings too, but only what they are.
 struct VirtualMemory {
-    std::mutex mutex;
-    std::map<uint64_t, uint64_t> reserved;  // begin -> bytes
-    std::map<uint64_t, Mapping> mapped;
+    tnr::Mutex mutex;
+    std::map<uint64_t, uint64_t> reserved TNR_GUARDED_BY(mutex);  // begin -> bytes
+    std::map<uint64_t, Mapping> mapped TNR_GUARDED_BY(mutex);
 
     static VirtualMemory& get() {
         static VirtualMemory& instance = *new VirtualMemory;
         return instance;
     }
 
-    bool within_reservation(uint64_t address, uint64_t size) const {
+    bool within_reservation(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
         auto next = reserved.upper_bound(address);
         if (next == reserved.begin()) return false;
         auto [begin, bytes] = *std::prev(next);
         return address - begin <= bytes && size <= bytes - (address - begin);
     }
-    bool any_mapping(uint64_t address, uint64_t size) const {
+    bool any_mapping(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
         auto next = mapped.lower_bound(address + size);
         if (next == mapped.begin()) return false;
         auto& [begin, mapping] = *std::prev(next);
         return begin + mapping.bytes > address;
     }
     // Do whole mappings make up the range without a gap?
-    bool exactly_mapped(uint64_t address, uint64_t size) const {
+    bool exactly_mapped(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
         uint64_t at = address;
         for (auto it = mapped.find(address); it != mapped.end() && it->first == at && at < address + size; ++it)
             at += it->second.bytes;
@@ -163,7 +164,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t alignment
             if (behind) munmap(pointer(begin + size), behind);
         }
         VirtualMemory& memory = VirtualMemory::get();
-        std::lock_guard lock(memory.mutex);
+        tnr::LockGuard lock(memory.mutex);
         memory.reserved.emplace(begin, size);
         *address = begin;
         return CUDA_SUCCESS;
@@ -173,7 +174,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t alignment
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
     return initialized([&]() -> CUresult {
         VirtualMemory& memory = VirtualMemory::get();
-        std::lock_guard lock(memory.mutex);
+        tnr::LockGuard lock(memory.mutex);
         auto found = memory.reserved.find(address);
         if (found == memory.reserved.end() || found->second != size || memory.any_mapping(address, size))
             return CUDA_ERROR_INVALID_VALUE;
@@ -214,7 +215,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     return initialized([&]() -> CUresult {
         if (!handle) return CUDA_ERROR_INVALID_VALUE;
         VirtualMemory& virtual_memory = VirtualMemory::get();
-        std::lock_guard lock(virtual_memory.mutex);
+        tnr::LockGuard lock(virtual_memory.mutex);
         auto next = virtual_memory.mapped.upper_bound(number(address));
         if (next == virtual_memory.mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
         auto& [begin, mapping] = *std::prev(next);
@@ -248,7 +249,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         auto physical = find<PhysicalMemory>(handle);
         if (!physical || offset > physical->bytes || size > physical->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
         VirtualMemory& memory = VirtualMemory::get();
-        std::lock_guard lock(memory.mutex);
+        tnr::LockGuard lock(memory.mutex);
         if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
             return CUDA_ERROR_INVALID_VALUE;
         void* at = mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
@@ -270,11 +271,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     return initialized([&]() -> CUresult {
         VirtualMemory& memory = VirtualMemory::get();
         {
-            std::lock_guard lock(memory.mutex);
+            tnr::LockGuard lock(memory.mutex);
             if (size == 0 || !memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
         }
         wait_for_everything();
-        std::lock_guard lock(memory.mutex);
+        tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
         for (uint64_t at = address; at < address + size;) {
             auto found = memory.mapped.find(at);
@@ -300,7 +301,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
                 granted |= bit;
         }
         VirtualMemory& memory = VirtualMemory::get();
-        std::lock_guard lock(memory.mutex);
+        tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
         bool any = false;
         driver().addresses.update(address, size, [&](Allocation& allocation) {

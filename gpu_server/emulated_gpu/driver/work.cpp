@@ -2,15 +2,17 @@
 
 #include <thread>
 
+#include "api_client/base/mutex.hpp"
+
 namespace tnr::emulated {
 namespace {
 
 // Idle threads, each waiting for a job. Never destroyed: threads may outlive static destructors.
 struct Pool {
-    std::mutex mutex;
-    std::condition_variable wake;
-    std::deque<std::function<void()>> jobs;
-    size_t idle = 0;
+    Mutex mutex;
+    Condition wake;
+    std::deque<std::function<void()>> jobs TNR_GUARDED_BY(mutex);
+    size_t idle TNR_GUARDED_BY(mutex) = 0;
 };
 
 Pool& pool() {
@@ -23,9 +25,9 @@ void serve(std::function<void()> job) {
     for (;;) {
         job();
         job = nullptr;  // what it holds is released before we wait
-        std::unique_lock lock(p.mutex);
+        LockGuard lock(p.mutex);
         ++p.idle;
-        p.wake.wait(lock, [&] { return !p.jobs.empty(); });
+        p.wake.wait(p.mutex, [&]() TNR_REQUIRES(p.mutex) { return !p.jobs.empty(); });
         --p.idle;
         job = std::move(p.jobs.front());
         p.jobs.pop_front();
@@ -37,7 +39,7 @@ void serve(std::function<void()> job) {
 void run_on_pool(std::function<void()> job) {
     Pool& p = pool();
     {
-        std::unique_lock lock(p.mutex);
+        LockGuard lock(p.mutex);
         if (p.idle > p.jobs.size()) {
             p.jobs.push_back(std::move(job));
             p.wake.notify_one();
@@ -56,36 +58,33 @@ void Point::wait() const {
 }
 
 Point Queue::submit(Item item, std::vector<Point> after) {
-    std::unique_lock lock(mutex_);
+    LockGuard lock(mutex_);
     waiting_.push_back({std::move(item), std::move(after)});
     Point point{shared_from_this(), ++submitted_};
     if (!draining_) start_draining();
     return point;
 }
 
-// Called with mutex_ held.
 void Queue::start_draining() {
     draining_ = true;
     run_on_pool([self = shared_from_this()] { self->drain(); });
 }
 
-void Queue::run(Item item, std::vector<Point> after, std::unique_lock<std::mutex>& placement) {
-    std::unique_lock lock(mutex_);
+Queue::Placed Queue::place(Item item, std::vector<Point> after) {
+    LockGuard lock(mutex_);
     if (draining_) {
         waiting_.push_back({std::move(item), std::move(after)});
-        uint64_t ticket = ++submitted_;
-        lock.unlock();
-        placement.unlock();
-        wait(ticket);
-        return;
+        return {++submitted_};
     }
     draining_ = true;
-    ++submitted_;
-    lock.unlock();
-    placement.unlock();
-    for (const Point& point : after) point.wait();
-    item();
-    lock.lock();
+    return {++submitted_, std::move(item), std::move(after)};
+}
+
+void Queue::complete(Placed placed) {
+    if (!placed.item) return wait(placed.ticket);
+    for (const Point& point : placed.after) point.wait();
+    placed.item();
+    LockGuard lock(mutex_);
     ++completed_;
     progress_.notify_all();
     if (waiting_.empty())
@@ -95,7 +94,7 @@ void Queue::run(Item item, std::vector<Point> after, std::unique_lock<std::mutex
 }
 
 void Queue::drain() {
-    std::unique_lock lock(mutex_);
+    UniqueLock lock(mutex_);
     while (!waiting_.empty()) {
         Entry entry = std::move(waiting_.front());
         waiting_.pop_front();
@@ -111,18 +110,18 @@ void Queue::drain() {
 }
 
 Point Queue::last() {
-    std::unique_lock lock(mutex_);
+    LockGuard lock(mutex_);
     return {shared_from_this(), submitted_};
 }
 
 bool Queue::passed(uint64_t ticket) {
-    std::unique_lock lock(mutex_);
+    LockGuard lock(mutex_);
     return completed_ >= ticket;
 }
 
 void Queue::wait(uint64_t ticket) {
-    std::unique_lock lock(mutex_);
-    progress_.wait(lock, [&] { return completed_ >= ticket; });
+    LockGuard lock(mutex_);
+    progress_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return completed_ >= ticket; });
 }
 
 }  // namespace tnr::emulated

@@ -3,13 +3,13 @@
 // context's (context.hpp).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "api_client/base/mutex.hpp"
 
 namespace tnr::emulated {
 
@@ -33,28 +33,37 @@ public:
     // Runs `item` in its turn on a pool thread.
     Point submit(Item item, std::vector<Point> after = {});
     // Runs `item` in its turn and returns when it is done: on this thread if the queue is idle, which
-    // saves two thread switches for a synchronous copy.
-    // `placement` is a lock of the caller's that decides the order; it is released once the item has its place.
-    void run(Item item, std::vector<Point> after, std::unique_lock<std::mutex>& placement);
+    // saves two thread switches for a synchronous copy. In two steps, so that the caller's lock can decide the order:
+    // place() gives the item its place and does not wait; complete() must follow, without a lock.
+    struct Placed;
+    Placed place(Item item, std::vector<Point> after);
+    void complete(Placed placed) TNR_EXCLUDES(mutex_);
 
     Point last();  // the newest item
     bool passed(uint64_t ticket);
-    void wait(uint64_t ticket);
+    void wait(uint64_t ticket) TNR_EXCLUDES(mutex_);
 
 private:
     struct Entry {
         Item item;
         std::vector<Point> after;
     };
-    void start_draining();
-    void drain();
+    void start_draining() TNR_REQUIRES(mutex_);
+    void drain() TNR_EXCLUDES(mutex_);
 
-    std::mutex mutex_;
-    std::condition_variable progress_;
-    std::deque<Entry> waiting_;
-    uint64_t submitted_ = 0;
-    uint64_t completed_ = 0;
-    bool draining_ = false;  // some thread is running items, and will go on until none is left
+    Mutex mutex_;
+    Condition progress_;
+    std::deque<Entry> waiting_ TNR_GUARDED_BY(mutex_);
+    uint64_t submitted_ TNR_GUARDED_BY(mutex_) = 0;
+    uint64_t completed_ TNR_GUARDED_BY(mutex_) = 0;
+    bool draining_ TNR_GUARDED_BY(mutex_) = false;  // some thread is running items, and will go on until none is left
+};
+
+// An item that has its place in a queue.
+struct Queue::Placed {
+    uint64_t ticket = 0;
+    Item item = nullptr;  // null: another thread runs it
+    std::vector<Point> after = {};
 };
 
 // Runs `job` on a thread of its own, taken from those that have become idle. There are as many as have ever

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/ptx/access.hpp"
 
 namespace tnr::ptx {
@@ -49,7 +50,7 @@ void print(Warp& w, uint32_t lane, const Call& call) {
     if (!format_print(source, format, values, text)) return memory_fault(w, format, lane, 1, "printf's read", false);
     auto& launch = *w.block->grid->launch;
     if (launch.print) {
-        std::lock_guard lock(w.block->grid->mutex);
+        LockGuard lock(w.block->grid->mutex);
         launch.print(launch.print_context, text);
     }
     result(w, lane, call, static_cast<int32_t>(text.size()));
@@ -78,7 +79,7 @@ void assert_fail(Warp& w, uint32_t lane, const Call& call) {
                 tid(thread / launch.block.x % launch.block.y) + "," + tid(thread / launch.block.x / launch.block.y) +
                 "] Assertion `" + message + "` failed.\n";
     if (launch.print) {
-        std::lock_guard lock(w.block->grid->mutex);
+        LockGuard lock(w.block->grid->mutex);
         launch.print(launch.print_context, text);
     }
     fault(w, Outcome::assert_failed, lane, "assertion `" + message + "` failed");
@@ -140,9 +141,9 @@ void call_builtin(Warp& w, const Call& call) {
 }
 
 struct DeviceHeap::State {
-    std::mutex mutex;
-    std::map<uint64_t, uint64_t> sizes;  // by address
-    uint64_t used = 0;
+    Mutex mutex;
+    std::map<uint64_t, uint64_t> sizes TNR_GUARDED_BY(mutex);  // by address
+    uint64_t used TNR_GUARDED_BY(mutex) = 0;
 };
 
 DeviceHeap::DeviceHeap() : state_(std::make_unique<State>()) {}
@@ -156,7 +157,7 @@ DeviceHeap& DeviceHeap::instance() {
 }
 
 uint64_t DeviceHeap::allocate(uint64_t bytes) {
-    std::lock_guard lock(state_->mutex);
+    LockGuard lock(state_->mutex);
     if (bytes == 0 || bytes > heap_bytes_max - state_->used) return 0;
     bytes = (bytes + 15) & ~uint64_t{15};
     auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
@@ -168,7 +169,7 @@ uint64_t DeviceHeap::allocate(uint64_t bytes) {
 
 // A pointer that malloc never gave is ignored: hardware would corrupt its heap, we need not.
 void DeviceHeap::release(uint64_t address) {
-    std::lock_guard lock(state_->mutex);
+    LockGuard lock(state_->mutex);
     auto found = state_->sizes.find(address);
     if (found == state_->sizes.end()) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
@@ -178,7 +179,7 @@ void DeviceHeap::release(uint64_t address) {
 }
 
 Memory::Range DeviceHeap::range_of(uint64_t address) {
-    std::lock_guard lock(state_->mutex);
+    LockGuard lock(state_->mutex);
     auto after = state_->sizes.upper_bound(address);
     if (after == state_->sizes.begin()) return {};
     auto& [begin, bytes] = *std::prev(after);

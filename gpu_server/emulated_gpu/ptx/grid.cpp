@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/ptx/access.hpp"
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"
@@ -150,7 +151,7 @@ bool run_round(Block& block) {
 bool cancelled(Grid& grid) {
     auto* flag = grid.launch->cancelled;
     if (!flag || !__atomic_load_n(flag, __ATOMIC_RELAXED)) return false;
-    std::lock_guard lock(grid.mutex);
+    LockGuard lock(grid.mutex);
     if (!grid.stop.exchange(true))
         grid.report = {Outcome::cancelled, "kernel " + grid.kernel->name + " was cancelled", 0};
     return true;
@@ -253,7 +254,7 @@ uint32_t current_line(const Warp& w) {
 void fault(Warp& w, Outcome outcome, uint32_t lane, const std::string& what) {
     auto& grid = *w.block->grid;
     w.event |= event_fault;
-    std::lock_guard lock(grid.mutex);
+    LockGuard lock(grid.mutex);
     if (grid.stop.exchange(true)) return;
     auto triple = [](const Dim3& d) {
         return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
@@ -282,6 +283,7 @@ Report run(const Launch& launch, unsigned threads) {
     grid.blocks = volume(launch.grid);
     fill_relocated(grid, *module);
     run_workers(grid, threads);
+    LockGuard lock(grid.mutex);
     grid.report.warp_instructions = grid.instructions;
     return std::move(grid.report);
 }

@@ -12,11 +12,11 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/ptx/program.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
@@ -147,8 +147,8 @@ struct Grid {
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> instructions{0};
     alignas(16) unsigned char workspace[64] = {};  // of cooperative_groups' grid barrier, through %envreg1 and 2
-    std::mutex mutex;
-    Report report;  // under mutex; the first fault wins
+    Mutex mutex;                                   // also held while a kernel prints, so that lines stay whole
+    Report report TNR_GUARDED_BY(mutex);           // the first fault wins
 };
 
 struct Worker {
