@@ -9,6 +9,7 @@
 #include "gpu_client/cuda/events.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/table_call.hpp"
@@ -41,6 +42,7 @@ CUresult synchronize_context(Context& context) {
     if (result != CUDA_SUCCESS) return result;
     raise_to(context.synced, call.position());
     if (auto* device = find_device(context.device)) device->memory->context_synced(context.handle, call.position());
+    pools_after_wait(context.device);
     return CUDA_SUCCESS;
 }
 

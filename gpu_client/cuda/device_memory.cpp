@@ -430,6 +430,11 @@ DeviceMemory::Usage DeviceMemory::usage() {
     return {mapped_ + created_, small_.free_bytes() + quarantine_.bytes() + spare_bytes_};
 }
 
+uint64_t DeviceMemory::idle_grant() const {
+    std::lock_guard lock(mutex_);
+    return room() + small_.free_bytes() + quarantine_.bytes() + spare_bytes_;
+}
+
 // ---- the program's own mappings ----
 
 uint64_t DeviceMemory::reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {

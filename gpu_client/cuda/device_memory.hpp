@@ -54,6 +54,8 @@ public:
         uint64_t free = 0;
     };
     Usage usage();
+    // What of the grant backs nothing that the program has allocated.
+    uint64_t idle_grant() const;
     uint64_t granularity() const { return granularity_; }
 
     // The GPU has finished all that was sent up to `position` in the context (or in one stream of it).

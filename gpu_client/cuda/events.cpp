@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/events.hpp"
 
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -169,8 +170,11 @@ static CUresult synchronize_event(CUevent handle) {
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     auto recording = recording_of(*event);
-    if (known_complete(*event, recording, *context)) return CUDA_SUCCESS;
-    return ask(*event, recording, *context, wire::op_cuEventSynchronize);
+    if (!known_complete(*event, recording, *context))
+        if (auto result = ask(*event, recording, *context, wire::op_cuEventSynchronize); result != CUDA_SUCCESS)
+            return result;
+    pools_after_wait(context->device);
+    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

@@ -6,6 +6,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
@@ -85,8 +86,10 @@ CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdevic
     if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     uint64_t address = 0;
     auto result = find_device(context->device)->memory->allocate(*context, bytes, stream, pool, address);
-    if (result == CUDA_SUCCESS) *out = address;
-    return result;
+    if (result != CUDA_SUCCESS) return result;
+    if (pool == 0) pools_make_room(context->device);
+    *out = address;
+    return CUDA_SUCCESS;
 }
 
 CUresult free_memory(uint64_t address, uint64_t stream) {
@@ -96,7 +99,9 @@ CUresult free_memory(uint64_t address, uint64_t stream) {
     Allocation found;
     if (!device->memory->find(address, found) || found.address != address) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = usable(contexts().find(found.context)); result != CUDA_SUCCESS) return result;
-    return device->memory->release(address, stream);
+    auto result = device->memory->release(address, stream);
+    if (result == CUDA_SUCCESS) return_to_pool(found.pool, found.bytes);
+    return result;
 }
 
 }  // namespace tnr::cuda

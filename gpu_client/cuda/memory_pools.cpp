@@ -1,5 +1,7 @@
 // Stream-ordered allocation. Our allocator is stream-ordered by nature (addresses are chosen here, mappings travel in
-// order), so a pool is little more than a set of counters and preferences.
+// order), so a pool is little more than a set of counters and preferences: memory_pools.hpp says what is counted.
+#include "gpu_client/cuda/memory_pools.hpp"
+
 #include <cstring>
 
 #include "api_client/base/mutex.hpp"
@@ -17,8 +19,8 @@ struct Pool {
     bool is_default = false;
     std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};
-    std::atomic<uint64_t> used{0}, used_high{0};
     std::atomic<uint64_t> open_to{0};  // bit per other device
+    PoolAmounts amounts;               // guarded by amounts_mutex()
 };
 using Pools = HandleRegistry<Pool, HandleKind::pool>;
 Pools& pools() {
@@ -29,12 +31,41 @@ Pools& pools() {
 constexpr int devices_max = 64;
 std::atomic<uint64_t> current_pool[devices_max];  // per device; 0: the default one
 
+// Guards the amounts of all pools. Inside it: DeviceMemory's lock and the registry's.
+std::mutex& amounts_mutex() {
+    static auto* one = new std::mutex;
+    return *one;
+}
+// Per device: a pool may have reserved more than it uses. Spares programs without pools the lock below.
+std::atomic<bool> any_unused[devices_max];
+
+bool holds_unused(int device) {
+    return device < devices_max && any_unused[device];
+}
+
+template <class Change>
+void each_pool_of(int device, Change&& change) {
+    pools().each([&](Pool& pool, uint64_t) {
+        if (pool.device == device) change(pool);
+    });
+}
+
+// Called with amounts_mutex() held.
+void fit_into_grant(int device) {
+    uint64_t unused = 0;
+    each_pool_of(device, [&](Pool& pool) { unused += pool.amounts.unused(); });
+    if (unused <= find_device(device)->memory->idle_grant()) return;
+    each_pool_of(device, [](Pool& pool) { pool.amounts.shrink_to(0, pool_granule_small); });
+}
+
 uint64_t create_pool(int device, bool is_default) {
+    std::lock_guard lock(amounts_mutex());
     return pools().create([&](Pool& pool, uint64_t, uint64_t) {
         pool.device = device;
         pool.is_default = is_default;
         for (auto& policy : pool.reuse) policy = 1;
-        pool.release_threshold = pool.used = pool.used_high = pool.open_to = 0;
+        pool.release_threshold = pool.open_to = 0;
+        pool.amounts = {};
     });
 }
 
@@ -64,24 +95,32 @@ CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUs
         *out = 0;
         return CUDA_SUCCESS;
     }
-    auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out);
-    if (result == CUDA_SUCCESS) raise_to(pool->used_high, pool->used.fetch_add(bytes) + bytes);
-    return result;
+    if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
+        return result;
+    std::lock_guard lock(amounts_mutex());
+    if (pool->amounts.take(bytes)) fit_into_grant(pool->device);
+    if (pool->amounts.unused() != 0) any_unused[pool->device] = true;
+    return CUDA_SUCCESS;
 }
 
 CUresult number(CUmemPool_attribute attribute, Pool& pool, void* value) {
     uint64_t answer = 0;
+    std::lock_guard lock(amounts_mutex());
     switch (attribute) {
         case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
             answer = pool.release_threshold;
             break;
         case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+            answer = pool.amounts.reserved;
+            break;
         case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-            answer = pool.used;
+            answer = pool.amounts.used;
             break;
         case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+            answer = pool.amounts.reserved_high;
+            break;
         case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-            answer = pool.used_high;
+            answer = pool.amounts.used_high;
             break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
@@ -133,7 +172,44 @@ bool is_policy(CUmemPool_attribute attribute) {
            attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
+// Only 0 may be set: the high watermark then counts from what is there now.
+CUresult restart_watermark(CUmemPool_attribute attribute, Pool& pool, uint64_t wanted) {
+    bool of_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if ((!of_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) || wanted != 0) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(amounts_mutex());
+    if (of_used)
+        pool.amounts.used_high = pool.amounts.used;
+    else
+        pool.amounts.reserved_high = pool.amounts.reserved;
+    return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+void return_to_pool(uint64_t handle, uint64_t bytes) {
+    auto* pool = pools().find(handle);
+    if (!pool) return;
+    std::lock_guard lock(amounts_mutex());
+    pool->amounts.put_back(bytes);
+    any_unused[pool->device] = true;
+}
+
+void pools_after_wait(int device) {
+    if (!holds_unused(device)) return;
+    std::lock_guard lock(amounts_mutex());
+    bool left = false;
+    each_pool_of(device, [&](Pool& pool) {
+        pool.amounts.shrink_to(pool.release_threshold, pool_granule);
+        left |= pool.amounts.unused() != 0;
+    });
+    any_unused[device] = left;
+}
+
+void pools_make_room(int device) {
+    if (!holds_unused(device)) return;
+    std::lock_guard lock(amounts_mutex());
+    fit_into_grant(device);
+}
 
 }  // namespace tnr::cuda
 
@@ -178,7 +254,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
                        properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
                        properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
         if (!carried) return CUDA_ERROR_NOT_SUPPORTED;
-        if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+        if (!find_device(properties->location.id) || properties->location.id >= devices_max)
+            return CUDA_ERROR_INVALID_DEVICE;
         *out = handle_of<CUmemoryPool>(create_pool(properties->location.id, false));
         return CUDA_SUCCESS;
     });
@@ -195,10 +272,14 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
     });
 }
 
-CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
     return guarded("cuMemPoolTrimTo", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        {
+            std::lock_guard lock(amounts_mutex());
+            pool->amounts.shrink_to(keep, pool_granule);
+        }
         find_device(pool->device)->memory->trim();
         return CUDA_SUCCESS;
     });
@@ -217,10 +298,7 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute 
             pool->release_threshold = wanted;
             return CUDA_SUCCESS;
         }
-        bool resets = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
-        if (!resets || wanted != 0) return CUDA_ERROR_INVALID_VALUE;
-        pool->used_high = pool->used.load();
-        return CUDA_SUCCESS;
+        return restart_watermark(attribute, *pool, wanted);
     });
 }
 
@@ -276,12 +354,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
     return guarded("cuMemFreeAsync", [&]() -> CUresult {
         StreamRef stream;
         if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-        Allocation freed;
-        bool known = find_allocation(address, freed);
-        auto result = free_memory(address, stream.number + 1);
-        if (result != CUDA_SUCCESS || !known) return result;
-        if (auto* pool = pools().find(freed.pool)) pool->used.fetch_sub(freed.bytes);
-        return result;
+        return free_memory(address, stream.number + 1);
     });
 }
 

@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/table_call.hpp"
 #include "gpu_client/protocol/custom_calls.hpp"
@@ -176,9 +177,10 @@ static CUresult synchronize_stream(CUstream handle) {
     RemoteCall call(wire::op_cuStreamSynchronize, wire::CallWay::sync);
     call.in_context(context);
     call.put(stream.number);  // not use(): a wait is no work
-    auto result = call.send();
-    if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
-    return result;
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    note_synced(stream, *context, call.position());
+    pools_after_wait(context->device);
+    return CUDA_SUCCESS;
 }
 
 // The first question travels; after a "not ready" the worker tells by itself when the work is done, so that later

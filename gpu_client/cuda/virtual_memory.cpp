@@ -4,6 +4,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/ordered_sends.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
@@ -187,6 +188,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
         if (bytes > device->description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
         if (auto result = device->memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
+        pools_make_room(device->ordinal);
         Physical* made = nullptr;
         uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
             physical = {.number = index + 1, .bytes = bytes, .properties = *properties};

@@ -1,0 +1,47 @@
+// What memory pools hold of a device, as programs are told. A pool reserves memory in granules. What is freed stays
+// reserved until the program waits for the GPU (beyond the release threshold), until the pool is trimmed, or until an
+// allocation needs the room. Nothing is told as reserved that this process has not been granted.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tnr::cuda {
+
+// What a pool reserves at a time: 32 MiB, as the driver does, or where less is granted, 2 MiB.
+inline constexpr uint64_t pool_granule = uint64_t{32} << 20, pool_granule_small = uint64_t{2} << 20;
+
+// One pool's amounts of bytes. The caller's lock guards them.
+struct PoolAmounts {
+    uint64_t used = 0, used_high = 0;
+    uint64_t reserved = 0, reserved_high = 0;
+
+    uint64_t unused() const { return reserved - used; }
+    // True when more was reserved for it.
+    bool take(uint64_t bytes) {
+        used += bytes;
+        used_high = std::max(used_high, used);
+        if (used <= reserved) return false;
+        reserved += whole(used - reserved, pool_granule);
+        reserved_high = std::max(reserved_high, reserved);
+        return true;
+    }
+    void put_back(uint64_t bytes) { used -= std::min(bytes, used); }
+    // Keeps what is in use, and at least `bytes`, in whole granules.
+    void shrink_to(uint64_t bytes, uint64_t granule) {
+        uint64_t kept = std::max(bytes, used);
+        if (kept < reserved) reserved = std::min(reserved, whole(kept, granule));
+    }
+
+private:
+    static uint64_t whole(uint64_t bytes, uint64_t granule) { return (bytes + granule - 1) / granule * granule; }
+};
+
+// An allocation of `bytes` that came from the pool of this handle is freed. The pool may have been destroyed.
+void return_to_pool(uint64_t pool, uint64_t bytes);
+// The program has waited for work on the device: its pools let go of what their thresholds do not keep.
+void pools_after_wait(int device);
+// More of the device's grant is in use: its pools let go of what they do not use when the grant does not cover it.
+void pools_make_room(int device);
+
+}  // namespace tnr::cuda
