@@ -54,6 +54,7 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return give(data, int{false});
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             return give(data, static_cast<unsigned long long>(known.id));
@@ -86,6 +87,7 @@ size_t size_of(CUpointer_attribute attribute) {
         case CU_POINTER_ATTRIBUTE_MAPPED:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return sizeof(unsigned);
         default:
             return sizeof(uint64_t);
