@@ -102,6 +102,15 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
     });
 }
 
+// Green contexts cannot be made here, so no stream belongs to one.
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
+    return on_stream(handle, [&](Stream&) -> CUresult {
+        if (!green) return CUDA_ERROR_INVALID_VALUE;
+        *green = nullptr;
+        return CUDA_SUCCESS;
+    });
+}
+
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (!device) return CUDA_ERROR_INVALID_VALUE;
