@@ -106,7 +106,7 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
         context.sticky = 0;
         context.cache_config = context.shared_config = 0;
         context.nonblocking_streams = 0;
-        context.last_use = context.synced = context.default_synced = 0;
+        context.last_use = context.synced = context.default_synced = context.default_waited = 0;
         context.active = true;
         made = &context;
     });

@@ -140,7 +140,9 @@ struct DetachedCopy {
     wire::Bytes payload;
     std::atomic<int>* in_flight = nullptr;
     PendingWrite write;
-    DetachedCopy(const void* to, size_t bytes) : write(to, bytes) {}
+    Context& context;
+    DetachedCopy(const void* to, size_t bytes, Context& in) : write(to, bytes), context(in) { ++context.downloads; }
+    ~DetachedCopy() { --context.downloads; }
 };
 
 bool take_short_answer(Pending& pending) {
@@ -151,7 +153,7 @@ bool take_short_answer(Pending& pending) {
 
 CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to, const PinnedRange& range,
                         const StreamRef& stream, Context& context) {
-    auto* copy = new DetachedCopy(to.base, to.row_bytes == 0 ? to.bytes : to.bytes / to.row_bytes * to.pitch);
+    auto* copy = new DetachedCopy(to.base, to.row_bytes == 0 ? to.bytes : to.bytes / to.row_bytes * to.pitch, context);
     copy->payload = std::move(payload);
     copy->in_flight = range.in_flight;
     copy->in_flight->fetch_add(1);
@@ -179,7 +181,7 @@ CUresult download_now(uint16_t op, const wire::Bytes& payload, const Destination
     call.into(to);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     if (!take_short_answer(call.pending())) return CUDA_ERROR_UNKNOWN;
-    note_synced(stream, context, call.position());
+    note_waited(stream, context, call.position());
     return CUDA_SUCCESS;
 }
 

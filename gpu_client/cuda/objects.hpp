@@ -37,6 +37,8 @@ struct Context {
     std::atomic<uint64_t> last_use{0};        // position of the last record that ran in it
     std::atomic<uint64_t> synced{0};          // all its work up to this position is complete
     std::atomic<uint64_t> default_synced{0};  // of its default stream alone
+    std::atomic<uint64_t> default_waited{0};  // as a stream's
+    std::atomic<int> downloads{0};            // copies to pinned memory that have not arrived
 };
 
 struct Stream {
@@ -48,6 +50,7 @@ struct Stream {
     int priority = 0;
     std::atomic<uint64_t> last_use{0};
     std::atomic<uint64_t> synced{0};
+    std::atomic<uint64_t> waited{0};   // synced by a call that waits: what kernels printed before has come out, too
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
     std::atomic<uint64_t> asked{0};    // completions_heard() when the worker was last asked and said "not ready"
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -28,7 +29,7 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
         stream.context = context.handle;
         stream.flags = flags;
         stream.priority = priority;
-        stream.last_use = stream.watched = stream.synced = stream.asked = 0;
+        stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = 0;
         made = &stream;
     });
     RemoteCall call(wire::op_cuStreamCreateWithPriority, wire::CallWay::async_);
@@ -123,6 +124,11 @@ void note_synced(const StreamRef& stream, Context& context, uint64_t position) {
     memory.context_synced(context.handle, position);
 }
 
+void note_waited(const StreamRef& stream, Context& context, uint64_t position) {
+    note_synced(stream, context, position);
+    raise_to(stream.object ? stream.object->waited : context.default_waited, position);
+}
+
 void stream_completed(uint64_t number, uint64_t position) {
     note_completion_heard();
     if (auto* stream = streams().at(number - wire::first_minted_stream)) raise_to(stream->synced, position);
@@ -169,16 +175,34 @@ static CUresult destroy_stream(CUstream handle) {
     return streams().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
 }
 
+// An earlier call has waited for all that the stream was given, as a copy to pageable memory does. To know that the work
+// is complete would not be enough: waiting also brings what kernels printed and copies to pinned memory.
+static bool waited_already(const StreamRef& stream, const Context& context) {
+    auto& waited = stream.object ? stream.object->waited : context.default_waited;
+    return waited >= last_use(stream, context) && context.downloads == 0 && !sync_mode();
+}
+
+// What the program has freed in the stream meanwhile has nothing to wait for either.
+static CUresult synchronized(const StreamRef& stream, Context& context) {
+    session()->drain();
+    if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (auto result = usable(&context); result != CUDA_SUCCESS) return result;
+    if (stream.object) find_device(context.device)->memory->stream_synced(stream.number, stream.object->waited);
+    pools_after_wait(context.device);
+    return settle(CUDA_SUCCESS, &context);
+}
+
 static CUresult synchronize_stream(CUstream handle) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (waited_already(stream, *context)) return synchronized(stream, *context);
     RemoteCall call(wire::op_cuStreamSynchronize, wire::CallWay::sync);
     call.in_context(context);
     call.put(stream.number);  // not use(): a wait is no work
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    note_synced(stream, *context, call.position());
+    note_waited(stream, *context, call.position());
     pools_after_wait(context->device);
     return CUDA_SUCCESS;
 }

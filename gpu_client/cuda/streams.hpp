@@ -17,8 +17,9 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
 // Position up to which all of the stream's work is known to be complete, and of its last record.
 uint64_t synced_position(const StreamRef& stream, const Context& context);
 uint64_t last_use(const StreamRef& stream, const Context& context);
-// A wait for the stream, sent at `position`, was answered.
+// A question about the stream, sent at `position`, was answered: all is complete. note_waited(): it was a wait.
 void note_synced(const StreamRef& stream, Context& context, uint64_t position);
+void note_waited(const StreamRef& stream, Context& context, uint64_t position);
 // The worker's word that a watched stream has got past `position`.
 void stream_completed(uint64_t number, uint64_t position);
 // Handles of a context that ends.

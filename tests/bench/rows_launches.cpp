@@ -30,7 +30,7 @@ static void steps(const Options& options, std::byte* host) {
     });
     auto after = passed(options);
     figure("steps", runs / took, "/s", ">= 2,500; >= 32 at 30 ms");
-    count("round trips per step", static_cast<double>(round_trips() - trips) / runs, 2);
+    count("round trips per step", static_cast<double>(round_trips() - trips) / runs, 1);
     if (options.counts_port == 0) return;
     figure("bytes up per step", (after.up - before.up) / runs, "B");
     figure("bytes down per step", (after.down - before.down) / runs, "B");

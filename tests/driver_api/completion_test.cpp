@@ -1,6 +1,7 @@
 // What a wait tells of the work before it: a question asked after it must not be answered from before it.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <optional>
 
 #include "gpu.hpp"
@@ -213,4 +214,48 @@ TEST_CASE("waiting by asking costs two round trips and no more", "[completion]")
     gate.open();
     while (cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY) continue;
     CHECK(round_trips() <= before + 2);
+}
+
+TEST_CASE("waiting for a stream that a copy has waited for costs no round trip", "[completion]") {
+    Gpu gpu;
+    Stream stream;
+    Module module;
+    Memory value(std::vector<int>{0});
+    for (CUstream one : {stream.handle, CUstream{}}) {
+        int got = 0;
+        CU_OK(launch(module.function("store"), one, value.address, 7));
+        CU_OK(cu.cuMemcpyDtoHAsync(&got, value.address, sizeof got, one));
+        CHECK(got == 7);
+        auto before = round_trips();
+        CU_OK(cu.cuStreamSynchronize(one));
+        CU_OK(cu.cuStreamSynchronize(one));
+        CHECK(round_trips() == before);
+    }
+}
+
+TEST_CASE("a wait is one where anything is left to wait for", "[completion]") {
+    Gpu gpu;
+    Stream stream;
+    Module module;
+    Memory value(std::vector<int>{0});
+    int got = 0;
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&pinned), sizeof *pinned, 0));
+    for (int i = 1; i <= tries; ++i) {
+        // A copy to pinned memory before the one that waits.
+        CU_OK(launch(module.function("store"), stream, value.address, i));
+        CU_OK(cu.cuMemcpyDtoHAsync(pinned, value.address, sizeof *pinned, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(&got, value.address, sizeof got, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        REQUIRE(*pinned == i);
+        // A host function and a set of pinned memory behind it.
+        std::atomic<bool> reached{false};
+        CU_OK(cu.cuLaunchHostFunc(
+            stream, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &reached));
+        CU_OK(cu.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(pinned), 0, 1, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        REQUIRE(reached);
+        REQUIRE(*pinned == 0);
+    }
+    CU_OK(cu.cuMemFreeHost(pinned));
 }

@@ -218,9 +218,9 @@ TEST_CASE("the blocks of a cooperative launch run together", "[launch]") {
              CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 }
 
-TEST_CASE("the device's printf is written to standard output by the next synchronisation", "[launch]") {
-    Gpu gpu;
-    Module module;
+// What comes out of standard output while `run` runs.
+template <class Run>
+static std::string printed_by(Run&& run) {
     std::fflush(stdout);
     char path[] = "/tmp/driver_api_printf.XXXXXX";
     int file = mkstemp(path);
@@ -228,15 +228,36 @@ TEST_CASE("the device's printf is written to standard output by the next synchro
     unlink(path);
     int kept = dup(STDOUT_FILENO);
     dup2(file, STDOUT_FILENO);
-    CUresult launched = launch(module.function("say"), nullptr, 42);
-    CUresult waited = cu.cuCtxSynchronize();
+    run();
     std::fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     close(kept);
     char text[100] = {};
     CHECK(pread(file, text, sizeof(text) - 1, 0) > 0);
     close(file);
+    return text;
+}
+
+TEST_CASE("the device's printf is written to standard output by the next synchronisation", "[launch]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    CUfunction say = module.function("say");
+    CUresult launched = CUDA_ERROR_UNKNOWN, waited = CUDA_ERROR_UNKNOWN;
+    auto text = printed_by([&] {
+        launched = launch(say, nullptr, 42);
+        waited = cu.cuCtxSynchronize();
+    });
     CU_OK(launched);
     CU_OK(waited);
-    CHECK(std::string(text) == "the device says 42\n");
+    CHECK(text == "the device says 42\n");
+    // To know that the kernel is done is not enough.
+    text = printed_by([&] {
+        launched = launch(say, stream, 43);
+        while (cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) continue;
+        waited = cu.cuStreamSynchronize(stream);
+    });
+    CU_OK(launched);
+    CU_OK(waited);
+    CHECK(text == "the device says 43\n");
 }
