@@ -89,11 +89,16 @@ static CUresult end_primary(Context& context, Device& device, Primary& primary, 
     return result;
 }
 
+bool are_context_flags(unsigned flags) {
+    unsigned schedule = flags & CU_CTX_SCHED_MASK;
+    return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 && (schedule & (schedule - 1)) == 0;
+}
+
 static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     auto* device = find_device(ordinal);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
-    if ((flags & ~unsigned{CU_CTX_FLAGS_MASK}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = open_session(); result != CUDA_SUCCESS) return result;
     Context* made = nullptr;
     uint64_t handle = contexts().create([&](Context& context, uint64_t index, uint64_t value) {
@@ -143,7 +148,7 @@ static CUresult destroy_context(CUcontext handle) {
 static CUresult set_primary_flags(CUdevice ordinal, unsigned flags) {
     auto* device = find_device(ordinal);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
-    if ((flags & ~unsigned{CU_CTX_FLAGS_MASK}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
     contexts().find(device->primary_context)->flags = flags;
     return CUDA_SUCCESS;
 }

@@ -24,6 +24,7 @@ CUresult find_side(CUmemorytype type, const void* host, CUdeviceptr device, Side
     switch (type) {
         case CU_MEMORYTYPE_HOST:
             side.address = value_of(host);
+            side.on_device = is_device_address(side.address);
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_DEVICE:
             side.on_device = !is_pinned(device);

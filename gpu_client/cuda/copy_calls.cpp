@@ -10,12 +10,17 @@ static HostRows host(const void* address, size_t bytes) {
     return {static_cast<std::byte*>(const_cast<void*>(address)), bytes, 1, bytes};
 }
 
+static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait);
+
+// Addresses are unified: what a program names as the host's may be the device's all the same.
 static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
+    if (is_device_address(value_of(from))) return on_device(to, value_of(from), bytes, stream, wait);
     if (is_pinned(to)) return copy_on_host(host(handle_of<void*>(to), bytes), host(from, bytes), stream, wait);
     return copy_to_device({to, bytes}, host(from, bytes), stream, wait);
 }
 
 static CUresult from_device(void* to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait) {
+    if (is_device_address(value_of(to))) return on_device(value_of(to), from, bytes, stream, wait);
     if (is_pinned(from)) return copy_on_host(host(to, bytes), host(handle_of<void*>(from), bytes), stream, wait);
     return copy_from_device(host(to, bytes), {from, bytes}, stream, wait);
 }

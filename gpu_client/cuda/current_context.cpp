@@ -91,7 +91,7 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int* flags) {
 
 CUresult CUDAAPI cuCtxSetFlags(unsigned int flags) {
     return guarded("cuCtxSetFlags", [&]() -> CUresult {
-        if ((flags & ~unsigned{CU_CTX_FLAGS_MASK}) != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
         Context* context = nullptr;
         if (auto result = present_context(context); result != CUDA_SUCCESS) return result;
         context->flags = flags;

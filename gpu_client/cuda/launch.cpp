@@ -62,17 +62,20 @@ struct Parameters {
     std::byte packed[wire::parameter_bytes_max];
 };
 
-static CUresult from_extra(void** extra, Parameters& parameters) {
+static CUresult from_extra(void** extra, const KernelInfo& kernel, Parameters& parameters) {
     for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            parameters.buffer = extra[i + 1];
-        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            parameters.bytes = *static_cast<size_t*>(extra[i + 1]);
-        else
+        void* value = extra[i + 1];
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            parameters.buffer = value;
+        } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            if (!value) return CUDA_ERROR_INVALID_VALUE;
+            parameters.bytes = *static_cast<size_t*>(value);
+        } else {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
-    bool sound = parameters.bytes <= wire::parameter_bytes_max && (parameters.buffer || parameters.bytes == 0);
-    return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    bool fits = parameters.bytes >= kernel.parameter_bytes && parameters.bytes <= wire::parameter_bytes_max;
+    return fits && (parameters.buffer || parameters.bytes == 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& parameters) {
@@ -155,7 +158,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     for (unsigned i = 0; i < config.numAttrs; ++i)
         if (auto result = make_attribute(config.attrs[i], attributes[i]); result != CUDA_SUCCESS) return result;
     Parameters parameters;
-    auto collected = extra ? from_extra(extra, parameters) : from_list(list, kernel, parameters);
+    auto collected = extra ? from_extra(extra, kernel, parameters) : from_list(list, kernel, parameters);
     if (collected != CUDA_SUCCESS) return collected;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
 

@@ -195,3 +195,53 @@ TEST_CASE("an ordinary stream belongs to no green context", "[codes]") {
     CU_OK(cu.cuStreamDestroy(gone));
     CU_CHECK_EITHER(cu.cuStreamGetGreenCtx(gone, &green), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
+
+TEST_CASE("a context has one schedule", "[codes]") {
+    Gpu gpu;
+    const unsigned both = CU_CTX_SCHED_SPIN | CU_CTX_SCHED_YIELD;
+    CUcontext made = nullptr;
+    CU_CHECK(cu.context_create(&made, both, gpu.device), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuDevicePrimaryCtxSetFlags(gpu.device, both), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuCtxSetFlags(both), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a launch's parameters in one buffer are all there", "[codes]") {
+    Gpu gpu;
+    Module module;
+    CUfunction store = module.function("store");
+    std::byte buffer[12]{};
+    size_t size = sizeof buffer, too_short = 4;
+    auto launch_with = [&](std::vector<void*> extra) {
+        return cu.cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra.data());
+    };
+    auto *at = CU_LAUNCH_PARAM_BUFFER_POINTER, *sized = CU_LAUNCH_PARAM_BUFFER_SIZE, *end = CU_LAUNCH_PARAM_END;
+    CU_CHECK(launch_with({at, buffer, sized, nullptr, end}), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(launch_with({at, nullptr, sized, &size, end}), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(launch_with({at, buffer, sized, &too_short, end}), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(launch_with({at, buffer, end}), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(launch_with({sized, &size, end}), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuCtxSynchronize());
+}
+
+TEST_CASE("a copy goes by its addresses where its name says otherwise", "[codes]") {
+    Gpu gpu;
+    Stream stream;
+    Memory from(std::vector<int>{1, 2, 3, 4}), to(std::vector<int>(4, 0));
+    auto host = [](const Memory& memory) { return reinterpret_cast<void*>(memory.address); };
+    CU_OK(cu.cuMemcpyHtoD(to.address, host(from), 4));
+    CU_OK(cu.cuMemcpyHtoDAsync(to.address + 4, reinterpret_cast<void*>(from.address + 4), 4, stream));
+    CU_OK(cu.cuMemcpyDtoH(reinterpret_cast<void*>(to.address + 8), from.address + 8, 4));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(to.read<int>(4) == std::vector<int>{1, 2, 3, 0});
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = host(from);
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = to.address;
+    copy.WidthInBytes = 16;
+    copy.Height = 1;
+    CU_OK(cu.cuMemcpy2D(&copy));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(to.read<int>(4) == std::vector<int>{1, 2, 3, 4});
+}
