@@ -10,6 +10,10 @@ namespace tnr::cuda {
 void TableCall::stream(CUstream handle) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) refuse(result);
+    if (anywhere_) {
+        if (auto result = detour_.begin(*anywhere_, stream); result != CUDA_SUCCESS) return refuse(result);
+        stream = detour_.stream();
+    }
     use(stream);
 }
 
@@ -46,6 +50,21 @@ void TableCall::ordinal(CUdevice device) {
 void TableCall::device(CUdeviceptr address, uint64_t bytes) {
     if (!is_allocated(address, bytes)) refuse(CUDA_ERROR_INVALID_VALUE);
     put(address);
+}
+
+void TableCall::any_device(CUdeviceptr address, uint64_t bytes) {
+    device(address, bytes);
+    anywhere_ = address;
+}
+
+CUresult TableCall::send() {
+    auto result = RemoteCall::send();
+    return result == CUDA_SUCCESS && anywhere_ ? detour_.end() : result;
+}
+
+bool is_elsewhere(CUdeviceptr address) {
+    Context* here = nullptr;
+    return current_context(here) == CUDA_SUCCESS && context_for_memory(address, *here) != here;
 }
 
 }  // namespace tnr::cuda

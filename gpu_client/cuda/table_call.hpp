@@ -2,6 +2,9 @@
 // callgen.py writes speaks through this.
 #pragma once
 
+#include <optional>
+
+#include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
@@ -20,9 +23,19 @@ public:
     void ordinal(CUdevice device);  // the session counts devices before CUDA_VISIBLE_DEVICES
     // A device address with `bytes` of memory behind it.
     void device(CUdeviceptr address, uint64_t bytes);
+    // The same for work that the memory's own device does, in the order of the stream that is named next.
+    void any_device(CUdeviceptr address, uint64_t bytes);
     void aligned(CUdeviceptr address, uint64_t unit) {
         if (address % unit != 0) refuse(CUDA_ERROR_INVALID_VALUE);
     }
+    CUresult send();
+
+private:
+    std::optional<CUdeviceptr> anywhere_;
+    Detour detour_;
 };
+
+// True for memory that the current context's device may not use, but another of ours.
+bool is_elsewhere(CUdeviceptr address);
 
 }  // namespace tnr::cuda

@@ -242,6 +242,9 @@ def client_stub(call):
         arguments = ", ".join(n for _, n in call.parameters)
         asked = " || ".join(f"is_pinned({n})" for n in or_pinned(call))
         body.append(f"        if ({asked}) return pinned_{call.symbol}({arguments});")
+        if "stream" not in call.says.values():  # the null stream's order; the caller does not wait for it in either form
+            elsewhere = " || ".join(f"is_elsewhere({n})" for n in or_pinned(call))
+            body.append(f"        if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
     way = {"async": "async_"}.get(call.how, call.how)
     body.append(f"        TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
     for type_, name in call.parameters:
@@ -254,7 +257,9 @@ def client_stub(call):
             body.append(f"        call.ordinal({name});")
         elif said.startswith("device("):
             length, unit = split_length(said[7:-1])
-            body.append(f"        call.device({name}, {length});")
+            ordered = name in or_pinned(call) and "stream" in call.says.values()
+            checked = "any_device" if ordered else "device"
+            body.append(f"        call.{checked}({name}, {length});")
             if unit:
                 body.append(f"        call.aligned({name}, {unit});")
         else:

@@ -53,6 +53,33 @@ std::vector<int> ints_of(int value) {
 
 }  // namespace
 
+TEST_CASE("sets take any device's memory whatever context is current", "[devices]") {
+    if (!two_devices_are_there()) return;
+    TwoDevices both;
+    Stream stream;
+    const auto there = both.there.address;
+    auto expected = ints_of(1);
+    SECTION("at once") {
+        CU_OK(cu.cuMemsetD8(there, 0x11, 4));
+        CU_OK(cu.cuMemsetD16(there + 4, 0x2222, 2));
+        CU_OK(cu.cuMemsetD32(there + 8, 0x33333333, 1));
+        CU_OK(cu.cuMemsetD2D8(there + 12, 8, 0x44, 4, 2));
+        expected[0] = 0x11111111, expected[1] = 0x22222222, expected[2] = 0x33333333;
+        expected[3] = expected[5] = 0x44444444;
+        CU_OK(cu.cuCtxSynchronize());
+    }
+    SECTION("in the order of a stream") {
+        CU_OK(cu.cuMemsetD32Async(there, 5, 2, stream));
+        CU_OK(cu.cuMemcpyDtoDAsync(both.here.address, there, 8, stream));
+        CU_OK(cu.cuMemsetD32Async(there, 6, 1, stream));
+        CU_OK(cu.cuMemsetD2D32Async(there + 8, 8, 7, 1, 2, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(both.here.read<int>(2) == std::vector<int>{5, 5});
+        expected[0] = 6, expected[1] = 5, expected[2] = 7, expected[4] = 7;
+    }
+    CHECK((both.there.read<int>(TwoDevices::ints) == expected));
+}
+
 TEST_CASE("copies take any device's memory whatever context is current", "[devices]") {
     if (!two_devices_are_there()) return;
     TwoDevices both;
