@@ -159,6 +159,7 @@ static Answer grant(WorkerSession& session, Call& call) {
     session.supervisor.ask_for_memory(device, bytes,
                                       [&session, device, op = call.op, number = call.number](uint64_t granted) {
                                           session.memory.accounts.grant(device, granted);
+                                          if (number == 0) return;
                                           wire::Bytes outputs;
                                           wire::Writer(outputs).put(granted);
                                           session.outbox.reply(op, number, CUDA_SUCCESS, outputs);

@@ -1,13 +1,10 @@
 // Whole sessions of foreign records, by a worker's dispatcher on the emulated driver. Each input gets a process of its
-// own, as each session does: a worker tears nothing down, the kernel does that. What the process covers comes back through
-// shared memory.
+// own, as each session does: a worker tears nothing down, the kernel does that.
 //
 // A finding is not only what the sanitizers say: every record that wants a reply must get one, with its own op, and the
 // session must end when the client says goodbye.
 #include <arpa/inet.h>
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,14 +22,11 @@
 #include "gpu_client/protocol/ops.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
+#include "tests/fuzz/session_coverage.hpp"
 #include "tests/fuzz/session_input.hpp"
 
 using namespace tnr;
 using namespace std::chrono_literals;
-
-// Where the compiler keeps this program's coverage; the linker knows. This file has none: the compiler would make variables
-// of these names itself.
-extern "C" uint8_t __start___sancov_cntrs[], __stop___sancov_cntrs[];
 
 namespace {
 
@@ -141,7 +135,8 @@ private:
         auto call = waiting_.find(first);
         auto result = in.get<int32_t>();
         if (traces_) std::fprintf(stderr, "%3d: op 0x%04x answers %d\n", static_cast<int>(first), record.op, result);
-        if (!in.ok() || call == waiting_.end() || call->second != record.op) found("an unwanted reply to " + name(first, record.op));
+        if (!in.ok() || call == waiting_.end() || call->second != record.op)
+            found("an unwanted reply to " + name(first, record.op));
         waiting_.erase(call);
     }
 
@@ -187,15 +182,7 @@ void play(std::span<const uint8_t> input) {
 
 // ---- in the fuzzer's
 
-size_t coverage_bytes() {
-    return static_cast<size_t>(__stop___sancov_cntrs - __start___sancov_cntrs);
-}
-
-uint8_t* make_shared() {
-    void* memory = mmap(nullptr, coverage_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) found("no shared memory");
-    return static_cast<uint8_t*>(memory);
-}
+fuzz::Coverage* coverage = nullptr;
 
 }  // namespace
 
@@ -204,12 +191,13 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
     setenv("TNR_EMULATED_MEMORY_MIB", "64", 1);
     setenv("TNR_LOG", "off", 1);
     // Found and bound once; each session's process starts it, which it does not let others inherit.
-    if (!dlopen(TNR_EMULATED_DRIVER, RTLD_NOW | RTLD_LOCAL)) found(dlerror());
+    void* driver = dlopen(TNR_EMULATED_DRIVER, RTLD_NOW | RTLD_LOCAL);
+    if (!driver) found(dlerror());
+    coverage = new fuzz::Coverage(driver);
     return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static uint8_t* covered = make_shared();
     const pid_t fuzzer = getpid();
     const pid_t child = fork();
     if (child < 0) found("cannot fork");
@@ -217,12 +205,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != fuzzer) _exit(1);
         play({data, size});
-        std::copy(__start___sancov_cntrs, __stop___sancov_cntrs, covered);
+        coverage->save();
         _exit(0);
     }
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (status != 0) found("the session's process has failed");
-    std::copy(covered, covered + coverage_bytes(), __start___sancov_cntrs);
+    coverage->restore();
     return 0;
 }

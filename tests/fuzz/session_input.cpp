@@ -25,7 +25,21 @@ enum Flags : uint8_t {
     nobody_waits = 16,  // the call number is 0
 };
 
-enum Field : uint8_t { small64, small32, address, block, power, raw32, raw64, blob, text, function, negative, zeros, end };
+enum Field : uint8_t {
+    small64,
+    small32,
+    address,
+    block,
+    power,
+    raw32,
+    raw64,
+    blob,
+    text,
+    function,
+    negative,
+    zeros,
+    end
+};
 
 // Code that loads and ends. Mutated it would do neither, so the input chooses.
 constexpr std::string_view images[] = {
@@ -214,7 +228,8 @@ std::vector<SentBatch> read_session(std::span<const uint8_t> input, uint64_t ran
         out.end_record();
 
         if (flags & has_bulk) batch.bulk.push_back(read_bulk(in));
-        if (number != 0 && op < wire::op_completed) batch.calls.emplace_back(number, op);  // beyond: what only a worker says
+        if (number != 0 && op < wire::op_completed)
+            batch.calls.emplace_back(number, op);  // beyond: what only a worker says
         batch.says_goodbye |= op == wire::op_goodbye;
         open = !(flags & ends_batch) && batch.bulk.size() < wire::batch_frames_max / 2;
     }

@@ -184,6 +184,8 @@ SEEDS = {
     "limits": start + ask("cuCtxSetLimit", short(0), number(4096)) + ask("cuCtxGetLimit", short(0)) +
     ask("cuStreamGetAttribute", number(STREAM), short(1)) +
     ask("cuStreamSetAttribute", number(STREAM), short(1), zeros(4)) + ask("cuEventElapsedTime_v2", number(1), number(1)),
+    # Found: answered, though nobody had asked for an answer.
+    "grant_unasked": context + record("memory_grant", short(0), power(23)) + ask("memory_info"),
     "goodbye": start + host_function() + record("goodbye"),
 }
 
