@@ -9,8 +9,8 @@
 namespace tnr::cli {
 
 struct RunOptions {
-    std::string gpu = {};   // "h100" or "h100:2"; empty: the pool's only type
-    std::string pool = {};  // address; empty: the one last signed in to
+    std::string gpu = {};      // "h100" or "h100:2"; empty: the pool's only type
+    std::string pool = {};     // address; empty: the one last signed in to
     std::string profile = {};  // file for TNR_PROFILE; empty: none
     std::vector<std::string> words;
     bool dry_run = false;

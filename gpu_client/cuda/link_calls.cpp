@@ -68,7 +68,8 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const Image& data,
     auto* link = find_link(handle);
     if (!link) return CUDA_ERROR_INVALID_HANDLE;
     TakenTurn turn(link->turn);
-    if (!link->image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max) return CUDA_ERROR_INVALID_VALUE;
+    if (!link->image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max)
+        return CUDA_ERROR_INVALID_VALUE;
     auto* context = contexts().find(link->context);
     auto number = next_library_number();
     if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;

@@ -57,7 +57,7 @@ public:
     }
 
     Result<> remove_account(const std::string& name) override {
-        std::lock_guard lock(mutex_);
+        LockGuard lock(mutex_);
         auto removed =
             Statement(database_.get(), "DELETE FROM keys WHERE account = ?", {name}).run("forgetting an account");
         if (removed && sqlite3_changes(database_.get()) == 0)

@@ -58,7 +58,7 @@ std::optional<CodeImage> CodeImage::map(UniqueFd file, size_t size) {
 }
 
 void ImageOffer::answered(UniqueFd file) {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     has_answer_ = true;
     file_ = std::move(file);
     answered_.notify_all();
@@ -67,8 +67,8 @@ void ImageOffer::answered(UniqueFd file) {
 std::optional<CodeImage> ImageOffer::wait(SupervisorLink& supervisor) {
     UniqueFd file;
     {
-        std::unique_lock lock(mutex_);
-        answered_.wait(lock, [&] { return has_answer_; });
+        UniqueLock lock(mutex_);
+        answered_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return has_answer_; });
         file = std::move(file_);
     }
     if (!file) return std::nullopt;

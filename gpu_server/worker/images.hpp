@@ -4,14 +4,13 @@
 // later programs, and lend it to them at once, without anybody being able to change it under them.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/mutex.hpp"
 #include "driver_table.hpp"
 #include "gpu_client/protocol/image_hash.hpp"
 #include "gpu_client/protocol/limits.hpp"
@@ -59,10 +58,10 @@ public:
 private:
     const wire::ImageHash hash_;
     const uint64_t bytes_;
-    std::mutex mutex_;  // guards the rest
-    std::condition_variable answered_;
-    bool has_answer_ = false;
-    UniqueFd file_;
+    Mutex mutex_;
+    Condition answered_;
+    bool has_answer_ TNR_GUARDED_BY(mutex_) = false;
+    UniqueFd file_ TNR_GUARDED_BY(mutex_);
 };
 
 // By the number of the library. The dispatcher's, as everything here.
