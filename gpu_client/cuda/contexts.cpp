@@ -18,15 +18,16 @@ namespace tnr::cuda {
 
 static constexpr int devices_max = 64;
 
-// Retaining and releasing wait for the network, and destructors of stored values may call back: hence a turn.
+// Retaining and releasing wait for the network, and destructors of stored values may call back: hence a turn. One for all
+// devices, as a destructor may release another device's.
 namespace {
-struct Primary {
+struct Primaries {
     Turn turn;
-    int retained TNR_GUARDED_BY(turn) = 0;  // how often the program holds the context
+    int retained[devices_max] TNR_GUARDED_BY(turn) = {};  // how often the program holds each primary context
 };
-Primary& primary_of(const Device& device) {
-    static auto* all = new Primary[devices_max];
-    return all[device.ordinal];
+Primaries& primaries() {
+    static auto* all = new Primaries;
+    return *all;
 }
 }  // namespace
 
@@ -74,12 +75,12 @@ static CUresult activate(Context& context, Device& device) {
     return CUDA_SUCCESS;
 }
 
-static CUresult end_primary(Context& context, Device& device, Primary& primary, uint16_t op, wire::CallWay way)
-    TNR_REQUIRES(primary.turn) {
+static CUresult end_primary(Context& context, Device& device, uint16_t op, wire::CallWay way)
+    TNR_REQUIRES(primaries().turn) {
     finish_work(context);
     context_ends(context);
     context.active = false;
-    primary.retained = 0;
+    primaries().retained[device.ordinal] = 0;
     RemoteCall call(op, way);
     call.in_context(nullptr);
     call.put(static_cast<uint32_t>(device.on_wire));
@@ -165,12 +166,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto* device = find_device(ordinal);
         if (!device || ordinal >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
-        auto& primary = primary_of(*device);
-        TakenTurn turn(primary.turn);
+        TakenTurn turn(primaries().turn);
         auto& context = *contexts().find(device->primary_context);
-        if (primary.retained == 0)
+        if (primaries().retained[ordinal] == 0)
             if (auto result = activate(context, *device); result != CUDA_SUCCESS) return result;
-        ++primary.retained;
+        ++primaries().retained[ordinal];
         *out = handle_of<CUcontext>(context.handle);
         return CUDA_SUCCESS;
     });
@@ -180,12 +180,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxRelease", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        auto& primary = primary_of(*device);
-        TakenTurn turn(primary.turn);
-        if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-        if (--primary.retained > 0) return CUDA_SUCCESS;
+        TakenTurn turn(primaries().turn);
+        if (primaries().retained[ordinal] == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        if (--primaries().retained[ordinal] > 0) return CUDA_SUCCESS;
         auto& context = *contexts().find(device->primary_context);
-        return end_primary(context, *device, primary, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
+        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
     });
 }
 
@@ -197,11 +196,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxReset", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        auto& primary = primary_of(*device);
-        TakenTurn turn(primary.turn);
+        TakenTurn turn(primaries().turn);
         auto& context = *contexts().find(device->primary_context);
         if (!context.active) return CUDA_SUCCESS;
-        return end_primary(context, *device, primary, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
+        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
     });
 }
 
