@@ -130,8 +130,8 @@ void add_context_cases(std::vector<Case>& cases) {
         ALONE_CASE("cuStreamWaitEvent/event of another context", auto e = event(); another();
                    TELL(cuStreamWaitEvent, stream(), e, 0);),
         ALONE_CASE("cuEventElapsedTime/of two contexts", float ms; auto e = event(); NEED(cuEventRecord, e, nullptr);
-                   another(); auto f = event(); NEED(cuEventRecord, f, nullptr); NEED(cuEventSynchronize, f);
-                   TELL(cuEventElapsedTime, &ms, e, f);),
+                   NEED(cuEventSynchronize, e); another(); auto f = event(); NEED(cuEventRecord, f, nullptr);
+                   NEED(cuEventSynchronize, f); TELL(cuEventElapsedTime, &ms, e, f);),
         ALONE_CASE("cuLaunchKernel/function of another context", auto f = function("nothing"); another();
                    TELL(cuLaunchKernel, f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);),
         ALONE_CASE("cuLaunchKernel/stream of another context", auto s = stream(); another(); CUmodule m; CUfunction f;
