@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of session_fuzz: one file per plausible session, and one per session that once broke something.
+"""Writes the seeds of session_fuzz: one file per plausible session, and one per session that once broke something. The
+file `all` lists them for -seed_inputs.
 
 An input is a list of records: u8 flags, u16 op, fields, and the bulk frame where the flags say so. A field is u8 kind and
 what belongs to it; numbers are little endian. The worker's own names for all of this are in session_input.cpp.
@@ -195,6 +196,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in SEEDS.items():
         (folder / name).write_bytes(content)
+    (folder / "all").write_text(",".join(str(folder / name) for name in SEEDS))
 
 
 if __name__ == "__main__":
