@@ -88,7 +88,9 @@ void Profiler::renew_base(ContextTimes& times) {
 static bool is_capturing(CUstream stream) {
     auto status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!driver().cuStreamIsCapturing) return false;
-    return driver().cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    auto result = driver().cuStreamIsCapturing(stream, &status);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) return false;  // nor is capturing
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 // The context is current. False: this launch is not timed.

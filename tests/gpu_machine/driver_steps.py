@@ -61,6 +61,7 @@ class Loop:
         call("cuModuleLoadData", ctypes.byref(module), KERNEL)
         call("cuModuleGetFunction", ctypes.byref(self.kernel), module, b"step")
         call("cuMemsetD32_v2", self.number, 0, ctypes.c_size_t(1))
+        call("cuCtxSynchronize")  # our stream does not wait for the null stream
         self.parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self.number))
 
     def step(self):

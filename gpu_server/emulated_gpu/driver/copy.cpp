@@ -114,11 +114,12 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
     });
 }
 
-CUresult fill_later(CUstream handle, const Fill& fill) {
+CUresult fill(CUstream handle, const Fill& fill, bool now) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (CUresult error = check_fill(stream.context, fill)) return error;
         if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-        return enqueue(stream, fill);
+        auto found = driver().addresses.find(fill.destination);
+        return now && found && found->is_host() ? enqueue_and_wait(stream, fill) : enqueue(stream, fill);
     });
 }
 

@@ -24,6 +24,7 @@ CUresult box_of(const CUDA_MEMCPY3D& given, Copy& copy, Side& destination, Side&
 CUresult copy_now(Context& context, CUstream stream, const Copy& copy, Side destination, Side source);
 // Asynchronous: may keep pageable memory only as long as the call lasts.
 CUresult copy_later(CUstream stream, const Copy& copy, Side destination, Side source);
-CUresult fill_later(CUstream stream, const Fill& fill);
+// `now`: has happened when it returns, if it is the host's memory; the device's is filled in the stream's time either way.
+CUresult fill(CUstream stream, const Fill& fill, bool now);
 
 }  // namespace tnr::emulated

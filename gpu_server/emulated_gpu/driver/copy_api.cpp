@@ -80,15 +80,15 @@ CUresult peer_box(CUstream stream, const CUDA_MEMCPY3D_PEER* given, bool now) {
 }
 
 CUresult fill_rows(CUstream stream, CUdeviceptr address, size_t pitch, unsigned value, unsigned element, size_t width,
-                   size_t height) {
-    Fill fill;
-    fill.destination = address;
-    fill.pitch = pitch;
-    fill.value = value;
-    fill.element = element;
-    fill.width = width;
-    fill.height = height;
-    return fill_later(stream, fill);
+                   size_t height, bool now) {
+    Fill rows;
+    rows.destination = address;
+    rows.pitch = pitch;
+    rows.value = value;
+    rows.element = element;
+    rows.width = width;
+    rows.height = height;
+    return fill(stream, rows, now);
 }
 
 }  // namespace
@@ -130,14 +130,14 @@ TNR_LATER(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)
 // Fills by the width of their element.
 #define TNR_FILL(bits, Value)                                                                                 \
     TNR_NOW(cuMemsetD##bits##_v2, (CUdeviceptr to, Value value, size_t count),                                \
-            fill_rows(stream, to, 0, value, (bits) / 8, count, 1))                                            \
+            fill_rows(stream, to, 0, value, (bits) / 8, count, 1, true))                                      \
     TNR_NOW(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, Value value, size_t width, size_t height), \
-            fill_rows(stream, to, pitch, value, (bits) / 8, width, height))                                   \
+            fill_rows(stream, to, pitch, value, (bits) / 8, width, height, true))                             \
     TNR_LATER(cuMemsetD##bits##Async, (CUdeviceptr to, Value value, size_t count, CUstream stream),           \
-              fill_rows(stream, to, 0, value, (bits) / 8, count, 1))                                          \
+              fill_rows(stream, to, 0, value, (bits) / 8, count, 1, false))                                   \
     TNR_LATER(cuMemsetD2D##bits##Async,                                                                       \
               (CUdeviceptr to, size_t pitch, Value value, size_t width, size_t height, CUstream stream),      \
-              fill_rows(stream, to, pitch, value, (bits) / 8, width, height))
+              fill_rows(stream, to, pitch, value, (bits) / 8, width, height, false))
 
 TNR_FILL(8, unsigned char)
 TNR_FILL(16, unsigned short)
