@@ -1,4 +1,5 @@
 // Which context is current on a thread, and what a context says of itself.
+#include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/thread_state.hpp"

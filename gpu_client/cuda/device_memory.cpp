@@ -431,7 +431,7 @@ DeviceMemory::Usage DeviceMemory::usage() {
 }
 
 uint64_t DeviceMemory::idle_grant() const {
-    std::lock_guard lock(mutex_);
+    LockGuard lock(mutex_);
     return room() + small_.free_bytes() + quarantine_.bytes() + spare_bytes_;
 }
 

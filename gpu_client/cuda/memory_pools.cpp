@@ -3,6 +3,7 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 
 #include <cstring>
+#include <vector>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -14,13 +15,16 @@ namespace tnr::cuda {
 
 namespace {
 
+// Of all pools' amounts. Inside it: DeviceMemory's lock and the registry's. Nothing of it is destroyed at exit.
+Mutex amounts_mutex;
+
 struct Pool {
     int device = 0;
     bool is_default = false;
     std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};
     std::atomic<uint64_t> open_to{0};  // bit per other device
-    PoolAmounts amounts;               // guarded by amounts_mutex()
+    PoolAmounts amounts TNR_GUARDED_BY(amounts_mutex);
 };
 using Pools = HandleRegistry<Pool, HandleKind::pool>;
 Pools& pools() {
@@ -31,11 +35,6 @@ Pools& pools() {
 constexpr int devices_max = 64;
 std::atomic<uint64_t> current_pool[devices_max];  // per device; 0: the default one
 
-// Guards the amounts of all pools. Inside it: DeviceMemory's lock and the registry's.
-std::mutex& amounts_mutex() {
-    static auto* one = new std::mutex;
-    return *one;
-}
 // Per device: a pool may have reserved more than it uses. Spares programs without pools the lock below.
 std::atomic<bool> any_unused[devices_max];
 
@@ -43,24 +42,26 @@ bool holds_unused(int device) {
     return device < devices_max && any_unused[device];
 }
 
-template <class Change>
-void each_pool_of(int device, Change&& change) {
+std::vector<Pool*> pools_of(int device) {
+    std::vector<Pool*> found;
     pools().each([&](Pool& pool, uint64_t) {
-        if (pool.device == device) change(pool);
+        if (pool.device == device) found.push_back(&pool);
     });
+    return found;
 }
 
-// Called with amounts_mutex() held.
-void fit_into_grant(int device) {
+void fit_into_grant(int device) TNR_REQUIRES(amounts_mutex) {
     uint64_t unused = 0;
-    each_pool_of(device, [&](Pool& pool) { unused += pool.amounts.unused(); });
+    auto all = pools_of(device);
+    for (auto* pool : all) unused += pool->amounts.unused();
     if (unused <= find_device(device)->memory->idle_grant()) return;
-    each_pool_of(device, [](Pool& pool) { pool.amounts.shrink_to(0, pool_granule_small); });
+    for (auto* pool : all) pool->amounts.shrink_to(0, pool_granule_small);
 }
 
 uint64_t create_pool(int device, bool is_default) {
-    std::lock_guard lock(amounts_mutex());
-    return pools().create([&](Pool& pool, uint64_t, uint64_t) {
+    LockGuard lock(amounts_mutex);
+    // Runs with the lock held, which clang does not see.
+    return pools().create([&](Pool& pool, uint64_t, uint64_t) TNR_NO_THREAD_SAFETY_ANALYSIS {
         pool.device = device;
         pool.is_default = is_default;
         for (auto& policy : pool.reuse) policy = 1;
@@ -97,7 +98,7 @@ CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUs
     }
     if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
         return result;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     if (pool->amounts.take(bytes)) fit_into_grant(pool->device);
     if (pool->amounts.unused() != 0) any_unused[pool->device] = true;
     return CUDA_SUCCESS;
@@ -105,7 +106,7 @@ CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUs
 
 CUresult number(CUmemPool_attribute attribute, Pool& pool, void* value) {
     uint64_t answer = 0;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     switch (attribute) {
         case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
             answer = pool.release_threshold;
@@ -176,7 +177,7 @@ bool is_policy(CUmemPool_attribute attribute) {
 CUresult restart_watermark(CUmemPool_attribute attribute, Pool& pool, uint64_t wanted) {
     bool of_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     if ((!of_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) || wanted != 0) return CUDA_ERROR_INVALID_VALUE;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     if (of_used)
         pool.amounts.used_high = pool.amounts.used;
     else
@@ -189,25 +190,25 @@ CUresult restart_watermark(CUmemPool_attribute attribute, Pool& pool, uint64_t w
 void return_to_pool(uint64_t handle, uint64_t bytes) {
     auto* pool = pools().find(handle);
     if (!pool) return;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     pool->amounts.put_back(bytes);
     any_unused[pool->device] = true;
 }
 
 void pools_after_wait(int device) {
     if (!holds_unused(device)) return;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     bool left = false;
-    each_pool_of(device, [&](Pool& pool) {
-        pool.amounts.shrink_to(pool.release_threshold, pool_granule);
-        left |= pool.amounts.unused() != 0;
-    });
+    for (auto* pool : pools_of(device)) {
+        pool->amounts.shrink_to(pool->release_threshold, pool_granule);
+        left |= pool->amounts.unused() != 0;
+    }
     any_unused[device] = left;
 }
 
 void pools_make_room(int device) {
     if (!holds_unused(device)) return;
-    std::lock_guard lock(amounts_mutex());
+    LockGuard lock(amounts_mutex);
     fit_into_grant(device);
 }
 
@@ -277,7 +278,7 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
         auto* pool = find_pool(handle);
         if (!pool) return CUDA_ERROR_INVALID_VALUE;
         {
-            std::lock_guard lock(amounts_mutex());
+            LockGuard lock(amounts_mutex);
             pool->amounts.shrink_to(keep, pool_granule);
         }
         find_device(pool->device)->memory->trim();
