@@ -7,8 +7,8 @@ namespace tnr::wire {
 
 // Below this ZeroMQ copies a message once more on its way out anyway, and its own allocation is the cheaper one.
 static constexpr size_t lent_bytes_min = 8 << 10;
-// Kept for the next batches: what a sender that runs ahead fills while the worker's receipts are on their way.
-static constexpr size_t spare_buffers_max = 32;
+// Kept for the next batches: a receipt frees a megabyte of them at a time.
+static constexpr size_t spare_buffers_max = 16;
 static constexpr size_t spare_buffer_bytes_max = 256 << 10;
 
 zmq::message_t FrameBuffers::message_from(Bytes& frame) {

@@ -48,6 +48,39 @@ bool chain_in_own_stream(CUfunction advance) {
     return right && last == rounds;
 }
 
+// Everything at once, in a stream of its own: copies both ways from pageable and pinned memory, launches, events, waits.
+bool copy_launch_and_wait(CUfunction add, int seed) {
+    constexpr int count = 1000, times = 12;
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr values = 0;
+    void* pinned = nullptr;
+    bool right = cu.cuStreamCreate(&stream, seed % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT) == CUDA_SUCCESS &&
+                 cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+                 cu.cuMemAlloc(&values, count * sizeof(int)) == CUDA_SUCCESS &&
+                 cu.cuMemHostAlloc(&pinned, count * sizeof(int), 0) == CUDA_SUCCESS;
+    for (int round = 0; round < times && right; ++round) {
+        std::vector<int> numbers(count, seed * 100 + round);
+        auto* landed = static_cast<int*>(pinned);
+        bool waits = round % 3 == 0;
+        right = (waits ? cu.cuMemcpyHtoD(values, numbers.data(), count * sizeof(int))
+                       : cu.cuMemcpyHtoDAsync(values, numbers.data(), count * sizeof(int), stream)) == CUDA_SUCCESS;
+        for (int i = 0; i < 5 && right; ++i)
+            right = launch_shaped(add, 8, 128, 0, stream, values, count, 1) == CUDA_SUCCESS;
+        right = right && cu.cuMemcpyDtoHAsync(landed, values, count * sizeof(int), stream) == CUDA_SUCCESS &&
+                cu.cuEventRecord(event, stream) == CUDA_SUCCESS;
+        if (round % 2) right = right && cu.cuStreamSynchronize(stream) == CUDA_SUCCESS;
+        right = right && cu.cuEventSynchronize(event) == CUDA_SUCCESS && cu.cuEventQuery(event) == CUDA_SUCCESS;
+        for (int i = 0; i < count && right; ++i) right = landed[i] == numbers[0] + 5;
+        if (round % 4 == 3) right = right && cu.cuCtxSynchronize() == CUDA_SUCCESS;
+    }
+    cu.cuMemFreeHost(pinned);
+    cu.cuMemFree(values);
+    cu.cuEventDestroy(event);
+    cu.cuStreamDestroy(stream);
+    return right;
+}
+
 bool allocate_and_free(int seed) {
     for (int i = 0; i < rounds; ++i) {
         CUdeviceptr address = 0;
@@ -82,6 +115,15 @@ TEST_CASE("threads work in streams of their own", "[thread]") {
     CUfunction advance = module.function("advance");
     Workers workers;
     for (int i = 0; i < threads; ++i) workers.start(gpu.context, [advance] { return chain_in_own_stream(advance); });
+    CHECK(workers.failures() == 0);
+}
+
+TEST_CASE("sixteen threads launch, copy and wait at once", "[thread]") {
+    Gpu gpu;
+    Module module;
+    CUfunction add = module.function("add");
+    Workers workers;
+    for (int i = 0; i < 16; ++i) workers.start(gpu.context, [add, i] { return copy_launch_and_wait(add, i); });
     CHECK(workers.failures() == 0);
 }
 

@@ -58,7 +58,7 @@ def check(log):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("server", "client", "program", "tnr"):
+    for name in ("server", "client", "program"):
         parser.add_argument("--" + name)
     arguments = parser.parse_args()
     arguments.driver, arguments.emulate, arguments.memory_mib, arguments.gpu = None, "h100", "256", "h100"
