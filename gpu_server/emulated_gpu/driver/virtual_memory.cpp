@@ -283,7 +283,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
             at += found->second.bytes;
             memory.mapped.erase(found);
         }
-        mmap(pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        (void)mmap(pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         return CUDA_SUCCESS;
     });
 }
