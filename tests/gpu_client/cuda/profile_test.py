@@ -79,9 +79,6 @@ def shows_the_program(trace, launches=LAUNCHES):
         assert launch.begin <= arrow["t"].slice.begin + trace.tolerance_us, "handled before it was launched"
         assert arrow["t"].slice.begin <= kernel.begin + trace.tolerance_us, "ran before it was handled"
         assert kernel.end <= calls[-1].end + trace.tolerance_us
-    first, second = (streams[trace.arrow_from(launched[i])["f"].slice.track] for i in (0, 1))
-    for before, after in zip(first, second):
-        assert before.end <= after.begin + trace.tolerance_us, "the second stream did not wait for the first"
     sent, received = trace.batches("(program)", "batch sent"), trace.batches("worker", "batch received")
     assert received and all(sent[number] == batch for number, batch in received.items()), "batches differ at the two ends"
     sent, received = trace.batches("worker", "batch sent"), trace.batches("(program)", "batch received")
@@ -187,22 +184,21 @@ def more_than_fits(world):
     launched = [call for call in trace.slices(process="(program)") if call.name == "cuLaunchKernel"]
     complete = [arrow for arrow in trace.arrows.values() if set(arrow) == set("stf")]
     assert len(complete) > 1000, len(complete)
-    assert len(launched) == len(complete) == 20_000 or trace.counters["events dropped"][-1] > 0
+    assert len(launched) == len(complete) == 20_000 or trace.counters.get("events dropped", [0])[-1] > 0
 
 
-CASES = (normal_exit, spoilt_files_are_noticed, killed_program, aborted_program, off_and_impossible, more_than_fits)
-CASES_OF_TNR = (tnr_run_and_two_processes, tnr_run_with_an_impossible_file)  # a build with sanitizers has no tnr
+CASES = (normal_exit, spoilt_files_are_noticed, killed_program, aborted_program, tnr_run_and_two_processes, off_and_impossible,
+         tnr_run_with_an_impossible_file, more_than_fits)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("server", "client", "program"):
+    for name in ("server", "client", "program", "tnr"):
         parser.add_argument("--" + name, required=True, type=os.path.abspath)
-    parser.add_argument("--tnr", type=os.path.abspath)
     parser.add_argument("case", nargs="*", help="all, unless named")
     arguments = parser.parse_args()
     arguments.driver, arguments.emulate, arguments.memory_mib, arguments.gpu = None, "h100", "256", "h100"
-    for case in CASES + (CASES_OF_TNR if arguments.tnr else ()):
+    for case in CASES:
         if arguments.case and case.__name__ not in arguments.case:
             continue
         begun = time.monotonic()
