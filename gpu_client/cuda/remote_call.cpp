@@ -6,7 +6,6 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
-#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
@@ -54,7 +53,7 @@ static CUresult session_is_open() {
 
 CUresult RemoteCall::prepare() {
     if (refused_ != CUDA_SUCCESS) return refused_;
-    if (!context_chosen_ && !wire::call_is(op_, wire::call_no_context)) {
+    if (!context_chosen_) {
         if (auto result = current_context(context_); result != CUDA_SUCCESS) return result;
     } else if (context_) {
         if (auto result = usable(context_); result != CUDA_SUCCESS) return result;

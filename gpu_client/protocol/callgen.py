@@ -248,6 +248,8 @@ def client_stub(call):
             body.append(f"        if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
     way = {"async": "async_"}.get(call.how, call.how)
     body.append(f"        TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
+    if "no_context" in call.notes:
+        body.append("        call.in_context(nullptr);")
     for type_, name in call.parameters:
         said = call.says.get(name, "").removesuffix("|pinned")
         if said == "out":

@@ -30,8 +30,7 @@ static Presence::Patience patience_from_environment() {
 }
 
 static std::string name_of_op(uint16_t op) {
-    for (auto& call : wire::calls)
-        if (call.op == op) return call.name;
+    if (auto* call = wire::find_call(op)) return call->name;
     char text[32];
     std::snprintf(text, sizeof text, "record 0x%04x", op);
     return text;
