@@ -10,9 +10,9 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
-#include "gpu_client/cuda/table_call.hpp"
 
 namespace tnr::cuda {
 
@@ -37,7 +37,7 @@ static uint64_t next_context_id() {
 }
 
 CUresult synchronize_context(Context& context) {
-    RemoteCall call(wire::op_cuCtxSynchronize, wire::CallWay::sync);
+    RemoteCall call(wire::SynchronizeContext{});
     call.in_context(&context);
     auto result = call.send();
     if (result != CUDA_SUCCESS) return result;
@@ -64,10 +64,8 @@ static void finish_work(Context& context) {
 
 static CUresult activate(Context& context, Device& device) {
     if (auto result = open_session(); result != CUDA_SUCCESS) return result;
-    RemoteCall call(wire::op_cuDevicePrimaryCtxRetain, wire::CallWay::async_);
+    RemoteCall call(wire::RetainPrimary<>{device.number, context.number});
     call.in_context(nullptr);
-    call.put(static_cast<uint32_t>(device.on_wire));
-    call.put(context.number);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     forget_async_errors(context);
     context.active = true;
@@ -75,16 +73,14 @@ static CUresult activate(Context& context, Device& device) {
     return CUDA_SUCCESS;
 }
 
-static CUresult end_primary(Context& context, Device& device, uint16_t op, wire::CallWay way)
-    TNR_REQUIRES(primaries().turn) {
+template <class Record>  // wire::ReleasePrimary or wire::ResetPrimary
+static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(primaries().turn) {
     finish_work(context);
     context_ends(context);
     context.active = false;
     primaries().retained[device.ordinal] = 0;
-    RemoteCall call(op, way);
+    RemoteCall call(Record{device.number, context.number});
     call.in_context(nullptr);
-    call.put(static_cast<uint32_t>(device.on_wire));
-    call.put(context.number);
     auto result = call.send();
     forget_async_errors(context);
     return result;
@@ -116,11 +112,8 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
         context.active = true;
         made = &context;
     });
-    RemoteCall call(wire::op_cuCtxCreate_v4, wire::CallWay::async_);
+    RemoteCall call(wire::CreateContext<>{device->number, made->number, flags});
     call.in_context(nullptr);
-    call.put(static_cast<uint32_t>(device->on_wire));
-    call.put(made->number);
-    call.put(uint32_t{flags});
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         contexts().destroy(handle);
         return result;
@@ -138,9 +131,8 @@ static CUresult destroy_context(CUcontext handle) {
     context_ends(*context);
     auto& stack = thread_state().contexts;
     if (!stack.empty() && stack.back() == context->handle) stack.pop_back();
-    RemoteCall call(wire::op_cuCtxDestroy_v2, wire::CallWay::async_);
+    RemoteCall call(wire::DestroyContext<>{context->number});
     call.in_context(nullptr);
-    call.put(context->number);
     context->active = false;
     if (!contexts().destroy(value_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
     return call.send();
@@ -184,7 +176,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
         if (primaries().retained[ordinal] == 0) return CUDA_ERROR_INVALID_CONTEXT;
         if (--primaries().retained[ordinal] > 0) return CUDA_SUCCESS;
         auto& context = *contexts().find(device->primary_context);
-        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxRelease_v2, wire::CallWay::async_);
+        return end_primary<wire::ReleasePrimary<>>(context, *device);
     });
 }
 
@@ -199,7 +191,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
         TakenTurn turn(primaries().turn);
         auto& context = *contexts().find(device->primary_context);
         if (!context.active) return CUDA_SUCCESS;
-        return end_primary(context, *device, wire::op_cuDevicePrimaryCtxReset_v2, wire::CallWay::sync);
+        return end_primary<wire::ResetPrimary<>>(context, *device);
     });
 }
 
@@ -290,28 +282,25 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
     });
 }
 
-static CUresult peer_access(uint16_t op, CUcontext peer, const unsigned* flags) {
-    TableCall call(op, wire::CallWay::sync);
-    call.context(peer);
-    if (flags) call.put(uint32_t{*flags});
-    return call.send();
-}
-
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     return guarded("cuCtxEnablePeerAccess", [&]() -> CUresult {
         if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-        auto result = peer_access(wire::op_cuCtxEnablePeerAccess, peer, &flags);
-        if (result != CUDA_SUCCESS) return result;
+        auto* there = find_context(peer);
+        if (!there) return CUDA_ERROR_INVALID_CONTEXT;
+        RemoteCall call(wire::EnablePeerAccess<>{there->number, flags});
+        if (auto result = call.send(); result != CUDA_SUCCESS) return result;
         Context* here = nullptr;
-        if (auto found = current_context(here); found != CUDA_SUCCESS) return found;
-        if (auto* there = find_context(peer)) find_device(there->device)->memory->reached_from(here->device);
+        if (auto result = current_context(here); result != CUDA_SUCCESS) return result;
+        find_device(there->device)->memory->reached_from(here->device);
         return CUDA_SUCCESS;
     });
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
-    return guarded("cuCtxDisablePeerAccess",
-                   [&] { return peer_access(wire::op_cuCtxDisablePeerAccess, peer, nullptr); });
+    return guarded("cuCtxDisablePeerAccess", [&]() -> CUresult {
+        auto* there = find_context(peer);
+        return there ? RemoteCall(wire::DisablePeerAccess<>{there->number}).send() : CUDA_ERROR_INVALID_CONTEXT;
+    });
 }
 
 }  // extern "C"

@@ -46,44 +46,36 @@ public:
     Upload(const StreamRef& stream, uint32_t flags) : stream_(stream), flags_(flags) {}
 
     CUresult plain(uint64_t to, const std::byte* from, uint64_t bytes, zmq::message_t* bulk) {
-        wire::UploadRecord record{to, stream_.number, flags_, bytes};
+        wire::Upload<> record{to, stream_.number, flags_, bytes};
         if (!bulk) return send_inline(record, from);
-        RemoteCall call(wire::op_cuMemcpyHtoDAsync_v2, wire::CallWay::async_);
-        if (stream_.object) call.in_context(contexts().find(stream_.object->context));
-        call.works_in(stream_);
-        call.put(record);
+        RemoteCall call(record);
+        call.use(stream_);
         return call.send(bulk);
     }
     CUresult rows(const DeviceRows& to, const HostRows& from, uint64_t first, uint64_t count) {
-        wire::Copy2DRecord record{to.address + first * to.pitch,  to.pitch, 0, 0, from.row_bytes, count, stream_.number,
-                                  wire::CopyDirection::to_device, flags_};
         uint64_t bytes = count * from.row_bytes;
-        RemoteCall call(wire::op_cuMemcpy2DAsync_v2, wire::CallWay::async_);
-        if (bytes <= wire::inline_copy_bytes_max) {
-            record.flags |= wire::copy_inline;
-            wire::Bytes packed(bytes);
-            pack(packed.data(), from, first, count);
-            put(call, record);
-            call.put_raw(packed.data(), bytes);
-            return call.send();
-        }
+        bool fits = bytes <= wire::inline_copy_bytes_max;
+        RemoteCall call(wire::CopyRows<>{.destination = to.address + first * to.pitch,
+                                         .destination_pitch = to.pitch,
+                                         .width = from.row_bytes,
+                                         .rows = count,
+                                         .stream = stream_.number,
+                                         .direction = wire::CopyDirection::to_device,
+                                         .flags = fits ? flags_ | wire::copy_inline : flags_});
+        call.use(stream_);
         zmq::message_t piece(bytes);
         pack(piece.data<std::byte>(), from, first, count);
-        put(call, record);
-        return call.send(&piece);
+        if (!fits) return call.send(&piece);
+        call.put_raw(piece.data(), bytes);
+        return call.send();
     }
 
 private:
-    CUresult send_inline(wire::UploadRecord& record, const std::byte* from) {
+    CUresult send_inline(wire::Upload<>& record, const std::byte* from) {
         record.flags |= wire::copy_inline;
         Context* context = nullptr;
         if (auto result = context_of_stream(stream_, context); result != CUDA_SUCCESS) return result;
-        return submit(wire::op_cuMemcpyHtoDAsync_v2, *context, stream_, {bytes_of(record), {from, record.bytes}});
-    }
-    void put(RemoteCall& call, const wire::Copy2DRecord& record) {
-        if (stream_.object) call.in_context(contexts().find(stream_.object->context));
-        call.works_in(stream_);
-        call.put(record);
+        return submit(record.op, *context, stream_, {wire::packed(record), {from, record.bytes}});
     }
 
     StreamRef stream_;
@@ -147,8 +139,8 @@ struct DetachedCopy {
 
 bool take_short_answer(Pending& pending) {
     wire::Reader answer(pending.answer);
-    auto data = answer.bytes();
-    return answer.finished() && pending.destination.write(0, data);
+    wire::DownloadReply reply;
+    return wire::read(answer, reply) && pending.destination.write(0, reply.data);
 }
 
 CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to, const PinnedRange& range,
@@ -186,10 +178,7 @@ CUresult download_now(uint16_t op, const wire::Bytes& payload, const Destination
 }
 
 CUresult copy_line(uint64_t to, uint64_t from, uint64_t bytes, const StreamRef& stream) {
-    RemoteCall call(wire::op_cuMemcpyDtoDAsync_v2, wire::CallWay::async_);
-    call.put(to);
-    call.put(from);
-    call.put(bytes);
+    RemoteCall call(wire::CopyLine<>{to, from, bytes, stream.number});
     call.use(stream);
     return call.send();
 }
@@ -248,18 +237,17 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     PinnedRange range;
     bool later = !wait && !sync_mode() && find_pinned(to.address, extent(to.row_bytes, to.rows, to.pitch), range);
     uint32_t flags = wait ? uint32_t{wire::copy_sync} : 0;
-    uint16_t op = is_plain(to, from.pitch) ? wire::op_cuMemcpyDtoHAsync_v2 : wire::op_cuMemcpy2DAsync_v2;
-    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
-    wire::Writer out(payload);
-    if (op == wire::op_cuMemcpyDtoHAsync_v2) {
-        out.put(from.address);
-        out.put(stream.number);
-        out.put(flags);
-        out.put(bytes);
-    } else {
-        out.put(wire::Copy2DRecord{0, 0, from.address, from.pitch, to.row_bytes, to.rows, stream.number,
-                                   wire::CopyDirection::from_device, flags});
-    }
+    const wire::Download<> line{from.address, stream.number, flags, bytes};
+    const wire::CopyRows<> rows{.source = from.address,
+                                .source_pitch = from.pitch,
+                                .width = to.row_bytes,
+                                .rows = to.rows,
+                                .stream = stream.number,
+                                .direction = wire::CopyDirection::from_device,
+                                .flags = flags};
+    bool plain = is_plain(to, from.pitch);
+    uint16_t op = plain ? line.op : rows.op;
+    auto payload = plain ? wire::question_of(line) : wire::question_of(rows);
     if (!later) return download_now(op, payload, destination, stream, detour.context());
     auto result = download_later(op, std::move(payload), destination, range, stream, detour.context());
     return result == CUDA_SUCCESS ? detour.end() : result;
@@ -283,11 +271,9 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     if (context_to != here || context_from != here)
         return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
     if (rows == 1) return copy_line(to.address, from.address, row_bytes, stream);
-    RemoteCall call(wire::op_cuMemcpy2DAsync_v2, wire::CallWay::async_);
-    if (stream.object) call.in_context(here);
-    call.works_in(stream);
-    call.put(wire::Copy2DRecord{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
-                                wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
+    RemoteCall call(wire::CopyRows<>{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
+                                     wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
+    call.use(stream);
     return call.send();
 }
 

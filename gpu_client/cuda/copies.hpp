@@ -2,7 +2,6 @@
 #pragma once
 
 #include "gpu_client/cuda/streams.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
 

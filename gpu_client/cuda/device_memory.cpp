@@ -51,16 +51,15 @@ void DeviceMemory::ask_ahead() {
     if (ahead_asked_.exchange(true)) return;
     ahead_done_ = false;
     auto* ahead = new Ahead;  // freed when it is answered
-    uint32_t device = static_cast<uint32_t>(device_.on_wire);
-    uint64_t bytes = grant_step;
-    std::memcpy(ahead->payload + 8, &device, sizeof device);
-    std::memcpy(ahead->payload + 12, &bytes, sizeof bytes);
+    ahead->question = wire::question_of(wire::MemoryGrant<>{device_.number, grant_step});
     ahead->pending.when_done = [this, ahead](Pending& pending) {
-        if (pending.result == CUDA_SUCCESS) ahead_granted_ = wire::Reader(pending.answer).get<uint64_t>();
+        wire::MemoryGrant<>::Reply granted;
+        wire::Reader in(pending.answer);
+        if (pending.result == CUDA_SUCCESS && wire::read(in, granted)) ahead_granted_ = granted.bytes;
         ahead_done_ = true;
         delete ahead;
     };
-    session()->request(0, wire::op_memory_grant, ahead->payload, ahead->pending);
+    session()->request(0, wire::op_memory_grant, ahead->question, ahead->pending);
 }
 
 // ---- allocating ----
@@ -144,26 +143,17 @@ bool DeviceMemory::take_mapped(uint64_t bytes, Allocation& made) {
     return made.address != 0;
 }
 
-static wire::Bytes range_record(int device, uint64_t address, uint64_t bytes) {
-    wire::Bytes payload;
-    wire::Writer out(payload);
-    out.put(static_cast<uint32_t>(device));
-    out.put(address);
-    out.put(bytes);
-    return payload;
-}
-
 uint64_t DeviceMemory::map(uint64_t bytes) {
     if (room() < bytes) return 0;
     uint64_t address = space_.take(bytes, granularity_);
     if (address == 0) return 0;
     mapped_ += bytes;
-    sends_.put(wire::op_memory_map, range_record(device_.on_wire, address, bytes));
+    sends_.put(wire::MapMemory<>{device_.number, address, bytes});
     return address;
 }
 
 void DeviceMemory::unmap(const Mapped& range) {
-    sends_.put(wire::op_memory_unmap, range_record(device_.on_wire, range.address, range.bytes));
+    sends_.put(wire::UnmapMemory<>{device_.number, range.address, range.bytes});
     mapped_ -= range.bytes;
     space_.add(range.address, range.bytes);
 }
@@ -247,12 +237,11 @@ bool DeviceMemory::take_ahead() {
 }
 
 bool DeviceMemory::ask_for(uint64_t bytes) {
-    RemoteCall call(wire::op_memory_grant, wire::CallWay::sync);
+    RemoteCall call(wire::MemoryGrant<>{device_.number, bytes});
     call.in_context(nullptr);
-    call.put(static_cast<uint32_t>(device_.on_wire));
-    call.put(bytes);
-    if (call.send() != CUDA_SUCCESS) return false;
-    auto more = call.answer().get<uint64_t>();
+    wire::MemoryGrant<>::Reply reply;
+    if (call.send() != CUDA_SUCCESS || !call.read(reply)) return false;
+    const uint64_t more = reply.bytes;
     {
         LockGuard lock(mutex_);
         granted_ += more;
@@ -321,7 +310,7 @@ void DeviceMemory::give_back(const Allocation& allocation) {
 // A question that nobody waits for: how far is the context? Frees itself when it is answered.
 struct DeviceMemory::Drain {
     Pending pending;
-    std::byte payload[sizeof(uint64_t)] = {};  // room for the call number
+    wire::Bytes question = wire::question_of(wire::SynchronizeContext{});
     uint64_t context = 0, position = 0;
 };
 
@@ -346,7 +335,7 @@ void DeviceMemory::drain(uint64_t handle) {
         draining_ = 0;
         delete question;
     };
-    session()->request(context->number, wire::op_cuCtxSynchronize, question->payload, question->pending);
+    session()->request(context->number, wire::op_cuCtxSynchronize, question->question, question->pending);
 }
 
 // How far the contexts of other devices are that may use this memory.

@@ -132,7 +132,7 @@ private:
 
     struct Ahead {
         Pending pending;
-        std::byte payload[20];
+        wire::Bytes question;
     };
     std::atomic<bool> ahead_asked_{false}, ahead_done_{false};
     std::atomic<uint64_t> ahead_granted_{0};

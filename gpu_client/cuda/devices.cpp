@@ -66,9 +66,9 @@ static void withhold_unsupported(Device& device) {
         if (device.known[id]) device.attributes[id] = 0;
 }
 
-static Device* make_device(DeviceDescription description, int on_wire) {
+static Device* make_device(DeviceDescription description, int number) {
     auto* device = new Device;  // lives as long as the process
-    device->on_wire = on_wire;
+    device->number = number;
     for (auto [id, value] : description.attributes) {
         if (id <= 0 || id >= device_attributes_max) continue;
         device->attributes[id] = value;
@@ -93,7 +93,7 @@ static std::vector<Device*> visible(const std::vector<Device*>& all) {
         Device* found = nullptr;
         for (auto* device : all) {
             bool named = item.starts_with("GPU-") ? uuid_text(device->description.uuid).starts_with(item)
-                                                  : item == std::to_string(device->on_wire);
+                                                  : item == std::to_string(device->number);
             if (named && !found) found = device;
         }
         if (!found) break;

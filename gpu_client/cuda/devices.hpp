@@ -15,8 +15,8 @@ class DeviceMemory;
 inline constexpr int device_attributes_max = 512;
 
 struct Device {
-    int ordinal = 0;  // as the program counts, after CUDA_VISIBLE_DEVICES
-    int on_wire = 0;  // as the session counts
+    int ordinal = 0;      // as the program counts, after CUDA_VISIBLE_DEVICES
+    uint32_t number = 0;  // on the wire: as the session counts
     DeviceDescription description;
     CUuuid uuid{};
     int attributes[device_attributes_max] = {};

@@ -6,7 +6,6 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
 
@@ -55,7 +54,7 @@ void forget_events_of(const Context& context) {
     auto* open = session();
     events().each([&](Event& event, uint64_t handle) {
         if (event.context != context.handle) return;
-        if (open) open->append(context.number, wire::op_cuEventDestroy_v2, std::as_bytes(std::span(&event.number, 1)));
+        if (open) open->append(context.number, wire::DestroyEvent<>{event.number});
         events().destroy(handle);
     });
 }
@@ -77,9 +76,7 @@ static CUresult create_event(CUevent* out, unsigned flags) {
         event.stream = event.recorded = event.completed = event.watched = event.asked = 0;
         made = &event;
     });
-    RemoteCall call(wire::op_cuEventCreate, wire::CallWay::async_);
-    call.put(made->number);
-    call.put(uint32_t{flags});
+    RemoteCall call(wire::CreateEvent<>{made->number, flags});
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         events().destroy(handle);
         return result;
@@ -91,9 +88,8 @@ static CUresult create_event(CUevent* out, unsigned flags) {
 static CUresult destroy_event(CUevent handle) {
     auto* event = find_event(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    RemoteCall call(wire::op_cuEventDestroy_v2, wire::CallWay::async_);
+    RemoteCall call(wire::DestroyEvent<>{event->number});
     call.in_context(contexts().find(event->context));
-    call.put(event->number);
     auto result = call.send();
     return events().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -107,10 +103,8 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (event->context != context->handle) return CUDA_ERROR_INVALID_HANDLE;
-    RemoteCall call(wire::op_cuEventRecordWithFlags, wire::CallWay::async_);
-    call.put(event->number);
+    RemoteCall call(wire::RecordEvent<>{event->number, stream.number, flags});
     call.use(stream);
-    call.put(uint32_t{flags});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     event->stream = being_recorded;  // whoever asks meanwhile must not take one stream's position for another's
     event->recorded = call.position();
@@ -124,10 +118,10 @@ static bool known_complete(const Event& event, const Recording& recording, const
     return recording.stream_known && recording.position <= synced_position(recording.stream, context);
 }
 
-static CUresult ask(Event& event, const Recording& recording, Context& context, uint16_t op) {
-    RemoteCall call(op, wire::CallWay::sync);
+template <class Record>  // wire::QueryEvent or wire::SynchronizeEvent
+static CUresult ask(Event& event, const Recording& recording, Context& context) {
+    RemoteCall call(Record{event.number});
     call.in_context(&context);
-    call.put(event.number);
     auto result = call.send();
     if (result != CUDA_SUCCESS) return result;
     raise_to(event.completed, recording.position);
@@ -151,14 +145,12 @@ static CUresult query_event(CUevent handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    auto result = ask(*event, recording, *context, wire::op_cuEventQuery);
+    auto result = ask<wire::QueryEvent<>>(*event, recording, *context);
     if (result != CUDA_ERROR_NOT_READY) return result;
     raise_to(event->asked, heard_before);
     if (watched) return result;
-    RemoteCall watch(wire::op_watch_event, wire::CallWay::async_);
+    RemoteCall watch(wire::WatchEvent<>{event->number, recording.position});
     watch.in_context(context);
-    watch.put(event->number);
-    watch.put(recording.position);
     if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
     raise_to(event->watched, recording.position);
     return CUDA_ERROR_NOT_READY;
@@ -171,7 +163,7 @@ static CUresult synchronize_event(CUevent handle) {
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     auto recording = recording_of(*event);
     if (!known_complete(*event, recording, *context))
-        if (auto result = ask(*event, recording, *context, wire::op_cuEventSynchronize); result != CUDA_SUCCESS)
+        if (auto result = ask<wire::SynchronizeEvent<>>(*event, recording, *context); result != CUDA_SUCCESS)
             return result;
     pools_after_wait(context->device);
     return CUDA_SUCCESS;

@@ -41,7 +41,7 @@ static void run_host_functions() {
         if (node.empty()) continue;  // not one of ours
         note_completion_heard();
         node.mapped()();
-        session()->send_at_once(wire::op_host_function_done, std::as_bytes(std::span(&ticket, 1)));
+        session()->send_at_once(wire::HostFunctionDone{ticket});
         session()->expect_news(-1);
     }
 }
@@ -64,9 +64,8 @@ CUresult run_in_stream(CUstream in, std::function<void()> run) {
         ticket = ++all.last_ticket;
         all.waiting[ticket] = std::move(run);
     }
-    RemoteCall call(wire::op_cuLaunchHostFunc, wire::CallWay::async_);
+    RemoteCall call(wire::LaunchHostFunction<>{stream.number, ticket});
     call.use(stream);
-    call.put(ticket);
     auto result = call.send();
     if (result == CUDA_SUCCESS) {
         session()->expect_news(+1);

@@ -31,15 +31,18 @@ Session* session() {
 }
 
 static void listen_to_news(Session& session) {
-    session.news.completed = [](wire::Completed what, uint64_t number, uint64_t position, CUresult result) {
+    session.news.completed = [](const wire::Completed& told) {
+        auto result = static_cast<CUresult>(told.result);
         // Anything less only says that what was watched is gone by now.
         if (wire::ends_context(result)) async_call_failed(0, result, "");
-        if (what == wire::Completed::event)
-            event_completed(number, position);
+        if (told.what == wire::Completable::event)
+            event_completed(told.number, told.position);
         else
-            stream_completed(number, position);
+            stream_completed(told.number, told.position);
     };
-    session.news.failed = async_call_failed;
+    session.news.failed = [](const wire::Failed& told) {
+        async_call_failed(told.call, static_cast<CUresult>(told.result), told.detail);
+    };
     session.news.run_host_function = run_host_function_soon;
     session.news.memory_shared = memory_shared;
 }
@@ -61,7 +64,7 @@ struct Range {
 static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
     std::vector<Range> ranges;
     for (auto* device : devices()) {
-        auto index = static_cast<size_t>(device->on_wire);
+        auto index = static_cast<size_t>(device->number);
         if (index >= offer.devices.size())
             return Error{Error::Kind::remote, "the pool offers fewer GPUs than it has described"};
         auto& described = offer.devices[index];
@@ -73,13 +76,9 @@ static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
 }
 
 static CUresult propose(Session& session, const Range& range) {
-    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
-    wire::Writer out(payload);
-    out.put(static_cast<uint32_t>(range.device->on_wire));
-    out.put(range.address);
-    out.put(range.bytes);
+    auto question = wire::question_of(wire::MoveRange<>{range.device->number, range.address, range.bytes});
     Pending pending;
-    session.request(0, wire::op_move_range, payload, pending);
+    session.request(0, wire::op_move_range, question, pending);
     session.wait(pending);
     return pending.result;
 }

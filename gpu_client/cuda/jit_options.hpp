@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gpu_client/cuda/libraries.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 
 namespace tnr::cuda {
 
@@ -20,11 +20,10 @@ struct JitArguments {
 };
 
 // Those that travel.
-inline Options plain_jit_options(const JitArguments& given) {
-    Options plain;
+inline wire::JitOptions plain_jit_options(const JitArguments& given) {
+    wire::JitOptions plain;
     for (unsigned i = 0; i < given.count && plain.size() < wire::jit_options_max; ++i)
-        if (wire::is_plain_jit_option(given.options[i]))
-            plain.emplace_back(given.options[i], value_of(given.values[i]));
+        if (wire::is_plain_jit_option(given.options[i])) plain.push_back({given.options[i], value_of(given.values[i])});
     return plain;
 }
 
@@ -37,9 +36,9 @@ public:
     }
     JitLogs() = default;
     bool wanted() const { return errors_.start || information_.start; }
-    void write(const std::string& errors, const std::string& information) {
-        errors_.write(errors);
-        information_.write(information);
+    void write(const wire::JitLogs& said) {
+        errors_.write(said.errors);
+        information_.write(said.information);
     }
 
 private:
@@ -56,7 +55,7 @@ private:
                 written = &given.values[i];
             }
         }
-        void write(const std::string& text) {
+        void write(std::string_view text) {
             size_t length = start && size > 0 ? std::min(size - 1, text.size()) : 0;
             if (start && size > 0) {
                 std::memcpy(start, text.data(), length);

@@ -7,7 +7,6 @@
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
 
@@ -29,7 +28,7 @@ static uint64_t threads_by_registers(const KernelInfo& kernel, const Device& dev
     return all / of_a_warp / parts * parts * warp_threads;
 }
 
-static CUresult check_shape(const wire::LaunchRecord& launch, const Device& device, const Function& function) {
+static CUresult check_shape(const wire::Launch<>& launch, const Device& device, const Function& function) {
     auto& kernel = *function.info.load();
     uint64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
@@ -94,10 +93,10 @@ static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& par
 }
 
 // Attributes that name an event carry its number.
-static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchAttributeRecord& record) {
+static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchAttribute& record) {
     record.id = static_cast<uint32_t>(attribute.id);
     static_assert(sizeof record.value == sizeof attribute.value);
-    std::memcpy(record.value, &attribute.value, sizeof record.value);
+    std::memcpy(record.value.data(), &attribute.value, sizeof record.value);
     CUevent named = nullptr;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) named = attribute.value.programmaticEvent.event;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
@@ -106,7 +105,7 @@ static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchA
     if (named) {
         auto* event = find_event(named);
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
-        std::memcpy(record.value, &event->number, sizeof event->number);
+        std::memcpy(record.value.data(), &event->number, sizeof event->number);
     }
     return CUDA_SUCCESS;
 }
@@ -142,19 +141,19 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
 
-    wire::LaunchRecord record{function->number,
-                              stream.number,
-                              {config.gridDimX, config.gridDimY, config.gridDimZ},
-                              {config.blockDimX, config.blockDimY, config.blockDimZ},
-                              config.sharedMemBytes,
-                              flags,
-                              config.numAttrs,
-                              0};
+    wire::Launch<> record{function->number,
+                          stream.number,
+                          {config.gridDimX, config.gridDimY, config.gridDimZ},
+                          {config.blockDimX, config.blockDimY, config.blockDimZ},
+                          config.sharedMemBytes,
+                          flags,
+                          config.numAttrs,
+                          0};
     auto& device = *find_device(context->device);
     if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
     if (is_cooperative(config, flags))
         if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
-    wire::LaunchAttributeRecord attributes[wire::launch_attributes_max];
+    wire::LaunchAttribute attributes[wire::launch_attributes_max];
     for (unsigned i = 0; i < config.numAttrs; ++i)
         if (auto result = make_attribute(config.attrs[i], attributes[i]); result != CUDA_SUCCESS) return result;
     Parameters parameters;
@@ -163,8 +162,8 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
 
     if (profiling()) profile_kernel(function->number, kernel.name);
-    return submit(wire::op_cuLaunchKernel, *context, stream,
-                  {bytes_of(record),
+    return submit(record.op, *context, stream,
+                  {wire::packed(record),
                    std::as_bytes(std::span(attributes, config.numAttrs)),
                    {static_cast<const std::byte*>(parameters.buffer), parameters.bytes}});
 }

@@ -7,8 +7,6 @@
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
-#include "gpu_client/protocol/image_hash.hpp"
 
 namespace tnr::cuda {
 
@@ -38,11 +36,8 @@ CUresult create_library(Image image, LoadOptions options, uint64_t context, Libr
 
 // Names the image, so that it need not travel if the worker has it.
 static CUresult offer_image(uint64_t number, const Image& image, Context* context) {
-    RemoteCall call(wire::op_image_offer, wire::CallWay::async_);
+    RemoteCall call(wire::ImageOffer{number, image.size(), wire::hash_of_image(image.parts())});
     call.in_context(context);
-    call.put(number);
-    call.put(uint64_t{image.size()});
-    call.put(wire::hash_of_image(image.parts()));
     return call.send();
 }
 
@@ -51,73 +46,51 @@ CUresult send_image(uint64_t number, const Image& image, Context* context) {
         size_t length = std::min(image.size() - offset, wire::piece_bytes_max);
         zmq::message_t piece(length);
         image.copy(offset, length, piece.data());
-        RemoteCall call(wire::op_image_piece, wire::CallWay::async_);
+        RemoteCall call(wire::ImagePiece{number, offset, image.size()});
         call.in_context(context);
-        call.put(number);
-        call.put(uint64_t{offset});
-        call.put(uint64_t{image.size()});
         if (auto result = call.send(&piece); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
 }
 
-static bool read_kernel(wire::Reader& in, KernelInfo& kernel) {
-    kernel.name = in.string();
-    auto parameters = in.get<uint32_t>();
-    if (parameters > in.left()) return false;
-    for (uint32_t i = 0; i < parameters; ++i) {
-        Parameter parameter{in.get<uint32_t>(), in.get<uint32_t>()};
-        bool sound = parameter.offset <= wire::parameter_bytes_max && parameter.size <= wire::parameter_bytes_max;
-        if (!sound) return false;
-        kernel.parameter_bytes = std::max(kernel.parameter_bytes, parameter.offset + parameter.size);
-        kernel.parameters.push_back(parameter);
+static bool take_kernel(const wire::KernelDescription& described, KernelInfo& kernel) {
+    kernel.name = described.name;
+    for (auto [offset, size] : described.parameters) {
+        if (offset > wire::parameter_bytes_max || size > wire::parameter_bytes_max) return false;
+        kernel.parameter_bytes = std::max(kernel.parameter_bytes, offset + size);
+        kernel.parameters.push_back({offset, size});
     }
-    auto attributes = in.get<uint32_t>();
-    if (attributes > wire::function_attributes) return false;
-    for (uint32_t i = 0; i < attributes; ++i) kernel.attributes[i] = in.get<int32_t>();
-    kernel.attribute_count = attributes;
-    return in.ok();
+    for (auto value : described.attributes) kernel.attributes[kernel.attribute_count++] = value;
+    return true;
 }
 
-static bool read_kernels(LoadedCode& code, const std::vector<wire::Bytes>& described) {
-    for (auto& payload : described) {
+static bool take_kernels(LoadedCode& code, const std::vector<wire::Bytes>& payloads) {
+    for (auto& payload : payloads) {
         wire::Reader in(payload);
-        auto count = in.get<uint32_t>();
-        for (uint32_t i = 0; i < count; ++i) {
+        wire::KernelsDescribed described;
+        if (!wire::read(in, described)) return false;
+        for (auto& description : described.kernels) {
             auto kernel = std::make_unique<KernelInfo>();
-            if (!read_kernel(in, *kernel)) return false;
+            if (!take_kernel(description, *kernel)) return false;
             code.by_name.emplace(kernel->name, code.kernels.size());
             code.kernels.push_back(std::move(kernel));
         }
-        if (!in.finished()) return false;
     }
     return true;
 }
 
-void put_options(RemoteCall& call, const Options& options) {
-    call.put(static_cast<uint32_t>(options.size()));
-    for (auto [id, value] : options) {
-        call.put(id);
-        call.put(value);
-    }
-}
-
 // Of the image that was offered or sent before.
 static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context) {
-    RemoteCall call(wire::op_cuLibraryLoadData, wire::CallWay::sync);
+    RemoteCall call(wire::LoadLibrary{library.number, code.image.size(), code.options.library, code.options.compiler});
     call.in_context(context);
-    call.put(library.number);
-    call.put(uint64_t{code.image.size()});
-    put_options(call, code.options.library);
-    put_options(call, code.options.compiler);
     auto result = call.send();
-    auto kernels = call.answer().get<uint32_t>();
-    code.errors = call.answer().string();
-    code.information = call.answer().string();
+    wire::LoadLibrary::Reply reply;
+    bool sound = call.read(reply);
+    code.errors = reply.logs.errors;
+    code.information = reply.logs.information;
     if (result != CUDA_SUCCESS) return result;
-    if (!call.answer().finished() || !read_kernels(code, call.pending().described) || code.kernels.size() != kernels)
-        return CUDA_ERROR_UNKNOWN;
-    return CUDA_SUCCESS;
+    sound = sound && take_kernels(code, call.pending().described) && code.kernels.size() == reply.kernels;
+    return sound ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 // A large image is offered first: the load goes out right behind, so a worker that has it costs no round trip more.
@@ -185,9 +158,8 @@ CUresult unload_library(uint64_t handle) {
     bool was_loaded = false;
     if (!forget_library(handle, *library, was_loaded)) return CUDA_ERROR_INVALID_HANDLE;
     if (!was_loaded) return CUDA_SUCCESS;
-    RemoteCall call(wire::op_cuLibraryUnload, wire::CallWay::async_);
+    RemoteCall call(wire::UnloadLibrary<>{number});
     call.in_context(context && context->active ? context : nullptr);
-    call.put(number);
     return call.send();
 }
 
@@ -236,13 +208,12 @@ CUresult get_global(Library& library, const char* name, uint64_t& address, uint6
             return CUDA_SUCCESS;
         }
     }
-    RemoteCall call(wire::op_cuLibraryGetGlobal, wire::CallWay::sync);
-    call.put(library.number);
-    call.put_string(name);
+    RemoteCall call(wire::GetGlobal<>{library.number, name});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    address = call.answer().get<uint64_t>();
-    bytes = call.answer().get<uint64_t>();
-    if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
+    wire::GetGlobal<>::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    address = reply.address;
+    bytes = reply.bytes;
     note_symbol(address, bytes, context->handle, library.number);
     LockGuard lock(code.mutex);
     code.globals[key] = {address, bytes};

@@ -17,11 +17,10 @@ namespace tnr::cuda {
 class RemoteCall;
 
 // Numbers and values.
-using Options = std::vector<std::pair<uint32_t, uint64_t>>;
 struct LoadOptions {
-    Options library = {};     // CUlibraryOption
-    Options compiler = {};    // CUjit_option
-    bool log_wanted = false;  // the program will read the compiler's log
+    wire::LibraryOptions library = {};  // CUlibraryOption
+    wire::JitOptions compiler = {};     // CUjit_option
+    bool log_wanted = false;            // the program will read the compiler's log
 };
 
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
@@ -47,8 +46,6 @@ CUresult create_library(Image image, LoadOptions options, uint64_t context, Libr
 // Images travel under a number of their own, ahead of the call that uses them. Never reused.
 uint64_t next_library_number();
 CUresult send_image(uint64_t number, const Image& image, Context* context);
-// A count, then the number and value of each: how loading and linking options travel.
-void put_options(RemoteCall& call, const Options& options);
 // Loads it unless it is. Its kernels are known afterwards.
 CUresult ensure_loaded(Library& library);
 CUresult unload_library(uint64_t handle);

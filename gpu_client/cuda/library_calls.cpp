@@ -24,13 +24,14 @@ static const Device* target_device() {
     return find_device(context ? context->device : 0);
 }
 
-static Options library_options(const CUlibraryOption* options, void** values, unsigned count) {
-    Options kept;
+static wire::LibraryOptions library_options(const CUlibraryOption* options, void** values, unsigned count) {
+    wire::LibraryOptions kept;
     for (unsigned i = 0; i < count; ++i) {
         // The other one hands over a table of host addresses, which mean nothing there.
         if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
         if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) continue;
-        kept.emplace_back(static_cast<uint32_t>(options[i]), values ? value_of(values[i]) : 0);
+        if (kept.size() < wire::library_options_max)
+            kept.push_back({static_cast<uint32_t>(options[i]), values ? value_of(values[i]) : 0});
     }
     return kept;
 }
@@ -42,10 +43,10 @@ static bool is_preserved(const CUlibraryOption* options, unsigned count) {
 
 // `find_image` finds the image that is loaded.
 template <class FindImage>
-static CUresult load_library(CUlibrary* out, Options options, const JitArguments& jit, bool of_runtime,
+static CUresult load_library(CUlibrary* out, wire::LibraryOptions options, const JitArguments& jit, bool of_runtime,
                              FindImage&& find_image) {
     JitLogs logs(jit);
-    logs.write("", "");
+    logs.write({"", ""});
     Image image;
     if (auto result = find_image(image); result != CUDA_SUCCESS) return result;
     Library* library = nullptr;
@@ -58,7 +59,7 @@ static CUresult load_library(CUlibrary* out, Options options, const JitArguments
     if ((loads_eagerly() || logs.wanted()) && current_context_handle() != 0) {
         auto result = ensure_loaded(*library);
         auto* code = library->code.load();
-        logs.write(code->errors, code->information);
+        logs.write({code->errors, code->information});
         if (result != CUDA_SUCCESS) {
             (void)unload_library(library->handle);
             return result;

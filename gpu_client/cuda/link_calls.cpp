@@ -40,12 +40,6 @@ LinkState* find_link(CUlinkState handle) {
     return link ? link->state.load() : nullptr;
 }
 
-// The logs at the end of an answer.
-void take_link_logs(LinkState& link, RemoteCall& call) TNR_REQUIRES(link.turn) {
-    std::string errors(call.answer().string()), information(call.answer().string());
-    link.logs.write(errors, information);
-}
-
 CUresult create_link(const JitArguments& jit, CUlinkState* out) {
     if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
@@ -53,9 +47,7 @@ CUresult create_link(const JitArguments& jit, CUlinkState* out) {
     auto state = std::make_unique<LinkState>(jit);
     state->number = next_library_number();
     state->context = context->handle;
-    RemoteCall call(wire::op_cuLinkCreate_v2, wire::CallWay::async_);
-    call.put(state->number);
-    put_options(call, plain_jit_options(jit));
+    RemoteCall call(wire::CreateLink{state->number, plain_jit_options(jit)});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     auto handle = links().create([&](Link& link, uint64_t, uint64_t) { link.state = state.release(); });
     *out = handle_of<CUlinkState>(handle);
@@ -73,16 +65,13 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const Image& data,
     auto* context = contexts().find(link->context);
     auto number = next_library_number();
     if (auto result = send_image(number, data, context); result != CUDA_SUCCESS) return result;
-    RemoteCall call(wire::op_cuLinkAddData_v2, wire::CallWay::sync);
+    RemoteCall call(wire::AddToLink{link->number, number, data.size(), static_cast<uint32_t>(type), name ? name : "",
+                                    plain_jit_options(jit)});
     call.in_context(context);
-    call.put(link->number);
-    call.put(number);
-    call.put(uint64_t{data.size()});
-    call.put(static_cast<uint32_t>(type));
-    call.put_string(name ? name : "");
-    put_options(call, plain_jit_options(jit));
     auto result = call.send();
-    take_link_logs(*link, call);
+    wire::AddToLink::Reply logs;
+    (void)call.read(logs);  // where there are none, nothing was said
+    link->logs.write(logs);
     return result;
 }
 
@@ -94,17 +83,16 @@ CUresult add_file_to_link(CUlinkState handle, CUjitInputType type, const char* p
 
 // One piece of the linked image; `total` is known afterwards.
 CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total) TNR_REQUIRES(link.turn) {
-    RemoteCall call(wire::op_cuLinkComplete, wire::CallWay::sync);
+    RemoteCall call(wire::CompleteLink<>{link.number, image.size()});
     call.in_context(contexts().find(link.context));
-    call.put(link.number);
-    call.put(uint64_t{image.size()});
     auto result = call.send();
-    total = call.answer().get<uint64_t>();
-    auto piece = call.answer().raw(call.answer().get<uint32_t>());
-    image.insert(image.end(), piece.begin(), piece.end());
-    take_link_logs(link, call);
+    wire::CompleteLink<>::Reply reply;
+    bool sound = call.read(reply);
+    link.logs.write(reply.logs);
     if (result != CUDA_SUCCESS) return result;
-    bool sound = call.answer().finished() && !piece.empty() && total <= wire::image_bytes_max && image.size() <= total;
+    total = reply.total;
+    image.insert(image.end(), reply.piece.begin(), reply.piece.end());
+    sound = sound && !reply.piece.empty() && total <= wire::image_bytes_max && image.size() <= total;
     return sound ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
@@ -123,9 +111,8 @@ CUresult destroy_link(CUlinkState handle) {
     if (!link) return CUDA_ERROR_INVALID_HANDLE;
     std::unique_ptr<LinkState> state(link->state.load());
     if (!links().destroy(value_of(handle))) return state.release(), CUDA_ERROR_INVALID_HANDLE;
-    RemoteCall call(wire::op_cuLinkDestroy, wire::CallWay::async_);
+    RemoteCall call(wire::DestroyLink<>{state->number});
     call.in_context(contexts().find(state->context));
-    call.put(state->number);
     return call.send();
 }
 

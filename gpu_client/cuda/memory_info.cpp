@@ -25,25 +25,15 @@ using Clock = std::chrono::steady_clock;
 // lazily: an answer older than this is asked for again.
 constexpr std::chrono::seconds answer_lasts{1};
 
-// Calls after which the driver itself holds more or less memory.
-constexpr uint16_t taking_memory[] = {
-    wire::op_cuLibraryLoadData,
-    wire::op_cuLibraryUnload,
-    wire::op_cuCtxCreate_v4,
-    wire::op_cuCtxDestroy_v2,
-    wire::op_cuDevicePrimaryCtxRetain,
-    wire::op_cuDevicePrimaryCtxRelease_v2,
-    wire::op_cuDevicePrimaryCtxReset_v2,
-    wire::op_cuCtxSetLimit,
-    wire::op_cuStreamCreateWithPriority,
-    wire::op_cuStreamDestroy_v2,
-    wire::op_cuCtxEnablePeerAccess,
-    wire::op_cuCtxDisablePeerAccess,
-};
-
 uint64_t calls_taking_memory() {
+    static const auto ops = [] {
+        std::vector<uint16_t> found;
+        for (auto& call : wire::calls)
+            if (call.notes & wire::call_takes_memory) found.push_back(call.op);
+        return found;
+    }();
     uint64_t sum = 0;
-    for (auto op : taking_memory) sum += stats().sent[op].load(std::memory_order_relaxed);
+    for (auto op : ops) sum += stats().sent[op].load(std::memory_order_relaxed);
     return sum;
 }
 
@@ -73,14 +63,14 @@ CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
     answer.calls = calls_taking_memory();
     answer.changes = changes;
     answer.backed = memory.usage().backed;
-    RemoteCall call(wire::op_memory_info, wire::CallWay::sync);
+    RemoteCall call(wire::MemoryInfo{});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    answer.free = call.answer().get<uint64_t>();
-    answer.total = call.answer().get<uint64_t>();
-    bool alone = call.answer().get<uint32_t>() == 0;
-    if (auto result = call.finished(); result != CUDA_SUCCESS) return result;
+    wire::MemoryInfo::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    answer.free = reply.free;
+    answer.total = reply.total;
     answer.at = Clock::now();
-    bool unchanged = alone && memory.usage().backed == answer.backed;
+    bool unchanged = reply.shared == 0 && memory.usage().backed == answer.backed;
     LockGuard lock(answers().mutex);
     if (unchanged && holds(answer))
         answers().by_device[device] = answer;

@@ -152,11 +152,8 @@ CUresult set_access(Pool& pool, int ordinal, CUmemAccess_flags flags) {
     if (((before & bit) != 0) == open) return CUDA_SUCCESS;
     auto &owner = *find_device(pool.device), &other = *find_device(ordinal);
     if (open) owner.memory->reached_from(ordinal);
-    RemoteCall call(wire::op_memory_access, wire::CallWay::sync);
+    RemoteCall call(wire::MemoryAccess<>{owner.number, other.number, static_cast<uint32_t>(flags)});
     call.in_context(nullptr);
-    call.put(static_cast<uint32_t>(owner.on_wire));
-    call.put(static_cast<uint32_t>(other.on_wire));
-    call.put(static_cast<uint32_t>(flags));
     return call.send();
 }
 

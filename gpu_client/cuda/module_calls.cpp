@@ -16,7 +16,7 @@ template <class FindImage>
 static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& find_image) {
     if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;
     JitLogs logs(jit);
-    logs.write("", "");
+    logs.write({"", ""});
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     Image image;  // loaded before this returns, so it may borrow the program's memory
@@ -29,7 +29,7 @@ static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& 
         return result;
     auto result = ensure_loaded(*library);
     auto* code = library->code.load();
-    logs.write(code->errors, code->information);
+    logs.write({code->errors, code->information});
     if (result == CUDA_SUCCESS)
         *out = handle_of<CUmodule>(library->handle);
     else

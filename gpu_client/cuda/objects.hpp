@@ -13,7 +13,7 @@
 
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/handles.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 
 namespace tnr::cuda {
 
@@ -147,6 +147,29 @@ inline Function* find_function(CUfunction handle) {
 }
 inline Function* find_function(CUkernel handle) {
     return functions().find(value_of(handle));
+}
+
+// The number that stands for a handle on the wire, or what a driver says of one that is none.
+template <class Object>
+CUresult number_of_object(const Object* object, uint64_t& number, CUresult none = CUDA_ERROR_INVALID_HANDLE) {
+    if (!object) return none;
+    number = object->number;
+    return CUDA_SUCCESS;
+}
+inline CUresult number_of(CUcontext handle, uint64_t& number) {
+    return number_of_object(find_context(handle), number, CUDA_ERROR_INVALID_CONTEXT);
+}
+inline CUresult number_of(CUevent handle, uint64_t& number) {
+    return number_of_object(find_event(handle), number);
+}
+inline CUresult number_of(CUlibrary handle, uint64_t& number) {
+    return number_of_object(find_library(handle), number);
+}
+inline CUresult number_of(CUfunction handle, uint64_t& number) {
+    return number_of_object(find_function(handle), number);
+}
+inline CUresult number_of(CUkernel handle, uint64_t& number) {
+    return number_of_object(find_function(handle), number);
 }
 
 }  // namespace tnr::cuda

@@ -34,7 +34,7 @@ void OrderedSends::put(uint16_t op, wire::Bytes payload) {
 
 // Sends without the lock.
 CUresult OrderedSends::send_next() {
-    Record record = std::move(waiting_.front());
+    auto record = std::move(waiting_.front());
     waiting_.pop_front();
     Sending sending(*this);
     RemoteCall call(record.op, wire::CallWay::async_);

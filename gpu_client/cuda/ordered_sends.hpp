@@ -6,30 +6,34 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
-#include "gpu_client/protocol/wire.hpp"
+#include "gpu_client/protocol/record.hpp"
 
 namespace tnr::cuda {
 
 class OrderedSends {
 public:
     // Any lock may be held.
-    void put(uint16_t op, wire::Bytes payload);
+    template <wire::HasFields Record>
+    void put(const Record& record) {
+        put(Record::op, wire::payload_of(record));
+    }
     // Returns once everything that was put before the call is in the session's stream, whoever has sent it: what the
     // caller appends then comes behind it. No lock may be held. The result is that of the records sent by this call.
     CUresult flush() TNR_EXCLUDES(mutex_);
 
 private:
-    struct Record {
+    struct Sendable {
         uint16_t op;
         wire::Bytes payload;
     };
     class Sending;
 
+    void put(uint16_t op, wire::Bytes payload);
     CUresult send_next() TNR_REQUIRES(mutex_);
 
     Mutex mutex_;
     Condition sent_more_;
-    std::deque<Record> waiting_ TNR_GUARDED_BY(mutex_);
+    std::deque<Sendable> waiting_ TNR_GUARDED_BY(mutex_);
     uint64_t put_ TNR_GUARDED_BY(mutex_) = 0;  // counts
     uint64_t sent_ TNR_GUARDED_BY(mutex_) = 0;
     bool sending_ TNR_GUARDED_BY(mutex_) = false;  // one thread at a time, so that the order stays

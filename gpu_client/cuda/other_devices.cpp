@@ -75,39 +75,34 @@ public:
     Crossing(const Crossing&) = delete;
     Crossing& operator=(const Crossing&) = delete;
 
-    CUresult make() { return send(wire::op_cuEventCreate, uint32_t{CU_EVENT_DISABLE_TIMING}); }
+    CUresult make() {
+        RemoteCall call(wire::CreateEvent<>{number_, CU_EVENT_DISABLE_TIMING});
+        call.in_context(&context_);
+        return call.send();
+    }
     // A driver lets a wait that was put before go on.
     CUresult end() {
-        RemoteCall call(wire::op_cuEventDestroy_v2, wire::CallWay::async_);
+        RemoteCall call(wire::DestroyEvent<>{number_});
         call.in_context(&context_);
-        call.put(number_);
         return call.send();
     }
     CUresult record(const StreamRef& stream) {
-        RemoteCall call(wire::op_cuEventRecordWithFlags, wire::CallWay::async_);
+        RemoteCall call(wire::RecordEvent<>{number_, stream.number, 0});
         call.in_context(&context_);
-        call.put(number_);
         call.use(stream);
-        call.put(uint32_t{0});
         return call.send();
     }
     CUresult wait(Context& context, const StreamRef& stream) {
         RemoteCall call(wire::op_cuStreamWaitEvent, wire::CallWay::async_);
         call.in_context(&context);
         call.use(stream);
+        call.put(stream.number);
         call.put(number_);
         call.put(uint32_t{0});
         return call.send();
     }
 
 private:
-    CUresult send(uint16_t op, uint32_t value) {
-        RemoteCall call(op, wire::CallWay::async_);
-        call.in_context(&context_);
-        call.put(number_);
-        call.put(value);
-        return call.send();
-    }
     Context& context_;
     uint64_t handle_ = 0, number_ = 0;
 };

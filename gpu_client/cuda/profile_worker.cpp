@@ -22,19 +22,12 @@ void WorkerClock::compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t work
     measured_ns_ = answered_ns;
 }
 
-static constexpr size_t payload_bytes = sizeof(uint64_t) + sizeof(uint32_t);  // call number, wish
-
-static void put_wish(std::byte* payload, wire::ProfileWish wish) {
-    std::memcpy(payload + sizeof(uint64_t), &wish, sizeof wish);
-}
-
 void profile_session(Session& session) {
     if (!profiling()) return;
     static Pending begun;  // nobody waits for it
-    std::byte payload[payload_bytes];
-    put_wish(payload, wire::profile_clock);
+    auto question = wire::question_of(wire::Profile{wire::profile_clock});
     begun.when_done = [](Pending&) {};
-    session.request(0, wire::op_profile, payload, begun);
+    session.request(0, wire::op_profile, question, begun);
 }
 
 struct WorkerAnswer {
@@ -44,18 +37,19 @@ struct WorkerAnswer {
 };
 
 static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) {
-    std::byte payload[payload_bytes];
-    put_wish(payload, wish);
+    auto question = wire::question_of(wire::Profile{wish});
     Pending pending;
     answer.asked_ns = profile_now();
-    auto position = session.request(0, wire::op_profile, payload, pending);
+    auto position = session.request(0, wire::op_profile, question, pending);
     if (!session.wait(pending, answer_within) || pending.result != CUDA_SUCCESS) return false;  // an old worker
     answer.answered_ns = profile_now();
     wire::Reader in(pending.answer);
-    answer.worker_ns = in.get<uint64_t>();
-    answer.positions_behind = position - in.get<uint64_t>();
-    answer.dropped = in.get<uint64_t>();
-    return in.finished();
+    wire::Profile::Reply reply;
+    if (!wire::read(in, reply)) return false;
+    answer.worker_ns = reply.clock_ns;
+    answer.positions_behind = position - reply.position;
+    answer.dropped = reply.dropped;
+    return true;
 }
 
 uint64_t ask_worker(Session& session, WorkerClock& clock) {
@@ -65,17 +59,6 @@ uint64_t ask_worker(Session& session, WorkerClock& clock) {
     if (!ask(session, wire::profile_report, answer)) return 0;
     clock.positions_behind = answer.positions_behind;
     return answer.dropped;
-}
-
-bool take_profiled(wire::Reader in) {
-    auto count = in.get<uint32_t>();
-    if (count > wire::profiled_piece_max) return false;
-    std::vector<wire::ProfiledRecord> records(count);
-    auto bytes = in.raw(count * sizeof records[0]);
-    if (!in.finished()) return false;
-    if (!bytes.empty()) std::memcpy(records.data(), bytes.data(), bytes.size());
-    take_profiled(records);
-    return true;
 }
 
 }  // namespace tnr::cuda

@@ -33,9 +33,7 @@ void profile_session(Session& session);
 // worker has had to drop since it was last asked.
 uint64_t ask_worker(Session& session, WorkerClock& clock);
 
-// What op_profiled has brought. Any thread; must not wait.
+// What wire::Profiled has brought. Any thread; must not wait.
 void take_profiled(std::span<const wire::ProfiledRecord> records);
-// False: no op_profiled.
-bool take_profiled(wire::Reader in);
 
 }  // namespace tnr::cuda

@@ -184,50 +184,38 @@ void Session::dispatch(wire::Batch& batch) {
 
 bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* bulk) {
     wire::Reader in(record.payload);
+    // Reads the record and hands it on, if it is one.
+    auto take = [&in]<class Told>(Told&& told, auto&& hand_on) {
+        if (!wire::read(in, told)) return false;
+        hand_on(told);
+        return true;
+    };
     switch (record.op) {
-        case wire::op_bulk_down:
+        case wire::BulkDown::op:
             return take_piece(in, bulk);
-        case wire::op_completed: {
-            auto what = in.get<wire::Completed>();
-            auto number = in.get<uint64_t>(), position = in.get<uint64_t>();
-            auto result = static_cast<CUresult>(in.get<int32_t>());
-            if (in.finished()) news.completed(what, number, position, result);
-            return in.finished();
-        }
-        case wire::op_failed: {
-            auto op = in.get<uint16_t>();
-            auto result = static_cast<CUresult>(in.get<int32_t>());
-            auto detail = in.string();
-            if (in.finished()) news.failed(op, result, detail);
-            return in.finished();
-        }
-        case wire::op_printed: {
-            auto text = in.string();
-            std::fwrite(text.data(), 1, text.size(), stdout);
-            std::fflush(stdout);  // the driver writes past stdio's buffer; this keeps the order people see
-            return in.finished();
-        }
-        case wire::op_run_host_function: {
-            auto ticket = in.get<uint64_t>();
-            if (in.finished()) news.run_host_function(ticket);
-            return in.finished();
-        }
-        case wire::op_memory_shared: {
-            (void)in.get<uint32_t>();
-            if (in.finished()) news.memory_shared();
-            return in.finished();
-        }
-        case wire::op_goodbye_worker: {
-            std::string reason(in.string());
-            lose_locked(reason.c_str());
-            return true;
-        }
-        case wire::op_profiled:
-            return take_profiled(in);
-        case wire::op_kernels_described: {
-            auto found = pending_.find(in.get<uint64_t>());
-            auto rest = in.raw(in.left());
-            if (found != pending_.end()) found->second->described.emplace_back(rest.begin(), rest.end());
+        case wire::Completed::op:
+            return take(wire::Completed{}, news.completed);
+        case wire::Failed::op:
+            return take(wire::Failed{}, news.failed);
+        case wire::Printed::op:
+            return take(wire::Printed{}, [](const wire::Printed& printed) {
+                std::fwrite(printed.text.data(), 1, printed.text.size(), stdout);
+                std::fflush(stdout);  // the driver writes past stdio's buffer; this keeps the order people see
+            });
+        case wire::RunHostFunction::op:
+            return take(wire::RunHostFunction{}, [&](const auto& told) { news.run_host_function(told.ticket); });
+        case wire::MemoryShared::op:
+            return take(wire::MemoryShared{}, [&](const auto&) { news.memory_shared(); });
+        case wire::WorkerGoodbye::op:
+            return take(wire::WorkerGoodbye{}, [&](const auto& told) TNR_REQUIRES(receive_mutex_) {
+                lose_locked(std::string(told.reason).c_str());
+            });
+        case wire::Profiled::op:
+            return take(wire::Profiled{}, [](const auto& told) { take_profiled(told.records); });
+        case wire::KernelsDescribed::op: {
+            auto found = pending_.find(in.get<uint64_t>());  // who waits for them reads the rest
+            if (found != pending_.end())
+                found->second->described.emplace_back(record.payload.begin(), record.payload.end());
             return in.ok();
         }
         default:
@@ -236,11 +224,11 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
 }
 
 bool Session::take_piece(wire::Reader in, const zmq::message_t* bulk) {
-    auto number = in.get<uint64_t>(), offset = in.get<uint64_t>();
-    if (!in.finished() || !bulk) return false;
-    auto found = pending_.find(number);
+    wire::BulkDown piece;
+    if (!wire::read(in, piece) || !bulk) return false;
+    auto found = pending_.find(piece.call);
     if (found == pending_.end()) return true;  // its caller gave up
-    return found->second->destination.write(offset, {bulk->data<std::byte>(), bulk->size()});
+    return found->second->destination.write(piece.offset, {bulk->data<std::byte>(), bulk->size()});
 }
 
 bool Session::take_reply(const wire::Record& record) {

@@ -59,11 +59,11 @@ void Session::wait_for_memory(const std::function<bool()>& done) {
 
 void Session::say_goodbye(milliseconds timeout) {
     static Pending farewell;  // outlives a reply that comes too late
-    std::byte number[sizeof(uint64_t)];
+    auto question = wire::question_of(wire::Goodbye{});
     bool connected = link_.open();
     ending_ = true;
     if (lost() || !connected || !wait_until([this] { return link_.has_credit(); }, timeout)) return;
-    request(0, wire::op_goodbye, number, farewell);
+    request(0, wire::Goodbye::op, question, farewell);
     wait(farewell, timeout);
 }
 

@@ -39,7 +39,6 @@ void RemoteCall::in_context(Context* context) {
 }
 
 void RemoteCall::use(const StreamRef& stream) {
-    put(stream.number);
     stream_ = stream;
     if (!stream.object || context_chosen_) return;
     if (auto* context = contexts().find(stream.object->context)) in_context(context);

@@ -1,14 +1,14 @@
 // The seam between CUDA's functions and the wire: submit a record, learn what became of it. Knows handles only as the
 // objects behind them; who has handles and addresses to check uses table_call.hpp.
 //
-// A RemoteCall collects its payload; the first thing that is wrong with an argument is kept and returned by send(), which
-// then sends nothing.
+// A RemoteCall is made of a record, or collects its payload; the first thing that is wrong with an argument is kept and
+// returned by send(), which then sends nothing.
 #pragma once
 
-#include "cuda_calls.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/protocol/session_records.hpp"
 
 namespace tnr::cuda {
 
@@ -16,21 +16,25 @@ class RemoteCall {
 public:
     // Runs in the calling thread's current context, if it has one.
     RemoteCall(uint16_t op, wire::CallWay way);
+    template <wire::HasFields Record>
+    explicit RemoteCall(const Record& record, wire::CallWay way = Record::way) : RemoteCall(Record::op, way) {
+        put(record);
+    }
     ~RemoteCall();
     RemoteCall(const RemoteCall&) = delete;
     RemoteCall& operator=(const RemoteCall&) = delete;
 
     template <class T>
     void put(const T& value) {
-        wire::Writer(payload_).put(value);
+        wire::Writer out(payload_);
+        wire::write_field(out, value);
     }
     void put_raw(const void* data, size_t size) { wire::Writer(payload_).put_raw(data, size); }
-    void put_string(std::string_view text) { wire::Writer(payload_).put_string(text); }
 
-    void refuse(CUresult why);          // unless something was wrong before
-    void use(const StreamRef& stream);  // put() it, and note that it works in it
-    void works_in(const StreamRef& stream) { stream_ = stream; }
-    void in_context(Context* context);                        // instead of the current one; null: in none
+    void refuse(CUresult why);                                    // unless something was wrong before
+    void works_in(const StreamRef& stream) { stream_ = stream; }  // so waiting for the stream waits for it
+    void in_context(Context* context);                            // instead of the current one; null: in none
+    void use(const StreamRef& stream);                        // works in it, and in its context unless one was chosen
     void into(Destination to) { pending_.destination = to; }  // where op_bulk_down pieces go
 
     // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
@@ -38,8 +42,18 @@ public:
     uint64_t position() const { return position_; }  // of the record, once it is sent
     Pending& pending() { return pending_; }
 
-    // The answer's values, in order, after a successful send().
-    wire::Reader& answer() { return answer_; }
+    // What was answered, after a send(): a failed call may say something, too. False: not such a reply. Views in it last as
+    // long as the call.
+    template <wire::HasFields Reply>
+    bool read(Reply& reply) {
+        return wire::read(answer_, reply);
+    }
+    // The same after a successful one.
+    template <wire::HasFields Reply>
+    CUresult take(Reply& reply) {
+        return read(reply) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    }
+    // Its values one by one.
     template <class T>
     void out(T* value) {
         *value = answer_.get<T>();
@@ -68,10 +82,6 @@ private:
 // A record that nobody waits for, put together by the caller: for launches and small copies, where each copy of the
 // payload counts. The caller has found `context` usable.
 CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts parts);
-template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
-    return std::as_bytes(std::span(&value, 1));
-}
 
 // Grows with everything that tells this process of completed work. What completes may have waited for work of other
 // streams, so it tells of that, too: a "not ready" that was heard at a smaller count may be out of date. The count must

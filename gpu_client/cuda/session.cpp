@@ -40,8 +40,8 @@ void Session::start() {
 void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk) {
     wire::Writer out(frame_);
     if (context != context_) {
-        out.begin_record(wire::op_set_context, 0);
-        out.put(context);
+        out.begin_record(wire::SetContext::op, 0);
+        wire::write(out, wire::SetContext{context});
         out.end_record();
         context_ = context;
     }
@@ -85,9 +85,9 @@ uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::messag
     return position;
 }
 
-void Session::send_at_once(uint16_t op, std::span<const std::byte> payload) {
-    stats().count_sent(op);
-    link_.send_record(op, payload);
+void Session::send_at_once(const wire::HostFunctionDone& done) {
+    stats().count_sent(done.op);
+    link_.send_record(done.op, wire::payload_of(done));
 }
 
 uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending) {

@@ -22,7 +22,7 @@
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/protocol/keeper.hpp"
 #include "gpu_client/protocol/link.hpp"
-#include "gpu_client/protocol/ops.hpp"
+#include "gpu_client/protocol/session_records.hpp"
 
 namespace tnr::cuda {
 
@@ -42,7 +42,7 @@ struct Pending {
     CUresult result = CUDA_ERROR_UNKNOWN;
     wire::Bytes answer;  // what follows the CUresult
     Destination destination;
-    std::vector<wire::Bytes> described;  // payloads of op_kernels_described
+    std::vector<wire::Bytes> described;  // payloads of wire::KernelsDescribed
     // When set, nobody waits: called (by whichever thread receives) once the reply is there or the session is lost, and
     // must not call into the session.
     std::function<void(Pending&)> when_done;
@@ -68,10 +68,14 @@ public:
     uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr) {
         return append(context, op, Parts{payload}, bulk);
     }
+    template <wire::HasFields Record>
+    uint64_t append(uint64_t context, const Record& record) {
+        return append(context, Record::op, wire::payload_of(record));
+    }
     // A record that the worker may be waiting for before it takes any other: goes out at once and needs no credit.
-    void send_at_once(uint16_t op, std::span<const std::byte> payload);
-    // Adds a record whose payload starts with room for the call number, and flushes. Then wait(), unless when_done is
-    // set.
+    void send_at_once(const wire::HostFunctionDone& done);
+    // Adds a record whose payload starts with room for the call number (wire::question_of), and flushes. Then wait(), unless
+    // when_done is set.
     uint64_t request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending);
     // pending.result tells what became of it; false when it took longer than `timeout`.
     bool wait(Pending& pending, std::chrono::milliseconds timeout = std::chrono::hours(24 * 365))
@@ -97,8 +101,8 @@ public:
 
     // News; set before the session is used. Called with the receive lock held: must not wait.
     struct News {
-        std::function<void(wire::Completed what, uint64_t number, uint64_t position, CUresult)> completed;
-        std::function<void(uint16_t op, CUresult, std::string_view detail)> failed;
+        std::function<void(const wire::Completed&)> completed;
+        std::function<void(const wire::Failed&)> failed;
         std::function<void(uint64_t ticket)> run_host_function;
         std::function<void()> memory_shared;  // whether the GPU is shared has changed
     };

@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/streams.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/contexts.hpp"
@@ -9,9 +10,8 @@
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/session.hpp"
-#include "gpu_client/cuda/table_call.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 
 namespace tnr::cuda {
 
@@ -32,11 +32,8 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
         stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = 0;
         made = &stream;
     });
-    RemoteCall call(wire::op_cuStreamCreateWithPriority, wire::CallWay::async_);
+    RemoteCall call(wire::CreateStream<>{made->number, flags, priority});
     call.in_context(&context);
-    call.put(made->number);
-    call.put(uint32_t{flags});
-    call.put(int32_t{priority});
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         streams().destroy(handle);
         return result;
@@ -52,7 +49,7 @@ static void release_default_streams(ThreadState& thread) {
         auto* stream = streams().find(handle);
         auto* context = contexts().find(owner);
         if (!stream || !context || !context->active || !open) continue;
-        open->append(context->number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream->number, 1)));
+        open->append(context->number, wire::DestroyStream<>{stream->number});
         streams().destroy(handle);
     }
 }
@@ -139,8 +136,7 @@ void forget_streams_of(const Context& context) {
     auto* open = session();
     streams().each([&](Stream& stream, uint64_t handle) {
         if (stream.context != context.handle) return;
-        if (open)
-            open->append(context.number, wire::op_cuStreamDestroy_v2, std::as_bytes(std::span(&stream.number, 1)));
+        if (open) open->append(context.number, wire::DestroyStream<>{stream.number});
         streams().destroy(handle);
     });
 }
@@ -169,7 +165,7 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
 static CUresult destroy_stream(CUstream handle) {
     auto* stream = streams().find(value_of(handle));
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    RemoteCall call(wire::op_cuStreamDestroy_v2, wire::CallWay::async_);
+    RemoteCall call(wire::DestroyStream<>{stream->number});
     call.use({stream->number, stream});
     auto result = call.send();
     return streams().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
@@ -198,9 +194,8 @@ static CUresult synchronize_stream(CUstream handle) {
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (waited_already(stream, *context)) return synchronized(stream, *context);
-    RemoteCall call(wire::op_cuStreamSynchronize, wire::CallWay::sync);
-    call.in_context(context);
-    call.put(stream.number);  // not use(): a wait is no work
+    RemoteCall call(wire::SynchronizeStream<>{stream.number});
+    call.in_context(context);  // not use(): a wait is no work
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     note_waited(stream, *context, call.position());
     pools_after_wait(context->device);
@@ -225,18 +220,15 @@ static CUresult query_stream(CUstream handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    RemoteCall call(wire::op_cuStreamQuery, wire::CallWay::sync);
+    RemoteCall call(wire::QueryStream<>{stream.number});
     call.in_context(context);
-    call.put(stream.number);
     auto result = call.send();
     if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
     if (result != CUDA_ERROR_NOT_READY || !stream.object) return result;
     raise_to(stream.object->asked, heard_before);
     if (watched) return result;
-    RemoteCall watch(wire::op_watch_stream, wire::CallWay::async_);
+    RemoteCall watch(wire::WatchStream<>{stream.number, call.position()});
     watch.in_context(context);
-    watch.put(stream.number);
-    watch.put(call.position());
     if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
     raise_to(stream.object->watched, call.position());
     return CUDA_ERROR_NOT_READY;
@@ -342,23 +334,25 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {
 
 CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
     return guarded("cuStreamGetAttribute", [&]() -> CUresult {
-        if (!value) return CUDA_ERROR_INVALID_VALUE;
-        TableCall call(wire::op_cuStreamGetAttribute, wire::CallWay::sync);
-        call.stream(handle);
-        call.put(static_cast<uint32_t>(attribute));
+        StreamRef stream;
+        if (auto result = with_stream(handle, value, stream); result != CUDA_SUCCESS) return result;
+        RemoteCall call(wire::GetStreamAttribute<>{stream.number, static_cast<uint32_t>(attribute)});
+        call.use(stream);
         if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-        call.out(value);
-        return call.finished();
+        wire::GetStreamAttribute<>::Reply reply;
+        if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+        *value = std::bit_cast<CUstreamAttrValue>(reply.value);
+        return CUDA_SUCCESS;
     });
 }
 
 CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value) {
     return guarded("cuStreamSetAttribute", [&]() -> CUresult {
-        if (!value) return CUDA_ERROR_INVALID_VALUE;
-        TableCall call(wire::op_cuStreamSetAttribute, wire::CallWay::sync);
-        call.stream(handle);
-        call.put(static_cast<uint32_t>(attribute));
-        call.put(*value);
+        StreamRef stream;
+        if (auto result = with_stream(handle, value, stream); result != CUDA_SUCCESS) return result;
+        RemoteCall call(wire::SetStreamAttribute<>{stream.number, static_cast<uint32_t>(attribute),
+                                                   std::bit_cast<wire::StreamAttribute>(*value)});
+        call.use(stream);
         return call.send();
     });
 }

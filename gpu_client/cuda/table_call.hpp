@@ -13,13 +13,13 @@ class TableCall : public RemoteCall {
 public:
     using RemoteCall::RemoteCall;
 
-    void stream(CUstream handle);
-    void event(CUevent handle);
-    void context(CUcontext handle);
-    void function(CUfunction handle);
-    void function(CUkernel handle) { function(handle_of<CUfunction>(value_of(handle))); }
-    void library(CUlibrary handle);
-    void module(CUmodule handle) { library(handle_of<CUlibrary>(value_of(handle))); }
+    void handle(CUstream stream);
+    template <class Handle>
+    void handle(Handle given) {
+        uint64_t number = 0;
+        if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
+        put(number);
+    }
     void ordinal(CUdevice device);  // the session counts devices before CUDA_VISIBLE_DEVICES
     // A device address with `bytes` of memory behind it.
     void device(CUdeviceptr address, uint64_t bytes);

@@ -75,17 +75,9 @@ Physical* find_held(uint64_t handle) TNR_REQUIRES(mappings().mutex) {
     return physical && physical->held > 0 ? physical : nullptr;
 }
 
-template <class... Values>
-wire::Bytes record_of(const Values&... values) {
-    wire::Bytes payload;
-    wire::Writer out(payload);
-    (out.put(values), ...);
-    return payload;
-}
-
 void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) TNR_REQUIRES(mappings().mutex) {
     if (physical.held > 0 || physical.mapped > 0) return;
-    mappings().sends.put(wire::op_cuMemRelease, record_of(physical.number));
+    mappings().sends.put(wire::ReleaseAllocation<>{physical.number});
     freed.emplace_back(physical.properties.location.id, physical.bytes);
     physicals().destroy(handle);
 }
@@ -194,11 +186,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
             physical = {.number = index + 1, .bytes = bytes, .properties = *properties};
             made = &physical;
         });
-        RemoteCall call(wire::op_cuMemCreate, wire::CallWay::sync);
+        RemoteCall call(wire::CreateAllocation<>{made->number, device->number, bytes});
         call.in_context(nullptr);
-        call.put(made->number);
-        call.put(static_cast<uint32_t>(device->on_wire));
-        call.put(uint64_t{bytes});
         auto result = call.send();
         if (result == CUDA_SUCCESS) {
             *out = handle;
@@ -233,8 +222,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
             if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
                 return CUDA_ERROR_INVALID_VALUE;
             if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-            mappings().sends.put(wire::op_cuMemMap,
-                                 record_of(uint64_t{address}, uint64_t{bytes}, uint64_t{offset}, physical->number));
+            mappings().sends.put(wire::MapAllocation<>{address, bytes, offset, physical->number});
             mappings().by_address[address] = {bytes, handle, physical->properties.location.id, {}};
             ++physical->mapped;
         }
@@ -255,7 +243,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
                 covered += (last++)->second.bytes;
             if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
             for (auto mapping = first; mapping != last; ++mapping) {
-                mappings().sends.put(wire::op_cuMemUnmap, record_of(mapping->first, mapping->second.bytes));
+                mappings().sends.put(wire::UnmapAllocation{mapping->first, mapping->second.bytes});
                 auto* physical = physicals().find(mapping->second.allocation);
                 --physical->mapped;
                 release_if_unused(mapping->second.allocation, *physical, freed);
@@ -283,9 +271,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
             if (first == all.end() || covered < bytes) return CUDA_ERROR_INVALID_VALUE;
             for (size_t i = 0; i < count; ++i) {
                 int ordinal = wanted[i].location.id;
-                auto device = static_cast<uint32_t>(find_device(ordinal)->on_wire);
-                mappings().sends.put(wire::op_cuMemSetAccess, record_of(uint64_t{address}, uint64_t{bytes}, device,
-                                                                        static_cast<uint32_t>(wanted[i].flags)));
+                mappings().sends.put(wire::SetAccess<>{address, bytes, find_device(ordinal)->number,
+                                                       static_cast<uint32_t>(wanted[i].flags)});
                 for (auto mapping = first; mapping != last; ++mapping)
                     if (wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                         mapping->second.access.erase(ordinal);

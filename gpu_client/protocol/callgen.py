@@ -22,152 +22,12 @@ import argparse
 import hashlib
 import pathlib
 import re
-import sys
 
+from calltable import HANDLES, NOTES, declare, pointee, read_opaque, read_signatures, read_table, read_versions
 from supportgen import write_support
 from watchgen import write_implementations, write_watched_calls
 
-WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
-HANDLES = ("stream", "event", "context", "function", "module", "library")
-NOTES = ("no_context", "destroys", "sets_attribute")
 NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
-
-
-class Call:
-    """One line of the table with its signature from the header."""
-
-    def __init__(self, line, number):
-        fields = line.split(None, 3)
-        if len(fields) < 3:
-            fail(number, "expected: id, how, symbol")
-        self.id, self.how, self.symbol = int(fields[0], 16), fields[1], fields[2]
-        self.base, self.abi = split_symbol(self.symbol)
-        said = fields[3].split() if len(fields) > 3 else []
-        self.says = dict(p.split(":", 1) for p in said if ":" in p)
-        self.notes = [word for word in said if ":" not in word]
-        for note in self.notes:
-            if note not in NOTES:
-                fail(number, f"'{note}' is none of {', '.join(NOTES)}")
-        if self.how not in WAYS:
-            fail(number, f"'{self.how}' is none of {', '.join(WAYS)}")
-        if self.id >= 0xF000:
-            fail(number, "ids from 0xf000 belong to the session (ops.hpp)")
-
-    @property
-    def generated(self):
-        return self.how in ("cached", "async", "sync")
-
-    def travels_back(self):
-        return [p for p in self.parameters if self.says.get(p[1]) == "out"]
-
-    def signature(self):
-        return ", ".join(declare(t, n) for t, n in self.parameters) or "void"
-
-
-def split_symbol(symbol):
-    """cuMemAlloc_v2: the second ABI of cuMemAlloc."""
-    match = re.match(r"(.*?)(?:_v(\d+))?$", symbol)
-    return match.group(1), int(match.group(2) or 1)
-
-
-def fail(number, why):
-    sys.exit(f"cuda.calls:{number}: {why}")
-
-
-def declare(type_, name):
-    if "(*)" in type_:  # a pointer to a function
-        return type_.replace("(*)", f"(*{name})")
-    array = re.match(r"(.*)(\[\d*\])$", type_)
-    return f"{array.group(1)} {name}{array.group(2)}" if array else f"{type_} {name}"
-
-
-def split_parameters(text):
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        depth += c in "(" or -(c in ")")
-        if c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    parts.append(text[start:])
-    result = []
-    for part in (" ".join(p.split()) for p in parts):
-        if part in ("", "void"):
-            continue
-        match = re.match(r"(.*[\s*])(\w+)(\[\d*\])?$", part)
-        result.append(((match.group(1).strip() + (match.group(3) or "")), match.group(2)))
-    return result
-
-
-def read_signatures(path):
-    text = path.read_text()
-    found = re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;]*?)\)\s*;", text, re.S)
-    return {name: split_parameters(parameters) for name, parameters in found}
-
-
-def read_versions(path):
-    """Per name the versions that brought its ABIs, and those of its variants: cudaTypedefs.h has a PFN type for each."""
-    since, variants = {}, {}
-    for name, version, variant in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d+)(?:_(ptsz|ptds))?\)", path.read_text()):
-        if variant:
-            variants.setdefault(name, set()).add((int(version), variant))
-        else:
-            since.setdefault(name, set()).add(int(version))
-    return since, variants
-
-
-def add_versions(calls, since, variants):
-    """ABIs in their order are versions in theirs; a name's variants belong to its newest ABIs."""
-    by_name = {}
-    for call in calls:
-        by_name.setdefault(call.base, []).append(call)
-    for name, abis in by_name.items():
-        abis.sort(key=lambda call: call.abi)
-        versions, theirs = sorted(since.get(name, [])), sorted(variants.get(name, []))
-        if len(versions) != len(abis) or len(theirs) > len(abis):
-            sys.exit(f"cuda.calls has {len(abis)} ABIs of {name}, cudaTypedefs.h {len(versions)} and {len(theirs)} variants")
-        for call, version in zip(abis, versions):
-            call.since, call.variants = version, []
-        for call, (version, variant) in zip(abis[len(abis) - len(theirs):], theirs):
-            call.variants = [(variant, version)]
-
-
-def read_table(path, signatures, since, variants):
-    calls, ids, symbols = [], set(), set()
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        line = line.split("#")[0].strip()
-        if not line:
-            continue
-        call = Call(line, number)
-        if call.id in ids or call.symbol in symbols:
-            fail(number, "id or symbol stands here twice")
-        if call.symbol not in signatures:
-            fail(number, f"{call.symbol} is not declared in cuda.h")
-        call.parameters = signatures[call.symbol]
-        unknown = set(call.says) - {n for _, n in call.parameters}
-        if unknown:
-            fail(number, f"{call.symbol} has no parameter {', '.join(unknown)}")
-        check_pointers(call, number)
-        ids.add(call.id)
-        symbols.add(call.symbol)
-        calls.append(call)
-    add_versions(calls, since, variants)
-    symbols |= {f"{c.symbol}_{v}" for c in calls for v, _ in c.variants}
-    missing = set(signatures) - symbols
-    if missing:
-        sys.exit(f"cuda.calls lacks {', '.join(sorted(missing))}")
-    return calls
-
-
-def check_pointers(call, number):
-    if not call.generated:
-        return
-    for type_, name in call.parameters:
-        if "*" in type_ and call.says.get(name) not in ("in", "out"):
-            fail(number, f"pointer {name} of {call.symbol} needs :in or :out (or make the call custom)")
-
-
-def pointee(type_):
-    return re.sub(r"\s*\*$", "", type_).replace("const ", "")
 
 
 # ---- both ends ----
@@ -243,7 +103,7 @@ def client_stub(call):
         arguments = ", ".join(n for _, n in call.parameters)
         asked = " || ".join(f"is_pinned({n})" for n in or_pinned(call))
         body.append(f"        if ({asked}) return pinned_{call.symbol}({arguments});")
-        if "stream" not in call.says.values():  # the null stream's order; the caller does not wait for it in either form
+        if not call.has_stream():  # the null stream's order; the caller does not wait for it in either form
             elsewhere = " || ".join(f"is_elsewhere({n})" for n in or_pinned(call))
             body.append(f"        if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
     way = {"async": "async_"}.get(call.how, call.how)
@@ -254,13 +114,13 @@ def client_stub(call):
         said = call.says.get(name, "").removesuffix("|pinned")
         if said == "out":
             continue
-        if said in HANDLES:
-            body.append(f"        call.{said}({name});")
+        if type_ in HANDLES:
+            body.append(f"        call.handle({name});")
         elif type_ == "CUdevice":
             body.append(f"        call.ordinal({name});")
         elif said.startswith("device("):
             length, unit = split_length(said[7:-1])
-            ordered = name in or_pinned(call) and "stream" in call.says.values()
+            ordered = name in or_pinned(call) and call.has_stream()
             checked = "any_device" if ordered else "device"
             body.append(f"        call.{checked}({name}, {length});")
             if unit:
@@ -269,7 +129,7 @@ def client_stub(call):
             body.append(f"        call.put({'*' if said == 'in' else ''}{name});")
     back = call.travels_back()
     if "sets_attribute" in call.notes:
-        kernel = next(n for _, n in call.parameters if call.says.get(n) == "function")
+        kernel = next(n for t, n in call.parameters if t in ("CUfunction", "CUkernel"))
         attribute, value = (n for t, n in call.parameters if n != kernel and t != "CUdevice")
         body.append("        auto result = call.send();")
         body.append(f"        if (result == CUDA_SUCCESS) note_attribute_change({kernel}, {attribute}, {value});")
@@ -425,12 +285,11 @@ def handler(call):
             body.append(f"    {pointee(type_)} {name}{{}};")
             arguments.append(f"&{name}")
             continue
-        if said in HANDLES:
-            read = "kernel" if type_ == "CUkernel" else said
-            body.append(f"    auto {name} = in.{read}();")
+        if type_ in HANDLES:
+            body.append(f"    auto {name} = in.named<Resolved::{HANDLES[type_]}>();")
         else:
             body.append(f"    auto {name} = in.get<{pointee(type_) if said == 'in' else type_}>();")
-        arguments.append(f"&{name}" if said == "in" else name)
+        arguments.append(f"&{name}" if said == "in" else f"{name}.handle" if type_ in HANDLES else name)
     body.append("    if (auto status = in.status(); status != CUDA_SUCCESS) return status;")
     back = call.travels_back()
     run = f"driver().{call.symbol}({', '.join(arguments)})"
@@ -452,6 +311,7 @@ def write_handlers(calls):
     rows = "\n".join(f"    table[0x{c.id:04x}] = handle_{c.symbol};" for c in calls if c.generated)
     return f"""{NOTE}#include "driver_table.hpp"
 #include "gpu_server/worker/decoder.hpp"
+#include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {{
 
@@ -472,7 +332,7 @@ def main():
     options = parser.parse_args()
 
     signatures = read_signatures(options.headers)
-    calls = read_table(options.table, signatures, *read_versions(options.headers))
+    calls = read_table(options.table, signatures, read_opaque(options.headers), *read_versions(options.headers))
     meaning = "\n".join(f"{c.id:x} {c.how} {c.symbol} {c.notes} {sorted(c.says.items())}" for c in calls)
     table_hash = hashlib.sha256(meaning.encode()).hexdigest()[:16]
     files = {

@@ -1,4 +1,4 @@
-// What a worker tells a client that profiles (op_profile, op_profiled in ops.hpp).
+// What a worker tells a client that profiles (Profile and Profiled in session_records.hpp).
 #pragma once
 
 #include <cstddef>

@@ -1,78 +1,57 @@
 // Code images: received in pieces, loaded once, described to the client in one answer.
 #include <optional>
 
-#include "cuda_calls.hpp"
 #include "gpu_client/protocol/bundle.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/jit_options.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-// Parameters of one kernel; 32764 bytes hold no more single bytes than that, and real kernels have under 100.
-static constexpr size_t parameters_max = 4096;
-
-static void describe_parameters(wire::Writer& out, wire::Bytes& bytes, CUkernel kernel) {
-    auto count_at = bytes.size();
-    uint32_t count = 0;
-    out.put(count);
-    size_t offset = 0, size = 0;
-    while (count < parameters_max && driver().cuKernelGetParamInfo(kernel, count, &offset, &size) == CUDA_SUCCESS) {
-        out.put(static_cast<uint32_t>(offset));
-        out.put(static_cast<uint32_t>(size));
-        ++count;
-    }
-    std::memcpy(bytes.data() + count_at, &count, sizeof count);
-}
-
-static void describe_kernel(wire::Bytes& bytes, CUkernel kernel, CUdevice device) {
-    wire::Writer out(bytes);
+static wire::KernelDescription describe_kernel(CUkernel kernel, CUdevice device) {
+    wire::KernelDescription description;
     const char* name = "";
     driver().cuKernelGetName(&name, kernel);
-    out.put_string(name);
-    describe_parameters(out, bytes, kernel);
-    out.put(wire::function_attributes);
+    description.name = name;
+    size_t offset = 0, size = 0;
+    auto& parameters = description.parameters;
+    while (parameters.size() < wire::kernel_parameters_max &&
+           driver().cuKernelGetParamInfo(kernel, parameters.size(), &offset, &size) == CUDA_SUCCESS)
+        parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
     for (uint32_t id = 0; id < wire::function_attributes; ++id) {
         int value = 0;
         driver().cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(id), kernel, device);
-        out.put(static_cast<int32_t>(value));
+        description.attributes.push_back(value);
     }
+    return description;
 }
 
-// As many op_kernels_described records as the limit of a record asks for.
+// As many KernelsDescribed as the limit of a record asks for.
 static void describe_library(WorkerSession& session, const Library& library, uint64_t call_number, CUdevice device) {
-    wire::Bytes kernels;
-    uint32_t count = 0;
+    wire::KernelsDescribed described{call_number, {}};
+    size_t bytes = 0;
     auto tell = [&] {
-        wire::Bytes payload;
-        wire::Writer writer(payload);
-        writer.put(call_number);
-        writer.put(count);
-        writer.put_raw(kernels.data(), kernels.size());
-        session.outbox.tell(wire::op_kernels_described, payload);
-        kernels.clear();
-        count = 0;
+        session.outbox.tell(described);
+        described.kernels.clear();
+        bytes = 0;
     };
     for (auto& kernel : library.kernels) {
-        describe_kernel(kernels, kernel.handle, device);
-        ++count;
-        if (kernels.size() > wire::record_bytes_max / 2) tell();
+        auto& description = described.kernels.emplace_back(describe_kernel(kernel.handle, device));
+        bytes += wire::payload_of(description).size();
+        if (bytes > wire::record_bytes_max / 2) tell();
     }
-    if (count > 0) tell();
+    if (!described.kernels.empty()) tell();
 }
 
 struct LibraryOptions {
-    std::vector<CUlibraryOption> ids;
-    std::vector<void*> values;
-
-    void read(Decoder& in) {
-        auto count = in.get<uint32_t>();
-        for (uint32_t i = 0; i < count && i < CU_LIBRARY_NUM_OPTIONS; ++i) {
-            ids.push_back(static_cast<CUlibraryOption>(in.get<uint32_t>()));
-            values.push_back(reinterpret_cast<void*>(in.get<uint64_t>()));
+    explicit LibraryOptions(const wire::LibraryOptions& given) {
+        for (auto& option : given) {
+            ids.push_back(static_cast<CUlibraryOption>(option.number));
+            values.push_back(reinterpret_cast<void*>(option.value));
         }
     }
+    std::vector<CUlibraryOption> ids;
+    std::vector<void*> values;
     unsigned count() const { return static_cast<unsigned>(ids.size()); }
 };
 
@@ -125,9 +104,10 @@ private:
 
 // What a client asks for.
 struct LoadRequest {
-    uint64_t call_number = 0;
-    uint64_t library = 0;
-    uint64_t image_bytes = 0;
+    explicit LoadRequest(const Call& call, const wire::LoadLibrary& record)
+        : call_number(call.number), library(record.library), options(record.options), compiler(record.compiler) {}
+    uint64_t call_number;
+    uint64_t library;
     LibraryOptions options;
     JitOptions compiler;
 };
@@ -143,9 +123,7 @@ static CUresult load_image(WorkerSession& session, LoadRequest& request, const C
         driver().cuCtxGetDevice(&device);
         describe_library(session, library, request.call_number, device);
     }
-    wire::Writer out(outputs);
-    out.put(static_cast<uint32_t>(library.kernels.size()));
-    logs.write(out);
+    outputs = wire::payload_of(wire::LoadLibrary::Reply{static_cast<uint32_t>(library.kernels.size()), logs.said()});
     if (result == CUDA_SUCCESS && !session.handles.libraries.add(request.library, std::move(library)))
         return CUDA_ERROR_INVALID_VALUE;
     return result;
@@ -162,18 +140,12 @@ static Answer load_offered(WorkerSession& session, Call& call, LoadRequest reque
     });
 }
 
-static Answer load_library(WorkerSession& session, Call& call) {
-    LoadRequest request;
-    request.call_number = call.number;
-    request.library = call.in.get<uint64_t>();
-    request.image_bytes = call.in.get<uint64_t>();
-    request.options.read(call.in);
-    request.compiler.read(call.in);
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (session.images.only_offered(request.library, request.image_bytes))
+static Answer load_library(WorkerSession& session, Call& call, const wire::LoadLibrary& record) {
+    LoadRequest request(call, record);
+    if (session.images.only_offered(record.library, record.image_bytes))
         return load_offered(session, call, std::move(request));
-    auto offer = session.images.offer(request.library);
-    auto image = session.images.take(request.library, request.image_bytes);
+    auto offer = session.images.offer(record.library);
+    auto image = session.images.take(record.library, record.image_bytes);
     if (!image) return CUDA_ERROR_INVALID_IMAGE;
     auto result = load_image(session, request, *image, call.outputs);
     // For the next program that offers it. Code that a driver does not take is not worth keeping.
@@ -181,32 +153,24 @@ static Answer load_library(WorkerSession& session, Call& call) {
     return result;
 }
 
-static Answer unload_library(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto* library = session.handles.libraries.find(number);
-    if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    auto handle = library->handle;
-    session.handles.libraries.remove(number);
-    return session.run_aside(call, [handle] { return driver().cuLibraryUnload(handle); });
+static Answer unload_library(WorkerSession& session, Call& call, const wire::UnloadLibrary<Resolved>& library) {
+    session.handles.libraries.remove(library.named.number);
+    return session.run_aside(call, [handle = library.named.handle] { return driver().cuLibraryUnload(handle); });
 }
 
-static Answer get_global(WorkerSession&, Call& call) {
-    auto library = call.in.library();
-    std::string name(call.in.string());
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static Answer get_global(WorkerSession&, Call& call, const wire::GetGlobal<Resolved>& wanted) {
     CUdeviceptr address = 0;
-    size_t length = 0;
-    auto result = driver().cuLibraryGetGlobal(&address, &length, library, name.c_str());
-    wire::Writer out(call.outputs);
-    out.put(static_cast<uint64_t>(address));
-    out.put(static_cast<uint64_t>(length));
+    size_t bytes = 0;
+    auto result =
+        driver().cuLibraryGetGlobal(&address, &bytes, wanted.library.handle, std::string(wanted.name).c_str());
+    call.reply(wire::GetGlobal<>::Reply{address, bytes});
     return result;
 }
 
-void add_code_calls(std::vector<Handler>& table) {
-    table[wire::op_cuLibraryLoadData] = load_library;
-    table[wire::op_cuLibraryUnload] = unload_library;
-    table[wire::op_cuLibraryGetGlobal] = get_global;
+void add_code_calls(HandlerTable& table) {
+    table.add<load_library>();
+    table.add<unload_library>();
+    table.add<get_global>();
 }
 
 }  // namespace tnr::worker

@@ -1,33 +1,23 @@
 // Contexts: creation, destruction, synchronisation, and which one the records run in.
-#include "cuda_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/memory_access.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-static Device* device_of(WorkerSession& session, uint32_t ordinal) {
-    return ordinal < session.devices.size() ? &session.devices[ordinal] : nullptr;
-}
-
-static Answer set_context(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    session.set_current(number);
+static Answer set_context(WorkerSession& session, Call&, const wire::SetContext& record) {
+    session.set_current(record.context);
     return CUDA_SUCCESS;
 }
 
 // The worker itself holds every primary context since it warmed up, so this only gives it a number.
-static Answer retain_primary(WorkerSession& session, Call& call) {
-    auto* device = device_of(session, call.in.get<uint32_t>());
-    auto number = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!device) return CUDA_ERROR_INVALID_DEVICE;
-    if (!device->primary) {
-        auto result = driver().cuDevicePrimaryCtxRetain(&device->primary, device->handle);
+static Answer retain_primary(WorkerSession& session, Call&, const wire::RetainPrimary<Resolved>& wanted) {
+    auto& device = *wanted.device.object;
+    if (!device.primary) {
+        auto result = driver().cuDevicePrimaryCtxRetain(&device.primary, device.handle);
         if (result != CUDA_SUCCESS) return result;
     }
-    return session.handles.contexts.add(number, device->primary) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return session.handles.contexts.add(wanted.context, device.primary) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // The context is gone, and with it the access that it had or gave.
@@ -41,41 +31,29 @@ static void forget_peers(WorkerSession& session, uint64_t number) {
     }
 }
 
-// Also what a release of the last reference does: the context's state goes.
-static Answer reset_primary(WorkerSession& session, Call& call) {
-    auto* device = device_of(session, call.in.get<uint32_t>());
-    auto number = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!device) return CUDA_ERROR_INVALID_DEVICE;
-    device->primary = nullptr;
-    return session.end_context(call, number, [&session, number, device = device->handle] {
-        auto result = driver().cuDevicePrimaryCtxReset_v2(device);
-        forget_peers(session, number);
-        return result;
-    });
+template <class Record>  // ReleasePrimary or ResetPrimary
+static Answer reset_primary(WorkerSession& session, Call& call, const Record& record) {
+    record.device.object->primary = nullptr;
+    return session.end_context(call, record.context,
+                               [&session, number = record.context, device = record.device.object->handle] {
+                                   auto result = driver().cuDevicePrimaryCtxReset_v2(device);
+                                   forget_peers(session, number);
+                                   return result;
+                               });
 }
 
-static Answer create_context(WorkerSession& session, Call& call) {
-    auto* device = device_of(session, call.in.get<uint32_t>());
-    auto number = call.in.get<uint64_t>();
-    auto flags = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!device) return CUDA_ERROR_INVALID_DEVICE;
+static Answer create_context(WorkerSession& session, Call&, const wire::CreateContext<Resolved>& wanted) {
     CUcontext context = nullptr;
-    auto result = driver().cuCtxCreate_v2(&context, flags, device->handle);
+    auto result = driver().cuCtxCreate_v2(&context, wanted.flags, wanted.device.object->handle);
     session.set_current(session.current_number());  // creating makes it current; the client says when it wants that
     if (result != CUDA_SUCCESS) return result;
-    return session.handles.contexts.add(number, context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return session.handles.contexts.add(wanted.context, context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer destroy_context(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto* context = session.handles.contexts.find(number);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    auto handle = *context;
-    return session.end_context(call, number, [&session, number, handle] {
-        auto result = driver().cuCtxDestroy_v2(handle);
-        forget_peers(session, number);
+static Answer destroy_context(WorkerSession& session, Call& call, const wire::DestroyContext<Resolved>& context) {
+    return session.end_context(call, context.named.number, [&session, context = context.named] {
+        auto result = driver().cuCtxDestroy_v2(context.handle);
+        forget_peers(session, context.number);
         return result;
     });
 }
@@ -88,7 +66,7 @@ static bool all_streams_idle(WorkerSession& session) {
     return session.ended_streams.idle(session.current_number());
 }
 
-static Answer synchronize(WorkerSession& session, Call& call) {
+static Answer synchronize(WorkerSession& session, Call& call, const wire::SynchronizeContext&) {
     if (!session.current()) return CUDA_ERROR_INVALID_CONTEXT;
     auto before = session.downloads.next();
     auto idle = [&] { return all_streams_idle(session) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
@@ -98,13 +76,11 @@ static Answer synchronize(WorkerSession& session, Call& call) {
                                                        : session.wait_aside(call, before, wait);
 }
 
-static CUresult find_peers(WorkerSession& session, uint64_t peer_number, CUcontext& peer, MemoryBook::Peers& peers) {
-    auto* found = session.handles.contexts.find(peer_number);
-    if (!found || !session.current()) return CUDA_ERROR_INVALID_CONTEXT;
-    peer = *found;
+static CUresult find_peers(WorkerSession& session, const Resolved::Context& peer, MemoryBook::Peers& peers) {
+    if (!session.current()) return CUDA_ERROR_INVALID_CONTEXT;
     CUdevice here = 0, there = 0;
     auto result = driver().cuCtxGetDevice(&here);
-    if (result == CUDA_SUCCESS) result = driver().cuCtxSetCurrent(peer);
+    if (result == CUDA_SUCCESS) result = driver().cuCtxSetCurrent(peer.handle);
     if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&there);
     driver().cuCtxSetCurrent(session.current());
     for (uint32_t i = 0; i < session.devices.size(); ++i) {
@@ -112,29 +88,23 @@ static CUresult find_peers(WorkerSession& session, uint64_t peer_number, CUconte
         if (session.devices[i].handle == there) peers.peer_device = i;
     }
     peers.context = session.current_number();
-    peers.peer = peer_number;
+    peers.peer = peer.number;
     return result;
 }
 
-static Answer enable_peer_access(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto flags = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    CUcontext peer = nullptr;
+static Answer enable_peer_access(WorkerSession& session, Call&, const wire::EnablePeerAccess<Resolved>& wanted) {
     MemoryBook::Peers peers{};
-    if (auto result = find_peers(session, number, peer, peers); result != CUDA_SUCCESS) return result;
-    if (auto result = driver().cuCtxEnablePeerAccess(peer, flags); result != CUDA_SUCCESS) return result;
+    if (auto result = find_peers(session, wanted.peer, peers); result != CUDA_SUCCESS) return result;
+    if (auto result = driver().cuCtxEnablePeerAccess(wanted.peer.handle, wanted.flags); result != CUDA_SUCCESS)
+        return result;
     session.memory.peers.insert(peers);
     return open_memory(session, peers.peer_device, peers.device);
 }
 
-static Answer disable_peer_access(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    CUcontext peer = nullptr;
+static Answer disable_peer_access(WorkerSession& session, Call& call, const wire::DisablePeerAccess<Resolved>& wanted) {
     MemoryBook::Peers peers{};
-    if (auto result = find_peers(session, number, peer, peers); result != CUDA_SUCCESS) return result;
-    return session.run_aside(call, [&session, peer, peers]() -> CUresult {
+    if (auto result = find_peers(session, wanted.named, peers); result != CUDA_SUCCESS) return result;
+    return session.run_aside(call, [&session, peer = wanted.named.handle, peers]() -> CUresult {
         (void)driver().cuCtxSynchronize();  // what it still runs may use the peer's memory
         if (auto result = driver().cuCtxDisablePeerAccess(peer); result != CUDA_SUCCESS) return result;
         if (session.memory.peers.erase(peers) == 0) return CUDA_SUCCESS;
@@ -142,22 +112,22 @@ static Answer disable_peer_access(WorkerSession& session, Call& call) {
     });
 }
 
-static Answer goodbye(WorkerSession& session, Call&) {
+static Answer goodbye(WorkerSession& session, Call&, const wire::Goodbye&) {
     session.end("the program has ended");
     return std::nullopt;
 }
 
-void add_context_calls(std::vector<Handler>& table) {
-    table[wire::op_set_context] = set_context;
-    table[wire::op_cuDevicePrimaryCtxRetain] = retain_primary;
-    table[wire::op_cuDevicePrimaryCtxRelease_v2] = reset_primary;
-    table[wire::op_cuDevicePrimaryCtxReset_v2] = reset_primary;
-    table[wire::op_cuCtxCreate_v4] = create_context;
-    table[wire::op_cuCtxDestroy_v2] = destroy_context;
-    table[wire::op_cuCtxSynchronize] = synchronize;
-    table[wire::op_cuCtxEnablePeerAccess] = enable_peer_access;
-    table[wire::op_cuCtxDisablePeerAccess] = disable_peer_access;
-    table[wire::op_goodbye] = goodbye;
+void add_context_calls(HandlerTable& table) {
+    table.add<set_context>();
+    table.add<retain_primary>();
+    table.add<reset_primary<wire::ReleasePrimary<Resolved>>>();
+    table.add<reset_primary<wire::ResetPrimary<Resolved>>>();
+    table.add<create_context>();
+    table.add<destroy_context>();
+    table.add<synchronize>();
+    table.add<enable_peer_access>();
+    table.add<disable_peer_access>();
+    table.add<goodbye>();
 }
 
 }  // namespace tnr::worker

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <deque>
 
-#include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -52,9 +50,7 @@ static Source next_piece(Source& rest, uint64_t& column) {
 }
 
 static wire::Bytes in_reply(const std::byte* data, size_t size) {
-    wire::Bytes outputs;
-    wire::Writer(outputs).put_bytes(data, size);
-    return outputs;
+    return wire::payload_of(wire::DownloadReply{{data, size}});
 }
 
 static Answer failed(Call& call, CUresult result) {
@@ -73,15 +69,15 @@ static Answer copy_now(WorkerSession& session, Call& call, const Source& source,
 }
 
 // Through a pinned block: into pageable memory the driver would copy before it returns, and wait for the stream to do so.
-static Answer copy_later(WorkerSession& session, Call& call, const Source& source, CUstream stream,
-                         uint64_t stream_number, Staging::Block block) {
+static Answer copy_later(WorkerSession& session, Call& call, const Source& source, const Resolved::Stream& stream,
+                         Staging::Block block) {
     auto data = std::make_shared<Staging::Block>(std::move(block));
     SharedEvent copied;
-    auto result = enqueue(source, data->get(), stream);
-    if (result == CUDA_SUCCESS) result = mark(copied, stream);
+    auto result = enqueue(source, data->get(), stream.handle);
+    if (result == CUDA_SUCCESS) result = mark(copied, stream.handle);
     if (result != CUDA_SUCCESS) return failed(call, result);
     auto copy = session.downloads.begin([copied] { return is_reached(copied); });
-    session.after(copied, stream_number,
+    session.after(copied, stream.number,
                   [&session, data, size = source.bytes(), copy, op = call.op, number = call.number](CUresult result) {
                       session.prints.flush();
                       auto outputs = in_reply(data->get(), result == CUDA_SUCCESS ? size : 0);
@@ -207,36 +203,32 @@ static Answer pump(WorkerSession& session, Call& call, const Source& source, CUs
     return std::nullopt;
 }
 
-static Answer copy(WorkerSession& session, Call& call, const Source& source, uint64_t stream_number,
+static Answer copy(WorkerSession& session, Call& call, const Source& source, const Resolved::Stream& stream,
                    bool program_waits) {
-    auto stream = session.stream(stream_number, call.in);
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     bool sound = source.rows > 0 && source.width > 0 && source.width <= UINT64_MAX / source.rows && call.number != 0;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     if (source.bytes() <= wire::inline_copy_bytes_max) {
-        auto idle = session.query_briefly([stream] { return driver().cuStreamQuery(stream); }) == CUDA_SUCCESS;
-        if (idle) return copy_now(session, call, source, stream);
+        auto idle = session.query_briefly([&] { return driver().cuStreamQuery(stream.handle); }) == CUDA_SUCCESS;
+        if (idle) return copy_now(session, call, source, stream.handle);
         if (auto block = session.staging.take_upload())
-            return copy_later(session, call, source, stream, stream_number, std::move(block));
+            return copy_later(session, call, source, stream, std::move(block));
     }
-    return pump(session, call, source, stream, program_waits);
+    return pump(session, call, source, stream.handle, program_waits);
 }
 
-static Answer download(WorkerSession& session, Call& call) {
-    auto address = call.in.get<uint64_t>();
-    auto stream = call.in.get<uint64_t>();
-    auto flags = call.in.get<uint32_t>();
-    auto bytes = call.in.get<uint64_t>();
-    return copy(session, call, {address, bytes, bytes, 1}, stream, flags & wire::copy_sync);
+static Answer download(WorkerSession& session, Call& call, const wire::Download<Resolved>& record) {
+    return copy(session, call, {record.source, record.bytes, record.bytes, 1}, record.stream,
+                record.flags & wire::copy_sync);
 }
 
-Answer download_rows(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
+Answer download_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record) {
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     return copy(session, call, {record.source, record.source_pitch, record.width, record.rows}, record.stream,
                 record.flags & wire::copy_sync);
 }
 
-void add_download_calls(std::vector<Handler>& table) {
-    table[wire::op_cuMemcpyDtoHAsync_v2] = download;
+void add_download_calls(HandlerTable& table) {
+    table.add<download>();
 }
 
 }  // namespace tnr::worker

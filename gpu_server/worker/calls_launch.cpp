@@ -1,6 +1,4 @@
 // Kernel launches, all variants as one record.
-#include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -23,31 +21,29 @@ static bool translate_event(WorkerSession& session, CUlaunchAttribute& attribute
 
 static CUresult read_attributes(WorkerSession& session, Call& call, uint32_t count, CUlaunchAttribute* attributes) {
     for (uint32_t i = 0; i < count; ++i) {
-        auto record = call.in.get<wire::LaunchAttributeRecord>();
+        wire::LaunchAttribute record;
+        if (!wire::read_field(call.in, record)) return CUDA_ERROR_INVALID_VALUE;
         attributes[i] = {};
         attributes[i].id = static_cast<CUlaunchAttributeID>(record.id);
-        std::memcpy(&attributes[i].value, record.value, sizeof record.value);
+        static_assert(sizeof record.value == sizeof attributes[i].value);
+        std::memcpy(&attributes[i].value, record.value.data(), sizeof record.value);
         if (names_an_event(record.id) && !translate_event(session, attributes[i])) return CUDA_ERROR_INVALID_HANDLE;
     }
     return CUDA_SUCCESS;
 }
 
-static Answer launch(WorkerSession& session, Call& call) {
-    auto record = call.in.get<wire::LaunchRecord>();
+static Answer launch(WorkerSession& session, Call& call, const wire::Launch<Resolved>& record) {
     bool sound =
         record.attributes <= wire::launch_attributes_max && record.parameter_bytes <= wire::parameter_bytes_max;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     CUlaunchAttribute attributes[wire::launch_attributes_max + 1];
-    auto status = read_attributes(session, call, record.attributes, attributes);
+    auto count = record.attributes;
+    if (auto status = read_attributes(session, call, count, attributes); status != CUDA_SUCCESS) return status;
     auto parameters = call.in.raw(record.parameter_bytes);
-    auto* kernel = session.handles.kernel(record.function);
-    auto stream = session.stream(record.stream, call.in);
-    if (status == CUDA_SUCCESS) status = call.in.status();
-    if (status != CUDA_SUCCESS) return status;
-    if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
 
     if (record.flags & wire::launch_cooperative) {
-        auto& attribute = attributes[record.attributes++];
+        auto& attribute = attributes[count++];
         attribute = {};
         attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attribute.value.cooperative = 1;
@@ -56,23 +52,23 @@ static Answer launch(WorkerSession& session, Call& call) {
     config.gridDimX = record.grid[0], config.gridDimY = record.grid[1], config.gridDimZ = record.grid[2];
     config.blockDimX = record.block[0], config.blockDimY = record.block[1], config.blockDimZ = record.block[2];
     config.sharedMemBytes = record.shared_bytes;
-    config.hStream = stream;
+    config.hStream = record.stream.handle;
     config.attrs = attributes;
-    config.numAttrs = record.attributes;
+    config.numAttrs = count;
 
     size_t bytes = parameters.size();
     // The driver's interface is not const-correct; it only reads.
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-    Profiler::Launch profiled(session.profiler, {record.function, record.stream, session.current_number()}, stream,
-                              session.current());
+    Profiler::Launch profiled(session.profiler, {record.kernel.number, record.stream.number, session.current_number()},
+                              record.stream.handle, session.current());
     // A CUkernel may stand for a function in launches: the driver finds the context's own.
-    return profiled.launched(driver().cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel->handle), nullptr,
-                                                       bytes > 0 ? extra : nullptr));
+    return profiled.launched(driver().cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(record.kernel.handle),
+                                                       nullptr, bytes > 0 ? extra : nullptr));
 }
 
-void add_launch_calls(std::vector<Handler>& table) {
-    table[wire::op_cuLaunchKernel] = launch;
+void add_launch_calls(HandlerTable& table) {
+    table.add<launch>();
 }
 
 }  // namespace tnr::worker

@@ -2,23 +2,22 @@
 #include <future>
 #include <utility>
 
-#include "cuda_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/memory_access.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-static bool inside_range(WorkerSession& session, uint32_t device, uint64_t address, uint64_t bytes) {
-    if (device >= session.devices.size() || bytes == 0) return false;
-    auto& range = session.devices[device].description;
+static bool inside_range(const Resolved::Device& device, uint64_t address, uint64_t bytes) {
+    if (bytes == 0) return false;
+    auto& range = device.object->description;
     return address >= range.range_address && bytes <= range.range_bytes &&
            address - range.range_address <= range.range_bytes - bytes;
 }
 
 static bool inside_any_range(WorkerSession& session, uint64_t address, uint64_t bytes) {
-    for (uint32_t device = 0; device < session.devices.size(); ++device)
-        if (inside_range(session, device, address, bytes)) return true;
+    for (uint32_t index = 0; index < session.devices.size(); ++index)
+        if (inside_range({index, &session.devices[index]}, address, bytes)) return true;
     return false;
 }
 
@@ -47,8 +46,9 @@ static uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64
 // Makes something of physical memory that the session's account has paid for. Clients ask before they need it; for one
 // that does not (older ones, in cuMemCreate) the supervisor is asked here. What it does not grant is not to be had.
 template <class Make>
-static Answer with_memory(WorkerSession& session, const Call& call, uint32_t device, uint64_t bytes, Make make) {
-    if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
+static Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Device& on, uint64_t bytes,
+                          Make make) {
+    auto device = on.number;
     auto& accounts = session.memory.accounts;
     uint64_t lacking = 0;
     if (accounts.take(device, bytes, lacking)) return make(std::make_shared<Physical>(accounts, device, bytes));
@@ -76,15 +76,13 @@ static CUresult create_and_map(WorkerSession& session, uint64_t address, uint64_
     return driver().cuMemSetAccess(address, bytes, access.data(), access.size());
 }
 
-static Answer map_memory(WorkerSession& session, Call& call) {
-    auto device = call.in.get<uint32_t>();
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!inside_range(session, device, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return with_memory(session, call, device, bytes, [&session, address, bytes](std::shared_ptr<Physical> physical) {
-        return create_and_map(session, address, bytes, std::move(physical));
-    });
+static Answer map_memory(WorkerSession& session, Call& call, const wire::MapMemory<Resolved>& part) {
+    auto [device, address, bytes] = part;
+    if (!inside_range(device, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return with_memory(session, call, device, bytes,
+                       [&session, address = address, bytes = bytes](std::shared_ptr<Physical> physical) {
+                           return create_and_map(session, address, bytes, std::move(physical));
+                       });
 }
 
 static Answer unmap(WorkerSession& session, const Call& call, uint64_t address, uint64_t bytes) {
@@ -95,24 +93,16 @@ static Answer unmap(WorkerSession& session, const Call& call, uint64_t address, 
     });
 }
 
-static Answer unmap_memory(WorkerSession& session, Call& call) {
-    auto device = call.in.get<uint32_t>();
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!inside_range(session, device, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return unmap(session, call, address, bytes);
+static Answer unmap_memory(WorkerSession& session, Call& call, const wire::UnmapMemory<Resolved>& part) {
+    if (!inside_range(part.device, part.address, part.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return unmap(session, call, part.address, part.bytes);
 }
 
-static Answer change_range(WorkerSession& session, Call& call) {
-    auto device = call.in.get<uint32_t>();
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
-    auto& range = session.devices[device].description;
+static Answer change_range(WorkerSession& session, Call&, const wire::MoveRange<Resolved>& wanted) {
+    auto& device = *wanted.device.object;
+    auto& range = device.description;
     if (session.memory.any_mapping(range.range_address, range.range_bytes)) return CUDA_ERROR_ALREADY_MAPPED;
-    return move_range(session.devices[device], address, bytes);
+    return move_range(device, wanted.address, wanted.bytes);
 }
 
 // ---- other devices' access ----
@@ -137,13 +127,9 @@ CUresult close_memory(WorkerSession& session, uint32_t device, uint32_t to) {
     return set_access_everywhere(session, device, to, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-static Answer change_access(WorkerSession& session, Call& call) {
-    auto device = call.in.get<uint32_t>();
-    auto to = call.in.get<uint32_t>();
-    auto flags = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (device >= session.devices.size() || to >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
-    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return open_memory(session, device, to);
+static Answer change_access(WorkerSession& session, Call& call, const wire::MemoryAccess<Resolved>& wanted) {
+    auto device = wanted.device.number, to = wanted.other.number;
+    if (wanted.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return open_memory(session, device, to);
     return session.run_aside(call, [&session, device, to] {
         driver().cuCtxSetCurrent(session.devices[to].primary);
         (void)driver().cuCtxSynchronize();  // what it still runs may use the memory
@@ -151,114 +137,93 @@ static Answer change_access(WorkerSession& session, Call& call) {
     });
 }
 
-static Answer grant(WorkerSession& session, Call& call) {
-    auto device = call.in.get<uint32_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
-    session.supervisor.ask_for_memory(device, bytes,
-                                      [&session, device, op = call.op, number = call.number](uint64_t granted) {
-                                          session.memory.accounts.grant(device, granted);
-                                          if (number == 0) return;
-                                          wire::Bytes outputs;
-                                          wire::Writer(outputs).put(granted);
-                                          session.outbox.reply(op, number, CUDA_SUCCESS, outputs);
-                                      });
+static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<Resolved>& wanted) {
+    using Reply = wire::MemoryGrant<>::Reply;
+    session.supervisor.ask_for_memory(
+        wanted.device.number, wanted.bytes,
+        [&session, device = wanted.device.number, op = call.op, number = call.number](uint64_t granted) {
+            session.memory.accounts.grant(device, granted);
+            if (number != 0) session.outbox.reply(op, number, CUDA_SUCCESS, wire::payload_of(Reply{granted}));
+        });
     return std::nullopt;
 }
 
-static Answer memory_info(WorkerSession&, Call& call) {
-    size_t free = 0, total = 0;
-    auto result = driver().cuMemGetInfo_v2(&free, &total);
-    wire::Writer out(call.outputs);
-    out.put(static_cast<uint64_t>(free));
-    out.put(static_cast<uint64_t>(total));
+static CUresult ask_driver(uint64_t& free, uint64_t& total) {
+    size_t free_bytes = 0, all_bytes = 0;
+    auto result = driver().cuMemGetInfo_v2(&free_bytes, &all_bytes);
+    free = free_bytes;
+    total = all_bytes;
+    return result;
+}
+
+static Answer memory_info(WorkerSession&, Call& call, const wire::GetMemoryInfo&) {
+    wire::GetMemoryInfo::Reply reply;
+    auto result = ask_driver(reply.free, reply.total);
+    call.reply(reply);
     return result;
 }
 
 // What the client may conclude for itself as long as it hears of no other process.
-static Answer memory_info_and_sharing(WorkerSession& session, Call& call) {
-    session.supervisor.watch_sharing([&session](bool shared) {
-        wire::Bytes payload;
-        wire::Writer(payload).put(static_cast<uint32_t>(shared));
-        session.outbox.tell(wire::op_memory_shared, payload);
-    });
-    bool shared = session.supervisor.shared();
-    auto answer = memory_info(session, call);
-    wire::Writer(call.outputs).put(static_cast<uint32_t>(shared));
-    return answer;
-}
-
-static Answer create_allocation(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto device = call.in.get<uint32_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return with_memory(session, call, device, bytes, [&session, number, bytes](std::shared_ptr<Physical> physical) {
-        CUmemGenericAllocationHandle memory{};
-        auto result = create(session, physical->device, bytes, memory);
-        if (result != CUDA_SUCCESS) return result;
-        if (session.memory.created.add(number, {memory, std::move(physical)})) return CUDA_SUCCESS;
-        driver().cuMemRelease(memory);
-        return CUDA_ERROR_INVALID_VALUE;
-    });
-}
-
-static Answer release_allocation(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto* memory = session.memory.created.find(number);
-    if (!memory) return CUDA_ERROR_INVALID_VALUE;
-    auto result = driver().cuMemRelease(memory->handle);
-    session.memory.created.remove(number);
+static Answer memory_info_and_sharing(WorkerSession& session, Call& call, const wire::MemoryInfo&) {
+    session.supervisor.watch_sharing([&session](bool shared) { session.outbox.tell(wire::MemoryShared{shared}); });
+    wire::MemoryInfo::Reply reply;
+    reply.shared = session.supervisor.shared();
+    auto result = ask_driver(reply.free, reply.total);
+    call.reply(reply);
     return result;
 }
 
-static Answer map_allocation(WorkerSession& session, Call& call) {
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    auto offset = call.in.get<uint64_t>();
-    auto* memory = session.memory.created.find(call.in.get<uint64_t>());
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!memory || !inside_any_range(session, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    auto result = driver().cuMemMap(address, bytes, offset, memory->handle, 0);
-    if (result == CUDA_SUCCESS) session.memory.mapped(address, {bytes, memory->physical, false});
+static Answer create_allocation(WorkerSession& session, Call& call, const wire::CreateAllocation<Resolved>& wanted) {
+    return with_memory(
+        session, call, wanted.device, wanted.bytes,
+        [&session, number = wanted.allocation, bytes = wanted.bytes](std::shared_ptr<Physical> physical) {
+            CUmemGenericAllocationHandle memory{};
+            auto result = create(session, physical->device, bytes, memory);
+            if (result != CUDA_SUCCESS) return result;
+            if (session.handles.allocations.add(number, {memory, std::move(physical)})) return CUDA_SUCCESS;
+            driver().cuMemRelease(memory);
+            return CUDA_ERROR_INVALID_VALUE;
+        });
+}
+
+static Answer release_allocation(WorkerSession& session, Call&, const wire::ReleaseAllocation<Resolved>& allocation) {
+    auto result = driver().cuMemRelease(allocation.named.object->handle);
+    session.handles.allocations.remove(allocation.named.number);
     return result;
 }
 
-static Answer unmap_allocation(WorkerSession& session, Call& call) {
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!inside_any_range(session, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    return unmap(session, call, address, bytes);
+static Answer map_allocation(WorkerSession& session, Call&, const wire::MapAllocation<Resolved>& wanted) {
+    if (!inside_any_range(session, wanted.address, wanted.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    auto& memory = *wanted.allocation.object;
+    auto result = driver().cuMemMap(wanted.address, wanted.bytes, wanted.offset, memory.handle, 0);
+    if (result == CUDA_SUCCESS) session.memory.mapped(wanted.address, {wanted.bytes, memory.physical, false});
+    return result;
 }
 
-static Answer set_access(WorkerSession& session, Call& call) {
-    auto address = call.in.get<uint64_t>();
-    auto bytes = call.in.get<uint64_t>();
-    auto device = call.in.get<uint32_t>();
-    auto flags = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (!inside_any_range(session, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    if (device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
-    auto access = access_of(session, device, static_cast<CUmemAccess_flags>(flags));
-    return driver().cuMemSetAccess(address, bytes, &access, 1);
+static Answer unmap_allocation(WorkerSession& session, Call& call, const wire::UnmapAllocation& wanted) {
+    if (!inside_any_range(session, wanted.address, wanted.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return unmap(session, call, wanted.address, wanted.bytes);
 }
 
-void add_memory_calls(std::vector<Handler>& table) {
-    table[wire::op_memory_grant] = grant;
-    table[wire::op_memory_map] = map_memory;
-    table[wire::op_memory_unmap] = unmap_memory;
-    table[wire::op_move_range] = change_range;
-    table[wire::op_memory_access] = change_access;
-    table[wire::op_memory_info] = memory_info_and_sharing;
-    table[wire::op_cuMemGetInfo_v2] = memory_info;
-    table[wire::op_cuMemCreate] = create_allocation;
-    table[wire::op_cuMemRelease] = release_allocation;
-    table[wire::op_cuMemMap] = map_allocation;
-    table[wire::op_cuMemUnmap] = unmap_allocation;
-    table[wire::op_cuMemSetAccess] = set_access;
+static Answer set_access(WorkerSession& session, Call&, const wire::SetAccess<Resolved>& wanted) {
+    if (!inside_any_range(session, wanted.address, wanted.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    auto access = access_of(session, wanted.device.number, static_cast<CUmemAccess_flags>(wanted.flags));
+    return driver().cuMemSetAccess(wanted.address, wanted.bytes, &access, 1);
+}
+
+void add_memory_calls(HandlerTable& table) {
+    table.add<grant>();
+    table.add<map_memory>();
+    table.add<unmap_memory>();
+    table.add<change_range>();
+    table.add<change_access>();
+    table.add<memory_info_and_sharing>();
+    table.add<memory_info>();
+    table.add<create_allocation>();
+    table.add<release_allocation>();
+    table.add<map_allocation>();
+    table.add<unmap_allocation>();
+    table.add<set_access>();
 }
 
 }  // namespace tnr::worker

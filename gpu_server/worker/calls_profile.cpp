@@ -9,34 +9,29 @@ static void send_records(WorkerSession& session, std::span<const wire::ProfiledR
     while (!records.empty()) {
         auto piece = records.first(std::min(records.size(), wire::profiled_piece_max));
         records = records.subspan(piece.size());
-        wire::Bytes payload;
-        wire::Writer writer(payload);
-        writer.put(static_cast<uint32_t>(piece.size()));
-        writer.put_raw(piece.data(), piece.size_bytes());
-        session.outbox.tell(wire::op_profiled, payload);
+        wire::Profiled told;
+        told.records.assign(piece.begin(), piece.end());
+        session.outbox.tell(told);
     }
 }
 
-static Answer profile(WorkerSession& session, Call& call) {
-    auto wish = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (wish > wire::profile_report) return CUDA_ERROR_INVALID_VALUE;
+static Answer profile(WorkerSession& session, Call& call, const wire::Profile& asked) {
+    if (asked.wish > wire::profile_report) return CUDA_ERROR_INVALID_VALUE;
     session.profiler.start();
-    uint64_t dropped = 0;
-    if (wish == wire::profile_report) {
+    wire::Profile::Reply reply;
+    if (asked.wish == wire::profile_report) {
         auto report = session.profiler.report();
-        dropped = report.dropped;
+        reply.dropped = report.dropped;
         send_records(session, report.records);
     }
-    wire::Writer writer(call.outputs);
-    writer.put(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
-    writer.put(session.profiler.position());
-    writer.put(dropped);
+    reply.clock_ns = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    reply.position = session.profiler.position();
+    call.reply(reply);
     return CUDA_SUCCESS;
 }
 
-void add_profile_calls(std::vector<Handler>& table) {
-    table[wire::op_profile] = profile;
+void add_profile_calls(HandlerTable& table) {
+    table.add<profile>();
 }
 
 }  // namespace tnr::worker

@@ -1,21 +1,17 @@
 // Streams and host functions.
-#include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
+#include <bit>
+
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-static Answer create_stream(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto flags = call.in.get<uint32_t>();
-    auto priority = call.in.get<int32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    if (number < wire::first_minted_stream) return CUDA_ERROR_INVALID_VALUE;
+static Answer create_stream(WorkerSession& session, Call&, const wire::CreateStream<Resolved>& wanted) {
+    if (wanted.stream < wire::first_minted_stream) return CUDA_ERROR_INVALID_VALUE;
     Stream stream{nullptr, session.current_number()};
-    auto result = driver().cuStreamCreateWithPriority(&stream.handle, flags, priority);
+    auto result = driver().cuStreamCreateWithPriority(&stream.handle, wanted.flags, wanted.priority);
     if (result != CUDA_SUCCESS) return result;
-    return session.handles.streams.add(number, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return session.handles.streams.add(wanted.stream, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // What the stream still holds is waited for by waits for its context.
@@ -28,73 +24,52 @@ static void remember_work_of(WorkerSession& session, const Stream& stream) {
     driver().cuCtxSetCurrent(session.current());
 }
 
-static Answer destroy_stream(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    auto* stream = session.handles.streams.find(number);
-    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-    auto handle = stream->handle;
+static Answer destroy_stream(WorkerSession& session, Call& call, const wire::DestroyStream<Resolved>& stream) {
+    auto [number, handle] = stream.named;
+    auto* found = session.handles.streams.find(number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;  // the driver's own
     session.queues.close(session.queue_key(number));
-    remember_work_of(session, *stream);
+    remember_work_of(session, *found);
     session.handles.streams.remove(number);
-    return session.run_aside(call, [handle] { return driver().cuStreamDestroy_v2(handle); });
+    return session.run_aside(call, [handle = handle] { return driver().cuStreamDestroy_v2(handle); });
 }
 
-// A stream as a record names it: both the driver's handle and the number.
-struct NamedStream {
-    uint64_t number;
-    CUstream handle;
-};
-static NamedStream read_stream(WorkerSession& session, Call& call) {
-    auto number = call.in.get<uint64_t>();
-    return {number, session.stream(number, call.in)};
-}
-
-static Answer synchronize_stream(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call).handle;
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static Answer synchronize_stream(WorkerSession& session, Call& call, const wire::SynchronizeStream<Resolved>& stream) {
     auto before = session.downloads.next();
-    auto wait = [stream] { return driver().cuStreamSynchronize(stream); };
-    auto result = session.query_briefly([stream] { return driver().cuStreamQuery(stream); });
+    auto wait = [handle = stream.named.handle] { return driver().cuStreamSynchronize(handle); };
+    auto result = session.query_briefly([&] { return driver().cuStreamQuery(stream.named.handle); });
     return result == CUDA_ERROR_NOT_READY ? session.wait_aside(call, before, wait)
                                           : session.answer_wait(call, wait(), before);
 }
 
-static Answer query_stream(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call).handle;
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static Answer query_stream(WorkerSession& session, Call& call, const wire::QueryStream<Resolved>& stream) {
     auto before = session.downloads.next();
-    auto result = session.query_briefly([stream] { return driver().cuStreamQuery(stream); });
+    auto result = session.query_briefly([&] { return driver().cuStreamQuery(stream.named.handle); });
     return result == CUDA_ERROR_NOT_READY ? result : session.answer_wait(call, result, before);
 }
 
-static Answer watch_stream(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call);
-    auto position = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static Answer watch_stream(WorkerSession& session, Call&, const wire::WatchStream<Resolved>& watch) {
     SharedEvent reached;
-    auto result = mark(reached, stream.handle);
-    if (result == CUDA_SUCCESS) session.watch(wire::Completed::stream, stream.number, position, reached);
+    auto result = mark(reached, watch.stream.handle);
+    if (result == CUDA_SUCCESS) session.watch(wire::Completable::stream, watch.stream.number, watch.position, reached);
     return result;
 }
 
-static Answer get_attribute(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call);
-    auto id = call.in.get<uint32_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static_assert(sizeof(wire::StreamAttribute) == sizeof(CUstreamAttrValue));
+
+static Answer get_attribute(WorkerSession&, Call& call, const wire::GetStreamAttribute<Resolved>& wanted) {
     if (!driver().cuStreamGetAttribute) return CUDA_ERROR_NOT_SUPPORTED;
     CUstreamAttrValue value{};
-    auto result = driver().cuStreamGetAttribute(stream.handle, static_cast<CUstreamAttrID>(id), &value);
-    wire::Writer(call.outputs).put(value);
+    auto result =
+        driver().cuStreamGetAttribute(wanted.stream.handle, static_cast<CUstreamAttrID>(wanted.attribute), &value);
+    call.reply(wire::GetStreamAttribute<>::Reply{std::bit_cast<wire::StreamAttribute>(value)});
     return result;
 }
 
-static Answer set_attribute(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call);
-    auto id = call.in.get<uint32_t>();
-    auto value = call.in.get<CUstreamAttrValue>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+static Answer set_attribute(WorkerSession&, Call&, const wire::SetStreamAttribute<Resolved>& wanted) {
     if (!driver().cuStreamSetAttribute) return CUDA_ERROR_NOT_SUPPORTED;
-    return driver().cuStreamSetAttribute(stream.handle, static_cast<CUstreamAttrID>(id), &value);
+    auto value = std::bit_cast<CUstreamAttrValue>(wanted.value);
+    return driver().cuStreamSetAttribute(wanted.stream.handle, static_cast<CUstreamAttrID>(wanted.attribute), &value);
 }
 
 // What the driver's own thread runs when the stream reaches the client's function.
@@ -107,33 +82,28 @@ static void run_in_client(void* data) {
     function->all.run(function->ticket);
 }
 
-static Answer launch_host_function(WorkerSession& session, Call& call) {
-    auto stream = read_stream(session, call);
-    auto ticket = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    auto function = std::make_unique<HostFunction>(HostFunction{session.host_functions, ticket});
-    auto result = driver().cuLaunchHostFunc(stream.handle, run_in_client, function.get());
+static Answer launch_host_function(WorkerSession& session, Call&, const wire::LaunchHostFunction<Resolved>& launch) {
+    auto function = std::make_unique<HostFunction>(HostFunction{session.host_functions, launch.ticket});
+    auto result = driver().cuLaunchHostFunc(launch.stream.handle, run_in_client, function.get());
     if (result == CUDA_SUCCESS) (void)function.release();  // run_in_client owns it now
     return result;
 }
 
-static Answer host_function_done(WorkerSession& session, Call& call) {
-    auto ticket = call.in.get<uint64_t>();
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    session.host_functions.done(ticket);
+static Answer host_function_done(WorkerSession& session, Call&, const wire::HostFunctionDone& done) {
+    session.host_functions.done(done.ticket);
     return CUDA_SUCCESS;
 }
 
-void add_stream_calls(std::vector<Handler>& table) {
-    table[wire::op_cuStreamCreateWithPriority] = create_stream;
-    table[wire::op_cuStreamDestroy_v2] = destroy_stream;
-    table[wire::op_cuStreamSynchronize] = synchronize_stream;
-    table[wire::op_cuStreamQuery] = query_stream;
-    table[wire::op_watch_stream] = watch_stream;
-    table[wire::op_cuStreamGetAttribute] = get_attribute;
-    table[wire::op_cuStreamSetAttribute] = set_attribute;
-    table[wire::op_cuLaunchHostFunc] = launch_host_function;
-    table[wire::op_host_function_done] = host_function_done;
+void add_stream_calls(HandlerTable& table) {
+    table.add<create_stream>();
+    table.add<destroy_stream>();
+    table.add<synchronize_stream>();
+    table.add<query_stream>();
+    table.add<watch_stream>();
+    table.add<get_attribute>();
+    table.add<set_attribute>();
+    table.add<launch_host_function>();
+    table.add<host_function_done>();
 }
 
 }  // namespace tnr::worker

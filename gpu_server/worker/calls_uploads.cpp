@@ -1,7 +1,5 @@
 // Copies to the device. The data is in a received message; it goes to the GPU straight from there when the stream is
 // idle, else through pinned staging memory, so that the dispatcher need not wait for the stream.
-#include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -10,14 +8,14 @@ namespace tnr::worker {
 // One piece, whatever its shape: rows of `width` bytes, packed in the message, `pitch` apart on the device.
 struct Upload {
     uint64_t destination, pitch, width, rows;
-    uint64_t stream_number;
-    CUstream stream;
+    Resolved::Stream stream;
     bool program_waits;
     std::span<const std::byte> data;
 };
 
 static CUresult enqueue(const Upload& upload, const std::byte* from) {
-    if (upload.rows == 1) return driver().cuMemcpyHtoDAsync_v2(upload.destination, from, upload.width, upload.stream);
+    if (upload.rows == 1)
+        return driver().cuMemcpyHtoDAsync_v2(upload.destination, from, upload.width, upload.stream.handle);
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
     copy.srcHost = from;
@@ -27,13 +25,13 @@ static CUresult enqueue(const Upload& upload, const std::byte* from) {
     copy.dstPitch = upload.pitch;
     copy.WidthInBytes = upload.width;
     copy.Height = upload.rows;
-    return driver().cuMemcpy2DAsync_v2(&copy, upload.stream);
+    return driver().cuMemcpy2DAsync_v2(&copy, upload.stream.handle);
 }
 
 // Nothing is in the way: the copy itself is all there is to wait for.
 static CUresult copy_now(const Upload& upload) {
     auto result = enqueue(upload, upload.data.data());
-    return result == CUDA_SUCCESS ? driver().cuStreamSynchronize(upload.stream) : result;
+    return result == CUDA_SUCCESS ? driver().cuStreamSynchronize(upload.stream.handle) : result;
 }
 
 static Answer copy_later(WorkerSession& session, const Call& call, const Upload& upload) {
@@ -45,7 +43,7 @@ static Answer copy_later(WorkerSession& session, const Call& call, const Upload&
     auto result = enqueue(upload, block.get());
     // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
     auto held = std::make_shared<Staging::Block>(std::move(block));
-    session.after(upload.stream, upload.stream_number, [held](CUresult) {});
+    session.after(upload.stream.handle, upload.stream.number, [held](CUresult) {});
     return result;
 }
 
@@ -55,39 +53,30 @@ static Answer run(WorkerSession& session, Call& call, const Upload& upload) {
                  upload.data.size() == upload.width * upload.rows && upload.data.size() <= wire::piece_bytes_max;
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (!upload.program_waits) return copy_later(session, call, upload);
-    if (driver().cuStreamQuery(upload.stream) == CUDA_SUCCESS) return copy_now(upload);
+    if (driver().cuStreamQuery(upload.stream.handle) == CUDA_SUCCESS) return copy_now(upload);
     // The client went on when the data had left it, but to its program the copy is done: no later work of any stream or
     // context may overtake it.
     return session.run_aside(call, [upload, hold = call.hold] { return copy_now(upload); });
 }
 
-static Answer upload(WorkerSession& session, Call& call) {
-    Upload upload{};
-    upload.rows = 1;
-    auto record = call.in.get<wire::UploadRecord>();
-    upload.destination = record.destination;
-    upload.stream_number = record.stream;
-    upload.stream = session.stream(record.stream, call.in);
-    upload.width = record.bytes;
-    upload.data = record.flags & wire::copy_inline ? call.in.rest() : call.bulk;
-    upload.program_waits = record.flags & wire::copy_sync;
-    return run(session, call, upload);
+// Behind the record, or in the frame that came with it.
+static std::span<const std::byte> data_of(Call& call, uint32_t flags) {
+    return flags & wire::copy_inline ? call.in.rest() : call.bulk;
 }
 
-static Answer upload_rows(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
-    Upload upload{record.destination,
-                  record.destination_pitch,
-                  record.width,
-                  record.rows,
-                  record.stream,
-                  session.stream(record.stream, call.in),
-                  (record.flags & wire::copy_sync) != 0,
-                  record.flags & wire::copy_inline ? call.in.rest() : call.bulk};
-    return run(session, call, upload);
+static Answer upload(WorkerSession& session, Call& call, const wire::Upload<Resolved>& record) {
+    return run(session, call,
+               {record.destination, 0, record.bytes, 1, record.stream, (record.flags & wire::copy_sync) != 0,
+                data_of(call, record.flags)});
 }
 
-static Answer copy_on_device(WorkerSession& session, Call& call, const wire::Copy2DRecord& record) {
-    auto stream = session.stream(record.stream, call.in);
+static Answer upload_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record) {
+    return run(session, call,
+               {record.destination, record.destination_pitch, record.width, record.rows, record.stream,
+                (record.flags & wire::copy_sync) != 0, data_of(call, record.flags)});
+}
+
+static Answer copy_on_device(Call& call, const wire::CopyRows<Resolved>& record) {
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -97,34 +86,35 @@ static Answer copy_on_device(WorkerSession& session, Call& call, const wire::Cop
     copy.dstPitch = record.destination_pitch;
     copy.WidthInBytes = record.width;
     copy.Height = record.rows;
-    return driver().cuMemcpy2DAsync_v2(&copy, stream);
+    return driver().cuMemcpy2DAsync_v2(&copy, record.stream.handle);
 }
 
-// In one device's memory. Only older clients send the form without a stream.
-static Answer copy_line(WorkerSession&, Call& call) {
-    auto to = call.in.get<uint64_t>(), from = call.in.get<uint64_t>(), bytes = call.in.get<uint64_t>();
-    auto stream = call.op == wire::op_cuMemcpyDtoDAsync_v2 ? call.in.stream() : nullptr;
-    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return driver().cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+// In one device's memory.
+static Answer copy_line(WorkerSession&, Call&, const wire::CopyLine<Resolved>& line) {
+    return driver().cuMemcpyDtoDAsync_v2(line.destination, line.source, line.bytes, line.stream.handle);
 }
 
-static Answer copy_rows(WorkerSession& session, Call& call) {
-    auto record = call.in.get<wire::Copy2DRecord>();
+static Answer copy_line_in_null_stream(WorkerSession&, Call&, const wire::CopyLineInNullStream& line) {
+    return driver().cuMemcpyDtoDAsync_v2(line.destination, line.source, line.bytes, nullptr);
+}
+
+static Answer copy_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record) {
     switch (record.direction) {
         case wire::CopyDirection::to_device:
             return upload_rows(session, call, record);
         case wire::CopyDirection::from_device:
             return download_rows(session, call, record);
         case wire::CopyDirection::on_device:
-            return copy_on_device(session, call, record);
+            return copy_on_device(call, record);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-void add_upload_calls(std::vector<Handler>& table) {
-    table[wire::op_cuMemcpyHtoDAsync_v2] = upload;
-    table[wire::op_cuMemcpy2DAsync_v2] = copy_rows;
-    table[wire::op_cuMemcpyDtoDAsync_v2] = table[wire::op_cuMemcpyDtoD_v2] = copy_line;
+void add_upload_calls(HandlerTable& table) {
+    table.add<upload>();
+    table.add<copy_rows>();
+    table.add<copy_line>();
+    table.add<copy_line_in_null_stream>();
 }
 
 }  // namespace tnr::worker

@@ -1,16 +1,22 @@
-// Reads one record's payload: plain values, and the client's numbers turned into the driver's handles. An unknown
-// number or a short record is remembered, and asked for once by status().
+// Reads one record's payload: plain values, and what the client's names for things stand for. A name that stands for
+// nothing or a short record is remembered, and asked for once by status().
 #pragma once
 
-#include "gpu_client/protocol/wire.hpp"
+#include "gpu_client/protocol/record.hpp"
 #include "gpu_server/worker/handles.hpp"
 
 namespace tnr::worker {
 
 class Decoder {
 public:
-    Decoder(std::span<const std::byte> payload, Handles& handles, CUcontext current)
-        : in_(payload), handles_(handles), current_(current) {}
+    Decoder(std::span<const std::byte> payload, Handles& handles) : in_(payload), handles_(handles) {}
+
+    // A whole record; what is behind it is still to be read if it is open-ended.
+    template <class Record>
+    CUresult read(Record& record) {
+        if (!read_field(*this, record)) return refused_ != CUDA_SUCCESS ? refused_ : CUDA_ERROR_INVALID_VALUE;
+        return wire::OpenEnded<Record> ? CUDA_SUCCESS : status();
+    }
 
     template <class T>
     T get() {
@@ -18,42 +24,44 @@ public:
     }
     std::span<const std::byte> raw(size_t size) { return in_.raw(size); }
     std::span<const std::byte> rest() { return in_.raw(in_.left()); }
+    std::span<const std::byte> bytes() { return in_.bytes(); }
     std::string_view string() { return in_.string(); }
+    size_t left() const { return in_.left(); }
+    bool ok() const { return in_.ok() && refused_ == CUDA_SUCCESS; }
 
-    CUstream stream();
-    CUevent event();
-    SharedEvent shared_event();  // the same, for who needs it after the handler has returned
-    CUcontext context();
-    CUfunction function();  // in the current context
-    CUkernel kernel();
-    CUmodule module() { return missing<CUmodule>(); }  // modules travel as libraries: no generated call takes one
-    CUlibrary library();
+    // A number, and what it stands for: one of Resolved.
+    template <class Thing>
+    Thing named() {
+        Thing thing;
+        thing.number = in_.get<decltype(thing.number)>();
+        if (auto result = handles_.resolve(thing); result != CUDA_SUCCESS) refused_ = result;
+        return thing;
+    }
 
     // CUDA_SUCCESS when everything was there and nothing is left over.
     CUresult status() const {
-        if (bad_handle_ != CUDA_SUCCESS) return bad_handle_;
+        if (refused_ != CUDA_SUCCESS) return refused_;
         return in_.finished() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    void refuse(CUresult why) { bad_handle_ = why; }
 
 private:
-    template <class T>
-    T missing(CUresult why = CUDA_ERROR_INVALID_HANDLE) {
-        bad_handle_ = why;
-        return T{};
-    }
-
     wire::Reader in_;
     Handles& handles_;
-    CUcontext current_;
-    CUresult bad_handle_ = CUDA_SUCCESS;
+    CUresult refused_ = CUDA_SUCCESS;
 };
+
+// What wire::read_field() needs to know of names.
+template <class Thing>
+requires requires(Handles& handles, Thing& thing) {
+    handles.resolve(thing);
+}
+bool read_field(Decoder& in, Thing& thing) {
+    thing = in.named<Thing>();
+    return in.ok();
+}
 
 // A handler written by callgen.py. Runs on the dispatcher thread and never waits for the GPU.
 using GeneratedHandler = CUresult (*)(Decoder& in, wire::Writer& out);
 void fill_generated_handlers(GeneratedHandler* table);  // table: wire::op_max + 1 entries
-
-// Where generated code finds the functions.
-const DriverTable& driver();
 
 }  // namespace tnr::worker

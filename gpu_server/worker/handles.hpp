@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "driver_table.hpp"
+#include "gpu_server/worker/device.hpp"
 #include "gpu_server/worker/events.hpp"
+#include "gpu_server/worker/memory_accounts.hpp"
 
 namespace tnr::worker {
 
@@ -54,14 +56,74 @@ struct Library {
 // Where the driver writes the logs of a link and of its inputs, and its options: all must stay where they are.
 struct Link;
 
-struct Handles {
+// What the names in a client's records stand for here: the Side of record.hpp that handlers see. Valid while the handler
+// runs, unless it says otherwise.
+struct Resolved {
+    struct Context {
+        uint64_t number = 0;
+        CUcontext handle = nullptr;
+    };
+    struct Stream {
+        uint64_t number = 0;
+        CUstream handle = nullptr;
+    };
+    struct Event {
+        uint64_t number = 0;
+        CUevent handle = nullptr;
+        SharedEvent shared;  // for who needs it after the handler has returned
+    };
+    struct Library {
+        uint64_t number = 0;
+        CUlibrary handle = nullptr;
+    };
+    struct Kernel {
+        uint64_t number = 0;
+        CUkernel handle = nullptr;
+    };
+    struct Function {  // of a kernel, in the current context
+        uint64_t number = 0;
+        CUfunction handle = nullptr;
+    };
+    struct Link {
+        uint64_t number = 0;
+        std::shared_ptr<worker::Link> object;
+    };
+    struct Allocation {
+        uint64_t number = 0;
+        Created* object = nullptr;
+    };
+    struct Device {
+        uint32_t number = 0;
+        worker::Device* object = nullptr;
+    };
+};
+
+class Handles {
+public:
+    explicit Handles(std::vector<Device>& devices) : devices(devices) {}
+
+    std::vector<Device>& devices;
+    CUcontext current = nullptr;  // that the records run in
     NumberedHandles<CUcontext> contexts;
     NumberedHandles<Stream> streams;
     NumberedHandles<SharedEvent> events;
     NumberedHandles<Library> libraries;
     NumberedHandles<std::shared_ptr<Link>> links;
+    NumberedHandles<Created> allocations;
 
-    Kernel* kernel(uint64_t function_number);
+    // Fill in what the number stands for, or say what a driver says of a handle that is none.
+    CUresult resolve(Resolved::Context& context);
+    CUresult resolve(Resolved::Stream& stream);
+    CUresult resolve(Resolved::Event& event);
+    CUresult resolve(Resolved::Library& library);
+    CUresult resolve(Resolved::Kernel& kernel);
+    CUresult resolve(Resolved::Function& function);
+    CUresult resolve(Resolved::Link& link);
+    CUresult resolve(Resolved::Allocation& allocation);
+    CUresult resolve(Resolved::Device& device);
+
+private:
+    Kernel* find_kernel(uint64_t function_number);
 };
 
 }  // namespace tnr::worker

@@ -4,29 +4,26 @@
 #include <string>
 #include <vector>
 
-#include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
-#include "gpu_server/worker/decoder.hpp"
+#include "driver_table.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 
 namespace tnr::worker {
 
 // The client's, of which only numbers travel.
 struct JitOptions {
+    JitOptions() = default;
+    explicit JitOptions(const wire::JitOptions& given) {
+        for (auto& option : given)
+            if (wire::is_plain_jit_option(option.number))
+                add(static_cast<CUjit_option>(option.number), reinterpret_cast<void*>(option.value));
+    }
+
     std::vector<CUjit_option> ids;
     std::vector<void*> values;
 
     void add(CUjit_option id, void* value) {
         ids.push_back(id);
         values.push_back(value);
-    }
-    void read(Decoder& in) {
-        auto count = in.get<uint32_t>();
-        if (count > wire::jit_options_max) return in.refuse(CUDA_ERROR_INVALID_VALUE);
-        for (uint32_t i = 0; i < count; ++i) {
-            auto id = in.get<uint32_t>();
-            auto value = in.get<uint64_t>();
-            if (wire::is_plain_jit_option(id)) add(static_cast<CUjit_option>(id), reinterpret_cast<void*>(value));
-        }
     }
     unsigned count() const { return static_cast<unsigned>(ids.size()); }
 };
@@ -44,10 +41,8 @@ public:
         options.add(CU_JIT_INFO_LOG_BUFFER, information_.data());
         options.add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(bytes_max));
     }
-    void write(wire::Writer& out) const {
-        out.put_string(errors_.c_str());
-        out.put_string(information_.c_str());
-    }
+    // Views of what it has said.
+    wire::JitLogs said() const { return {errors_.c_str(), information_.c_str()}; }
 
 private:
     static constexpr size_t bytes_max = 8192;

@@ -2,6 +2,7 @@
 #include "gpu_server/worker/outbox.hpp"
 
 #include "gpu_client/protocol/fatal_errors.hpp"
+#include "gpu_client/protocol/session_records.hpp"
 
 namespace tnr::worker {
 
@@ -18,10 +19,6 @@ void Outbox::reply(uint16_t op, uint64_t number, CUresult result, const wire::By
     link_.send(frame, {});
 }
 
-void Outbox::tell(uint16_t op, const wire::Bytes& payload) {
-    link_.send_record(op, payload);
-}
-
 void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
     {
         LockGuard lock(mutex_);
@@ -30,9 +27,8 @@ void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
     wire::Bytes frame;
     wire::Link::begin(frame);
     wire::Writer writer(frame);
-    writer.begin_record(wire::op_bulk_down, wire::record_has_bulk);
-    writer.put(number);
-    writer.put(offset);
+    writer.begin_record(wire::BulkDown::op, wire::record_has_bulk);
+    wire::write(writer, wire::BulkDown{number, offset});
     writer.end_record();
     wire::Frames bulk;
     bulk.push_back(std::move(data));
@@ -45,12 +41,7 @@ void Outbox::failed(uint16_t op, CUresult result, std::string_view detail) {
         if (wire::ends_context(result) && result == told_) return;
         told_ = result;
     }
-    wire::Bytes payload;
-    wire::Writer writer(payload);
-    writer.put(op);
-    writer.put(static_cast<int32_t>(result));
-    writer.put_string(detail);
-    tell(wire::op_failed, payload);
+    tell(wire::Failed{op, result, detail});
 }
 
 void Outbox::credit_arrived() {

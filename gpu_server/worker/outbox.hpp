@@ -6,7 +6,7 @@
 #include "api_client/base/mutex.hpp"
 #include "driver_table.hpp"
 #include "gpu_client/protocol/link.hpp"
-#include "gpu_client/protocol/ops.hpp"
+#include "gpu_client/protocol/record.hpp"
 
 namespace tnr::worker {
 
@@ -17,7 +17,10 @@ public:
     // The answer to call `number`; `outputs` as the record's description says.
     void reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
     // A record of the worker's own.
-    void tell(uint16_t op, const wire::Bytes& payload);
+    template <class Record>
+    void tell(const Record& record) {
+        link_.send_record(Record::op, wire::payload_of(record));
+    }
     // A piece of a copy. Waits while the client has no credit left for us.
     void piece(uint64_t number, uint64_t offset, zmq::message_t&& data) TNR_EXCLUDES(mutex_);
     // An asynchronous call failed. A fatal error makes every later call fail alike: it is told once.

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
@@ -39,13 +38,13 @@ static std::string name_of_op(uint16_t op) {
 WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor)
     : devices(devices),
       supervisor(supervisor),
+      handles(devices),
       memory(devices.size()),
       profiler(*link),
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
       host_functions([this](uint64_t ticket) { start_host_function(ticket); }),
       link_(std::move(link)),
-      custom_(0x10000, nullptr),
       generated_(wire::op_max + 1, nullptr) {
     fill_generated_handlers(generated_.data());
     add_context_calls(custom_);
@@ -62,11 +61,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
 }
 
 std::string WorkerSession::run() {
-    prints.start([this](std::string_view text) {
-        wire::Bytes payload;
-        wire::Writer(payload).put_string(text);
-        outbox.tell(wire::op_printed, payload);
-    });
+    prints.start([this](std::string_view text) { outbox.tell(wire::Printed{text}); });
     Presence presence(patience_from_environment(), Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
@@ -99,9 +94,7 @@ void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
 }
 
 void WorkerSession::say_goodbye(const std::string& why) {
-    wire::Bytes payload;
-    wire::Writer(payload).put_string(why);
-    outbox.tell(wire::op_goodbye_worker, payload);
+    outbox.tell(wire::WorkerGoodbye{why});
     std::this_thread::sleep_for(goodbye_takes);
     supervisor.ended(why);
     _exit(0);
@@ -113,9 +106,11 @@ void WorkerSession::take(wire::Batch&& batch) {
     // ended never queues. Only one that runs can be told of.
     if (host_functions.any_running()) {
         wire::RecordReader reader(hold->batch.records);
-        for (wire::Record record; reader.next(record);)
-            if (record.op == wire::op_host_function_done)
-                host_functions.done(wire::Reader(record.payload).get<uint64_t>());
+        for (wire::Record record; reader.next(record);) {
+            wire::HostFunctionDone done;
+            wire::Reader in(record.payload);
+            if (record.op == done.op && wire::read(in, done)) host_functions.done(done.ticket);
+        }
     }
     auto records = hold->batch.records;
     backlog_.push_back({std::move(hold), wire::RecordReader(records)});
@@ -146,14 +141,15 @@ Answer WorkerSession::run_aside(const Call& call, std::function<CUresult()> driv
 
 Answer WorkerSession::run_aside(const Call& call, std::function<CUresult(wire::Bytes&)> driver_call) {
     held_back_ = true;
-    waiting.run([this, context = current_, op = call.op, number = call.number, driver_call = std::move(driver_call)] {
-        driver().cuCtxSetCurrent(context);
-        wire::Bytes outputs;
-        auto result = driver_call(outputs);
-        answer(op, number, result, outputs);
-        held_back_ = false;
-        link_->wake();
-    });
+    waiting.run(
+        [this, context = handles.current, op = call.op, number = call.number, driver_call = std::move(driver_call)] {
+            driver().cuCtxSetCurrent(context);
+            wire::Bytes outputs;
+            auto result = driver_call(outputs);
+            answer(op, number, result, outputs);
+            held_back_ = false;
+            link_->wake();
+        });
     return std::nullopt;
 }
 
@@ -179,7 +175,7 @@ void WorkerSession::answer(uint16_t op, uint64_t number, CUresult result, const 
 }
 
 Answer WorkerSession::handle(Call& call) {
-    if (auto custom = custom_[call.op]) return custom(*this, call);
+    if (auto custom = custom_.find(call.op)) return custom(*this, call);
     auto generated = call.op <= wire::op_max ? generated_[call.op] : nullptr;
     if (!generated) return CUDA_ERROR_NOT_SUPPORTED;
     wire::Writer out(call.outputs);
@@ -189,7 +185,7 @@ Answer WorkerSession::handle(Call& call) {
 void WorkerSession::dispatch(const wire::Record& record, std::span<const std::byte> bulk,
                              const std::shared_ptr<BatchHold>& hold) {
     Profiler::Dispatch profiled(profiler, record.op);
-    Call call{record.op, 0, Decoder(record.payload, handles, current_), bulk, hold, {}};
+    Call call{record.op, 0, Decoder(record.payload, handles), bulk, hold, {}};
     if (record.flags & wire::record_wants_reply) call.number = call.in.get<uint64_t>();
     if (auto result = handle(call)) answer(call.op, call.number, *result, call.outputs);
 }
@@ -197,16 +193,8 @@ void WorkerSession::dispatch(const wire::Record& record, std::span<const std::by
 void WorkerSession::set_current(uint64_t number) {
     auto* context = handles.contexts.find(number);
     current_number_ = number;
-    current_ = context ? *context : nullptr;
-    driver().cuCtxSetCurrent(current_);
-}
-
-CUstream WorkerSession::stream(uint64_t number, Decoder& in) {
-    if (number == 0) return nullptr;
-    if (number == 1) return CU_STREAM_LEGACY;
-    auto* stream = handles.streams.find(number);
-    if (!stream) in.refuse(CUDA_ERROR_INVALID_HANDLE);
-    return stream ? stream->handle : nullptr;
+    handles.current = context ? *context : nullptr;
+    driver().cuCtxSetCurrent(handles.current);
 }
 
 void WorkerSession::after(CUstream stream, uint64_t number, std::function<void(CUresult)> then) {
@@ -219,7 +207,7 @@ void WorkerSession::after(CUstream stream, uint64_t number, std::function<void(C
 }
 
 void WorkerSession::after(SharedEvent reached, uint64_t stream_number, std::function<void(CUresult)> then) {
-    queues.post(queue_key(stream_number), [context = current_, use = context_uses.begin(current_),
+    queues.post(queue_key(stream_number), [context = handles.current, use = context_uses.begin(handles.current),
                                            reached = std::move(reached), then = std::move(then)] {
         driver().cuCtxSetCurrent(context);
         then(driver().cuEventSynchronize(reached.get()));
@@ -251,7 +239,7 @@ Answer WorkerSession::answer_wait(Call& call, CUresult result, uint64_t before) 
 }
 
 Answer WorkerSession::wait_aside(const Call& call, uint64_t before, std::function<CUresult()> wait) {
-    waiting.run([this, before, context = current_, use = context_uses.begin(current_), op = call.op,
+    waiting.run([this, before, context = handles.current, use = context_uses.begin(handles.current), op = call.op,
                  number = call.number, wait = std::move(wait)] {
         driver().cuCtxSetCurrent(context);
         auto result = wait();
@@ -261,27 +249,19 @@ Answer WorkerSession::wait_aside(const Call& call, uint64_t before, std::functio
     return std::nullopt;
 }
 
-void WorkerSession::watch(wire::Completed what, uint64_t number, uint64_t position, SharedEvent event) {
-    watches.add({what, number, position, std::move(event), current_, context_uses.begin(current_)});
+void WorkerSession::watch(wire::Completable what, uint64_t number, uint64_t position, SharedEvent event) {
+    watches.add({what, number, position, std::move(event), handles.current, context_uses.begin(handles.current)});
 }
 
 void WorkerSession::tell_completed(const Watch& watch, CUresult result) {
-    wire::Bytes payload;
-    wire::Writer writer(payload);
-    writer.put(watch.what);
-    writer.put(watch.number);
-    writer.put(watch.position);
-    writer.put(static_cast<int32_t>(result));
     finish_wait(downloads.next());
-    outbox.tell(wire::op_completed, payload);
+    outbox.tell(wire::Completed{watch.what, watch.number, watch.position, result});
 }
 
 void WorkerSession::start_host_function(uint64_t ticket) {
     waiting.run([this, ticket, before = downloads.next()] {
-        wire::Bytes payload;
-        wire::Writer(payload).put(ticket);
         finish_wait(before);
-        outbox.tell(wire::op_run_host_function, payload);
+        outbox.tell(wire::RunHostFunction{ticket});
     });
 }
 

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gpu_client/protocol/custom_calls.hpp"
 #include "gpu_client/protocol/link.hpp"
+#include "gpu_client/protocol/session_records.hpp"
 #include "gpu_server/worker/context_uses.hpp"
 #include "gpu_server/worker/decoder.hpp"
 #include "gpu_server/worker/device.hpp"
@@ -56,12 +56,42 @@ struct Call {
     std::span<const std::byte> bulk;  // empty when the record has none
     std::shared_ptr<BatchHold> hold;  // keep a copy while `bulk` or the payload is needed after the handler returns
     wire::Bytes outputs;              // what a handler that answers at once has to say
+
+    template <class Reply>
+    void reply(const Reply& reply) {
+        outputs = wire::payload_of(reply);
+    }
 };
 
 // Empty: the handler answers later, or has nothing to answer.
 using Answer = std::optional<CUresult>;
 class WorkerSession;
-using Handler = Answer (*)(WorkerSession& session, Call& call);
+
+// Handlers by op.
+class HandlerTable {
+public:
+    using Handler = Answer (*)(WorkerSession& session, Call& call);
+
+    // Of the record that `handler` takes: Answer handler(WorkerSession&, Call&, const Record&). It sees only records that are
+    // whole, and whose names all stand for something.
+    template <auto handler>
+    void add() {
+        enter<handler>(handler);
+    }
+    // Null: no handler.
+    Handler find(uint16_t op) const { return table_[op]; }
+
+private:
+    template <auto handler, class Record>
+    void enter(Answer (*)(WorkerSession&, Call&, const Record&)) {
+        table_[Record::op] = [](WorkerSession& session, Call& call) -> Answer {
+            Record record;
+            if (auto status = call.in.read(record); status != CUDA_SUCCESS) return status;
+            return handler(session, call, record);
+        };
+    }
+    std::vector<Handler> table_ = std::vector<Handler>(0x10000, nullptr);
+};
 
 class WorkerSession {
 public:
@@ -89,7 +119,7 @@ public:
     HostFunctions host_functions;
     ContextUses context_uses;
 
-    CUcontext current() const { return current_; }
+    CUcontext current() const { return handles.current; }
     uint64_t current_number() const { return current_number_; }
     void set_current(uint64_t number);
 
@@ -103,8 +133,6 @@ public:
     // The same with something to say beside the result. It may use what belongs to the dispatcher.
     Answer run_aside(const Call& call, std::function<CUresult(wire::Bytes& outputs)> driver_call);
 
-    // The stream that a record names; an unknown number makes `in` refuse the record.
-    CUstream stream(uint64_t number, Decoder& in);
     // Streams of different contexts share the numbers 0 and 1.
     uint64_t queue_key(uint64_t stream) const { return stream > 1 ? stream : ~(current_number_ * 2 + stream); }
 
@@ -129,7 +157,7 @@ public:
     Answer wait_aside(const Call& call, uint64_t before, std::function<CUresult()> wait);
 
     // Tells the client when `event` has completed.
-    void watch(wire::Completed what, uint64_t number, uint64_t position, SharedEvent event);
+    void watch(wire::Completable what, uint64_t number, uint64_t position, SharedEvent event);
 
     void end(std::string reason) { reason_ = std::move(reason); }
     // The operator wants the GPU: tells the client why its calls will fail from now on, and ends the process. Any
@@ -158,9 +186,8 @@ private:
     void start_host_function(uint64_t ticket);                 // any thread
 
     std::unique_ptr<wire::Link> link_;
-    std::vector<Handler> custom_;
+    HandlerTable custom_;
     std::vector<GeneratedHandler> generated_;
-    CUcontext current_ = nullptr;
     uint64_t current_number_ = 0;
     std::string reason_;                                 // non-empty: the session is over
     std::chrono::steady_clock::time_point looked_at_{};  // for silence of the client
@@ -180,20 +207,20 @@ CUresult WorkerSession::query_briefly(Query query) {
     return result;
 }
 
-// The part of the 2D copy record that goes to the client.
-Answer download_rows(WorkerSession& session, Call& call, const wire::Copy2DRecord& record);
+// The copies of rows that go to the client.
+Answer download_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record);
 
-// calls_*.cpp: each enters its handlers into a table indexed by op.
-void add_context_calls(std::vector<Handler>& table);
-void add_code_calls(std::vector<Handler>& table);
-void add_image_calls(std::vector<Handler>& table);
-void add_launch_calls(std::vector<Handler>& table);
-void add_link_calls(std::vector<Handler>& table);
-void add_upload_calls(std::vector<Handler>& table);
-void add_download_calls(std::vector<Handler>& table);
-void add_memory_calls(std::vector<Handler>& table);
-void add_stream_calls(std::vector<Handler>& table);
-void add_event_calls(std::vector<Handler>& table);
-void add_profile_calls(std::vector<Handler>& table);
+// calls_*.cpp: each enters its handlers.
+void add_context_calls(HandlerTable& table);
+void add_code_calls(HandlerTable& table);
+void add_image_calls(HandlerTable& table);
+void add_launch_calls(HandlerTable& table);
+void add_link_calls(HandlerTable& table);
+void add_upload_calls(HandlerTable& table);
+void add_download_calls(HandlerTable& table);
+void add_memory_calls(HandlerTable& table);
+void add_stream_calls(HandlerTable& table);
+void add_event_calls(HandlerTable& table);
+void add_profile_calls(HandlerTable& table);
 
 }  // namespace tnr::worker

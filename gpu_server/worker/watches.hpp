@@ -20,7 +20,7 @@
 namespace tnr::worker {
 
 struct Watch {
-    wire::Completed what;
+    wire::Completable what;
     uint64_t number;    // of the client's event or stream
     uint64_t position;  // the client's name for the point in the stream
     SharedEvent event;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "cuda_calls.hpp"
-#include "gpu_client/protocol/custom_calls.hpp"
+#include "gpu_client/protocol/call_records.hpp"
 #include "gpu_client/protocol/ops.hpp"
 
 namespace tnr::fuzz {
@@ -199,11 +199,12 @@ zmq::message_t read_bulk(Input& in) {
 
 // `payload`: of a launch, behind the call number.
 void bound_grid(std::span<std::byte> payload) {
-    wire::LaunchRecord record;
-    if (payload.size() < sizeof record) return;
-    std::memcpy(&record, payload.data(), sizeof record);
+    wire::Launch<> record;
+    wire::Reader in(payload);
+    if (!wire::read_field(in, record)) return;
     for (auto& size : record.grid) size %= grid_max;
-    std::memcpy(payload.data(), &record, sizeof record);
+    auto bytes = wire::packed(record);
+    std::memcpy(payload.data(), bytes.data(), bytes.size());
 }
 
 }  // namespace

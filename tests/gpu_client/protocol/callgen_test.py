@@ -56,6 +56,10 @@ class Table(unittest.TestCase):
         line = self.line_of("cuCtxGetLimit")
         self.refused(self.text.replace(line, line.replace("pvalue:out", "")), "pvalue")
 
+    def test_a_handle_that_the_worker_cannot_resolve_does_not_travel(self):
+        line = self.line_of("cuArrayDestroy")
+        self.refused(self.text.replace(line, line.replace("unsupported", "async      ")), "CUarray")
+
     def test_a_parameter_must_exist(self):
         line = self.line_of("cuCtxGetLimit")
         self.refused(self.text.replace(line, line.replace("pvalue", "value")), "no parameter")

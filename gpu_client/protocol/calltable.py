@@ -1,0 +1,156 @@
+"""The table of calls, cuda.calls, together with what cuda.h says of each: read for callgen.py."""
+import re
+import sys
+
+WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
+# Handles of these types travel, as our numbers for them: what they are on the worker's side (handles.hpp).
+HANDLES = {"CUstream": "Stream", "CUevent": "Event", "CUcontext": "Context", "CUfunction": "Function", "CUkernel": "Kernel",
+           "CUlibrary": "Library"}
+NOTES = ("no_context", "destroys", "takes_memory", "sets_attribute")
+
+
+class Call:
+    """One line of the table with its signature from the header."""
+
+    def __init__(self, line, number):
+        fields = line.split(None, 3)
+        if len(fields) < 3:
+            fail(number, "expected: id, how, symbol")
+        self.id, self.how, self.symbol = int(fields[0], 16), fields[1], fields[2]
+        self.base, self.abi = split_symbol(self.symbol)
+        said = fields[3].split() if len(fields) > 3 else []
+        self.says = dict(p.split(":", 1) for p in said if ":" in p)
+        self.notes = [word for word in said if ":" not in word]
+        for note in self.notes:
+            if note not in NOTES:
+                fail(number, f"'{note}' is none of {', '.join(NOTES)}")
+        if self.how not in WAYS:
+            fail(number, f"'{self.how}' is none of {', '.join(WAYS)}")
+        if self.id >= 0xF000:
+            fail(number, "ids from 0xf000 belong to the session (ops.hpp)")
+
+    @property
+    def generated(self):
+        return self.how in ("cached", "async", "sync")
+
+    def has_stream(self):
+        return any(t == "CUstream" for t, _ in self.parameters)
+
+    def travels_back(self):
+        return [p for p in self.parameters if self.says.get(p[1]) == "out"]
+
+    def signature(self):
+        return ", ".join(declare(t, n) for t, n in self.parameters) or "void"
+
+
+def split_symbol(symbol):
+    """cuMemAlloc_v2: the second ABI of cuMemAlloc."""
+    match = re.match(r"(.*?)(?:_v(\d+))?$", symbol)
+    return match.group(1), int(match.group(2) or 1)
+
+
+def fail(number, why):
+    sys.exit(f"cuda.calls:{number}: {why}")
+
+
+def declare(type_, name):
+    if "(*)" in type_:  # a pointer to a function
+        return type_.replace("(*)", f"(*{name})")
+    array = re.match(r"(.*)(\[\d*\])$", type_)
+    return f"{array.group(1)} {name}{array.group(2)}" if array else f"{type_} {name}"
+
+
+def split_parameters(text):
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += c in "(" or -(c in ")")
+        if c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    result = []
+    for part in (" ".join(p.split()) for p in parts):
+        if part in ("", "void"):
+            continue
+        match = re.match(r"(.*[\s*])(\w+)(\[\d*\])?$", part)
+        result.append(((match.group(1).strip() + (match.group(3) or "")), match.group(2)))
+    return result
+
+
+def read_signatures(path):
+    text = path.read_text()
+    found = re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;]*?)\)\s*;", text, re.S)
+    return {name: split_parameters(parameters) for name, parameters in found}
+
+
+def read_opaque(path):
+    """The handle types: pointers to what only a driver knows."""
+    return set(re.findall(r"\btypedef\s+struct\s+\w+\s*\*\s*(CU\w+)\s*;", path.read_text()))
+
+
+def read_versions(path):
+    """Per name the versions that brought its ABIs, and those of its variants: cudaTypedefs.h has a PFN type for each."""
+    since, variants = {}, {}
+    for name, version, variant in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d+)(?:_(ptsz|ptds))?\)", path.read_text()):
+        if variant:
+            variants.setdefault(name, set()).add((int(version), variant))
+        else:
+            since.setdefault(name, set()).add(int(version))
+    return since, variants
+
+
+def add_versions(calls, since, variants):
+    """ABIs in their order are versions in theirs; a name's variants belong to its newest ABIs."""
+    by_name = {}
+    for call in calls:
+        by_name.setdefault(call.base, []).append(call)
+    for name, abis in by_name.items():
+        abis.sort(key=lambda call: call.abi)
+        versions, theirs = sorted(since.get(name, [])), sorted(variants.get(name, []))
+        if len(versions) != len(abis) or len(theirs) > len(abis):
+            sys.exit(f"cuda.calls has {len(abis)} ABIs of {name}, cudaTypedefs.h {len(versions)} and {len(theirs)} variants")
+        for call, version in zip(abis, versions):
+            call.since, call.variants = version, []
+        for call, (version, variant) in zip(abis[len(abis) - len(theirs):], theirs):
+            call.variants = [(variant, version)]
+
+
+def read_table(path, signatures, opaque, since, variants):
+    calls, ids, symbols = [], set(), set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        call = Call(line, number)
+        if call.id in ids or call.symbol in symbols:
+            fail(number, "id or symbol stands here twice")
+        if call.symbol not in signatures:
+            fail(number, f"{call.symbol} is not declared in cuda.h")
+        call.parameters = signatures[call.symbol]
+        unknown = set(call.says) - {n for _, n in call.parameters}
+        if unknown:
+            fail(number, f"{call.symbol} has no parameter {', '.join(unknown)}")
+        check_pointers(call, number, opaque)
+        ids.add(call.id)
+        symbols.add(call.symbol)
+        calls.append(call)
+    add_versions(calls, since, variants)
+    symbols |= {f"{c.symbol}_{v}" for c in calls for v, _ in c.variants}
+    missing = set(signatures) - symbols
+    if missing:
+        sys.exit(f"cuda.calls lacks {', '.join(sorted(missing))}")
+    return calls
+
+
+def check_pointers(call, number, opaque):
+    if not call.generated:
+        return
+    for type_, name in call.parameters:
+        if "*" in type_ and call.says.get(name) not in ("in", "out"):
+            fail(number, f"pointer {name} of {call.symbol} needs :in or :out (or make the call custom)")
+        if pointee(type_) in opaque and (type_ not in HANDLES):
+            fail(number, f"{name} of {call.symbol}: no handles of type {type_} travel (or make the call custom)")
+
+
+def pointee(type_):
+    return re.sub(r"\s*\*$", "", type_).replace("const ", "")

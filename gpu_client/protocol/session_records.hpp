@@ -1,0 +1,183 @@
+// The session's own records, which are no driver calls. record.hpp explains how they are written.
+#pragma once
+
+#include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/ops.hpp"
+#include "gpu_client/protocol/profile_records.hpp"
+
+namespace tnr::wire {
+
+// ---- client → worker ----
+
+// The records behind it run in this context (0: in none).
+struct SetContext {
+    static constexpr uint16_t op = op_set_context;
+    uint64_t context = 0;  // a number on the worker's side, too: it may stand for nothing any more
+    auto fields() { return std::tie(context); }
+};
+
+// More memory; `bytes` is what is wanted, the answer what is granted (0: out of memory).
+template <class Side = Numbers>
+struct MemoryGrant {
+    static constexpr uint16_t op = op_memory_grant;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Device device{};
+    uint64_t bytes = 0;
+    auto fields() { return std::tie(device, bytes); }
+    struct Reply {
+        uint64_t bytes = 0;
+        auto fields() { return std::tie(bytes); }
+    };
+};
+
+template <uint16_t Op, CallWay Way, class Side>
+struct PartOfRange {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = Way;
+    typename Side::Device device{};
+    uint64_t address = 0, bytes = 0;
+    auto fields() { return std::tie(device, address, bytes); }
+};
+// Back this part of the session's range with memory.
+template <class Side = Numbers>
+using MapMemory = PartOfRange<op_memory_map, CallWay::async_, Side>;
+// As mapped; the GPU has finished with it.
+template <class Side = Numbers>
+using UnmapMemory = PartOfRange<op_memory_unmap, CallWay::async_, Side>;
+// Reserve the session's range of this device here instead, because in the client something else is where it is. Before
+// anything is mapped in it. An error: it is not free here either.
+template <class Side = Numbers>
+using MoveRange = PartOfRange<op_move_range, CallWay::sync, Side>;
+
+// What is mapped with MapMemory on the device, now and later, may be used by the other device, too (or not any more).
+template <class Side = Numbers>
+struct MemoryAccess {
+    static constexpr uint16_t op = op_memory_access;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Device device{}, other{};
+    uint32_t flags = 0;  // CUmemAccess_flags
+    auto fields() { return std::tie(device, other, flags); }
+};
+
+// Of the current context's device. From then on the client is told of changes of `shared` (MemoryShared).
+struct MemoryInfo {
+    static constexpr uint16_t op = op_memory_info;
+    static constexpr auto way = CallWay::sync;
+    auto fields() { return std::tie(); }
+    struct Reply {
+        uint64_t free = 0, total = 0;
+        uint32_t shared = 0;  // another process of the claim uses the GPU
+        auto fields() { return std::tie(free, total, shared); }
+    };
+};
+
+// Say Completed, with this position, when the event has completed, or all that the stream holds now.
+template <class Side = Numbers>
+struct WatchEvent {
+    static constexpr uint16_t op = op_watch_event;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Event event{};
+    uint64_t position = 0;
+    auto fields() { return std::tie(event, position); }
+};
+template <class Side = Numbers>
+struct WatchStream {
+    static constexpr uint16_t op = op_watch_stream;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Stream stream{};
+    uint64_t position = 0;
+    auto fields() { return std::tie(stream, position); }
+};
+
+struct HostFunctionDone {
+    static constexpr uint16_t op = op_host_function_done;
+    uint64_t ticket = 0;  // of RunHostFunction
+    auto fields() { return std::tie(ticket); }
+};
+
+// The process ends in good order: free everything now.
+struct Goodbye {
+    static constexpr uint16_t op = op_goodbye;
+    auto fields() { return std::tie(); }
+};
+
+// The first one makes the worker watch itself, and has position 0 in its reply. Before the reply to a report come Profiled
+// records.
+struct Profile {
+    static constexpr uint16_t op = op_profile;
+    static constexpr auto way = CallWay::sync;
+    ProfileWish wish = profile_clock;
+    auto fields() { return std::tie(wish); }
+    struct Reply {
+        uint64_t clock_ns = 0;  // the worker's
+        uint64_t position = 0;  // of this record, as the worker counts
+        uint64_t dropped = 0;   // ProfiledRecords since the last report
+        auto fields() { return std::tie(clock_ns, position, dropped); }
+    };
+};
+
+// ---- worker → client ----
+
+// What completed.
+enum class Completable : uint8_t { event, stream };
+
+struct Completed {
+    static constexpr uint16_t op = op_completed;
+    Completable what = Completable::event;
+    uint64_t number = 0;
+    uint64_t position = 0;  // as it was watched
+    int32_t result = 0;     // CUresult
+    auto fields() { return std::tie(what, number, position, result); }
+};
+
+// An asynchronous call failed.
+struct Failed {
+    static constexpr uint16_t op = op_failed;
+    uint16_t call = 0;        // its op
+    int32_t result = 0;       // CUresult
+    std::string_view detail;  // a line for our log; further lines are for the program's user, who sees them once
+    auto fields() { return std::tie(call, result, detail); }
+};
+
+// What device printf wrote.
+struct Printed {
+    static constexpr uint16_t op = op_printed;
+    std::string_view text;
+    auto fields() { return std::tie(text); }
+};
+
+// A stream has reached the host function with this ticket.
+struct RunHostFunction {
+    static constexpr uint16_t op = op_run_host_function;
+    uint64_t ticket = 0;
+    auto fields() { return std::tie(ticket); }
+};
+
+// Bulk: a piece of a copy to the client. The copy's reply (same call number) comes after its last piece.
+struct BulkDown {
+    static constexpr uint16_t op = op_bulk_down;
+    uint64_t call = 0, offset = 0;
+    auto fields() { return std::tie(call, offset); }
+};
+
+// The session is over: killed by the operator, GPU lost.
+struct WorkerGoodbye {
+    static constexpr uint16_t op = op_goodbye_worker;
+    std::string_view reason;
+    auto fields() { return std::tie(reason); }
+};
+
+// Another process of the claim uses the GPU, or does not any more. Only for clients that have asked MemoryInfo.
+struct MemoryShared {
+    static constexpr uint16_t op = op_memory_shared;
+    uint32_t shared = 0;
+    auto fields() { return std::tie(shared); }
+};
+
+struct Profiled {
+    static constexpr uint16_t op = op_profiled;
+    List<ProfiledRecord, profiled_piece_max> records;
+    auto fields() { return std::tie(records); }
+};
+
+}  // namespace tnr::wire

@@ -1,0 +1,83 @@
+// See handles.hpp.
+#include "gpu_server/worker/handles.hpp"
+
+#include "gpu_client/protocol/code_records.hpp"
+#include "gpu_server/worker/driver.hpp"
+
+namespace tnr::worker {
+
+CUresult Handles::resolve(Resolved::Context& context) {
+    auto* found = contexts.find(context.number);
+    if (!found) return CUDA_ERROR_INVALID_CONTEXT;
+    context.handle = *found;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::Stream& stream) {
+    if (stream.number == 0) return CUDA_SUCCESS;
+    if (stream.number == 1) {
+        stream.handle = CU_STREAM_LEGACY;
+        return CUDA_SUCCESS;
+    }
+    auto* found = streams.find(stream.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    stream.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::Event& event) {
+    auto* found = events.find(event.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    event.shared = *found;
+    event.handle = found->get();
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::Library& library) {
+    auto* found = libraries.find(library.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    library.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+Kernel* Handles::find_kernel(uint64_t function_number) {
+    auto* library = libraries.find(function_number >> wire::function_index_bits);
+    auto index = function_number & ((uint64_t{1} << wire::function_index_bits) - 1);
+    return library && index < library->kernels.size() ? &library->kernels[index] : nullptr;
+}
+
+CUresult Handles::resolve(Resolved::Kernel& kernel) {
+    auto* found = find_kernel(kernel.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    kernel.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::Function& function) {
+    auto* found = find_kernel(function.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    auto& known = found->functions[current];
+    auto result = known ? CUDA_SUCCESS : driver().cuKernelGetFunction(&known, found->handle);
+    function.handle = known;
+    return result;
+}
+
+CUresult Handles::resolve(Resolved::Link& link) {
+    auto* found = links.find(link.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    link.object = *found;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::Allocation& allocation) {
+    allocation.object = allocations.find(allocation.number);
+    return allocation.object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Handles::resolve(Resolved::Device& device) {
+    if (device.number >= devices.size()) return CUDA_ERROR_INVALID_DEVICE;
+    device.object = &devices[device.number];
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,53 @@
+// How much of each device's memory the supervisor has granted this session, and what has been made of it. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "api_client/base/mutex.hpp"
+#include "driver_table.hpp"
+
+namespace tnr::worker {
+
+class MemoryAccounts {
+public:
+    explicit MemoryAccounts(size_t devices) : accounts_(devices) {}
+
+    void grant(uint32_t device, uint64_t bytes);
+    // False: more than is granted. `lacking` says by how much.
+    bool take(uint32_t device, uint64_t bytes, uint64_t& lacking);
+    void give_back(uint32_t device, uint64_t bytes);
+
+private:
+    struct Account {
+        uint64_t granted = 0, used = 0;
+    };
+    Mutex mutex_;
+    std::vector<Account> accounts_ TNR_GUARDED_BY(mutex_);
+};
+
+// Physical memory that the session's account stands for. It is used until its handle is released and no mapping is left.
+class Physical {
+public:
+    // The memory is paid for already.
+    Physical(MemoryAccounts& accounts, uint32_t device, uint64_t bytes)
+        : device(device), accounts_(accounts), bytes_(bytes) {}
+    ~Physical() { accounts_.give_back(device, bytes_); }
+    Physical(const Physical&) = delete;
+    Physical& operator=(const Physical&) = delete;
+
+    const uint32_t device;
+
+private:
+    MemoryAccounts& accounts_;
+    const uint64_t bytes_;
+};
+
+// Made by the program itself: cuMemCreate.
+struct Created {
+    CUmemGenericAllocationHandle handle{};
+    std::shared_ptr<Physical> physical;
+};
+
+}  // namespace tnr::worker
