@@ -6,7 +6,6 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
-#include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -265,7 +264,7 @@ bool DeviceMemory::force_sync() {
         if (context.active && (reached_from_ >> context.device & 1) != 0) waiting.push_back(handle);
     });
     for (uint64_t handle : waiting)
-        if (auto* context = contexts().find(handle)) (void)synchronize_context(*context);
+        if (auto* context = contexts().find(handle)) (void)synchronize_(*context);
     LockGuard lock(mutex_);
     leave_quarantine();
     return quarantine_.size() < before;

@@ -28,7 +28,9 @@ struct Device;
 
 class DeviceMemory {
 public:
-    explicit DeviceMemory(const Device& device) : device_(device) {}
+    // `synchronize` waits for a context's work, and says context_synced().
+    DeviceMemory(const Device& device, CUresult (*synchronize)(Context&))
+        : device_(device), synchronize_(synchronize) {}
 
     void take_range(uint64_t address, uint64_t bytes, uint64_t granularity);
     // Asks for the first grant without waiting: it is here when the program first allocates.
@@ -108,6 +110,7 @@ private:
     void drain(uint64_t context) TNR_EXCLUDES(mutex_);
 
     const Device& device_;
+    CUresult (*const synchronize_)(Context&);
     // Set by take_range() before anything else is called.
     uint64_t range_address_ = 0, range_bytes_ = 0, granularity_ = 2 << 20;
     OrderedSends sends_;

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <sstream>
 
-#include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/pool.hpp"
@@ -78,7 +77,6 @@ static Device* make_device(DeviceDescription description, int number) {
         device->uuid.bytes[i] = static_cast<char>(std::strtoul(description.uuid.substr(2 * i, 2).c_str(), nullptr, 16));
     device->description = std::move(description);
     withhold_unsupported(*device);
-    device->memory = new DeviceMemory(*device);
     return device;
 }
 

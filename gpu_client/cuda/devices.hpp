@@ -1,6 +1,7 @@
 // The GPUs as the pool describes them. All questions about a device are answered from here.
 #pragma once
 
+#include <atomic>
 #include <bitset>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct Device {
     std::bitset<device_attributes_max> known;
     uint64_t primary_context = 0;  // handle; made with the device, active once retained
     DeviceMemory* memory = nullptr;
+    struct {
+        std::atomic<uint64_t> own{0}, chosen{0};  // handles; 0: not made yet, not chosen
+        std::atomic<bool> any_unused{false};      // some pool may have reserved more than it uses; spares others a lock
+    } pools;                                      // memory_pools.hpp
 
     int attribute(int id) const { return attributes[id]; }
     bool runs_ptx_only() const;  // the emulated GPU has no machine code of its own

@@ -15,6 +15,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/profile.hpp"
+#include "gpu_client/cuda/profile_writer.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/watched_calls.hpp"
 

@@ -7,6 +7,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/events.hpp"
@@ -17,6 +18,7 @@
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/profile_worker.hpp"
+#include "gpu_client/cuda/profile_writer.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
@@ -170,6 +172,13 @@ CUresult open_session() {
 
 using namespace tnr::cuda;
 
+static void make_memories() {
+    static auto* once = new std::once_flag;
+    std::call_once(*once, [] {
+        for (auto* device : devices()) device->memory = new DeviceMemory(*device, synchronize_context);
+    });
+}
+
 extern "C" CUresult CUDAAPI cuInit(unsigned int flags) {
     return guarded_always("cuInit", [&]() -> CUresult {
         if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -179,6 +188,7 @@ extern "C" CUresult CUDAAPI cuInit(unsigned int flags) {
         watch_fork_and_exit();
         start_profile();
         if (auto result = describe_devices(); result != CUDA_SUCCESS) return result;
+        make_memories();
         auto before = LibraryState::uninitialized;
         library_state.compare_exchange_strong(before, LibraryState::ready);
         return refusal();

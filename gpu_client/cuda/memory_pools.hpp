@@ -4,7 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/handles.hpp"
 
 namespace tnr::cuda {
 
@@ -37,6 +42,27 @@ private:
     static uint64_t whole(uint64_t bytes, uint64_t granule) { return (bytes + granule - 1) / granule * granule; }
 };
 
+// Of all pools' amounts. Inside it: DeviceMemory's lock and the registry's.
+Mutex& amounts_mutex();
+
+struct MemoryPool {
+    int device = 0;
+    bool is_default = false;
+    std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
+    std::atomic<uint64_t> release_threshold{0};
+    std::atomic<uint64_t> open_to{0};  // bit per other device
+    PoolAmounts amounts TNR_GUARDED_BY(amounts_mutex());
+};
+using MemoryPools = HandleRegistry<MemoryPool, HandleKind::pool>;
+MemoryPools& pools();  // never destroyed
+
+// Handles.
+uint64_t create_pool(const Device& device, bool is_default);
+uint64_t default_pool(Device& device);
+uint64_t chosen_pool(Device& device);  // cuDeviceSetMemPool
+
+// `bytes` have been allocated from the pool.
+void take_from_pool(MemoryPool& pool, uint64_t bytes);
 // An allocation of `bytes` that came from the pool of this handle is freed. The pool may have been destroyed.
 void return_to_pool(uint64_t pool, uint64_t bytes);
 // The program has waited for work on the device: its pools let go of what their thresholds do not keep.

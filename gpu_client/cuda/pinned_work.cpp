@@ -10,10 +10,6 @@
 
 namespace tnr::cuda {
 
-uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
-    return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
-}
-
 static std::byte* written_at(uint64_t address) {
     return handle_of<std::byte*>(address);
 }

@@ -4,12 +4,9 @@
 
 #include <functional>
 
-#include "gpu_client/cuda/copies.hpp"
+#include "gpu_client/cuda/rows.hpp"
 
 namespace tnr::cuda {
-
-// The bytes that rows span, from the first to behind the last.
-uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch);
 
 struct Fill {
     uint64_t address = 0;
@@ -20,5 +17,7 @@ struct Fill {
 };
 // All of it must be pinned. `wait`: the call returns when it is filled.
 CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait);
+// After the stream's earlier work.
+CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait);
 
 }  // namespace tnr::cuda

@@ -1,7 +1,7 @@
 // TNR_PROFILE=FILE: what the program and its GPU did when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
 //
-// The threads of the program note events in a buffer. Our own thread writes them to the file four times a second,
-// together with what the worker has seen in the meantime (profile_worker.hpp) and tells when asked. The file is complete
+// The threads of the program note events in a buffer. A thread of ours (profile_writer.hpp) writes them to the file four
+// times a second, together with what the worker has seen in the meantime (profile_worker.hpp) and tells when asked. The file is complete
 // after each of these times, so a program that is killed or calls _exit() loses the last moment and nothing else.
 //
 // Everything here costs one load while no profile is wanted. Events that do not fit are dropped, and the file says how many.
@@ -15,8 +15,8 @@
 
 namespace tnr::cuda {
 
-// Asked when the library is loaded.
-bool profile_wanted();
+// The file's name; null: no profile. As it was when the library was loaded.
+const char* wanted_profile();
 extern std::atomic<bool> profile_runs;
 inline bool profiling() {
     return __builtin_expect(profile_runs.load(std::memory_order_relaxed), false);
@@ -60,10 +60,8 @@ void profile_kernel(uint64_t function, const std::string& name);
 // The batches of this process's link; null unless profiling.
 wire::BatchWatcher* profiled_batches();
 
-// cuInit: opens the file and starts the writer.
-void start_profile();
-// The process exits: writes what is left. Waits for the worker's part, but not for long.
-void finish_profile();
+// Nothing that the calling thread does is told.
+void leave_out_of_profile();
 // In the child of a fork, async-signal-safe: the profile is its parent's.
 void abandon_profile();
 

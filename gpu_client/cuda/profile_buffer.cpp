@@ -68,4 +68,13 @@ void ProfileBuffer::wait_until_finished(std::chrono::milliseconds at_most) {
     changed_.wait_for(mutex_, at_most, [this]() TNR_REQUIRES(mutex_) { return finished_; });
 }
 
+ProfileBuffer& profile_buffer() {
+    static auto* buffer = new ProfileBuffer;
+    return *buffer;
+}
+
+uint64_t profile_now() {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
 }  // namespace tnr::cuda

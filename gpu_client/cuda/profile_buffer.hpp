@@ -61,4 +61,9 @@ private:
     Condition changed_;
 };
 
+// This process's. Never destroyed.
+ProfileBuffer& profile_buffer();
+// By steady_clock, in nanoseconds.
+uint64_t profile_now();
+
 }  // namespace tnr::cuda

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "gpu_client/cuda/profile_buffer.hpp"
+#include "gpu_client/cuda/profile_clock.hpp"
 #include "gpu_client/cuda/profile_file.hpp"
-#include "gpu_client/cuda/profile_worker.hpp"
 
 namespace tnr::cuda {
 

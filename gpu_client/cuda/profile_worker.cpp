@@ -2,25 +2,12 @@
 #include "gpu_client/cuda/profile_worker.hpp"
 
 #include "gpu_client/cuda/profile.hpp"
+#include "gpu_client/cuda/profile_buffer.hpp"
 
 namespace tnr::cuda {
 
 static constexpr std::chrono::milliseconds answer_within{1000};
 static constexpr int clock_samples = 4;
-// Crystals of two computers differ by 50 millionths at most.
-static constexpr uint64_t drift_divisor = 20'000;
-
-uint64_t profile_now() {
-    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
-
-void WorkerClock::compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t worker_ns) {
-    uint64_t half = (answered_ns - asked_ns) / 2, drifted = (answered_ns - measured_ns_) / drift_divisor;
-    if (measured_ns_ != 0 && half >= error_ns_ + drifted) return;
-    offset_ns_ = static_cast<int64_t>(worker_ns - (asked_ns + half));
-    error_ns_ = half;
-    measured_ns_ = answered_ns;
-}
 
 void profile_session(Session& session) {
     if (!profiling()) return;

@@ -3,9 +3,10 @@
 
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/profile.hpp"
-#include "gpu_client/cuda/profile_worker.hpp"
+#include "gpu_client/cuda/profile_buffer.hpp"
 #include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 
 namespace tnr::cuda {
 
@@ -206,12 +207,14 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
             return take(wire::RunHostFunction{}, [&](const auto& told) { news.run_host_function(told.ticket); });
         case wire::MemoryShared::op:
             return take(wire::MemoryShared{}, [&](const auto&) { news.memory_shared(); });
-        case wire::WorkerGoodbye::op:
-            return take(wire::WorkerGoodbye{}, [&](const auto& told) TNR_REQUIRES(receive_mutex_) {
-                lose_locked(std::string(told.reason).c_str());
-            });
+        case wire::WorkerGoodbye::op: {
+            wire::WorkerGoodbye goodbye;
+            if (!wire::read(in, goodbye)) return false;
+            lose_locked(std::string(goodbye.reason).c_str());
+            return true;
+        }
         case wire::Profiled::op:
-            return take(wire::Profiled{}, [](const auto& told) { take_profiled(told.records); });
+            return take(wire::Profiled{}, [](const auto& told) { profile_buffer().add_worker(told.records); });
         case wire::KernelsDescribed::op: {
             auto found = pending_.find(in.get<uint64_t>());  // who waits for them reads the rest
             if (found != pending_.end())

@@ -5,7 +5,6 @@
 #include <bit>
 
 #include "gpu_client/cuda/async_errors.hpp"
-#include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"

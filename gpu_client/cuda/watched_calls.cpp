@@ -5,7 +5,7 @@
 
 namespace tnr::cuda {
 
-bool calls_watched = logs(LogLevel::trace) || profile_wanted();
+bool calls_watched = logs(LogLevel::trace) || wanted_profile();
 
 CUresult WatchedCall::ended(CUresult result, std::initializer_list<Argument> arguments) {
     slice_.end(static_cast<int>(result));

@@ -1,0 +1,263 @@
+// Stream-ordered allocation. Our allocator is stream-ordered by nature (addresses are chosen here, mappings travel in
+// order), so a pool is little more than a set of counters and preferences: memory_pools.hpp says what is counted.
+#include <cstring>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+MemoryPool* find_pool(CUmemoryPool handle) {
+    return pools().find(value_of(handle));
+}
+
+CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUstream in) {
+    auto* pool = pools().find(pool_handle);
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!pool) return CUDA_ERROR_INVALID_HANDLE;
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (bytes == 0) {
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
+    if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
+        return result;
+    take_from_pool(*pool, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult number(CUmemPool_attribute attribute, MemoryPool& pool, void* value) {
+    uint64_t answer = 0;
+    LockGuard lock(amounts_mutex());
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            answer = pool.release_threshold;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+            answer = pool.amounts.reserved;
+            break;
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            answer = pool.amounts.used;
+            break;
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+            answer = pool.amounts.reserved_high;
+            break;
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            answer = pool.amounts.used_high;
+            break;
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(value, &answer, sizeof answer);
+    return CUDA_SUCCESS;
+}
+
+CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
+    bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
+    if (!sound) return CUDA_ERROR_INVALID_DEVICE;
+    if (wanted.location.id == pool.device)  // its own device always may
+        return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    int reachable = 0;
+    if (wanted.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        if (auto result = cuDeviceCanAccessPeer(&reachable, wanted.location.id, pool.device); result != CUDA_SUCCESS)
+            return result;
+    return reachable != 0 || wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// The worker opens all of the device's memory that is not the program's own mapping: allocations of several pools share
+// blocks. It counts how often it was asked to.
+CUresult set_access(MemoryPool& pool, int ordinal, CUmemAccess_flags flags) {
+    if (ordinal == pool.device) return CUDA_SUCCESS;
+    const uint64_t bit = uint64_t{1} << ordinal;
+    bool open = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    uint64_t before = open ? pool.open_to.fetch_or(bit) : pool.open_to.fetch_and(~bit);
+    if (((before & bit) != 0) == open) return CUDA_SUCCESS;
+    auto &owner = *find_device(pool.device), &other = *find_device(ordinal);
+    if (open) owner.memory->reached_from(ordinal);
+    RemoteCall call(wire::MemoryAccess<>{owner.number, other.number, static_cast<uint32_t>(flags)});
+    call.in_context(nullptr);
+    return call.send();
+}
+
+// What cuda.h knows; GPUs, too, support only some of it.
+bool is_pool_kind(const CUmemPoolProps& properties) {
+    auto type = properties.allocType;
+    auto where = properties.location.type;
+    return (type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
+           where >= CU_MEM_LOCATION_TYPE_DEVICE && where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+bool is_policy(CUmemPool_attribute attribute) {
+    return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+           attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+// Only 0 may be set: the high watermark then counts from what is there now.
+CUresult restart_watermark(CUmemPool_attribute attribute, MemoryPool& pool, uint64_t wanted) {
+    bool of_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if ((!of_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) || wanted != 0) return CUDA_ERROR_INVALID_VALUE;
+    LockGuard lock(amounts_mutex());
+    if (of_used)
+        pool.amounts.used_high = pool.amounts.used;
+    else
+        pool.amounts.reserved_high = pool.amounts.reserved;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice device) {
+    return guarded("cuDeviceGetDefaultMemPool", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto* found = find_device(device);
+        if (!found) return CUDA_ERROR_INVALID_DEVICE;
+        *out = handle_of<CUmemoryPool>(default_pool(*found));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool* out, CUdevice device) {
+    return guarded("cuDeviceGetMemPool", [&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto* found = find_device(device);
+        if (!found) return CUDA_ERROR_INVALID_DEVICE;
+        *out = handle_of<CUmemoryPool>(chosen_pool(*found));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
+    return guarded("cuDeviceSetMemPool", [&]() -> CUresult {
+        auto* found = find_device(device);
+        if (!found) return CUDA_ERROR_INVALID_DEVICE;
+        auto* pool = find_pool(handle);
+        if (!pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+        found->pools.chosen = value_of(handle);
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
+    return guarded("cuMemPoolCreate", [&]() -> CUresult {
+        if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
+        bool carried = properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                       properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+        if (!carried) return CUDA_ERROR_NOT_SUPPORTED;
+        auto* device = find_device(properties->location.id);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        *out = handle_of<CUmemoryPool>(create_pool(*device, false));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
+    return guarded("cuMemPoolDestroy", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t chosen = value_of(handle);
+        find_device(pool->device)->pools.chosen.compare_exchange_strong(chosen, 0);
+        pools().destroy(value_of(handle));
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
+    return guarded("cuMemPoolTrimTo", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool) return CUDA_ERROR_INVALID_VALUE;
+        {
+            LockGuard lock(amounts_mutex());
+            pool->amounts.shrink_to(keep, pool_granule);
+        }
+        find_device(pool->device)->memory->trim();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return guarded("cuMemPoolSetAttribute", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
+        if (is_policy(attribute)) {
+            pool->reuse[attribute] = *static_cast<int*>(value) != 0;
+            return CUDA_SUCCESS;
+        }
+        uint64_t wanted = *static_cast<uint64_t*>(value);
+        if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+            pool->release_threshold = wanted;
+            return CUDA_SUCCESS;
+        }
+        return restart_watermark(attribute, *pool, wanted);
+    });
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+    return guarded("cuMemPoolGetAttribute", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !value) return CUDA_ERROR_INVALID_VALUE;
+        if (!is_policy(attribute)) return number(attribute, *pool, value);
+        *static_cast<int*>(value) = pool->reuse[attribute];
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* wanted, size_t count) {
+    return guarded("cuMemPoolSetAccess", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || (count > 0 && !wanted)) return CUDA_ERROR_INVALID_VALUE;
+        for (size_t i = 0; i < count; ++i)
+            if (auto result = check_access(*pool, wanted[i]); result != CUDA_SUCCESS) return result;
+        for (size_t i = 0; i < count; ++i)
+            if (auto result = set_access(*pool, wanted[i].location.id, wanted[i].flags); result != CUDA_SUCCESS)
+                return result;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+    return guarded("cuMemPoolGetAccess", [&]() -> CUresult {
+        auto* pool = find_pool(handle);
+        if (!pool || !flags || !location) return CUDA_ERROR_INVALID_VALUE;
+        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(location->id))
+            return CUDA_ERROR_INVALID_VALUE;
+        bool open = location->id == pool->device || (pool->open_to >> location->id & 1) != 0;
+        *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+    return guarded("cuMemAllocAsync", [&]() -> CUresult {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        return allocate_from(chosen_pool(*find_device(context->device)), out, bytes, stream);
+    });
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    return guarded("cuMemAllocFromPoolAsync", [&] { return allocate_from(value_of(pool), out, bytes, stream); });
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
+    return guarded("cuMemFreeAsync", [&]() -> CUresult {
+        StreamRef stream;
+        if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+        return free_memory(address, stream.number + 1);
+    });
+}
+
+}  // extern "C"
