@@ -168,9 +168,11 @@ def damaged(arguments):
 
 def small(arguments):
     with World(arguments) as world:
-        first = world.run(size=SMALL)
-        assert first[0] > SMALL
-        assert world.run(size=SMALL) == first, "a small program pays for the cache"
+        sent, round_trips = world.run(size=SMALL)
+        assert sent > SMALL
+        again, round_trips_again = world.run(size=SMALL)
+        # How many batches the records travel in, each with a header, is a matter of time.
+        assert abs(again - sent) < FEW and round_trips_again == round_trips, "a small program pays for the cache"
         large_trips = world.run()[1]
         assert large_trips == first[1] + 1, "the first time a large image costs one round trip more"
         world.kept(1)
