@@ -18,7 +18,7 @@ public:
     void reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
     // A record of the worker's own.
     void tell(uint16_t op, const wire::Bytes& payload);
-    // A piece of a copy. Waits while the client has no credit left for us.
+    // A piece of a copy. Waits while the client has no credit left for us, or enough is on its way to it.
     void piece(uint64_t number, uint64_t offset, zmq::message_t&& data) TNR_EXCLUDES(mutex_);
     // An asynchronous call failed. A fatal error makes every later call fail alike: it is told once.
     void failed(uint16_t op, CUresult result, std::string_view detail) TNR_EXCLUDES(mutex_);
