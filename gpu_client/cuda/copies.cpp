@@ -7,6 +7,8 @@
 // Everything else is copied once.
 #include "gpu_client/cuda/copies.hpp"
 
+#include <cstdlib>
+
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
@@ -223,6 +225,18 @@ CUresult copy_between_devices(const PlacedRows& to, const PlacedRows& from, uint
     return CUDA_SUCCESS;
 }
 
+// ZeroMQ allocates every piece that arrives. Before the program has freed anything large itself, the C library takes such
+// memory from the kernel and gives it back each time, and the page faults cost a tenth of a copy's speed. It keeps twice of
+// the largest block that was ever freed: so we free one, as any program may, of as much as is on its way at once.
+void keep_memory_of_pieces() {
+    static const bool once = [] {
+        void* volatile block = std::malloc(wire::kept_bytes_min);
+        std::free(block);
+        return true;
+    }();
+    (void)once;
+}
+
 }  // namespace
 
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
@@ -249,6 +263,7 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 
     uint64_t bytes = to.row_bytes * to.rows;
+    if (bytes > wire::inline_copy_bytes_max) keep_memory_of_pieces();
     Destination destination{to.address, bytes, to.rows > 1 ? to.row_bytes : 0, to.pitch};
     PinnedRange range;
     bool later = !wait && !sync_mode() && find_pinned(to.address, extent(to.row_bytes, to.rows, to.pitch), range);
