@@ -128,6 +128,7 @@ static CUresult ask(Event& event, const Recording& recording, Context& context, 
     RemoteCall call(op, wire::CallWay::sync);
     call.in_context(&context);
     call.put(event.number);
+    if (op == wire::op_query_event) call.put(recording.position);
     auto result = call.send();
     if (result != CUDA_SUCCESS) return result;
     raise_to(event.completed, recording.position);
@@ -151,17 +152,12 @@ static CUresult query_event(CUevent handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    auto result = ask(*event, recording, *context, wire::op_cuEventQuery);
+    auto result =
+        ask(*event, recording, *context, watched ? uint16_t{wire::op_cuEventQuery} : uint16_t{wire::op_query_event});
     if (result != CUDA_ERROR_NOT_READY) return result;
     raise_to(event->asked, heard_before);
-    if (watched) return result;
-    RemoteCall watch(wire::op_watch_event, wire::CallWay::async_);
-    watch.in_context(context);
-    watch.put(event->number);
-    watch.put(recording.position);
-    if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
     raise_to(event->watched, recording.position);
-    return CUDA_ERROR_NOT_READY;
+    return result;
 }
 
 static CUresult synchronize_event(CUevent handle) {

@@ -225,21 +225,17 @@ static CUresult query_stream(CUstream handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    RemoteCall call(wire::op_cuStreamQuery, wire::CallWay::sync);
+    bool watches = stream.object && !watched;
+    RemoteCall call(watches ? uint16_t{wire::op_query_stream} : uint16_t{wire::op_cuStreamQuery}, wire::CallWay::sync);
     call.in_context(context);
     call.put(stream.number);
+    if (watches) call.put(needed);
     auto result = call.send();
     if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
     if (result != CUDA_ERROR_NOT_READY || !stream.object) return result;
     raise_to(stream.object->asked, heard_before);
-    if (watched) return result;
-    RemoteCall watch(wire::op_watch_stream, wire::CallWay::async_);
-    watch.in_context(context);
-    watch.put(stream.number);
-    watch.put(call.position());
-    if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
-    raise_to(stream.object->watched, call.position());
-    return CUDA_ERROR_NOT_READY;
+    raise_to(stream.object->watched, needed);
+    return result;
 }
 
 static CUresult with_stream(CUstream handle, const void* out, StreamRef& stream) {

@@ -47,7 +47,8 @@ zmq::message_t FrameBuffers::message_from(Bytes& frame) {
 }
 
 zmq::message_t FrameBuffers::copy_of(std::span<const std::byte> data) {
-    if (data.size() < pooled_copy_bytes_min || data.size() > piece_bytes_max) return zmq::message_t(data.data(), data.size());
+    if (data.size() < pooled_copy_bytes_min || data.size() > piece_bytes_max)
+        return zmq::message_t(data.data(), data.size());
     std::unique_ptr<Bytes> buffer;
     {
         LockGuard lock(mutex_);

@@ -12,8 +12,9 @@ enum SessionOp : uint16_t {
     op_memory_grant = 0xf002,  // sync. u32 device, u64 bytes wanted; reply: u64 bytes granted more (0: out of memory)
     op_memory_map = 0xf003,    // async. u32 device, u64 address, u64 bytes: back this part of the range with memory
     op_memory_unmap = 0xf004,  // async. u32 device, u64 address, u64 bytes, as mapped; the GPU has finished with it
-    op_watch_event = 0xf005,   // async. u64 event number, u64 position: say op_completed when it has completed
-    op_watch_stream = 0xf006,  // async. u64 stream number, u64 position: likewise for all work in it so far
+    // Older clients say these behind a question that was answered "not ready"; see op_query_event.
+    op_watch_event = 0xf005,         // async. u64 event number, u64 position: say op_completed when it has completed
+    op_watch_stream = 0xf006,        // async. u64 stream number, u64 position: likewise for all work in it so far
     op_host_function_done = 0xf007,  // u64 ticket of op_run_host_function
     op_goodbye = 0xf008,             // the process ends in good order: free everything now
     op_image_piece = 0xf009,         // async. see custom_calls.hpp
@@ -31,6 +32,9 @@ enum SessionOp : uint16_t {
     // sync; of the current context's device. Reply: u64 free, u64 total, u32 shared: another process of the claim uses the
     // GPU. From then on the client is told of changes (op_memory_shared).
     op_memory_info = 0xf012,
+    // sync. As cuEventQuery and cuStreamQuery; the answer CUDA_ERROR_NOT_READY promises that op_completed will come unasked.
+    op_query_event = 0xf013,   // u64 event number, u64 position
+    op_query_stream = 0xf014,  // u64 stream number, u64 position
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1

@@ -39,6 +39,21 @@ static Answer query_event(WorkerSession& session, Call& call) {
     return result == CUDA_ERROR_NOT_READY ? result : session.answer_wait(call, result, before);
 }
 
+// The answer goes first: the watch wakes another thread.
+static Answer query_and_watch_event(WorkerSession& session, Call& call) {
+    auto number = call.in.get<uint64_t>();
+    auto position = call.in.get<uint64_t>();
+    auto* event = session.handles.events.find(number);
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([event] { return driver().cuEventQuery(event->get()); });
+    if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
+    session.outbox.reply(call.op, call.number, result);
+    session.watch(wire::Completed::event, number, position, *event);
+    return std::nullopt;
+}
+
 static Answer synchronize_event(WorkerSession& session, Call& call) {
     auto event = call.in.shared_event();
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
@@ -65,6 +80,7 @@ void add_event_calls(std::vector<Handler>& table) {
     table[wire::op_cuEventQuery] = query_event;
     table[wire::op_cuEventSynchronize] = synchronize_event;
     table[wire::op_watch_event] = watch_event;
+    table[wire::op_query_event] = query_and_watch_event;
 }
 
 }  // namespace tnr::worker

@@ -77,6 +77,20 @@ static Answer watch_stream(WorkerSession& session, Call& call) {
     return result;
 }
 
+static Answer query_and_watch_stream(WorkerSession& session, Call& call) {
+    auto stream = read_stream(session, call);
+    auto position = call.in.get<uint64_t>();
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([&] { return driver().cuStreamQuery(stream.handle); });
+    if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
+    SharedEvent reached;
+    if (auto marked = mark(reached, stream.handle); marked != CUDA_SUCCESS) return marked;
+    session.outbox.reply(call.op, call.number, result);  // first: the watch wakes another thread
+    session.watch(wire::Completed::stream, stream.number, position, reached);
+    return std::nullopt;
+}
+
 static Answer get_attribute(WorkerSession& session, Call& call) {
     auto stream = read_stream(session, call);
     auto id = call.in.get<uint32_t>();
@@ -130,6 +144,7 @@ void add_stream_calls(std::vector<Handler>& table) {
     table[wire::op_cuStreamSynchronize] = synchronize_stream;
     table[wire::op_cuStreamQuery] = query_stream;
     table[wire::op_watch_stream] = watch_stream;
+    table[wire::op_query_stream] = query_and_watch_stream;
     table[wire::op_cuStreamGetAttribute] = get_attribute;
     table[wire::op_cuStreamSetAttribute] = set_attribute;
     table[wire::op_cuLaunchHostFunc] = launch_host_function;
