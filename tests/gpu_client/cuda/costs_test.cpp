@@ -20,12 +20,12 @@ using namespace tnr::cuda;
 
 namespace {
 
-constexpr size_t parameter_bytes = 3000;
+constexpr size_t parameter_bytes = 9000;  // a batch with such a launch is large enough to become a message itself
 
-const char* const code = R"(.version 7.0
+const char* const code = R"(.version 8.1
 .target sm_75
 .address_size 64
-.visible .entry takes_much(.param .align 8 .b8 much[3000]) { ret; }
+.visible .entry takes_much(.param .align 8 .b8 much[9000]) { ret; }
 )";
 
 // Copies of at least `parameter_bytes` that this thread has made while it counted.
