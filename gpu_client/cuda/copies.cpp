@@ -2,9 +2,12 @@
 //
 // To the device, small data travels inside the record; larger data in pieces that overlap sending with the copy to the
 // GPU. Pieces read the program's memory directly where CUDA's contract lets us: pinned memory must stay untouched anyway,
-// and a large waiting copy returns when the worker has received them (until then they may have to be sent again).
+// and a large copy from pageable memory returns when the worker has received them (until then they may have to be sent
+// again), whether it is asynchronous by name or not: so it is with NVIDIA's driver, whose staging memory is small.
 // Everything else is copied once.
 #include "gpu_client/cuda/copies.hpp"
+
+#include <cstdlib>
 
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
@@ -14,6 +17,7 @@
 #include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/frame_buffers.hpp"
 
 namespace tnr::cuda {
 
@@ -21,9 +25,12 @@ namespace {
 
 // Below this a copy into a frame costs less than keeping count of it.
 constexpr uint64_t unstaged_bytes_min = 128 << 10;
-// The end of a waiting copy is copied into frames, too. It travels while the word that the pieces before it have arrived
-// is on its way back, so the copy hardly waits for the round trip; one that is no longer than this does not wait at all.
-constexpr uint64_t copied_end_bytes = 4 * wire::piece_bytes_max;
+// The end of such a copy is copied into frames, too: as much as keeps the line busy. It travels while the word that the
+// pieces before it have arrived is on its way back, so the copy hardly waits for the round trip; one that is no longer than
+// this does not wait at all.
+uint64_t copied_end_bytes() {
+    return session()->link().kept_enough();
+}
 
 void pack(std::byte* to, const HostRows& from, uint64_t first_row, uint64_t rows) {
     for (uint64_t row = 0; row < rows; ++row)
@@ -87,22 +94,23 @@ CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const 
     if (bytes <= wire::inline_copy_bytes_max) return upload.plain(to, from, bytes, nullptr);
     PinnedRange range;
     bool pinned = !wait && find_pinned(from, bytes, range);
-    uint64_t lent = pinned && bytes >= unstaged_bytes_min ? bytes : 0;  // the rest is copied
-    if (wait && bytes > copied_end_bytes) lent = bytes - copied_end_bytes;
+    uint64_t end = pinned ? 0 : copied_end_bytes();
+    uint64_t lent = bytes >= unstaged_bytes_min && bytes > end ? bytes - end : 0;  // the rest is copied
     auto* outgoing = lent != 0 ? Outgoing::begin(pinned ? &range : nullptr) : nullptr;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t offset = 0; offset < bytes && result == CUDA_SUCCESS; offset += wire::piece_bytes_max) {
         uint64_t length = std::min<uint64_t>(bytes - offset, wire::piece_bytes_max);
         bool lend = offset + length <= lent;
-        auto piece = lend ? outgoing->frame(from + offset, length) : zmq::message_t(from + offset, length);
+        auto piece =
+            lend ? outgoing->frame(from + offset, length) : wire::frame_buffers().copy_of({from + offset, length});
         result = upload.plain(to + offset, nullptr, length, &piece);
     }
     if (!outgoing) return result;
     session()->flush();
-    if (wait)
-        outgoing->wait();
-    else
+    if (pinned)
         outgoing->let_go();
+    else
+        outgoing->wait();
     return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 
@@ -207,6 +215,18 @@ CUresult copy_between_devices(const PlacedRows& to, const PlacedRows& from, uint
     return CUDA_SUCCESS;
 }
 
+// ZeroMQ allocates every piece that arrives. Before the program has freed anything large itself, the C library takes such
+// memory from the kernel and gives it back each time, and the page faults cost a tenth of a copy's speed. It keeps twice of
+// the largest block that was ever freed: so we free one, as any program may, of as much as is on its way at once.
+void keep_memory_of_pieces() {
+    static const bool once = [] {
+        void* volatile block = std::malloc(wire::kept_bytes_min);
+        std::free(block);
+        return true;
+    }();
+    (void)once;
+}
+
 }  // namespace
 
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
@@ -233,6 +253,7 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 
     uint64_t bytes = to.row_bytes * to.rows;
+    if (bytes > wire::inline_copy_bytes_max) keep_memory_of_pieces();
     Destination destination{to.address, bytes, to.rows > 1 ? to.row_bytes : 0, to.pitch};
     PinnedRange range;
     bool later = !wait && !sync_mode() && find_pinned(to.address, extent(to.row_bytes, to.rows, to.pitch), range);

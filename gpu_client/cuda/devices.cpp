@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/pool.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
 #include "gpu_client/protocol/gpu_facts.hpp"
 
 namespace tnr::cuda {
@@ -25,6 +26,7 @@ const std::vector<Device*>& devices() {
 }
 
 Device* find_device(CUdevice ordinal) {
+    ++lookups.devices;
     auto& all = device_list();
     return ordinal >= 0 && static_cast<size_t>(ordinal) < all.size() ? all[static_cast<size_t>(ordinal)] : nullptr;
 }

@@ -118,9 +118,9 @@ static bool known_complete(const Event& event, const Recording& recording, const
     return recording.stream_known && recording.position <= synced_position(recording.stream, context);
 }
 
-template <class Record>  // wire::QueryEvent or wire::SynchronizeEvent
-static CUresult ask(Event& event, const Recording& recording, Context& context) {
-    RemoteCall call(Record{event.number});
+template <class Question>
+static CUresult ask(const Question& question, Event& event, const Recording& recording, Context& context) {
+    RemoteCall call(question);
     call.in_context(&context);
     auto result = call.send();
     if (result != CUDA_SUCCESS) return result;
@@ -145,15 +145,13 @@ static CUresult query_event(CUevent handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    auto result = ask<wire::QueryEvent<>>(*event, recording, *context);
+    auto result = watched
+                      ? ask(wire::QueryEvent<>{event->number}, *event, recording, *context)
+                      : ask(wire::QueryAndWatchEvent<>{event->number, recording.position}, *event, recording, *context);
     if (result != CUDA_ERROR_NOT_READY) return result;
     raise_to(event->asked, heard_before);
-    if (watched) return result;
-    RemoteCall watch(wire::WatchEvent<>{event->number, recording.position});
-    watch.in_context(context);
-    if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
     raise_to(event->watched, recording.position);
-    return CUDA_ERROR_NOT_READY;
+    return result;
 }
 
 static CUresult synchronize_event(CUevent handle) {
@@ -163,7 +161,8 @@ static CUresult synchronize_event(CUevent handle) {
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     auto recording = recording_of(*event);
     if (!known_complete(*event, recording, *context))
-        if (auto result = ask<wire::SynchronizeEvent<>>(*event, recording, *context); result != CUDA_SUCCESS)
+        if (auto result = ask(wire::SynchronizeEvent<>{event->number}, *event, recording, *context);
+            result != CUDA_SUCCESS)
             return result;
     pools_after_wait(context->device);
     return CUDA_SUCCESS;

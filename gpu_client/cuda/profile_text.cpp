@@ -34,6 +34,10 @@ const char* name_of_record(uint16_t op) {
             return "watch event";
         case wire::op_watch_stream:
             return "watch stream";
+        case wire::op_query_event:
+            return "cuEventQuery";
+        case wire::op_query_stream:
+            return "cuStreamQuery";
         case wire::op_host_function_done:
             return "host function done";
         case wire::op_goodbye:

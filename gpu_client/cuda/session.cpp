@@ -10,15 +10,20 @@
 
 namespace tnr::cuda {
 
-// A batch that is this large goes out at once: more would not travel better, and the worker could have begun.
+// A batch that is this large goes out at once: the worker could have begun.
 static constexpr size_t flush_bytes = 64 << 10;
+// While more than this is on its way the worker has enough to do, and what counts is what a batch costs: some ten system calls
+// and wake-ups at both ends, as much as a dozen small copies. Then batches may grow to `busy_flush_bytes`.
+static constexpr size_t busy_bytes = 256 << 10;
+static constexpr size_t busy_flush_bytes = 192 << 10;
 // The flusher looks this often while records are being added, and sends what is there after a tick without additions, or
 // after this many ticks with.
 static constexpr long tick_ns = 10'000;
 static constexpr int ticks_before_sending = 5;
-// Where the program waits for each of its launches, it sends them itself and the flusher only takes a core from it: each
-// tick that finds nothing unsent makes the next one longer, up to this.
-static constexpr long tick_max_ns = 16 * tick_ns;
+// Where the program waits for each of its launches, it sends them itself and the flusher only takes a core from it (20 µs for
+// each time it wakes, in a virtual machine): each tick that finds nothing unsent makes the next one longer, up to this. So what
+// is not waited for after all is late by no more than the time for which everything was, once: having to send makes ticks short.
+static constexpr long tick_max_ns = 128 * tick_ns;
 // After so long without records the flusher sleeps until it is woken, so that a quiet program costs nothing.
 static constexpr long quiet_ns = 500'000;
 
@@ -68,6 +73,10 @@ void Session::make_room(size_t bytes) {
     }
 }
 
+size_t Session::batch_is_large() const {
+    return link_.in_flight() < busy_bytes ? flush_bytes : busy_flush_bytes;
+}
+
 uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk) {
     size_t bytes = 0;
     for (auto& part : parts) bytes += part.size();
@@ -76,7 +85,7 @@ uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::messag
     make_room(bytes);
     put_record(context, op, 0, parts, bulk);
     uint64_t position = position_.load(std::memory_order_relaxed);
-    bool large = frame_.size() >= flush_bytes || bulk_bytes_ >= flush_bytes;
+    bool large = bulk_bytes_ >= flush_bytes || frame_.size() >= batch_is_large();
     lock.unlock();
     if (large)
         flush();
@@ -159,12 +168,13 @@ void Session::wake_flusher() {
 
 void Session::flusher() {
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // the default would stretch a tick by 50 µs
-    long tick = tick_ns;
     while (true) {
         flusher_wake_.acquire();
         uint64_t seen = position();
         int waited = 0;
+        long idle_tick = tick_ns;
         for (long quiet = 0; quiet < quiet_ns;) {
+            long tick = waited > 0 ? tick_ns : idle_tick;
             timespec nap{0, tick};
             ::nanosleep(&nap, nullptr);
             uint64_t now = position();
@@ -172,13 +182,13 @@ void Session::flusher() {
             seen = now;
             quiet = added ? 0 : quiet + tick;
             if (flushed_.load(std::memory_order_acquire) == now) {
-                tick = std::min(2 * tick, tick_max_ns);
+                idle_tick = std::min(2 * idle_tick, tick_max_ns);
                 waited = 0;
                 continue;
             }
-            tick = tick_ns;
             if (added && ++waited < ticks_before_sending) continue;
             waited = 0;
+            idle_tick = tick_ns;
             flush();
         }
         flusher_asleep_.store(true, std::memory_order_seq_cst);

@@ -117,6 +117,7 @@ private:
     void put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk)
         TNR_REQUIRES(buffer_mutex_);
     void make_room(size_t bytes) TNR_REQUIRES(buffer_mutex_) TNR_EXCLUDES(order_mutex_, receive_mutex_);
+    size_t batch_is_large() const;
     bool wait_for_credit() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
     void read_receipts() TNR_EXCLUDES(receive_mutex_);
     void flusher();

@@ -219,18 +219,16 @@ static CUresult query_stream(CUstream handle) {
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
-    RemoteCall call(wire::QueryStream<>{stream.number});
+    bool watches = stream.object && !watched;
+    RemoteCall call = watches ? RemoteCall(wire::QueryAndWatchStream<>{stream.number, needed})
+                              : RemoteCall(wire::QueryStream<>{stream.number});
     call.in_context(context);
     auto result = call.send();
     if (result == CUDA_SUCCESS) note_synced(stream, *context, call.position());
     if (result != CUDA_ERROR_NOT_READY || !stream.object) return result;
     raise_to(stream.object->asked, heard_before);
-    if (watched) return result;
-    RemoteCall watch(wire::WatchStream<>{stream.number, call.position()});
-    watch.in_context(context);
-    if (auto sent = watch.send(); sent != CUDA_SUCCESS) return sent;
-    raise_to(stream.object->watched, call.position());
-    return CUDA_ERROR_NOT_READY;
+    raise_to(stream.object->watched, needed);
+    return result;
 }
 
 static CUresult with_stream(CUstream handle, const void* out, StreamRef& stream) {

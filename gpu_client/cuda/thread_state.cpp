@@ -9,6 +9,8 @@ namespace tnr::cuda {
 
 static thread_local ThreadState* state_of_thread = nullptr;
 
+constinit thread_local Lookups lookups;
+
 static std::atomic<void (*)(ThreadState&)> at_end{nullptr};
 
 void when_threads_end(void (*tidy_up)(ThreadState&)) {
@@ -44,6 +46,7 @@ uint64_t current_context_handle() {
 }
 
 CUresult usable(Context* context) {
+    ++lookups.contexts;
     if (!context || !context->active.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
 }

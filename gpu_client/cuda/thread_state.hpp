@@ -30,6 +30,12 @@ ThreadState& thread_state();
 // Called with the state of each thread that ends while the library can still be used. One function, set once or often.
 void when_threads_end(void (*tidy_up)(ThreadState&));
 
+// How often this thread has judged a context and has looked up a device: a launch does each once, and a test counts.
+struct Lookups {
+    uint64_t contexts = 0, devices = 0;
+};
+extern constinit thread_local Lookups lookups;
+
 // The current context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone, its
 // sticky error when a kernel has ended it.
 CUresult current_context(Context*& context);

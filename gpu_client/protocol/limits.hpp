@@ -46,6 +46,9 @@ inline constexpr size_t window_bytes = size_t{64} << 20;
 // Of that, records (not bulk data) that the other side has not received yet and that are kept to be sent again: at least
 // 20,000 launches, where NVIDIA's driver makes a program wait after 1,000. A long line gets more (pace.hpp), up to the window.
 inline constexpr size_t kept_record_bytes_min = size_t{2} << 20;
+// Of all bytes, bulk data included, a large copy keeps at least this much on its way, and more only where the line is long
+// (pace.hpp): four pieces overlap everything that there is to overlap, and are still in a cache when they are read again.
+inline constexpr size_t kept_bytes_min = 4 * piece_bytes_max;
 // Batches taken out of the socket before their turn, so that a busy receiver's sender need not keep them.
 inline constexpr size_t early_batches_max = 128;
 // Owe at most this much acknowledgement silently.

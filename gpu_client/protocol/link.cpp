@@ -81,7 +81,9 @@ void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
 void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     LockGuard lock(book_mutex_);
     kept_records_ += frames.front().size();
-    sent_.push_back({sequence, bytes, frames.front().size(), pace_.mark(Pace::Clock::now()), std::move(frames)});
+    auto now = Pace::Clock::now();
+    sent_.push_back(
+        {sequence, bytes, frames.front().size(), pace_.mark(now), record_pace_.mark(now), std::move(frames)});
     in_flight_ += bytes;
     kept_ += bytes;
 }
@@ -113,7 +115,8 @@ void Link::send_receipt() {
 void Link::send_again() {
     LockGuard lock(book_mutex_);
     pace_.new_connection();
-    kept_records_max_.store(pace_.limit(), std::memory_order_relaxed);
+    record_pace_.new_connection();
+    note_paces();
     for (auto& sent : sent_) {
         if (sent.frames.empty()) continue;
         for (auto& part : sent.frames) outgoing_.emplace_back().copy(part);
@@ -191,6 +194,11 @@ Link::Event Link::take(Batch& batch) {
     return event;
 }
 
+void Link::note_paces() {
+    kept_enough_.store(pace_.limit(), std::memory_order_relaxed);
+    kept_records_max_.store(record_pace_.limit(), std::memory_order_relaxed);
+}
+
 // What the other side says of our batches.
 void Link::take_word(const BatchHeader& header) {
     {
@@ -198,21 +206,25 @@ void Link::take_word(const BatchHeader& header) {
         uint64_t first = sent_.empty() ? 0 : sent_.front().sequence;
         uint64_t last = sent_.empty() ? 0 : sent_.back().sequence;
         uint64_t arrived = std::min(std::max(header.received, header.acknowledged), last);
-        size_t arrived_records = 0;
-        Pace::Mark last_arrived;
+        size_t arrived_bytes = 0, arrived_records = 0;
+        Pace::Mark mark, record_mark;
         for (uint64_t next = std::max(arrived_up_to_ + 1, first); next <= arrived; ++next) {
             auto& sent = sent_[next - first];
             kept_ -= sent.bytes;
             kept_records_ -= sent.record_bytes;
+            arrived_bytes += sent.bytes;
             arrived_records += sent.record_bytes;
-            last_arrived = sent.mark;
+            mark = sent.mark;
+            record_mark = sent.record_mark;
             for (auto& part : sent.frames) arrived_.push_back(std::move(part));
             sent.frames.clear();
             arrived_up_to_ = next;
         }
         if (arrived_records > 0) {
-            pace_.arrived(arrived_records, last_arrived, Pace::Clock::now());
-            kept_records_max_.store(pace_.limit(), std::memory_order_relaxed);
+            auto now = Pace::Clock::now();
+            pace_.arrived(arrived_bytes, mark, now);
+            record_pace_.arrived(arrived_records, record_mark, now);
+            note_paces();
         }
         while (!sent_.empty() && sent_.front().sequence <= header.acknowledged) {
             in_flight_ -= sent_.front().bytes;

@@ -64,6 +64,8 @@ public:
     }
     // Bytes that are kept because the other side has not said that they have arrived.
     size_t kept() const { return kept_.load(std::memory_order_acquire); }
+    // What a large copy need not exceed of them so that the line never runs dry. More would only leave the caches in between.
+    size_t kept_enough() const { return kept_enough_.load(std::memory_order_relaxed); }
 
     // One thread at a time. Events other than `batch` leave `batch` without records.
     Event receive(Batch& batch, std::chrono::milliseconds timeout);
@@ -94,7 +96,7 @@ private:
     struct Sent {
         uint64_t sequence;
         size_t bytes, record_bytes;
-        Pace::Mark mark;
+        Pace::Mark mark, record_mark;
         Frames frames;  // empty: has arrived
     };
     struct Received {
@@ -116,6 +118,7 @@ private:
     Event take_hello(uint64_t connection, zmq::message_t& frame);
     Event take_welcome(uint64_t connection);
     void take_word(const BatchHeader& header) TNR_EXCLUDES(book_mutex_);
+    void note_paces() TNR_REQUIRES(book_mutex_);
 
     void tell_watcher(BatchWatcher::Way way, uint64_t sequence, size_t bytes, std::span<const std::byte> records);
 
@@ -134,14 +137,16 @@ private:
     Frames outgoing_ TNR_GUARDED_BY(send_mutex_);        // shares its data with what is kept
     Mutex book_mutex_;                                   // taken inside send_mutex_, never the other way round
     std::deque<Sent> sent_ TNR_GUARDED_BY(book_mutex_);  // not yet acknowledged, without gaps
-    Pace pace_ TNR_GUARDED_BY(book_mutex_){kept_record_bytes_min, window_bytes};
+    Pace pace_ TNR_GUARDED_BY(book_mutex_){kept_bytes_min, window_bytes};  // of whole batches
+    Pace record_pace_ TNR_GUARDED_BY(book_mutex_){kept_record_bytes_min, window_bytes};
     uint64_t arrived_up_to_ TNR_GUARDED_BY(book_mutex_) = 0;  // of ours
     std::deque<Received> received_ TNR_GUARDED_BY(book_mutex_);
     uint64_t received_up_to_ TNR_GUARDED_BY(book_mutex_) = 0;
     uint64_t worked_off_ TNR_GUARDED_BY(book_mutex_) = 0;
     size_t owed_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;          // of acknowledgements
     size_t owed_receipt_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;  // of receipts
-    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0}, kept_records_max_{kept_record_bytes_min};
+    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0}, kept_records_max_{kept_record_bytes_min},
+        kept_enough_{kept_bytes_min};
     std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};
 };
 

@@ -22,6 +22,8 @@ enum SessionOp : uint16_t {
     op_move_range = 0xf010,
     op_memory_access = 0xf011,
     op_memory_info = 0xf012,
+    op_query_event = 0xf013,
+    op_query_stream = 0xf014,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1

@@ -71,23 +71,26 @@ struct MemoryInfo {
     };
 };
 
-// Say Completed, with this position, when the event has completed, or all that the stream holds now.
-template <class Side = Numbers>
-struct WatchEvent {
-    static constexpr uint16_t op = op_watch_event;
-    static constexpr auto way = CallWay::async_;
-    typename Side::Event event{};
+// A name, and the client's word for a point in the stream of records.
+template <uint16_t Op, CallWay Way, class Thing>
+struct Position {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = Way;
+    Thing named{};
     uint64_t position = 0;
-    auto fields() { return std::tie(event, position); }
+    auto fields() { return std::tie(named, position); }
 };
+// As QueryEvent and QueryStream; but CUDA_ERROR_NOT_READY promises that Completed will come, with this position, when the
+// event has completed, or all that the stream holds now.
 template <class Side = Numbers>
-struct WatchStream {
-    static constexpr uint16_t op = op_watch_stream;
-    static constexpr auto way = CallWay::async_;
-    typename Side::Stream stream{};
-    uint64_t position = 0;
-    auto fields() { return std::tie(stream, position); }
-};
+using QueryAndWatchEvent = Position<op_query_event, CallWay::sync, typename Side::Event>;
+template <class Side = Numbers>
+using QueryAndWatchStream = Position<op_query_stream, CallWay::sync, typename Side::Stream>;
+// Older clients say these behind a question that was answered "not ready".
+template <class Side = Numbers>
+using WatchEvent = Position<op_watch_event, CallWay::async_, typename Side::Event>;
+template <class Side = Numbers>
+using WatchStream = Position<op_watch_stream, CallWay::async_, typename Side::Stream>;
 
 struct HostFunctionDone {
     static constexpr uint16_t op = op_host_function_done;

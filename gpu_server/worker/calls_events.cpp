@@ -28,6 +28,17 @@ static Answer query_event(WorkerSession& session, Call& call, const wire::QueryE
     return result == CUDA_ERROR_NOT_READY ? result : session.answer_wait(call, result, before);
 }
 
+// The answer goes first: the watch wakes another thread.
+static Answer query_and_watch_event(WorkerSession& session, Call& call,
+                                    const wire::QueryAndWatchEvent<Resolved>& event) {
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([&] { return driver().cuEventQuery(event.named.handle); });
+    if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
+    session.outbox.reply(call.op, call.number, result);
+    session.watch(wire::Completable::event, event.named.number, event.position, event.named.shared);
+    return std::nullopt;
+}
+
 static Answer synchronize_event(WorkerSession& session, Call& call, const wire::SynchronizeEvent<Resolved>& event) {
     auto before = session.downloads.next();
     auto result = session.query_briefly([&] { return driver().cuEventQuery(event.named.handle); });
@@ -37,7 +48,7 @@ static Answer synchronize_event(WorkerSession& session, Call& call, const wire::
 }
 
 static Answer watch_event(WorkerSession& session, Call&, const wire::WatchEvent<Resolved>& watch) {
-    session.watch(wire::Completable::event, watch.event.number, watch.position, watch.event.shared);
+    session.watch(wire::Completable::event, watch.named.number, watch.position, watch.named.shared);
     return CUDA_SUCCESS;
 }
 
@@ -48,6 +59,7 @@ void add_event_calls(HandlerTable& table) {
     table.add<query_event>();
     table.add<synchronize_event>();
     table.add<watch_event>();
+    table.add<query_and_watch_event>();
 }
 
 }  // namespace tnr::worker

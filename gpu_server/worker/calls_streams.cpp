@@ -50,9 +50,21 @@ static Answer query_stream(WorkerSession& session, Call& call, const wire::Query
 
 static Answer watch_stream(WorkerSession& session, Call&, const wire::WatchStream<Resolved>& watch) {
     SharedEvent reached;
-    auto result = mark(reached, watch.stream.handle);
-    if (result == CUDA_SUCCESS) session.watch(wire::Completable::stream, watch.stream.number, watch.position, reached);
+    auto result = mark(reached, watch.named.handle);
+    if (result == CUDA_SUCCESS) session.watch(wire::Completable::stream, watch.named.number, watch.position, reached);
     return result;
+}
+
+static Answer query_and_watch_stream(WorkerSession& session, Call& call,
+                                     const wire::QueryAndWatchStream<Resolved>& stream) {
+    auto before = session.downloads.next();
+    auto result = session.query_briefly([&] { return driver().cuStreamQuery(stream.named.handle); });
+    if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
+    SharedEvent reached;
+    if (auto marked = mark(reached, stream.named.handle); marked != CUDA_SUCCESS) return marked;
+    session.outbox.reply(call.op, call.number, result);  // first: the watch wakes another thread
+    session.watch(wire::Completable::stream, stream.named.number, stream.position, reached);
+    return std::nullopt;
 }
 
 static_assert(sizeof(wire::StreamAttribute) == sizeof(CUstreamAttrValue));
@@ -104,6 +116,7 @@ void add_stream_calls(HandlerTable& table) {
     table.add<set_attribute>();
     table.add<launch_host_function>();
     table.add<host_function_done>();
+    table.add<query_and_watch_stream>();
 }
 
 }  // namespace tnr::worker

@@ -22,7 +22,7 @@ void Outbox::reply(uint16_t op, uint64_t number, CUresult result, const wire::By
 void Outbox::piece(uint64_t number, uint64_t offset, zmq::message_t&& data) {
     {
         LockGuard lock(mutex_);
-        while (!link_.has_credit()) credit_.wait(mutex_);
+        while (!link_.has_credit() || link_.kept() >= link_.kept_enough()) credit_.wait(mutex_);
     }
     wire::Bytes frame;
     wire::Link::begin(frame);

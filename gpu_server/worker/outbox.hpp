@@ -21,7 +21,7 @@ public:
     void tell(const Record& record) {
         link_.send_record(Record::op, wire::payload_of(record));
     }
-    // A piece of a copy. Waits while the client has no credit left for us.
+    // A piece of a copy. Waits while the client has no credit left for us, or enough is on its way to it.
     void piece(uint64_t number, uint64_t offset, zmq::message_t&& data) TNR_EXCLUDES(mutex_);
     // An asynchronous call failed. A fatal error makes every later call fail alike: it is told once.
     void failed(uint16_t op, CUresult result, std::string_view detail) TNR_EXCLUDES(mutex_);

@@ -153,6 +153,7 @@ SEEDS = {
     record("cuMemsetD2D8_v2", address(64), number(64), data(b"\x07"), number(8), number(4)) + ask("cuCtxSynchronize"),
     "waits": start + host_function() + record("cuEventRecordWithFlags", number(EVENT), number(STREAM), short(0)) +
     record("watch_event", number(EVENT), number(3)) + record("watch_stream", number(STREAM), number(4)) +
+    ask("query_event", number(EVENT), number(3)) + ask("query_stream", number(STREAM), number(4)) +
     record("cuStreamWaitEvent", number(0), number(EVENT), short(0)) + ask("cuEventQuery", number(EVENT)) +
     ask("cuStreamQuery", number(STREAM)) + ask("cuEventSynchronize", number(EVENT)) + ask("cuCtxSynchronize"),
     "held_back": start + host_function() + upload(0, b"a" * 16) + upload(0, b"b" * 16, flags=3) +
