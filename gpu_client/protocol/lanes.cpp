@@ -17,15 +17,14 @@ void Lanes::up(size_t lane, uint64_t connection) {
 }
 
 size_t Lanes::count_up(uint64_t connection) const {
-    return static_cast<size_t>(std::count_if(lanes_.begin() + 1, lanes_.end(),
-                                             [&](const Lane& lane) { return lane.connection == connection; }));
+    return static_cast<size_t>(
+        std::count_if(lanes_.begin() + 1, lanes_.end(), [&](const Lane& lane) { return lane.is_of(connection); }));
 }
 
 size_t Lanes::pick(uint64_t connection, size_t data_bytes) {
     size_t picked = 0;
     for (size_t lane = 1; lane <= lanes_max && data_bytes >= lane_batch_bytes_min; ++lane)
-        if (lanes_[lane].connection == connection && (picked == 0 || lanes_[lane].given < lanes_[picked].given))
-            picked = lane;
+        if (lanes_[lane].is_of(connection) && (picked == 0 || lanes_[lane].given < lanes_[picked].given)) picked = lane;
     if (picked == 0) return 0;
     lanes_[picked].given += data_bytes;
     return picked;

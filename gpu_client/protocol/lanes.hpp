@@ -31,6 +31,7 @@ private:
     struct Lane {
         uint64_t connection = 0;
         uint64_t given = 0;  // bytes, since a lane last came up
+        bool is_of(uint64_t one) const { return connection > 0 && connection == one; }
     };
     std::array<Lane, lanes_max + 1> lanes_;
 };

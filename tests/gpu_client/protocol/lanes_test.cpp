@@ -8,6 +8,7 @@
 #include "gpu_client/protocol/ops.hpp"
 #include "tests/gpu_client/protocol/ends.hpp"
 #include "tests/gpu_client/protocol/kept.hpp"
+#include "tests/gpu_client/protocol/raw_client.hpp"
 
 using namespace tnr;
 using namespace tnr::wire;
@@ -150,6 +151,19 @@ void break_again_and_again(int breaks) {
     for (Batch batch; ends.client->lanes_up() < lanes;) (void)ends.client->receive(batch, 1ms);  // they are back
 }
 
+// A worker's end that offers two lanes.
+struct Worker {
+    zmq::context_t context{3};
+    uint16_t port = 0;
+    std::unique_ptr<Link> link;
+
+    Worker() {
+        auto served = Channel::serve(context, listening(port), {}, "session", 2);
+        REQUIRE(served);
+        link = std::make_unique<Link>(std::move(*served));
+    }
+};
+
 }  // namespace
 
 TEST_CASE("data of both ways travels over the lanes in equal parts, and arrives whole and in order", "[lanes]") {
@@ -183,4 +197,133 @@ TEST_CASE("nothing is lost or doubled whichever connection breaks", "[lanes]") {
 
 TEST_CASE("nor if it breaks 200 times", "[.][lanes-full]") {
     break_again_and_again(200);
+}
+
+TEST_CASE("a session with lanes goes on without those that say nothing", "[lanes]") {
+    Worker worker;
+    RawClient main(worker.context, worker.port, "session/1/0"), silent(worker.context, worker.port, "session/1/1");
+    // Other names are no lanes of this session.
+    for (const char* name : {"session/1/3", "session/1/", "session/1", "session/1/1/1", "session/0/1", "session/-1/1",
+                             "session/99999999999999999999/1", "session1/1", "other/1/1"})
+        RawClient(worker.context, worker.port, name).say(1, 1, 666);
+    main.say(0, op_hello, 1);
+    main.say(1, 1, 1);
+    CHECK(number_in(next_batch(*worker.link)) == 1);
+    main.say(2, 1, 2, piece_bytes_max);
+    CHECK(number_in(next_batch(*worker.link)) == 2);
+    CHECK(worker.link->lanes_up() == 0);
+    auto frame = numbered(1, record_has_bulk);
+    Frames bulk;
+    bulk.emplace_back(piece_bytes_max);
+    worker.link->send(frame, std::move(bulk));
+    CHECK(worker.link->traffic(0).sent > piece_bytes_max);
+}
+
+TEST_CASE("what makes no sense on a lane ends the session", "[lanes]") {
+    Worker worker;
+    RawClient main(worker.context, worker.port, "session/1/0"), lane(worker.context, worker.port, "session/1/1");
+    main.say(0, op_hello, 1);
+    REQUIRE(next_event(*worker.link) == Link::Event::connected);
+    SECTION("a hello") {
+        lane.say(0, op_hello, 1);
+    }
+    SECTION("a lane of another connection") {
+        lane.say(0, op_lane, 2);
+    }
+    SECTION("a lane that is the main connection") {
+        main.say(0, op_lane, 1);
+    }
+    SECTION("a hello that is another connection's") {
+        main.say(0, op_hello, 2);
+    }
+    CHECK(next_event(*worker.link) == Link::Event::malformed);
+}
+
+TEST_CASE("a client that leaves out a batch is not waited for with all that follows", "[lanes]") {
+    Worker worker;
+    RawClient main(worker.context, worker.port, "session/1/0");
+    main.say(0, op_hello, 1);
+    REQUIRE(next_event(*worker.link) == Link::Event::connected);
+    SECTION("much data") {
+        constexpr uint64_t fit = overtaking_bytes_max / piece_bytes_max;
+        for (uint64_t i = 2; i <= fit + 2; ++i) main.say(i, 1, i, piece_bytes_max);
+    }
+    SECTION("many batches") {
+        for (uint64_t i = 2; i <= overtaking_batches_max + 2; ++i) main.say(i, 1, i);
+    }
+    uint64_t waiting = 0;
+    auto event = Link::Event::receipt;
+    for (; event == Link::Event::receipt; event = next_event(*worker.link)) ++waiting;
+    CHECK(event == Link::Event::malformed);
+    CHECK(waiting >= window_bytes / piece_bytes_max);  // an honest sender's window
+}
+
+TEST_CASE("what has come before its turn waits for it, once", "[lanes]") {
+    Overtakers overtakers;
+    auto batch = [](uint64_t sequence, size_t bytes) {
+        Batch made;
+        made.header.sequence = sequence;
+        made.bytes = bytes;
+        return made;
+    };
+    Batch taken;
+    CHECK_FALSE(overtakers.take(1, taken));
+    CHECK(overtakers.put(batch(3, 100)));
+    CHECK(overtakers.put(batch(2, overtaking_bytes_max - 100)));
+    CHECK(overtakers.put(batch(3, 0)));  // sent again: the first one stays
+    CHECK_FALSE(overtakers.put(batch(4, 1)));
+    CHECK(overtakers.take(2, taken));
+    CHECK_FALSE(overtakers.take(2, taken));
+    CHECK(overtakers.put(batch(4, 1)));
+    CHECK(overtakers.take(3, taken));
+    CHECK(taken.bytes == 100);
+    CHECK(overtakers.take(4, taken));
+    CHECK(overtakers.empty());
+}
+
+TEST_CASE("lanes are used in equal parts, those of the present connection only", "[lanes]") {
+    Lanes lanes;
+    CHECK(lanes.pick(1, piece_bytes_max) == 0);
+    lanes.up(2, 1);
+    CHECK(lanes.pick(1, piece_bytes_max) == 2);
+    CHECK(lanes.pick(1, lane_batch_bytes_min - 1) == 0);
+    lanes.up(1, 1);
+    CHECK(lanes.count_up(1) == 2);
+    CHECK(lanes.pick(1, piece_bytes_max) == 1);  // the new one need not catch up
+    CHECK(lanes.pick(1, piece_bytes_max) == 2);
+    CHECK(lanes.pick(1, lane_batch_bytes_min) == 1);
+    CHECK(lanes.pick(1, lane_batch_bytes_min) == 2);
+    lanes.up(1, 2);
+    lanes.up(1, 1);  // a late word of the connection before
+    CHECK(lanes.count_up(2) == 1);
+    CHECK(lanes.pick(2, piece_bytes_max) == 1);
+    CHECK(lanes.pick(3, piece_bytes_max) == 0);
+}
+
+TEST_CASE("a way that always breaks when there are lanes on it gets none any more", "[lanes]") {
+    LaneDials dials(2);
+    auto connect = [&](int connections) {
+        dials.begin();
+        for (int i = 0; i < connections; ++i) CHECK(dials.shaken() == static_cast<size_t>(i));
+    };
+    for (int i = 0; i < 3 * lane_failures_max; ++i) connect(0);  // the way itself is broken
+    for (int i = 0; i < lane_failures_max - 1; ++i) {
+        connect(2);
+        CHECK(dials.next() == 2);
+    }
+    connect(3);
+    CHECK(dials.next() == 0);
+    for (int i = 0; i < lane_failures_max; ++i) {
+        connect(1);
+        CHECK(dials.next() == 1);
+    }
+    connect(1);
+    CHECK(dials.next() == 0);
+}
+
+TEST_CASE("lanes are for machines with cores", "[lanes]") {
+    CHECK(lanes_for_cores(0) == 0);  // unknown
+    CHECK(lanes_for_cores(2) == 0);
+    CHECK(lanes_for_cores(4) == 2);
+    CHECK(lanes_for_cores(64) == lanes_max);
 }
