@@ -47,6 +47,12 @@ void add_serve(CLI::App& app, Result<>& result) {
         ->capture_default_str()
         ->check(CLI::Range(0, 1 << 30))
         ->type_name("MIB");
+    command
+        ->add_option(
+            "--lanes", options->lanes,
+            "Connections for the data of an encrypted session, each with a thread of its own; 0: only its first one")
+        ->capture_default_str()
+        ->check(CLI::Range(size_t{0}, wire::lanes_max));
     command->add_option("--name", options->name, "The pool's name, for the log");
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
     command->callback([options, ports, linger_ms, &result] {

@@ -89,7 +89,7 @@ static void say_goodbye() {
             open->say_goodbye(farewell_timeout);
         } catch (...) {  // a process that cannot say goodbye is noticed by its closed connection
         }
-    print_stats(open ? open->link().bytes_sent() : 0, open ? open->link().bytes_received() : 0);
+    print_stats(open ? &open->link() : nullptr);
 }
 
 }  // namespace tnr::cuda

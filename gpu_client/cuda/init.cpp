@@ -127,8 +127,10 @@ static void let_go(const std::vector<Range>& ranges) {
 }
 
 static Result<Session*> connect(const SessionOffer& offer) {
-    static auto* context = new zmq::context_t(1);  // never ended: that would wait for late calls
-    auto channel = wire::Channel::connect(*context, offer.endpoint, offer.keys, offer.session);
+    // Never ended: that would wait for late calls.
+    static auto* context = new zmq::context_t(static_cast<int>(1 + offer.lanes));
+    auto lanes = std::min(offer.lanes, static_cast<size_t>(context->get(zmq::ctxopt::io_threads)) - 1);
+    auto channel = wire::Channel::connect(*context, offer.endpoint, offer.keys, offer.session, lanes);
     if (!channel) return channel.error();
     remember_endpoint(offer.endpoint);
     auto* opened = new Session(std::move(*channel));

@@ -3,15 +3,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
 #include "gpu_client/protocol/keys.hpp"
+#include "gpu_client/protocol/lanes.hpp"
 
 namespace tnr::cuda {
 
@@ -86,6 +90,13 @@ static std::string process_name() {
     return name;
 }
 
+// TNR_LANES: for tests, benchmarks and machines that have something better to do with their cores.
+static size_t wanted_lanes() {
+    const char* wanted = std::getenv("TNR_LANES");
+    return wanted ? std::min<size_t>(std::strtoul(wanted, nullptr, 10), wire::lanes_max)
+                  : wire::lanes_for_cores(std::thread::hardware_concurrency());
+}
+
 // The nonce is by which the pool knows the request when it has to be made twice.
 Result<SessionOffer> ask_for_session() try {
     auto answer =
@@ -101,6 +112,8 @@ Result<SessionOffer> ask_for_session() try {
     offer.keys.own = config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())
         offer.keys.server_public = key.get<std::string>();
+    // Without encryption there is nothing that more threads would do faster; older servers do not say.
+    if (!offer.keys.plain()) offer.lanes = std::min(answer->value("lanes", size_t{0}), wanted_lanes());
     return offer;
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote, std::string("the pool offered a session badly: ") + error.what()};

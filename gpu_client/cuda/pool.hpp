@@ -13,6 +13,7 @@ struct SessionOffer {
     std::string endpoint;
     std::string session;
     wire::ClientKeys keys;  // for the worker
+    size_t lanes = 0;       // as many as both ends want
     std::vector<DeviceDescription> devices;
 };
 

@@ -19,13 +19,23 @@ uint64_t Stats::round_trips() const {
     return sum;
 }
 
-void print_stats(uint64_t bytes_sent, uint64_t bytes_received) {
+static void print_traffic(const wire::Link& link) {
+    std::fprintf(stderr, "tnr: %" PRIu64 " bytes sent, %" PRIu64 " bytes received\n", link.bytes_sent(),
+                 link.bytes_received());
+    for (size_t lane = 1; lane <= link.channel().lanes(); ++lane) {
+        auto bytes = link.traffic(lane);
+        std::fprintf(stderr, "tnr: lane %zu: %" PRIu64 " bytes sent, %" PRIu64 " bytes received\n", lane, bytes.sent,
+                     bytes.received);
+    }
+}
+
+void print_stats(const wire::Link* link) {
     const char* wanted = std::getenv("TNR_STATS");
     if (!wanted || std::strcmp(wanted, "1") != 0) return;
     auto& all = stats();
     std::fprintf(stderr, "tnr: %" PRIu64 " calls, %" PRIu64 " round trips (%" PRIu64 " to the pool), %.3f ms waited\n",
                  all.calls.load(), all.round_trips(), all.control_waited.load(), all.wait_ns.load() / 1e6);
-    std::fprintf(stderr, "tnr: %" PRIu64 " bytes sent, %" PRIu64 " bytes received\n", bytes_sent, bytes_received);
+    if (link) print_traffic(*link);
     std::fprintf(stderr, "tnr: %-44s %10s %12s\n", "call", "sent", "round trips");
     for (auto& call : wire::calls) {
         auto sent = all.sent[call.op].load(), waited = all.waited[call.op].load();

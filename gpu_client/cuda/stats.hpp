@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda_calls.hpp"
+#include "gpu_client/protocol/link.hpp"
 
 namespace tnr::cuda {
 
@@ -26,7 +27,7 @@ struct Stats {
 };
 
 Stats& stats();
-// The table for stderr; nothing unless TNR_STATS=1.
-void print_stats(uint64_t bytes_sent, uint64_t bytes_received);
+// The table for stderr; nothing unless TNR_STATS=1. `link`: null when there was no session.
+void print_stats(const wire::Link* link);
 
 }  // namespace tnr::cuda

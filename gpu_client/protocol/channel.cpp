@@ -5,6 +5,10 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
 #include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::wire {
@@ -16,6 +20,38 @@ static constexpr int reconnect_never_ms = 24 * 3600 * 1000;
 // message of which it has sent some frames; if the connection breaks just then, it aborts the program (4.3.4,
 // session_base.cpp, clean_pipes: EAGAIN).
 static constexpr int end_within_ms = 200;
+
+// ZeroMQ's threads notice the end of a connection when they have encrypted what they are at.
+static constexpr std::chrono::milliseconds cut_within{1000}, look_while_cutting{5};
+
+Channel::Channel(zmq::context_t& context, const std::string& session, size_t lanes)
+    : context_(context), session_(session), lanes_(std::min(lanes, lanes_max)) {}
+
+Channel::~Channel() {
+    LockGuard lock(mutex_);
+    Monitor::stop(socket_);
+}
+
+std::string Channel::name(const Way& way) const {
+    if (way.connection == 0) return session_;
+    return session_ + "/" + std::to_string(way.connection) + "/" + std::to_string(way.lane);
+}
+
+// Nothing: a stranger's.
+std::optional<Channel::Way> Channel::way_named(std::string_view name) const {
+    if (!name.starts_with(session_)) return std::nullopt;
+    name.remove_prefix(session_.size());
+    Way way;
+    if (name.empty()) return way;
+    for (auto* number : {&way.connection, &way.lane}) {
+        if (!name.starts_with('/')) return std::nullopt;
+        auto [end, error] = std::from_chars(name.data() + 1, name.data() + name.size(), *number);
+        if (error != std::errc()) return std::nullopt;
+        name.remove_prefix(static_cast<size_t>(end - name.data()));
+    }
+    bool known = name.empty() && way.connection > 0 && way.lane <= lanes_;
+    return known ? std::optional(way) : std::nullopt;
+}
 
 zmq::socket_t Channel::make_socket(int type) {
     zmq::socket_t socket(context_, type);
@@ -33,56 +69,95 @@ zmq::socket_t Channel::make_socket(int type) {
 }
 
 Result<std::unique_ptr<Channel>> Channel::connect(zmq::context_t& context, const std::string& endpoint,
-                                                  const ClientKeys& keys, const std::string& identity) try {
-    std::unique_ptr<Channel> channel(new Channel(context));
+                                                  const ClientKeys& keys, const std::string& identity,
+                                                  size_t lanes) try {
+    std::unique_ptr<Channel> channel(new Channel(context, identity, lanes));
     channel->endpoint_ = endpoint;
-    channel->identity_ = identity;
     channel->keys_ = keys;
-    channel->dial_or_throw();
+    channel->dial_or_throw(1);
     return channel;
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::network, "cannot connect to " + endpoint + ": " + error.what()};
 }
 
-void Channel::dial_or_throw() {
-    auto socket = make_socket(ZMQ_DEALER);
-    socket.set(zmq::sockopt::routing_id, identity_);
+void Channel::dial_or_throw(uint64_t connection) {
+    auto socket = make_socket(addressed() ? ZMQ_ROUTER : ZMQ_DEALER);
     if (!keys_.plain()) {
         socket.set(zmq::sockopt::curve_serverkey, keys_.server_public);
         socket.set(zmq::sockopt::curve_publickey, keys_.own.public_key);
         socket.set(zmq::sockopt::curve_secretkey, keys_.own.secret_key);
     }
-    Monitor monitor(context_, socket, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED);
-    socket.connect(endpoint_);
+    Monitor monitor(context_, socket,
+                    ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED);
+    connection = addressed() ? connection : 0;
+    connect_or_throw(socket, {connection, 0});
     int fd = socket.get(zmq::sockopt::fd);
     {
         LockGuard lock(mutex_);
-        for (Frames frames; socket_ && take_from_socket(frames);) left_over_.push_back(std::move(frames));
+        for (Message message; socket_ && take_from_socket(message.first, message.second);)
+            left_over_.push_back(std::move(message));
         std::swap(socket_, socket);
         std::swap(socket_fd_, fd);
+        connection_ = connection;
     }
+    Monitor::stop(socket);  // the old one
     monitor_ = std::move(monitor);
+    dialled_ = {};
     if (fd >= 0) wake();  // the receiver polls on the old socket
 }
 
-bool Channel::dial() try {
-    dial_or_throw();
+void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
+    socket.set(zmq::sockopt::routing_id, name(way));
+    if (addressed()) {
+        socket.set(zmq::sockopt::connect_routing_id, name(way));
+        socket.set(zmq::sockopt::affinity, uint64_t{1} << way.lane);  // an I/O thread of its own
+    }
+    socket.connect(endpoint_);
+}
+
+bool Channel::dial_lane(size_t lane) try {
+    LockGuard lock(mutex_);
+    if (socket_) connect_or_throw(socket_, {connection_, lane});
+    return static_cast<bool>(socket_);
+} catch (const zmq::error_t&) {
+    return false;
+}
+
+bool Channel::dial(uint64_t connection) try {
+    dial_or_throw(connection);
     return true;
 } catch (const zmq::error_t&) {
     return false;
 }
 
+std::optional<Monitor::News> Channel::dial_news() {
+    auto news = monitor_.next();
+    if (news) dialled_.note(*news);
+    return news;
+}
+
+void Channel::cut() {
+    auto deadline = std::chrono::steady_clock::now() + cut_within;
+    while (true) {
+        while (dial_news()) continue;
+        if (!dialled_.any() || std::chrono::steady_clock::now() >= deadline) return;
+        dialled_.cut();
+        pollfd news{monitor_.fd(), POLLIN, 0};
+        ::poll(&news, 1, static_cast<int>(look_while_cutting.count()));
+    }
+}
+
 void Channel::close() {
     LockGuard lock(mutex_);
+    Monitor::stop(socket_);
     socket_.close();
     socket_fd_ = -1;
     wake();
 }
 
 Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int listening_fd, const KeyPair& keys,
-                                                const std::string& peer) try {
-    std::unique_ptr<Channel> channel(new Channel(context));
-    channel->peer_ = peer;
+                                                const std::string& peer, size_t lanes) try {
+    std::unique_ptr<Channel> channel(new Channel(context, peer, lanes));
     auto socket = channel->make_socket(ZMQ_ROUTER);
     socket.set(zmq::sockopt::router_mandatory, false);
     socket.set(zmq::sockopt::router_handover, true);  // a client that reconnects replaces its dead self
@@ -103,11 +178,12 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
     return Error{Error::Kind::internal, std::string("cannot serve a session: ") + error.what()};
 }
 
-void Channel::send(Frames& frames) {
+void Channel::send(Frames& frames, size_t lane) {
     LockGuard lock(mutex_);
     // Never waits, whatever becomes of the connection: a DEALER without one would.
     auto now = zmq::send_flags::dontwait;
-    if (socket_ && !dials()) (void)socket_.send(zmq::buffer(peer_), now | zmq::send_flags::sndmore);
+    if (socket_ && addressed())
+        (void)socket_.send(zmq::buffer(name({connection_, lane})), now | zmq::send_flags::sndmore);
     for (size_t i = 0; socket_ && i < frames.size(); ++i)
         (void)socket_.send(frames[i], i + 1 < frames.size() ? now | zmq::send_flags::sndmore : now);
     frames.clear();
@@ -118,28 +194,29 @@ void Channel::send(Frames& frames) {
 }
 
 // A whole message without waiting.
-bool Channel::take_message(Frames& frames) {
-    if (left_over_.empty()) return socket_ && take_from_socket(frames);
-    frames = std::move(left_over_.front());
+bool Channel::take_message(Frames& frames, Way& way) {
+    if (left_over_.empty()) return socket_ && take_from_socket(frames, way);
+    std::tie(frames, way) = std::move(left_over_.front());
     left_over_.pop_front();
     return true;
 }
 
-bool Channel::take_from_socket(Frames& frames) {
+bool Channel::take_from_socket(Frames& frames, Way& way) {
     while (true) {
         frames.clear();
         zmq::message_t part;
         if (!socket_.recv(part, zmq::recv_flags::dontwait)) return false;
-        bool ours = dials() || part.to_string_view() == peer_;
+        auto from = addressed() ? way_named(part.to_string_view()) : Way{};
         bool more = part.more();
-        if (dials()) frames.push_back(std::move(part));
+        if (!addressed()) frames.push_back(std::move(part));
         while (more) {
             zmq::message_t next;
             (void)socket_.recv(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
             more = next.more();
             if (frames.size() <= batch_frames_max) frames.push_back(std::move(next));
         }
-        if (ours && !frames.empty()) return true;  // else a stranger with a valid key: not this session's business
+        way = from.value_or(Way{});
+        if (from && !frames.empty()) return true;  // else a stranger with a valid key: not this session's business
     }
 }
 
@@ -150,19 +227,25 @@ bool Channel::note_news() {
     return left;
 }
 
-void Channel::client_speaks(zmq::message_t& frame) {
+void Channel::client_speaks(zmq::message_t& frame, uint64_t connection) {
+    {
+        LockGuard lock(mutex_);
+        connection_ = connection;
+    }
     note_news();
     callers_.client_speaks_on(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
 }
 
-Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeout) {
+Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeout, Way* way) {
+    Way unasked;
+    auto& from = way ? *way : unasked;
     auto deadline = std::chrono::steady_clock::now() + timeout;
     for (bool news = false;;) {
         pollfd fds[] = {{-1, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {dials() ? -1 : monitor_.fd(), POLLIN, 0}};
         {
             LockGuard lock(mutex_);
             receiver_waits_ = false;
-            if (take_message(frames)) return Event::message;
+            if (take_message(frames, from)) return Event::message;
             receiver_waits_ = timeout.count() > 0;
             fds[0].fd = socket_fd_;
         }
@@ -176,7 +259,7 @@ Channel::Event Channel::receive(Frames& frames, std::chrono::milliseconds timeou
             uint64_t count;
             (void)!::read(wake_fd_.get(), &count, sizeof count);
             LockGuard lock(mutex_);
-            return take_message(frames) ? Event::message : Event::woken;
+            return take_message(frames, from) ? Event::message : Event::woken;
         }
     }
 }

@@ -5,6 +5,8 @@
 //
 // The client's end makes each connection with a socket of its own (dial) instead of letting ZeroMQ reconnect: what was
 // queued for a broken connection would otherwise travel over the next one first, in vain.
+//
+// A channel with lanes (lanes.hpp) has several connections on its socket; lane 0 is the main one.
 #pragma once
 
 #include <chrono>
@@ -12,6 +14,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -19,6 +23,7 @@
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/result.hpp"
 #include "gpu_client/protocol/callers.hpp"
+#include "gpu_client/protocol/dialled.hpp"
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_client/protocol/monitor.hpp"
 
@@ -29,56 +34,84 @@ using Frames = std::vector<zmq::message_t>;
 class Channel {
 public:
     enum class Event { message, timeout, woken, disconnected };
+    // One connection among those of the session. Client and worker know it by the session's id alone, or, where the client
+    // has lanes, "ID/CONNECTION/LANE". A ROUTER must not hand such a name over to a newer connection while the older one
+    // lives: that is half closed then, with what dialled.hpp tells.
+    struct Way {
+        uint64_t connection = 0;  // as the client counts; 0: it has no lanes
+        size_t lane = 0;
+    };
 
     // The client's end, dialled once. `identity`: the session id, non-empty. Connecting happens behind our back.
+    // `context` has an I/O thread for each of the lanes and one more.
     static Result<std::unique_ptr<Channel>> connect(zmq::context_t& context, const std::string& endpoint,
-                                                    const ClientKeys& keys, const std::string& identity);
+                                                    const ClientKeys& keys, const std::string& identity,
+                                                    size_t lanes = 0);
     // The worker's end, on a socket that already listens. Only messages of `peer` are received. An empty secret key
     // means plain text. Who may connect is decided by the ZAP handler that runs in `context`.
     static Result<std::unique_ptr<Channel>> serve(zmq::context_t& context, int listening_fd, const KeyPair& keys,
-                                                  const std::string& peer);
-    bool dials() const { return peer_.empty(); }
+                                                  const std::string& peer, size_t lanes = 0);
+    ~Channel();
+    bool dials() const { return !endpoint_.empty(); }
+    size_t lanes() const { return lanes_; }
 
     // Never blocks: the credit window above us bounds what is queued. Any thread. Consumes the frames; without a
     // connection they are lost.
-    void send(Frames& frames);
-    // One thread at a time. `disconnected` comes on the worker's end only: its client's connection ended.
-    Event receive(Frames& frames, std::chrono::milliseconds timeout);
+    void send(Frames& frames, size_t lane = 0);
+    // One thread at a time. `disconnected` comes on the worker's end only: its client's connection ended. `way`: where to
+    // say by which one a message came.
+    Event receive(Frames& frames, std::chrono::milliseconds timeout, Way* way = nullptr);
     // Makes a receive() that is waiting return `woken`. Any thread.
     void wake();
 
     // The client's end; one thread, which may be another than receive()'s.
     // A new connection takes the place of the old one, whose messages that have arrived are still received. False: the
     // system has no more sockets for us.
-    bool dial();
+    bool dial(uint64_t connection);
+    // One connection more on the socket of the latest dial.
+    bool dial_lane(size_t lane);
     void close();
-    // Tells of the latest dial: ZMQ_EVENT_DISCONNECTED and ZMQ_EVENT_CLOSED are its end.
-    Monitor& monitor() { return monitor_; }
+    // What becomes of the latest dial: ZMQ_EVENT_HANDSHAKE_SUCCEEDED of each of its connections; ZMQ_EVENT_DISCONNECTED and
+    // ZMQ_EVENT_CLOSED are its end.
+    std::optional<Monitor::News> dial_news();
+    int dial_news_fd() const { return monitor_.fd(); }
+    // Ends what is left of it, before dial() and close(). Waits for ZeroMQ's threads, moments.
+    void cut();
     const std::string& endpoint() const { return endpoint_; }
 
     // The worker's end; receive()'s thread. `frame` is of the client's latest connection.
-    void client_speaks(zmq::message_t& frame);
+    void client_speaks(zmq::message_t& frame, uint64_t connection) TNR_EXCLUDES(mutex_);
     const Callers& callers() const { return callers_; }
 
 private:
-    explicit Channel(zmq::context_t& context) : context_(context) {}
+    using Message = std::pair<Frames, Way>;
+
+    Channel(zmq::context_t& context, const std::string& session, size_t lanes);
     zmq::socket_t make_socket(int type);
-    void dial_or_throw();
-    bool take_message(Frames& frames) TNR_REQUIRES(mutex_);
-    bool take_from_socket(Frames& frames) TNR_REQUIRES(mutex_);
+    void dial_or_throw(uint64_t connection);
+    void connect_or_throw(zmq::socket_t& socket, const Way& way);
+    std::string name(const Way& way) const;
+    std::optional<Way> way_named(std::string_view name) const;
+    // The sockets of both ends are told with each message whom it is for: the worker's, and the client's if it has lanes.
+    bool addressed() const { return !dials() || lanes() > 0; }
+    bool take_message(Frames& frames, Way& way) TNR_REQUIRES(mutex_);
+    bool take_from_socket(Frames& frames, Way& way) TNR_REQUIRES(mutex_);
     bool note_news();
 
     zmq::context_t& context_;
-    std::string endpoint_, identity_;  // the client's end
+    const std::string session_;  // its id
+    const size_t lanes_;
+    std::string endpoint_;  // the client's end
     ClientKeys keys_;
-    std::string peer_;  // the worker's end: the client's identity frame
     Callers callers_;
     Monitor monitor_;
+    Dialled dialled_;  // the client's end
 
     Mutex mutex_;
     zmq::socket_t socket_ TNR_GUARDED_BY(mutex_);
-    int socket_fd_ TNR_GUARDED_BY(mutex_) = -1;            // its own, to poll on
-    std::deque<Frames> left_over_ TNR_GUARDED_BY(mutex_);  // of sockets that have been replaced
+    uint64_t connection_ TNR_GUARDED_BY(mutex_) = 0;        // that we send over
+    int socket_fd_ TNR_GUARDED_BY(mutex_) = -1;             // its own, to poll on
+    std::deque<Message> left_over_ TNR_GUARDED_BY(mutex_);  // of sockets that have been replaced
     bool receiver_waits_ TNR_GUARDED_BY(mutex_) = false;
     UniqueFd wake_fd_;
 };

@@ -47,8 +47,10 @@ void Keeper::stop() {
 // True: the connection, or the attempt at one, has ended.
 bool Keeper::broke() {
     bool ended = false;
-    while (auto news = link_.channel().monitor().next())
+    while (auto news = link_.channel().dial_news()) {
+        if (news->what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) link_.shaken_hands();
         ended |= news->what == ZMQ_EVENT_DISCONNECTED || news->what == ZMQ_EVENT_CLOSED;
+    }
     return ended;
 }
 
@@ -61,7 +63,7 @@ Keeper::Outcome Keeper::wait(Clock::time_point until) {
         auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
         if (left.count() <= 0) return Outcome::late;
         pollfd fds[] = {
-            {stop_.get(), POLLIN, 0}, {link_.channel().monitor().fd(), POLLIN, 0}, {link_.opened_fd(), POLLIN, 0}};
+            {stop_.get(), POLLIN, 0}, {link_.channel().dial_news_fd(), POLLIN, 0}, {link_.opened_fd(), POLLIN, 0}};
         ::poll(fds, 3, static_cast<int>(left.count()));
         stopped_ = fds[0].revents != 0;
     }
@@ -87,6 +89,7 @@ const char* Keeper::reconnect() {
     told_ = false;
     while (Clock::now() - since < patience_.grace) {
         auto attempt_ends = std::min(Clock::now() + patience_.attempt, since + patience_.grace);
+        link_.channel().cut();
         auto outcome = link_.dial() ? Outcome::late : Outcome::failed;
         while (outcome == Outcome::late && Clock::now() < attempt_ends) {
             say_trying(since);
@@ -119,6 +122,7 @@ void Keeper::run() {
             hooks_.back(told_);
         keep &= why == nullptr;
     }
+    link_.channel().cut();
     link_.close();
 }
 

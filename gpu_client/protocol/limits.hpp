@@ -58,6 +58,20 @@ inline constexpr size_t receipt_every_bytes = size_t{1} << 20;
 // With nothing more to read, already after this many: the sender may want memory back that it lent for a copy.
 inline constexpr size_t receipt_when_quiet_bytes = inline_copy_bytes_max;
 
+// Connections that carry the data of an encrypted session beside its main one (lanes.hpp). One carries about 1 GB/s: CURVE
+// takes a core a second for each GB, at either end. Beyond four it is the copies in memory that limit a session.
+inline constexpr size_t lanes_max = 4;
+// A batch with less data than this stays on the main connection: it is encrypted in less time than a thread takes to wake.
+inline constexpr size_t lane_batch_bytes_min = size_t{64} << 10;
+// Ways break while lanes are being dialled, too; after so many times in a row it is taken to be because of them.
+inline constexpr int lane_failures_max = 3;
+// Of a session with lanes: what may have arrived before its turn. Data is bounded by the sender's window, and a program's
+// threads may each go over it by a batch; the number of batches, by kept_batches_max and what needs no credit.
+inline constexpr size_t overtaking_bytes_max = 2 * window_bytes;
+inline constexpr size_t overtaking_batches_max = size_t{64} << 10;
+// Batches that a sender may have on their way. A batch holds all launches of some µs: only tiny ones on a long line reach it.
+inline constexpr size_t kept_batches_max = overtaking_batches_max / 2;
+
 // A control message (JSON). The device description of 16 GPUs is about 100 KiB.
 inline constexpr size_t control_bytes_max = size_t{1} << 20;
 

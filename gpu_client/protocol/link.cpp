@@ -13,7 +13,9 @@ namespace tnr::wire {
 
 // The first connection needs no welcome: the worker cannot have received anything yet, so nothing can be missing.
 Link::Link(std::unique_ptr<Channel> channel)
-    : channel_(std::move(channel)), opened_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : channel_(std::move(channel)),
+      opened_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      lane_dials_(channel_->dials() ? channel_->lanes() : 0) {
     if (!channel_->dials()) return;
     LockGuard lock(send_mutex_);
     connection_ = 1;
@@ -61,10 +63,16 @@ void Link::send(Bytes& frame, Frames&& bulk) {
     bool now = open();
     for (auto& part : frames)
         if (now) outgoing_.emplace_back().copy(part);
+    size_t data_bytes = bytes - frames.front().size();
     keep(header.sequence, bytes, std::move(frames));
     if (!now) return;
-    bytes_sent_ += bytes;
-    channel_->send(outgoing_);
+    send_frames(lanes_.pick(connection_, data_bytes), bytes);
+}
+
+// What is in outgoing_.
+void Link::send_frames(size_t lane, size_t bytes) {
+    traffic_.sent(lane, bytes);
+    channel_->send(outgoing_, lane);
 }
 
 void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
@@ -81,6 +89,7 @@ void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
 void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     LockGuard lock(book_mutex_);
     kept_records_ += frames.front().size();
+    ++kept_batches_;
     auto now = Pace::Clock::now();
     sent_.push_back(
         {sequence, bytes, frames.front().size(), pace_.mark(now), record_pace_.mark(now), std::move(frames)});
@@ -89,7 +98,7 @@ void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
 }
 
 // A batch of the link's own: it has no number and is not kept, for each connection begins with all it could say.
-void Link::send_unnumbered(uint16_t op, uint64_t connection) {
+void Link::send_unnumbered(uint16_t op, uint64_t connection, size_t lane) {
     Bytes frame;
     begin(frame);
     if (op != 0) {
@@ -102,8 +111,7 @@ void Link::send_unnumbered(uint16_t op, uint64_t connection) {
     stamp(header);
     std::memcpy(frame.data(), &header, sizeof header);
     outgoing_.emplace_back(frame.data(), frame.size());
-    bytes_sent_ += frame.size();
-    channel_->send(outgoing_);
+    send_frames(lane, frame.size());
 }
 
 void Link::send_receipt() {
@@ -120,8 +128,7 @@ void Link::send_again() {
     for (auto& sent : sent_) {
         if (sent.frames.empty()) continue;
         for (auto& part : sent.frames) outgoing_.emplace_back().copy(part);
-        bytes_sent_ += sent.bytes;
-        channel_->send(outgoing_);
+        send_frames(lanes_.pick(connection_, sent.bytes - sent.record_bytes), sent.bytes);
     }
 }
 
@@ -161,11 +168,12 @@ void Link::look_ahead() {
 }
 
 Link::Event Link::receive_next(Batch& batch, std::chrono::milliseconds timeout) {
+    if (take_overtaker(batch)) return take_numbered(batch);
     bool owes = owes_receipt();
-    auto event = channel_->receive(batch.frames, owes ? std::chrono::milliseconds(0) : timeout);
+    auto event = channel_->receive(batch.frames, owes ? std::chrono::milliseconds(0) : timeout, &batch.way);
     if (owes && event == Channel::Event::timeout) {
         send_receipt();
-        event = channel_->receive(batch.frames, timeout);
+        event = channel_->receive(batch.frames, timeout, &batch.way);
     }
     switch (event) {
         case Channel::Event::timeout:
@@ -187,7 +195,7 @@ Link::Event Link::take(Batch& batch) {
     if (!parse_batch(bytes, batch.frames.size() - 1, batch.header, batch.records)) return Event::malformed;
     batch.bytes = 0;
     for (auto& part : batch.frames) batch.bytes += part.size();
-    bytes_received_ += batch.bytes;
+    traffic_.received(batch.way.lane, batch.bytes);
     take_word(batch.header);
     auto event = batch.header.sequence == 0 ? take_unnumbered(batch) : take_numbered(batch);
     if (event != Event::batch) batch.records = {};
@@ -211,6 +219,7 @@ void Link::take_word(const BatchHeader& header) {
         for (uint64_t next = std::max(arrived_up_to_ + 1, first); next <= arrived; ++next) {
             auto& sent = sent_[next - first];
             kept_ -= sent.bytes;
+            --kept_batches_;
             kept_records_ -= sent.record_bytes;
             arrived_bytes += sent.bytes;
             arrived_records += sent.record_bytes;
@@ -234,12 +243,21 @@ void Link::take_word(const BatchHeader& header) {
     arrived_.clear();  // calls back whoever lent the memory: not with our lock held
 }
 
-Link::Event Link::take_numbered(const Batch& batch) {
+// One that has waited for its turn, if it has come.
+bool Link::take_overtaker(Batch& batch) {
+    if (overtakers_.empty()) return false;
+    LockGuard lock(book_mutex_);
+    return overtakers_.take(received_up_to_ + 1, batch);
+}
+
+Link::Event Link::take_numbered(Batch& batch) {
     bool due = false;
     {
         LockGuard lock(book_mutex_);
         uint64_t expected = received_up_to_ + 1;
         if (batch.header.sequence < expected) return Event::receipt;  // sent again, but had arrived
+        if (batch.header.sequence > expected && channel_->lanes() > 0)
+            return overtakers_.put(std::move(batch)) ? Event::receipt : Event::malformed;
         // One that overtook what broke with its connection comes again; without a break, there is no overtaking.
         if (batch.header.sequence > expected) return open() ? Event::malformed : Event::receipt;
         received_up_to_ = expected;
@@ -260,16 +278,26 @@ Link::Event Link::take_unnumbered(Batch& batch) {
     Reader in(record.payload);
     auto connection = in.get<uint64_t>();
     if (!in.finished() || connection == 0) return Event::malformed;
-    if (record.op == op_hello && !channel_->dials()) return take_hello(connection, batch.frames.front());
+    if (record.op == op_lane && !channel_->dials()) return take_lane(batch.way, connection);
+    if (batch.way.lane > 0) return Event::malformed;
+    if (record.op == op_hello && !channel_->dials()) return take_hello(batch, connection);
     if (record.op == op_welcome && channel_->dials()) return take_welcome(connection);
     return Event::malformed;
 }
 
-Link::Event Link::take_hello(uint64_t connection, zmq::message_t& frame) {
+Link::Event Link::take_lane(const Channel::Way& way, uint64_t connection) {
+    if (way.lane == 0 || way.connection != connection) return Event::malformed;
+    LockGuard lock(send_mutex_);
+    lanes_.up(way.lane, connection);
+    return Event::receipt;
+}
+
+Link::Event Link::take_hello(Batch& batch, uint64_t connection) {
+    if (batch.way.connection != 0 && batch.way.connection != connection) return Event::malformed;
     LockGuard lock(send_mutex_);
     if (connection <= connection_) return Event::receipt;
     connection_ = connection;
-    channel_->client_speaks(frame);
+    channel_->client_speaks(batch.frames.front(), batch.way.connection);
     send_unnumbered(op_welcome, connection);
     send_again();
     open_ = true;
@@ -316,9 +344,25 @@ bool Link::dial() {
     if (closed_) return false;
     open_ = false;
     take_opened();
-    if (!channel_->dial()) return false;
-    send_unnumbered(op_hello, ++connection_);
+    lane_dials_.begin();
+    if (!channel_->dial(++connection_)) return false;
+    send_unnumbered(op_hello, connection_);
     return true;
+}
+
+void Link::shaken_hands() {
+    LockGuard lock(send_mutex_);
+    if (closed_) return;
+    if (size_t lane = lane_dials_.shaken(); lane > 0) {
+        lanes_.up(lane, connection_);
+        send_unnumbered(op_lane, connection_, lane);
+    }
+    if (size_t lane = lane_dials_.next(); lane > 0) (void)channel_->dial_lane(lane);
+}
+
+size_t Link::lanes_up() const {
+    LockGuard lock(send_mutex_);
+    return lanes_.count_up(connection_);
 }
 
 void Link::close() {
@@ -329,7 +373,7 @@ void Link::close() {
     channel_->close();
     LockGuard book(book_mutex_);
     kept.swap(sent_);
-    kept_ = kept_records_ = in_flight_ = 0;
+    kept_ = kept_batches_ = kept_records_ = in_flight_ = 0;
 }
 
 }  // namespace tnr::wire

@@ -4,6 +4,7 @@
 // What was sent is kept until the other side says that it has arrived (`received` in every batch's header). Each
 // connection begins with the client's hello and the worker's welcome, which say how far either side had come; then both
 // send the rest again, in order. A batch whose number is not the next one is dropped: it has been here, or comes again.
+// Only where there are lanes one may overtake another, and waits for its turn.
 // README.md tells the whole protocol.
 #pragma once
 
@@ -13,19 +14,13 @@
 #include <memory>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_client/protocol/batch.hpp"
 #include "gpu_client/protocol/channel.hpp"
+#include "gpu_client/protocol/lanes.hpp"
 #include "gpu_client/protocol/pace.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
 namespace tnr::wire {
-
-// A batch as it arrived. `records` views into `frames[0]`; bulk frames are frames[1…].
-struct Batch {
-    BatchHeader header{};
-    std::span<const std::byte> records;
-    Frames frames;
-    size_t bytes = 0;
-};
 
 // Is told of each numbered batch, once. Must not wait: it is called with the link's lock held, or by whoever receives.
 class BatchWatcher {
@@ -59,7 +54,7 @@ public:
     size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
     // A sender that finds none receives until there is.
     bool has_credit() const {
-        return in_flight() < window_bytes &&
+        return in_flight() < window_bytes && kept_batches_.load(std::memory_order_relaxed) < kept_batches_max &&
                kept_records_.load(std::memory_order_acquire) < kept_records_max_.load(std::memory_order_relaxed);
     }
     // Bytes that are kept because the other side has not said that they have arrived.
@@ -81,6 +76,11 @@ public:
     bool dial();
     int opened_fd() const { return opened_fd_.get(); }
     bool take_opened();
+    // The client's end: the connection that was dialled last has shaken hands. Goes on with the next lane.
+    void shaken_hands();
+    // That we send over now.
+    size_t lanes_up() const TNR_EXCLUDES(send_mutex_);
+    LaneTraffic::Bytes traffic(size_t lane) const { return traffic_.of(lane); }
     // Any thread; null: nobody watches. It must live as long as the link.
     void watch(BatchWatcher* watcher) { watcher_.store(watcher, std::memory_order_release); }
     // Nothing is sent any more, and all memory is let go.
@@ -89,8 +89,8 @@ public:
     Channel& channel() { return *channel_; }
     const Channel& channel() const { return *channel_; }
     void wake() { channel_->wake(); }
-    uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
-    uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
+    uint64_t bytes_sent() const { return traffic_.total().sent; }
+    uint64_t bytes_received() const { return traffic_.total().received; }
 
 private:
     struct Sent {
@@ -106,16 +106,19 @@ private:
     };
     void stamp(BatchHeader& header) TNR_EXCLUDES(book_mutex_);
     void keep(uint64_t sequence, size_t bytes, Frames&& frames);
-    void send_unnumbered(uint16_t op, uint64_t connection) TNR_REQUIRES(send_mutex_);
+    void send_frames(size_t lane, size_t bytes) TNR_REQUIRES(send_mutex_);
+    void send_unnumbered(uint16_t op, uint64_t connection, size_t lane = 0) TNR_REQUIRES(send_mutex_);
     void send_receipt() TNR_EXCLUDES(send_mutex_);
     void send_again() TNR_REQUIRES(send_mutex_);
     Event receive_next(Batch& batch, std::chrono::milliseconds timeout);
     void look_ahead();
     bool owes_receipt();
     Event take(Batch& batch);
-    Event take_numbered(const Batch& batch);
+    bool take_overtaker(Batch& batch);
+    Event take_numbered(Batch& batch);
     Event take_unnumbered(Batch& batch);
-    Event take_hello(uint64_t connection, zmq::message_t& frame);
+    Event take_lane(const Channel::Way& way, uint64_t connection);
+    Event take_hello(Batch& batch, uint64_t connection);
     Event take_welcome(uint64_t connection);
     void take_word(const BatchHeader& header) TNR_EXCLUDES(book_mutex_);
     void note_paces() TNR_REQUIRES(book_mutex_);
@@ -125,12 +128,15 @@ private:
     std::unique_ptr<Channel> channel_;
     std::atomic<BatchWatcher*> watcher_{nullptr};
     UniqueFd opened_fd_;
-    std::deque<Batch> early_;       // the receiver's: taken out of the socket, and then …
+    Overtakers overtakers_;         // the receiver's, as are the next two
+    std::deque<Batch> early_;       // taken out of the socket in turn, and then …
     Event after_ = Event::timeout;  // … what happened, if not this
     Frames arrived_;                // the receiver's: what the other side has received, on its way to being freed
     std::atomic<bool> open_{false};
 
-    Mutex send_mutex_;  // numbering and sending are one step
+    mutable Mutex send_mutex_;  // numbering and sending are one step
+    Lanes lanes_ TNR_GUARDED_BY(send_mutex_);
+    LaneDials lane_dials_ TNR_GUARDED_BY(send_mutex_);
     uint64_t next_sequence_ TNR_GUARDED_BY(send_mutex_) = 1;
     uint64_t connection_ TNR_GUARDED_BY(send_mutex_) = 0;  // number of the latest
     bool closed_ TNR_GUARDED_BY(send_mutex_) = false;
@@ -145,9 +151,9 @@ private:
     uint64_t worked_off_ TNR_GUARDED_BY(book_mutex_) = 0;
     size_t owed_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;          // of acknowledgements
     size_t owed_receipt_bytes_ TNR_GUARDED_BY(book_mutex_) = 0;  // of receipts
-    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_records_{0}, kept_records_max_{kept_record_bytes_min},
-        kept_enough_{kept_bytes_min};
-    std::atomic<uint64_t> bytes_sent_{0}, bytes_received_{0};
+    std::atomic<size_t> in_flight_{0}, kept_{0}, kept_batches_{0}, kept_records_{0},
+        kept_records_max_{kept_record_bytes_min}, kept_enough_{kept_bytes_min};
+    LaneTraffic traffic_;
 };
 
 }  // namespace tnr::wire

@@ -17,6 +17,10 @@ Monitor::Monitor(zmq::context_t& context, zmq::socket_t& watched, int events) {
     fd_ = socket_.get(zmq::sockopt::fd);
 }
 
+void Monitor::stop(zmq::socket_t& watched) {
+    if (watched) (void)zmq_socket_monitor(watched.handle(), nullptr, 0);
+}
+
 // Two frames: u16 event and u32 value, then the address.
 std::optional<Monitor::News> Monitor::next() {
     zmq::message_t first, address;

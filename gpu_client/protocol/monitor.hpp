@@ -17,6 +17,10 @@ public:
     // `events`: ZMQ_EVENT_… that one wants to hear of. Before the socket connects or binds.
     Monitor(zmq::context_t& context, zmq::socket_t& watched, int events);
 
+    // Before a monitor goes whose socket, or what ZeroMQ still keeps of it after close(), has connections: ZeroMQ's thread
+    // would wait for ever to tell of them.
+    static void stop(zmq::socket_t& watched);
+
     // Without waiting. One thread at a time.
     std::optional<News> next();
     // To poll on.

@@ -28,6 +28,7 @@ enum SessionOp : uint16_t {
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
     op_welcome = 0xf0f2,  // worker → client. u64 connection: the answer to its hello
+    op_lane = 0xf0f3,     // client → worker, first over each lane. u64 connection that it belongs to
 
     // worker → client
     op_completed = 0xf101,

@@ -79,6 +79,7 @@ struct ClaimOptions {
     std::chrono::milliseconds linger = default_linger;
     bool plain = false;          // sessions without encryption
     std::string worker_address;  // what clients are told; empty: as they reached us
+    size_t lanes = 0;            // that an encrypted session may open
 };
 
 class Claims {

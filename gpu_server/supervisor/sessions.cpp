@@ -157,6 +157,7 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"grant_bytes", 0},
                   {"account", claim.account},
                   {"machine", claim.machine},
+                  {"lanes", options_.lanes},
                   {"shared", claim.sessions.size() > 1}};
     Worker& worker = *session.worker;
     worker.state = Worker::State::serving;
@@ -172,8 +173,11 @@ void Claims::serve(Claim& claim, Session& session) {
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +
                             ") is served by worker " + std::to_string(worker.pid));
-    session.answer = std::make_shared<json>(json{
-        {"endpoint", endpoint.text()}, {"server_key", keys.public_key}, {"session", session.id}, {"devices", devices}});
+    session.answer = std::make_shared<json>(json{{"endpoint", endpoint.text()},
+                                                 {"server_key", keys.public_key},
+                                                 {"session", session.id},
+                                                 {"lanes", options_.lanes},
+                                                 {"devices", devices}});
     std::exchange(session.reply, nullptr)(*session.answer);
 }
 

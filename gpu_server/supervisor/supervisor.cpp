@@ -98,7 +98,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (control->listen.wildcard()) worker_host = control->listen.host;
     Workers workers(loop, reaper, *source, worker_host, options.worker_ports);
     Gpus gpus(loop, reaper, workers, *source);
-    Claims claims(loop, gpus, workers, **store, {options.linger, options.plain, options.worker_address});
+    Claims claims(loop, gpus, workers, **store,
+                  {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "api_client/base/result.hpp"
+#include "gpu_client/protocol/lanes.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -23,6 +25,8 @@ struct ServeOptions {
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
     std::chrono::milliseconds linger = default_linger;
+    // Connections for the data of an encrypted session (gpu_client/protocol/lanes.hpp).
+    size_t lanes = wire::lanes_for_cores(std::thread::hardware_concurrency());
     uint64_t image_cache_mib = default_image_cache_mib;  // 0: none
 };
 

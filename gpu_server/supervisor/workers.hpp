@@ -4,8 +4,9 @@
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine,
-//                        shared}}
-//                        grant_bytes: of each device, before it has asked; the keys are empty for plain text
+//                        shared, lanes}}
+//                        grant_bytes: of each device, before it has asked; the keys are empty for plain text; lanes: how
+//                        many the client may open
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)

@@ -49,6 +49,7 @@ bool SupervisorLink::wait_for_work(Serve& serve) {
         serve.session = wanted.value("session", "");
         shared_ = wanted.value("shared", false);
         serve.client_key = wanted.value("client_key", "");
+        serve.lanes = std::min(wanted.value("lanes", size_t{0}), wire::lanes_max);
         serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
         return true;
     }

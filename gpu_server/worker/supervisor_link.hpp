@@ -20,6 +20,7 @@ struct Serve {
     std::string session;
     std::string client_key;  // the only key that may connect; empty: plain text
     wire::KeyPair keys;      // this session's own
+    size_t lanes = 0;        // that the client may open
 };
 
 class SupervisorLink {

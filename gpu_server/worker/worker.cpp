@@ -54,11 +54,11 @@ static Result<std::unique_ptr<server::Zap>> admit_only(zmq::context_t& context, 
 }
 
 static std::string serve(SupervisorLink& supervisor, std::vector<Device>& devices, const Serve& wanted, int listen_fd) {
-    auto& context = *new zmq::context_t(1);
+    auto& context = *new zmq::context_t(static_cast<int>(1 + wanted.lanes));
     auto zap = admit_only(context, wanted.client_key);
     if (!zap) return zap.error().what;
     forever(std::move(*zap));
-    auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session);
+    auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session, wanted.lanes);
     if (!channel) return channel.error().what;
     auto& session = *new WorkerSession(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
     supervisor.start([&session](const std::string& why) { session.say_goodbye(why); });

@@ -22,6 +22,7 @@ import delays  # noqa: E402
 
 ROW_LIMIT_S = 120
 CLAIMS = 5
+LANES = (0, 2, 4)  # connections beside the main one for encrypted copies: gpu_client/protocol/lanes.hpp
 # Rows that this script makes of others.
 LOCAL_CODE, ENCRYPTED = "local_code", "encrypted"
 
@@ -55,11 +56,11 @@ class Bench:
             raise Failed(f"ended with {done.returncode}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def row(self, row, way, label=None, prefix="", gpu=None, more=()):
+    def row(self, row, way, label=None, prefix="", gpu=None, lanes=0, more=()):
         more = [*more, "--host", way.host]
         if way.delay_ms:
             more += ["--ping-port", str(way.spare[0]), "--tcp-port", str(way.spare[1]), "--counts-port", str(way.counts_port)]
-        self.take(label or row, way.delay_ms, prefix, lambda: self.run_row(row, way.environment(gpu or self.options.gpu), more))
+        self.take(label or row, way.delay_ms, prefix, lambda: self.run_row(row, way.environment(gpu or self.options.gpu, lanes), more))
 
     def take(self, row, delay_ms, prefix, run):
         print(f"{row} at {delay_ms:g} ms", file=sys.stderr, flush=True)
@@ -106,10 +107,11 @@ class Bench:
                     self.all_of(way, ours)
         if ENCRYPTED not in rows:
             return
-        with delays.Pool(self.tools, driver=self.tools.driver, encrypted=True) as pool:
+        with delays.Pool(self.tools, driver=self.tools.driver, encrypted=True, lanes=max(LANES)) as pool:
             for delay in self.options.delay:
                 with pool.through(delay) as way:
-                    self.row("copies", way, label=ENCRYPTED, prefix="CURVE: ")
+                    for lanes in LANES:
+                        self.row("copies", way, label=ENCRYPTED, prefix=f"CURVE, {lanes or 'no'} lanes: ", lanes=lanes)
 
 
 def number(value):

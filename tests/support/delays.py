@@ -44,20 +44,22 @@ class Way:
             self.proxy.stdout.close()
             self.proxy.wait()
 
-    def environment(self, gpu="h100"):
+    def environment(self, gpu="h100", lanes=0):
         address = f"tcp://{self.host}:{self.pool.port}"
         environment = with_server.client_environment(
             argparse.Namespace(client=self.pool.tools.client, gpu=gpu), address, self.pool.folder.name)
+        environment["TNR_LANES"] = str(lanes)
         if self.pool.encrypted:  # the keys; TNR_POOL and TNR_GPU go before what the file says of them
             environment["TNR_CONFIG"] = self.pool.config
         return environment
 
 
 class Pool:
-    """`tools`: has server, client (a folder) and proxy. Without `driver` GPUs are emulated."""
+    """`tools`: has server, client (a folder) and proxy. Without `driver` GPUs are emulated. `lanes`: that the server offers;
+    how many a program takes is TNR_LANES."""
 
-    def __init__(self, tools, driver=None, emulate="h100:2", memory_mib="2048", encrypted=False):
-        self.tools, self.encrypted = tools, encrypted
+    def __init__(self, tools, driver=None, emulate="h100:2", memory_mib="2048", encrypted=False, lanes=0):
+        self.tools, self.encrypted, self.lanes = tools, encrypted, lanes
         self.arguments = argparse.Namespace(server=tools.server, driver=driver, emulate=emulate, memory_mib=memory_mib)
 
     def __enter__(self):
@@ -66,7 +68,8 @@ class Pool:
         self.spare = list(self.ports.all())[WORKERS:]
         first = self.ports.first
         self.server = with_server.start_server(self.arguments, self.folder.name, encrypted=self.encrypted,
-                                               more=["--worker-ports", f"{first}-{first + WORKERS - 1}"])
+                                               more=["--worker-ports", f"{first}-{first + WORKERS - 1}",
+                                                     "--lanes", str(self.lanes)])
         address = with_server.address_of(self.server)
         if not address:
             log = self.log()

@@ -96,7 +96,7 @@ class Proxy:
         self.cut_after, self.delay_s, self.ended = None, 0.0, 0
         self.flows = threading.Event()
         self.flows.set()
-        self.connections = set()
+        self.connections, self.most_at_once = set(), 0
         self.listener = socket.create_server(address)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -113,6 +113,7 @@ class Proxy:
                 reset(client)
                 continue
             self.connections.add(connection)
+            self.most_at_once = max(self.most_at_once, len(self.connections))
             connection.start()
 
     def wait_until_left(self, limit_s):

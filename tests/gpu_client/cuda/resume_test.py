@@ -28,11 +28,11 @@ LEAVES_WITHIN_S = 20
 class World:
     """A server, a proxy for each of its ports, and a program."""
 
-    def __init__(self, arguments, encrypted=False, **environment):
+    def __init__(self, arguments, encrypted=False, lanes=0, **environment):
         self.arguments = argparse.Namespace(server=arguments.server, client=arguments.client, driver=None,
                                             emulate="h100", memory_mib="256", gpu="h100")
         self.binary, self.encrypted = arguments.program, encrypted
-        self.environment = environment
+        self.lanes, self.environment = lanes, dict(environment, TNR_LANES=str(lanes))
         self.program = None
 
     def __enter__(self):
@@ -42,7 +42,8 @@ class World:
         # A loaded machine is slow to knock: what is tested here is that nothing gets lost, not how fast.
         os.environ.update(dict({"TNR_WORKER_KNOCK_MS": "20000"}, **self.environment))
         self.server = with_server.start_server(self.arguments, self.folder.name, encrypted=self.encrypted,
-                                               more=["--worker-ports", f"{first}-{first + WORKERS - 1}"])
+                                               more=["--worker-ports", f"{first}-{first + WORKERS - 1}",
+                                                     "--lanes", str(self.lanes)])
         address = with_server.address_of(self.server)
         assert address, "the server did not start"
         self.port = int(address.rsplit(":", 1)[1])
@@ -144,6 +145,18 @@ def cut_while_encrypted(arguments):
         assert world.ended() >= 3, f"only {world.ended()} connections ended"
 
 
+def cut_while_striped(arguments):
+    """Each connection ends by itself, also while others are being dialled."""
+    with World(arguments, encrypted=True, lanes=2) as world:
+        world.start(12)
+        world.round()
+        assert max(one.most_at_once for one in world.proxies) == 3, "there were no lanes"
+        world.set(cut_after=(50_000, 6_000_000))
+        world.cut()
+        world.ends_right()
+        assert world.ended() >= 6, f"only {world.ended()} connections ended"
+
+
 def slow_and_cut(arguments):
     with World(arguments) as world:
         world.set(delay_s=0.06)
@@ -193,7 +206,7 @@ def leave_while_disconnected(arguments):
         assert program.returncode == 0, program.returncode
 
 
-CASES = (cut_again_and_again, cut_while_encrypted, slow_and_cut, silent_for_less_than_the_grace_period,
+CASES = (cut_again_and_again, cut_while_encrypted, cut_while_striped, slow_and_cut, silent_for_less_than_the_grace_period,
          silent_for_longer, leave_while_disconnected)
 
 # These wait for heartbeats to give up: each in a process of its own, beside the others.

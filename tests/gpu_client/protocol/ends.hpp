@@ -26,30 +26,38 @@ inline int listening(uint16_t& port) {
     return fd;
 }
 
-inline std::unique_ptr<wire::Link> dialled(zmq::context_t& context, uint16_t port, const wire::ClientKeys& keys = {}) {
-    auto channel = wire::Channel::connect(context, "tcp://127.0.0.1:" + std::to_string(port), keys, "session");
+inline std::unique_ptr<wire::Link> dialled(zmq::context_t& context, uint16_t port, const wire::ClientKeys& keys = {},
+                                           size_t lanes = 0) {
+    auto channel = wire::Channel::connect(context, "tcp://127.0.0.1:" + std::to_string(port), keys, "session", lanes);
     REQUIRE(channel);
     return std::make_unique<wire::Link>(std::move(*channel));
 }
 
 struct Ends {
-    zmq::context_t context{1};
+    zmq::context_t context;
     uint16_t port = 0;
+    wire::KeyPair server_keys, client_keys;
     std::unique_ptr<wire::Link> server, client;
 
-    explicit Ends(bool encrypted = false) {
-        wire::KeyPair server_keys, client_keys;
+    explicit Ends(bool encrypted = false, size_t lanes = 0) : context(static_cast<int>(1 + lanes)) {
         if (encrypted) server_keys = wire::make_key_pair(), client_keys = wire::make_key_pair();
-        auto served = wire::Channel::serve(context, listening(port), server_keys, "session");
+        auto served = wire::Channel::serve(context, listening(port), server_keys, "session", lanes);
         REQUIRE(served);
         server = std::make_unique<wire::Link>(std::move(*served));
         client = dialled(context, port,
-                         encrypted ? wire::ClientKeys{server_keys.public_key, client_keys} : wire::ClientKeys{});
+                         encrypted ? wire::ClientKeys{server_keys.public_key, client_keys} : wire::ClientKeys{}, lanes);
     }
 
     // Ends every connection to the server, as a failing box on the way would.
     void cut() const {
         each_client_socket([](int fd) { ::shutdown(fd, SHUT_RDWR); });
+    }
+
+    // Ends one of them; which one, `any` decides.
+    void cut_one(uint64_t any) const {
+        std::vector<int> all;
+        each_client_socket([&](int fd) { all.push_back(fd); });
+        if (!all.empty()) ::shutdown(all[any % all.size()], SHUT_RDWR);
     }
 
     // Returns when so many bytes have come in at the client and ZeroMQ has taken them from the kernel.

@@ -1,10 +1,8 @@
 // A link whose connection is cut, again and again, and one that is not coming back.
-#include "gpu_client/protocol/keeper.hpp"
-
-#include <future>
 #include <thread>
 
 #include "tests/gpu_client/protocol/ends.hpp"
+#include "tests/gpu_client/protocol/kept.hpp"
 
 using namespace tnr;
 using namespace tnr::wire;
@@ -12,32 +10,6 @@ using namespace tnr::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-// Keeps a link on a thread of its own, and remembers what was said.
-class Kept {
-public:
-    explicit Kept(Link& link, Keeper::Patience patience = {})
-        : keeper_(link, patience,
-                  {[this] { return ++interruptions, interruptions.notify_all(), true; }, [] {}, [](bool) {},
-                   [this](const char* why) { lost_.set_value(why); }}),
-          thread_([this] { keeper_.run(); }) {}
-    ~Kept() {
-        keeper_.stop();
-        thread_.join();
-    }
-    // Why the link was given up.
-    std::string lost() {
-        auto why = lost_.get_future();
-        REQUIRE(why.wait_for(60s) == std::future_status::ready);
-        return why.get();
-    }
-    std::atomic<int> interruptions{0};
-
-private:
-    std::promise<std::string> lost_;
-    Keeper keeper_;
-    std::thread thread_;
-};
 
 constexpr uint64_t batches = 1200, cut_every = 97, bulk_every = 4;
 constexpr size_t bulk_bytes = 40'000;

@@ -1,0 +1,27 @@
+// The TCP connections of a client's latest dial: all of them end when one does.
+//
+// A ZeroMQ socket must not be closed while one of its connections lives. It goes on sending what is queued for up to the
+// linger time and takes nothing in any more; when the peer closes then and a heartbeat is due, it aborts the program (4.3.4,
+// stream_engine_base.cpp, out_event: "!_io_error").
+#pragma once
+
+#include <map>
+
+#include "api_client/base/handles.hpp"
+#include "gpu_client/protocol/monitor.hpp"
+
+namespace tnr::wire {
+
+class Dialled {
+public:
+    void note(const Monitor::News& news);
+    bool any() const { return !connections_.empty(); }
+    // The peer and ZeroMQ's thread see them end.
+    void cut() const;
+
+private:
+    std::map<int, UniqueFd>
+        connections_;  // by ZeroMQ's number: a number of our own, which nobody closes behind our back
+};
+
+}  // namespace tnr::wire
