@@ -170,7 +170,8 @@ def small(arguments):
     with World(arguments) as world:
         first = world.run(size=SMALL)
         assert first[0] > SMALL
-        assert world.run(size=SMALL) == first, "a small program pays for the cache"
+        sent, trips = world.run(size=SMALL)  # in how many batches is a matter of timing
+        assert sent > SMALL and trips == first[1], "a small program pays for the cache"
         large_trips = world.run()[1]
         assert large_trips == first[1] + 1, "the first time a large image costs one round trip more"
         world.kept(1)
