@@ -101,6 +101,7 @@ CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const 
     for (uint64_t offset = 0; offset < bytes && result == CUDA_SUCCESS; offset += wire::piece_bytes_max) {
         uint64_t length = std::min<uint64_t>(bytes - offset, wire::piece_bytes_max);
         bool lend = offset + length <= lent;
+        if (!lend) session()->wait_for_room();
         auto piece =
             lend ? outgoing->frame(from + offset, length) : wire::frame_buffers().copy_of({from + offset, length});
         result = upload.plain(to + offset, nullptr, length, &piece);

@@ -162,6 +162,14 @@ bool Session::wait_for_credit() {
     return wait_until([this] { return link_.has_credit(); });
 }
 
+void Session::wait_for_room() {
+    auto there = [this] { return link_.kept() < link_.kept_enough(); };
+    read_receipts();
+    if (there()) return;
+    ProfiledWait wait("room: the worker has not received what is on its way");
+    wait_until(there);
+}
+
 void Session::wake_flusher() {
     if (flusher_asleep_.load(std::memory_order_seq_cst) && flusher_asleep_.exchange(false)) flusher_wake_.release();
 }

@@ -86,6 +86,8 @@ public:
     void poke();
 
     void flush() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
+    // Waits while more is on its way than keeps the line busy: what a copy adds to that would only be one more buffer.
+    void wait_for_room() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
     // Works off what has arrived, without waiting.
     void drain();
     // Waits until `done`, which comes about once nothing refers to memory of the program any more: when the worker has

@@ -9,12 +9,24 @@ import argparse
 import os
 import subprocess
 import tempfile
+import time
 
 import with_server
 from ports import INSIDE, OUTSIDE, Ports
 
 WORKERS = 24  # ports for them: those of several claims serve, are warm or are ending
 SPARE = 3     # ports for servers of a program's own: way.spare
+
+
+def cpu_ticks(pid):
+    """What a process and its descendants have used of the processor; 0 for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        children = "".join(open(f"/proc/{pid}/task/{task}/children").read() + " " for task in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12]) + sum(map(cpu_ticks, children.split()))
 
 
 class Way:
@@ -89,6 +101,16 @@ class Pool:
     def log(self):
         with open(with_server.log_of(self.folder.name), errors="replace") as file:
             return file.read()
+
+    def settle(self, limit_s=5):
+        """Waits until the server and its workers do nothing: memory is overwritten after each claim."""
+        end, last = time.monotonic() + limit_s, None
+        while time.monotonic() < end:
+            now = cpu_ticks(self.server.pid)
+            if now == last:
+                return
+            last = now
+            time.sleep(0.1)
 
     def through(self, delay_ms):
         return Way(self, delay_ms)
