@@ -32,7 +32,7 @@ void async_call_failed(uint16_t op, CUresult result, std::string_view detail) {
     unreported.compare_exchange_strong(none, result);
 }
 
-CUresult settle(CUresult result, Context* context) {
+CUresult with_async_errors(CUresult result, Context* context) {
     if (context && wire::ends_context(result)) context->sticky = result;
     if (context && context->sticky != 0) return static_cast<CUresult>(context->sticky.load());
     if (result != CUDA_SUCCESS) return result;

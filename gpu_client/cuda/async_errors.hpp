@@ -11,7 +11,7 @@ namespace tnr::cuda {
 // The worker told that a call which was sent async has failed.
 void async_call_failed(uint16_t op, CUresult result, std::string_view detail);
 // What the waiting call that just got `result` in `context` must return.
-CUresult settle(CUresult result, Context* context);
+CUresult with_async_errors(CUresult result, Context* context);
 // The context is gone or new: so are its errors.
 void forget_async_errors(Context& context);
 

@@ -3,6 +3,7 @@
 
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/context_storage.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -11,7 +12,6 @@
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -63,11 +63,11 @@ static void finish_work(Context& context) {
 }
 
 static CUresult activate(Context& context, Device& device) {
-    if (auto result = open_session(); result != CUDA_SUCCESS) return result;
     RemoteCall call(wire::RetainPrimary<>{device.number, context.number});
-    call.in_context(nullptr);
+    call.on(device);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     forget_async_errors(context);
+    context.session = device.session.load();
     context.active = true;
     device.memory->ask_ahead();
     return CUDA_SUCCESS;
@@ -80,7 +80,7 @@ static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(prima
     context.active = false;
     primaries().retained[device.ordinal] = 0;
     RemoteCall call(Record{device.number, context.number});
-    call.in_context(nullptr);
+    call.on(device);
     auto result = call.send();
     forget_async_errors(context);
     return result;
@@ -96,7 +96,7 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
     auto* device = find_device(ordinal);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
     if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = open_session(); result != CUDA_SUCCESS) return result;
+    if (auto result = open_session(*device); result != CUDA_SUCCESS) return result;
     Context* made = nullptr;
     uint64_t handle = contexts().create([&](Context& context, uint64_t index, uint64_t value) {
         context.number = index + 1;
@@ -109,11 +109,12 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
         context.cache_config = context.shared_config = 0;
         context.nonblocking_streams = 0;
         context.last_use = context.synced = context.default_synced = context.default_waited = 0;
+        context.session = device->session.load();
         context.active = true;
         made = &context;
     });
     RemoteCall call(wire::CreateContext<>{device->number, made->number, flags});
-    call.in_context(nullptr);
+    call.on(*device);
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         contexts().destroy(handle);
         return result;
@@ -132,7 +133,7 @@ static CUresult destroy_context(CUcontext handle) {
     auto& stack = thread_state().contexts;
     if (!stack.empty() && stack.back() == context->handle) stack.pop_back();
     RemoteCall call(wire::DestroyContext<>{context->number});
-    call.in_context(nullptr);
+    call.on(*find_device(context->device));
     context->active = false;
     if (!contexts().destroy(value_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
     return call.send();

@@ -28,8 +28,8 @@ constexpr uint64_t unstaged_bytes_min = 128 << 10;
 // The end of such a copy is copied into frames, too: as much as keeps the line busy. It travels while the word that the
 // pieces before it have arrived is on its way back, so the copy hardly waits for the round trip; one that is no longer than
 // this does not wait at all.
-uint64_t copied_end_bytes() {
-    return session()->link().kept_enough();
+uint64_t copied_end_bytes(const ClientSession& session) {
+    return session.link().kept_enough();
 }
 
 void pack(std::byte* to, const HostRows& from, uint64_t first_row, uint64_t rows) {
@@ -92,27 +92,30 @@ private:
 CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const StreamRef& stream, bool wait) {
     Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
     if (bytes <= wire::inline_copy_bytes_max) return upload.plain(to, from, bytes, nullptr);
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    auto& session = *context->session.load();
     PinnedRange range;
     bool pinned = !wait && find_pinned(from, bytes, range);
-    uint64_t end = pinned ? 0 : copied_end_bytes();
+    uint64_t end = pinned ? 0 : copied_end_bytes(session);
     uint64_t lent = bytes >= unstaged_bytes_min && bytes > end ? bytes - end : 0;  // the rest is copied
-    auto* outgoing = lent != 0 ? Outgoing::begin(pinned ? &range : nullptr) : nullptr;
+    auto* outgoing = lent != 0 ? Outgoing::begin(session, pinned ? &range : nullptr) : nullptr;
     CUresult result = CUDA_SUCCESS;
     for (uint64_t offset = 0; offset < bytes && result == CUDA_SUCCESS; offset += wire::piece_bytes_max) {
         uint64_t length = std::min<uint64_t>(bytes - offset, wire::piece_bytes_max);
         bool lend = offset + length <= lent;
-        if (!lend) session()->wait_for_room();
+        if (!lend) session.wait_for_room();
         auto piece =
             lend ? outgoing->frame(from + offset, length) : wire::frame_buffers().copy_of({from + offset, length});
         result = upload.plain(to + offset, nullptr, length, &piece);
     }
     if (!outgoing) return result;
-    session()->flush();
+    session.flush();
     if (pinned)
         outgoing->let_go();
     else
         outgoing->wait();
-    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
+    return session.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 
 CUresult upload(const DeviceRows& to, const HostRows& from, const StreamRef& stream, bool wait) {
@@ -167,7 +170,7 @@ CUresult download_later(uint16_t op, wire::Bytes payload, const Destination& to,
         copy->in_flight->fetch_sub(1);
         delete copy;
     };
-    uint64_t position = session()->request(context.number, op, copy->payload, copy->pending);
+    uint64_t position = context.session.load()->request(context.number, op, copy->payload, copy->pending);
     raise_to(context.last_use, position);
     if (stream.object) raise_to(stream.object->last_use, position);
     return position != 0 ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -251,7 +254,7 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     Detour detour;
     if (auto result = detour.begin(from.address, stream); result != CUDA_SUCCESS) return result;
     stream = detour.stream();
-    if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (detour.context().session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 
     uint64_t bytes = to.row_bytes * to.rows;
     if (bytes > wire::inline_copy_bytes_max) keep_memory_of_pieces();

@@ -34,6 +34,10 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
+ClientSession& DeviceMemory::session() const {
+    return *device_.session.load();
+}
+
 void DeviceMemory::take_range(uint64_t address, uint64_t bytes, uint64_t granularity) {
     LockGuard lock(mutex_);
     range_address_ = address;
@@ -58,7 +62,7 @@ void DeviceMemory::ask_ahead() {
         ahead_done_ = true;
         delete ahead;
     };
-    session()->request(0, wire::op_memory_grant, ahead->question, ahead->pending);
+    session().request(0, wire::op_memory_grant, ahead->question, ahead->pending);
 }
 
 // ---- allocating ----
@@ -84,7 +88,7 @@ CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t
             address = made.address;
             return CUDA_SUCCESS;
         }
-        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        if (session().lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (!make_space(bytes < small_max ? granularity_ : round_up(bytes, granularity_), given_back))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -109,7 +113,7 @@ bool DeviceMemory::find_place(const Wish& wish, Allocation& made) {
     }
     bool found = bytes < small_max ? take_small(round_up(bytes, small_unit), made)
                                    : take_mapped(round_up(bytes, granularity_), made);
-    if (found) made.untouched_at = session()->position();
+    if (found) made.untouched_at = session().position();
     return found;
 }
 
@@ -167,7 +171,7 @@ void DeviceMemory::unmap_spares() {
 void DeviceMemory::note_untouched(uint64_t address) {
     LockGuard lock(mutex_);
     if (auto found = allocations_.find(address); found != allocations_.end())
-        found->second.untouched_at = session()->position();
+        found->second.untouched_at = session().position();
 }
 
 CUresult DeviceMemory::take_grant(uint64_t bytes) {
@@ -182,7 +186,7 @@ CUresult DeviceMemory::take_grant(uint64_t bytes) {
         }
         // What was unmapped to make room must be so for the worker, too, when it hears what the room is for.
         if (taken) return sends_.flush();
-        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        if (session().lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (!make_space(bytes, given_back)) return CUDA_ERROR_OUT_OF_MEMORY;
     }
 }
@@ -228,7 +232,7 @@ bool DeviceMemory::use_spares(uint64_t needed) {
 
 bool DeviceMemory::take_ahead() {
     if (!ahead_asked_) return false;
-    if (!ahead_done_) session()->wait_until([this] { return ahead_done_.load(); });
+    if (!ahead_done_) session().wait_until([this] { return ahead_done_.load(); });
     uint64_t more = ahead_granted_.exchange(0);
     LockGuard lock(mutex_);
     granted_ += more;
@@ -237,7 +241,7 @@ bool DeviceMemory::take_ahead() {
 
 bool DeviceMemory::ask_for(uint64_t bytes) {
     RemoteCall call(wire::MemoryGrant<>{device_.number, bytes});
-    call.in_context(nullptr);
+    call.on(device_);
     wire::MemoryGrant<>::Reply reply;
     if (call.send() != CUDA_SUCCESS || !call.read(reply)) return false;
     const uint64_t more = reply.bytes;
@@ -282,7 +286,7 @@ CUresult DeviceMemory::release(uint64_t address, uint64_t stream) {
         auto freed = found->second;
         allocations_.erase(found);
         context = freed.context;
-        uint64_t now = session()->position();
+        uint64_t now = session().position();
         if (freed.untouched_at != 0 && freed.untouched_at == now) {
             give_back(freed);
         } else {
@@ -323,7 +327,7 @@ void DeviceMemory::drain(uint64_t handle) {
     if (!context || usable(context) != CUDA_SUCCESS || !draining_.compare_exchange_strong(none, handle)) return;
     auto* question = new Drain;
     question->context = handle;
-    question->position = session()->position();
+    question->position = session().position();
     question->pending.as_news = true;
     question->pending.when_done = [this, question](Pending& pending) {
         if (wire::ends_context(pending.result)) async_call_failed(wire::op_cuCtxSynchronize, pending.result, "");
@@ -334,7 +338,7 @@ void DeviceMemory::drain(uint64_t handle) {
         draining_ = 0;
         delete question;
     };
-    session()->request(context->number, wire::op_cuCtxSynchronize, question->question, question->pending);
+    context->session.load()->request(context->number, wire::op_cuCtxSynchronize, question->question, question->pending);
 }
 
 // How far the contexts of other devices are that may use this memory.
@@ -366,7 +370,7 @@ void DeviceMemory::stream_synced(uint64_t stream, uint64_t position) {
 }
 
 void DeviceMemory::context_ends(uint64_t context) {
-    if (draining_ == context) session()->wait_until([&] { return draining_ != context; });
+    if (draining_ == context) session().wait_until([&] { return draining_ != context; });
     {
         LockGuard lock(mutex_);
         for (auto& allocation : quarantine_.leave_with(context)) give_back(allocation);

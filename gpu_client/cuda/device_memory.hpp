@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/memory_ranges.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/ordered_sends.hpp"
 #include "gpu_client/cuda/quarantine.hpp"
-#include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
@@ -29,8 +29,8 @@ struct Device;
 class DeviceMemory {
 public:
     // `synchronize` waits for a context's work, and says context_synced().
-    DeviceMemory(const Device& device, CUresult (*synchronize)(Context&))
-        : device_(device), synchronize_(synchronize) {}
+    DeviceMemory(Device& device, CUresult (*synchronize)(Context&))
+        : device_(device), synchronize_(synchronize), sends_(device) {}
 
     void take_range(uint64_t address, uint64_t bytes, uint64_t granularity);
     // Asks for the first grant without waiting: it is here when the program first allocates.
@@ -74,6 +74,7 @@ public:
     void unreserve(uint64_t address, uint64_t bytes);
     void note_mapping(uint64_t address, uint64_t bytes, uint64_t context, uint64_t open_to);
     void forget_mapping(uint64_t address, uint64_t bytes);
+    OrderedSends& sends() { return sends_; }
     uint64_t next_id() { return ++last_id_; }
 
 private:
@@ -86,6 +87,7 @@ private:
     };
     struct Drain;
 
+    ClientSession& session() const;  // open once there is memory to ask for
     // What these have to send is put into sends_.
     bool try_allocate(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
     bool find_place(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
@@ -109,7 +111,7 @@ private:
     bool force_sync() TNR_EXCLUDES(mutex_);
     void drain(uint64_t context) TNR_EXCLUDES(mutex_);
 
-    const Device& device_;
+    Device& device_;
     CUresult (*const synchronize_)(Context&);
     // Set by take_range() before anything else is called.
     uint64_t range_address_ = 0, range_bytes_ = 0, granularity_ = 2 << 20;

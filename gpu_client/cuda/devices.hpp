@@ -10,6 +10,7 @@
 
 namespace tnr::cuda {
 
+class ClientSession;
 class DeviceMemory;
 
 // Attribute ids that fit; cuda.h 13.0 ends at 146.
@@ -22,7 +23,8 @@ struct Device {
     CUuuid uuid{};
     int attributes[device_attributes_max] = {};
     std::bitset<device_attributes_max> known;
-    uint64_t primary_context = 0;  // handle; made with the device, active once retained
+    uint64_t primary_context = 0;                  // handle; made with the device, active once retained
+    std::atomic<ClientSession*> session{nullptr};  // with the server that has it; null until open_session()
     DeviceMemory* memory = nullptr;
     struct {
         std::atomic<uint64_t> own{0}, chosen{0};  // handles; 0: not made yet, not chosen

@@ -1,10 +1,10 @@
 // See events.hpp.
 #include "gpu_client/cuda/events.hpp"
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -51,7 +51,7 @@ void event_completed(uint64_t number, uint64_t position) {
 
 // The worker hears of each: its number will be used again.
 void forget_events_of(const Context& context) {
-    auto* open = session();
+    auto* open = context.session.load();
     events().each([&](Event& event, uint64_t handle) {
         if (event.context != context.handle) return;
         if (open) open->append(context.number, wire::DestroyEvent<>{event.number});
@@ -140,8 +140,9 @@ static CUresult query_event(CUevent handle) {
     uint64_t heard_before = completions_heard();
     bool watched = event->watched >= recording.position;
     if (watched && event->asked == heard_before) {
-        session()->drain();
-        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        auto& session = *context->session.load();
+        session.drain();
+        if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }

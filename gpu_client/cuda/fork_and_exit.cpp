@@ -12,11 +12,11 @@
 #include <mutex>
 #include <thread>
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/pool.hpp"
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/profile_writer.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/watched_calls.hpp"
 
 namespace tnr::cuda {
@@ -84,12 +84,14 @@ static void say_goodbye() {
     exiting_thread = std::this_thread::get_id();
     if (!library_state.compare_exchange_strong(before, LibraryState::ended)) return;
     finish_profile();
-    auto* open = session();
-    if (open && !open->lost()) try {
-            open->say_goodbye(farewell_timeout);
+    auto sessions = open_sessions();
+    std::vector<const wire::Link*> links;
+    for (auto* session : sessions) try {
+            links.push_back(&session->link());
+            if (!session->lost()) session->say_goodbye(farewell_timeout);
         } catch (...) {  // a process that cannot say goodbye is noticed by its closed connection
         }
-    print_stats(open ? &open->link() : nullptr);
+    print_stats(links);
 }
 
 }  // namespace tnr::cuda

@@ -6,9 +6,9 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -19,7 +19,11 @@ struct HostFunctions {
     Condition wake;
     bool started TNR_GUARDED_BY(mutex) = false;
     uint64_t last_ticket TNR_GUARDED_BY(mutex) = 0;
-    std::map<uint64_t, std::function<void()>> waiting TNR_GUARDED_BY(mutex);  // by ticket
+    struct Waiting {
+        std::function<void()> run;
+        ClientSession* session;  // of its stream
+    };
+    std::map<uint64_t, Waiting> waiting TNR_GUARDED_BY(mutex);  // by ticket
     std::deque<uint64_t> reached TNR_GUARDED_BY(mutex);
 };
 HostFunctions& host_functions() {
@@ -40,9 +44,10 @@ static void run_host_functions() {
         lock.unlock();
         if (node.empty()) continue;  // not one of ours
         note_completion_heard();
-        node.mapped()();
-        session()->send_at_once(wire::HostFunctionDone{ticket});
-        session()->expect_news(-1);
+        auto& reached = node.mapped();
+        reached.run();
+        reached.session->send_at_once(wire::HostFunctionDone{ticket});
+        reached.session->expect_news(-1);
     }
 }
 
@@ -56,19 +61,22 @@ void run_host_function_soon(uint64_t ticket) {
 CUresult run_in_stream(CUstream in, std::function<void()> run) {
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    auto& session = *context->session.load();
     auto& all = host_functions();
     uint64_t ticket = 0;
     {
         LockGuard lock(all.mutex);
         if (!std::exchange(all.started, true)) start_background_thread(run_host_functions);
         ticket = ++all.last_ticket;
-        all.waiting[ticket] = std::move(run);
+        all.waiting[ticket] = {std::move(run), &session};
     }
     RemoteCall call(wire::LaunchHostFunction<>{stream.number, ticket});
     call.use(stream);
     auto result = call.send();
     if (result == CUDA_SUCCESS) {
-        session()->expect_news(+1);
+        session.expect_news(+1);
         return result;
     }
     LockGuard lock(all.mutex);

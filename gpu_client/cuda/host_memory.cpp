@@ -6,9 +6,9 @@
 #include <map>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
@@ -68,8 +68,10 @@ static bool is_being_written(uint64_t begin, uint64_t end) {
 void await_writes(const void* address, size_t bytes) {
     uint64_t begin = value_of(address), end = begin + bytes;
     if (!is_being_written(begin, end)) return;
-    session()->flush();
-    session()->wait_until([&] { return !is_being_written(begin, end); });
+    for (auto* session : open_sessions()) {
+        session->flush();
+        session->wait_until([&] { return !is_being_written(begin, end); });
+    }
 }
 
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range) {
@@ -114,7 +116,7 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
         pinned().by_address.erase(found);
     }
     // A range may not be freed while a copy uses it. Copies end by themselves, or with the session.
-    if (session()) session()->wait_for_memory([&] { return *range.in_flight == 0; });
+    for (auto* session : open_sessions()) session->wait_for_memory([&] { return *range.in_flight == 0; });
     return true;
 }
 

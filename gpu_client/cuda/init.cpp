@@ -7,6 +7,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -19,20 +20,22 @@
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/profile_worker.hpp"
 #include "gpu_client/cuda/profile_writer.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
 #include "gpu_client/protocol/fatal_errors.hpp"
 
 namespace tnr::cuda {
 
-static std::atomic<Session*> the_session{nullptr};
-
-Session* session() {
-    return the_session.load(std::memory_order_acquire);
+std::vector<ClientSession*> open_sessions() {
+    std::vector<ClientSession*> found;
+    for (auto* device : devices())
+        if (auto* session = device->session.load();
+            session && std::find(found.begin(), found.end(), session) == found.end())
+            found.push_back(session);
+    return found;
 }
 
-static void listen_to_news(Session& session) {
+static void listen_to_news(ClientSession& session) {
     session.news.completed = [](const wire::Completed& told) {
         auto result = static_cast<CUresult>(told.result);
         // Anything less only says that what was watched is gone by now.
@@ -77,7 +80,7 @@ static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
     return ranges;
 }
 
-static CUresult propose(Session& session, const Range& range) {
+static CUresult propose(ClientSession& session, const Range& range) {
     auto question = wire::question_of(wire::MoveRange<>{range.device->number, range.address, range.bytes});
     Pending pending;
     session.request(0, wire::op_move_range, question, pending);
@@ -86,7 +89,7 @@ static CUresult propose(Session& session, const Range& range) {
 }
 
 // Finds a place that is free here and there. Where addresses are scarce, a smaller one does.
-static Result<> move_range(Session& session, Range& range) {
+static Result<> move_range(ClientSession& session, Range& range) {
     const uint64_t unit = range.device->description.granularity_bytes;
     const uint64_t all = range.bytes, least = std::min(all, range.device->description.memory_bytes);
     CUresult refusal = CUDA_ERROR_OUT_OF_MEMORY;
@@ -112,7 +115,7 @@ static Result<> move_range(Session& session, Range& range) {
                  "if the server is older than this library, update it"};
 }
 
-static Result<> settle_ranges(Session& session, std::vector<Range>& ranges) {
+static Result<> agree_on_ranges(ClientSession& session, std::vector<Range>& ranges) {
     for (auto& range : ranges)
         if (range.address == 0)
             if (auto moved = move_range(session, range); !moved) return moved;
@@ -126,14 +129,14 @@ static void let_go(const std::vector<Range>& ranges) {
         if (range.address != 0) let_go_of_addresses(range.address, range.bytes);
 }
 
-static Result<Session*> connect(const SessionOffer& offer) {
+static Result<ClientSession*> connect(const SessionOffer& offer) {
     // Never ended: that would wait for late calls.
     static auto* context = new zmq::context_t(static_cast<int>(1 + offer.lanes));
     auto lanes = std::min(offer.lanes, static_cast<size_t>(context->get(zmq::ctxopt::io_threads)) - 1);
     auto channel = wire::Channel::connect(*context, offer.endpoint, offer.keys, offer.session, lanes);
     if (!channel) return channel.error();
     remember_endpoint(offer.endpoint);
-    auto* opened = new Session(std::move(*channel));
+    auto* opened = new ClientSession(std::move(*channel));
     listen_to_news(*opened);
     opened->start();
     return opened;
@@ -149,21 +152,22 @@ static Result<> open_now() {
         let_go(*ranges);
         return opened.error();
     }
-    if (auto settled = settle_ranges(**opened, *ranges); !settled) {
+    if (auto agreed = agree_on_ranges(**opened, *ranges); !agreed) {
         let_go(*ranges);
         (*opened)->say_goodbye(farewell_timeout);
-        return settled;
+        return agreed;
     }
     profile_session(**opened);
-    the_session.store(*opened, std::memory_order_release);
+    for (auto* device : devices()) device->session = *opened;  // one server has them all
     log(LogLevel::debug, "session %s at %s", offer->session.c_str(), offer->endpoint.c_str());
     return Ok{};
 }
 
-CUresult open_session() {
+CUresult open_session(Device& device) {
+    if (device.session) return CUDA_SUCCESS;
     static auto* opening = new Turn;
     TakenTurn turn(*opening);
-    if (session()) return CUDA_SUCCESS;
+    if (device.session) return CUDA_SUCCESS;
     auto opened = open_now();
     if (opened) return CUDA_SUCCESS;
     log_error(opened.error());

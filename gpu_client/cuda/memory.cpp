@@ -83,7 +83,7 @@ CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdevic
     if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (context->session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     uint64_t address = 0;
     auto result = find_device(context->device)->memory->allocate(*context, bytes, stream, pool, address);
     if (result != CUDA_SUCCESS) return result;

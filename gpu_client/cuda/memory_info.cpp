@@ -79,11 +79,12 @@ CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
     return CUDA_SUCCESS;
 }
 
-bool find_answer(int device, Answer& answer) {
-    session()->drain();
+bool find_answer(const Context& context, Answer& answer) {
+    auto& session = *context.session.load();
+    session.drain();
     LockGuard lock(answers().mutex);
-    auto found = answers().by_device.find(device);
-    if (session()->lost() || found == answers().by_device.end() || !holds(found->second)) return false;
+    auto found = answers().by_device.find(context.device);
+    if (session.lost() || found == answers().by_device.end() || !holds(found->second)) return false;
     answer = found->second;
     return true;
 }
@@ -101,7 +102,7 @@ extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         auto& memory = *find_device(context->device)->memory;
         Answer answer;
-        if (!find_answer(context->device, answer))
+        if (!find_answer(*context, answer))
             if (auto result = ask_worker(memory, context->device, answer); result != CUDA_SUCCESS) return result;
         auto usage = memory.usage();
         uint64_t driver_free = answer.free + answer.backed - std::min(answer.free + answer.backed, usage.backed);

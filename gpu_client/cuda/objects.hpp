@@ -23,6 +23,8 @@ inline void raise_to(std::atomic<uint64_t>& value, uint64_t at_least) {
     }
 }
 
+class ClientSession;
+
 struct Context {
     uint64_t number = 0;  // on the wire
     uint64_t handle = 0;
@@ -30,8 +32,9 @@ struct Context {
     int device = 0;
     bool primary = false;
     std::atomic<unsigned> flags{0};
-    std::atomic<bool> active{false};  // a primary context has a handle before it is retained
-    std::atomic<int> sticky{0};       // the CUresult that ended it; every later call returns that
+    std::atomic<ClientSession*> session{nullptr};  // its device's; not null once it has been active
+    std::atomic<bool> active{false};               // a primary context has a handle before it is retained
+    std::atomic<int> sticky{0};                    // the CUresult that ended it; every later call returns that
     std::atomic<int> cache_config{0}, shared_config{0};
     std::atomic<int> nonblocking_streams{0};  // ever made; 0: waiting for the null stream waits for everything
     std::atomic<uint64_t> last_use{0};        // position of the last record that ran in it

@@ -38,7 +38,7 @@ CUresult OrderedSends::send_next() {
     waiting_.pop_front();
     Sending sending(*this);
     RemoteCall call(record.op, wire::CallWay::async_);
-    call.in_context(nullptr);
+    call.on(device_);
     call.put_raw(record.payload.data(), record.payload.size());
     return call.send();
 }

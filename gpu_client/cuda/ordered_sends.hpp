@@ -10,8 +10,12 @@
 
 namespace tnr::cuda {
 
+struct Device;
+
 class OrderedSends {
 public:
+    explicit OrderedSends(Device& device) : device_(device) {}
+
     // Any lock may be held.
     template <wire::HasFields Record>
     void put(const Record& record) {
@@ -31,6 +35,7 @@ private:
     void put(uint16_t op, wire::Bytes payload);
     CUresult send_next() TNR_REQUIRES(mutex_);
 
+    Device& device_;  // with whose session they are sent
     Mutex mutex_;
     Condition sent_more_;
     std::deque<Sendable> waiting_ TNR_GUARDED_BY(mutex_);

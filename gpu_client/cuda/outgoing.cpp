@@ -1,12 +1,12 @@
 // See outgoing.hpp.
 #include "gpu_client/cuda/outgoing.hpp"
 
-#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 
 namespace tnr::cuda {
 
-Outgoing* Outgoing::begin(const PinnedRange* range) {
-    auto* outgoing = new Outgoing;
+Outgoing* Outgoing::begin(ClientSession& session, const PinnedRange* range) {
+    auto* outgoing = new Outgoing(session);
     if (range) {
         outgoing->in_flight_ = range->in_flight;
         range->in_flight->fetch_add(1);
@@ -26,16 +26,17 @@ void Outgoing::received(void*, void* self) {
 
 void Outgoing::drop() {
     auto* in_flight = in_flight_;
+    auto& session = session_;
     int left = left_.fetch_sub(1) - 1;
     if (left == 0) {
         if (in_flight) in_flight->fetch_sub(1);
         delete this;
     }
-    if (left <= 1) session()->memory_freed();  // someone may wait for it
+    if (left <= 1) session.memory_freed();  // someone may wait for it
 }
 
 void Outgoing::wait() {
-    session()->wait_for_memory([this] { return left_.load() == 1; });
+    session_.wait_for_memory([this] { return left_.load() == 1; });
     drop();
 }
 

@@ -14,7 +14,7 @@ namespace tnr::cuda {
 class Outgoing {
 public:
     // `range`: pinned memory that stays in use; null when the copy waits.
-    static Outgoing* begin(const PinnedRange* range);
+    static Outgoing* begin(ClientSession& session, const PinnedRange* range);
     zmq::message_t frame(const void* data, size_t bytes);
     // The copy has handed out its last frame, and waits for them (or gives them up when the session is lost).
     void wait();
@@ -22,9 +22,11 @@ public:
     void let_go();
 
 private:
+    explicit Outgoing(ClientSession& session) : session_(session) {}
     static void received(void* data, void* self);
     void drop();
 
+    ClientSession& session_;
     std::atomic<int> left_{1};
     std::atomic<int>* in_flight_ = nullptr;
 };

@@ -3,10 +3,10 @@
 
 #include <cstring>
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
-#include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
@@ -27,8 +27,10 @@ public:
     ~StreamWork() {
         write_.reset();
         for (auto& range : used_) range.in_flight->fetch_sub(1);
-        session()->poke();
-        session()->memory_freed();
+        for (auto* session : open_sessions()) {
+            session->poke();
+            session->memory_freed();
+        }
     }
     void run() { work_(); }
 

@@ -81,7 +81,7 @@ CUresult set_access(MemoryPool& pool, int ordinal, CUmemAccess_flags flags) {
     auto &owner = *find_device(pool.device), &other = *find_device(ordinal);
     if (open) owner.memory->reached_from(ordinal);
     RemoteCall call(wire::MemoryAccess<>{owner.number, other.number, static_cast<uint32_t>(flags)});
-    call.in_context(nullptr);
+    call.on(owner);
     return call.send();
 }
 

@@ -9,7 +9,7 @@ namespace tnr::cuda {
 static constexpr std::chrono::milliseconds answer_within{1000};
 static constexpr int clock_samples = 4;
 
-void profile_session(Session& session) {
+void profile_session(ClientSession& session) {
     if (!profiling()) return;
     static Pending begun;  // nobody waits for it
     auto question = wire::question_of(wire::Profile{wire::profile_clock});
@@ -23,7 +23,7 @@ struct WorkerAnswer {
     uint64_t positions_behind;
 };
 
-static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) {
+static bool ask(ClientSession& session, wire::ProfileWish wish, WorkerAnswer& answer) {
     auto question = wire::question_of(wire::Profile{wish});
     Pending pending;
     answer.asked_ns = profile_now();
@@ -39,7 +39,7 @@ static bool ask(Session& session, wire::ProfileWish wish, WorkerAnswer& answer) 
     return true;
 }
 
-uint64_t ask_worker(Session& session, WorkerClock& clock) {
+uint64_t ask_worker(ClientSession& session, WorkerClock& clock) {
     WorkerAnswer answer{};
     for (int i = 0; i < clock_samples && ask(session, wire::profile_clock, answer); ++i)
         clock.compare(answer.asked_ns, answer.answered_ns, answer.worker_ns);

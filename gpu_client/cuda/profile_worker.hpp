@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/profile_clock.hpp"
-#include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
 // Makes the worker watch from here on.
-void profile_session(Session& session);
+void profile_session(ClientSession& session);
 // Compares the clocks, and has the worker's records sent: they are in the profile's buffer before this returns. Returns how many the
 // worker has had to drop since it was last asked.
-uint64_t ask_worker(Session& session, WorkerClock& clock);
+uint64_t ask_worker(ClientSession& session, WorkerClock& clock);
 
 }  // namespace tnr::cuda

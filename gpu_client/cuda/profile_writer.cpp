@@ -32,7 +32,8 @@ static void write(ProfileFile&& file) {
         auto rest = written_every;
         // The worker's part first: of a kernel that it tells of, the launch is then in the buffer.
         uint64_t worker_dropped = 0;
-        if (auto* open = session(); open && !open->lost()) worker_dropped = ask_worker(*open, clock);
+        for (auto* session : open_sessions())
+            if (!session->lost()) worker_dropped += ask_worker(*session, clock);
         auto contents = profile_buffer().take();
         if (contents.worker.size() > worker_is_busy || worker_dropped > 0) rest = busy_asked_every;
         contents.dropped += worker_dropped + std::exchange(lost, 0);
@@ -41,7 +42,8 @@ static void write(ProfileFile&& file) {
         if (!file.add(text.take())) lost = events;
         stopped = profile_buffer().wait(rest);
     }
-    if (auto* open = session(); open && !open->lost()) ask_worker(*open, clock);
+    for (auto* session : open_sessions())
+        if (!session->lost()) ask_worker(*session, clock);
     profile_runs = false;
     text.add(profile_buffer().take(), clock);
     text.close();

@@ -1,10 +1,10 @@
-// The incoming half of a session: see session.hpp.
+// The incoming half of a session: see client_session.hpp.
 #include <cstdio>
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/profile_buffer.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/code_records.hpp"
 
@@ -37,7 +37,7 @@ bool Destination::write(uint64_t offset, std::span<const std::byte> data) {
     return true;
 }
 
-bool Session::wait(Pending& pending, milliseconds timeout) {
+bool ClientSession::wait(Pending& pending, milliseconds timeout) {
     auto begun = Clock::now();
     ProfiledWait profiled(pending.op);
     UniqueLock lock(receive_mutex_);
@@ -48,14 +48,14 @@ bool Session::wait(Pending& pending, milliseconds timeout) {
     return there;
 }
 
-bool Session::wait_until(const std::function<bool()>& ready, milliseconds timeout) {
+bool ClientSession::wait_until(const std::function<bool()>& ready, milliseconds timeout) {
     UniqueLock lock(receive_mutex_);
     return wait_locked(ready, Clock::now() + timeout);
 }
 
 // True once ready() holds; false when the session is lost or it is too late.
 template <class Ready>
-bool Session::wait_locked(Ready&& ready, Clock::time_point deadline) {
+bool ClientSession::wait_locked(Ready&& ready, Clock::time_point deadline) {
     Waiter self;
     bool ended = false;
     while (!(ended = ready()) && !lost()) {
@@ -74,7 +74,7 @@ bool Session::wait_locked(Ready&& ready, Clock::time_point deadline) {
 }
 
 // Somebody else may want to receive now.
-void Session::hand_over() {
+void ClientSession::hand_over() {
     if (leading_) return;
     if (!waiters_.empty())
         waiters_.front()->wake.notify_one();
@@ -82,7 +82,7 @@ void Session::hand_over() {
         background_wake_.notify_one();
 }
 
-wire::Link::Event Session::lead(milliseconds timeout) {
+wire::Link::Event ClientSession::lead(milliseconds timeout) {
     leading_ = true;
     receive_mutex_.unlock();
     auto event = link_.receive(batch_, timeout);
@@ -112,25 +112,25 @@ wire::Link::Event Session::lead(milliseconds timeout) {
     return event;
 }
 
-void Session::drain() {
+void ClientSession::drain() {
     UniqueLock lock(receive_mutex_);
     while (!leading_ && !lost() && lead(milliseconds(0)) != wire::Link::Event::timeout) continue;
     hand_over();
 }
 
-void Session::poke() {
+void ClientSession::poke() {
     UniqueLock lock(receive_mutex_);
     for (auto* waiter : waiters_) waiter->wake.notify_one();
     if (leading_) link_.wake();
 }
 
-void Session::expect_news(int change) {
+void ClientSession::expect_news(int change) {
     UniqueLock lock(receive_mutex_);
     news_expected_ += change;
     if (news_expected_ > 0 && !leading_) background_wake_.notify_one();
 }
 
-void Session::background() {
+void ClientSession::background() {
     UniqueLock lock(receive_mutex_);
     while (true) {
         background_wake_.wait(
@@ -144,7 +144,7 @@ void Session::background() {
     }
 }
 
-void Session::lose_locked(const char* reason) {
+void ClientSession::lose_locked(const char* reason) {
     if (lost_.exchange(true)) return;
     keeper_.stop();
     if (leading_) link_.wake();
@@ -159,14 +159,14 @@ void Session::lose_locked(const char* reason) {
 }
 
 // The reply is there, or will never come (result is then as it was made).
-void Session::finish(Pending& pending) {
+void ClientSession::finish(Pending& pending) {
     if (lost()) pending.result = lost_result;
     pending.done = true;
     if (pending.as_news) --news_expected_;
     if (pending.when_done) pending.when_done(pending);
 }
 
-void Session::dispatch(wire::Batch& batch) {
+void ClientSession::dispatch(wire::Batch& batch) {
     wire::RecordReader records(batch.records);
     size_t next_bulk = 1;
     for (wire::Record record; !lost() && records.next(record);) {
@@ -183,7 +183,7 @@ void Session::dispatch(wire::Batch& batch) {
         for (auto* waiter : waiters_) waiter->wake.notify_one();
 }
 
-bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* bulk) {
+bool ClientSession::dispatch_record(const wire::Record& record, const zmq::message_t* bulk) {
     wire::Reader in(record.payload);
     // Reads the record and hands it on, if it is one.
     auto take = [&in]<class Told>(Told&& told, auto&& hand_on) {
@@ -226,7 +226,7 @@ bool Session::dispatch_record(const wire::Record& record, const zmq::message_t* 
     }
 }
 
-bool Session::take_piece(wire::Reader in, const zmq::message_t* bulk) {
+bool ClientSession::take_piece(wire::Reader in, const zmq::message_t* bulk) {
     wire::BulkDown piece;
     if (!wire::read(in, piece) || !bulk) return false;
     auto found = pending_.find(piece.call);
@@ -234,7 +234,7 @@ bool Session::take_piece(wire::Reader in, const zmq::message_t* bulk) {
     return found->second->destination.write(piece.offset, {bulk->data<std::byte>(), bulk->size()});
 }
 
-bool Session::take_reply(const wire::Record& record) {
+bool ClientSession::take_reply(const wire::Record& record) {
     wire::Reader in(record.payload);
     auto number = in.get<uint64_t>();
     auto result = static_cast<CUresult>(in.get<int32_t>());

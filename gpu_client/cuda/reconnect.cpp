@@ -1,9 +1,9 @@
-// What a session does when its connection breaks, and when its process ends: see session.hpp.
+// What a session does when its connection breaks, and when its process ends: see client_session.hpp.
 #include <cstdlib>
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/profile.hpp"
-#include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
@@ -20,7 +20,7 @@ wire::Keeper::Patience patience_from_environment() {
     return patience;
 }
 
-wire::Keeper::Hooks Session::keeper_hooks() {
+wire::Keeper::Hooks ClientSession::keeper_hooks() {
     wire::Keeper::Hooks hooks;
     hooks.broken = [this] {
         log(LogLevel::info, "the connection to the GPU broke");
@@ -44,20 +44,20 @@ wire::Keeper::Hooks Session::keeper_hooks() {
     return hooks;
 }
 
-void Session::memory_freed() {
+void ClientSession::memory_freed() {
     { LockGuard lock(memory_mutex_); }
     memory_freed_.notify_all();
     poke();
 }
 
-void Session::wait_for_memory(const std::function<bool()>& done) {
+void ClientSession::wait_for_memory(const std::function<bool()>& done) {
     ProfiledWait profiled("the worker has received the program's memory");
     if (wait_until(done)) return;
     UniqueLock lock(memory_mutex_);
     memory_freed_.wait_for(memory_mutex_, memory_free_within, done);
 }
 
-void Session::say_goodbye(milliseconds timeout) {
+void ClientSession::say_goodbye(milliseconds timeout) {
     static Pending farewell;  // outlives a reply that comes too late
     auto question = wire::question_of(wire::Goodbye{});
     bool connected = link_.open();

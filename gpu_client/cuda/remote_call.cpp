@@ -6,6 +6,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/devices.hpp"
 
 namespace tnr::cuda {
 
@@ -38,16 +39,15 @@ void RemoteCall::in_context(Context* context) {
     context_chosen_ = true;
 }
 
+void RemoteCall::on(Device& device) {
+    in_context(nullptr);
+    device_ = &device;
+}
+
 void RemoteCall::use(const StreamRef& stream) {
     stream_ = stream;
     if (!stream.object || context_chosen_) return;
     if (auto* context = contexts().find(stream.object->context)) in_context(context);
-}
-
-static CUresult session_is_open() {
-    if (!session())
-        if (auto result = open_session(); result != CUDA_SUCCESS) return result;
-    return session()->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }
 
 CUresult RemoteCall::prepare() {
@@ -57,7 +57,14 @@ CUresult RemoteCall::prepare() {
     } else if (context_) {
         if (auto result = usable(context_); result != CUDA_SUCCESS) return result;
     }
-    return session_is_open();
+    if (!context_) {
+        auto& device = device_ ? *device_ : *devices().front();
+        if (auto result = open_session(device); result != CUDA_SUCCESS) return result;
+        session_ = device.session;
+    } else {
+        session_ = context_->session;
+    }
+    return session_->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }
 
 CUresult RemoteCall::send(zmq::message_t* bulk) {
@@ -65,7 +72,7 @@ CUresult RemoteCall::send(zmq::message_t* bulk) {
     if (way_ == wire::CallWay::cached) return send_cached();
     if (way_ == wire::CallWay::sync || (sync_mode() && !bulk && op_ <= wire::op_max)) return exchange();
     auto payload = std::span<const std::byte>(payload_).subspan(number_bytes);
-    position_ = session()->append(context_ ? context_->number : 0, op_, payload, bulk);
+    position_ = session_->append(context_ ? context_->number : 0, op_, payload, bulk);
     if (position_ == 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     mark_use();
     return CUDA_SUCCESS;
@@ -88,19 +95,21 @@ CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts pa
         for (auto& part : parts) call.put_raw(part.data(), part.size());
         return call.send();
     }
-    if (auto result = session_is_open(); result != CUDA_SUCCESS) return result;
-    uint64_t position = session()->append(context.number, op, parts);
+    auto& session = *context.session.load(std::memory_order_relaxed);
+    if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    uint64_t position = session.append(context.number, op, parts);
     if (position == 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     mark_use_of(&context, stream, position);
     return CUDA_SUCCESS;
 }
 
 CUresult RemoteCall::exchange() {
-    position_ = session()->request(context_ ? context_->number : 0, op_, payload_, pending_);
+    position_ = session_->request(context_ ? context_->number : 0, op_, payload_, pending_);
     mark_use();
-    session()->wait(pending_);
+    session_->wait(pending_);
     answer_ = wire::Reader(pending_.answer);
-    auto result = pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : settle(pending_.result, context_);
+    auto result =
+        pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : with_async_errors(pending_.result, context_);
     if (result == CUDA_SUCCESS) note_completion_heard();
     return result;
 }

@@ -5,8 +5,8 @@
 // returned by send(), which then sends nothing.
 #pragma once
 
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/objects.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 #include "gpu_client/protocol/session_records.hpp"
 
@@ -33,6 +33,7 @@ public:
 
     void refuse(CUresult why);                                    // unless something was wrong before
     void works_in(const StreamRef& stream) { stream_ = stream; }  // so waiting for the stream waits for it
+    void on(Device& device);                                      // in no context, with this device's session
     void in_context(Context* context);                            // instead of the current one; null: in none
     void use(const StreamRef& stream);                        // works in it, and in its context unless one was chosen
     void into(Destination to) { pending_.destination = to; }  // where op_bulk_down pieces go
@@ -71,6 +72,8 @@ private:
     CUresult refused_ = CUDA_SUCCESS;
     bool context_chosen_ = false;
     Context* context_ = nullptr;
+    Device* device_ = nullptr;  // where there is no context
+    ClientSession* session_ = nullptr;
     StreamRef stream_;
     wire::Bytes payload_;  // borrowed from the thread
     wire::Bytes cached_;

@@ -29,13 +29,13 @@ static void print_traffic(const wire::Link& link) {
     }
 }
 
-void print_stats(const wire::Link* link) {
+void print_stats(std::span<const wire::Link* const> links) {
     const char* wanted = std::getenv("TNR_STATS");
     if (!wanted || std::strcmp(wanted, "1") != 0) return;
     auto& all = stats();
     std::fprintf(stderr, "tnr: %" PRIu64 " calls, %" PRIu64 " round trips (%" PRIu64 " to the pool), %.3f ms waited\n",
                  all.calls.load(), all.round_trips(), all.control_waited.load(), all.wait_ns.load() / 1e6);
-    if (link) print_traffic(*link);
+    for (auto* link : links) print_traffic(*link);
     std::fprintf(stderr, "tnr: %-44s %10s %12s\n", "call", "sent", "round trips");
     for (auto& call : wire::calls) {
         auto sent = all.sent[call.op].load(), waited = all.waited[call.op].load();

@@ -28,6 +28,6 @@ struct Stats {
 
 Stats& stats();
 // The table for stderr; nothing unless TNR_STATS=1. `link`: null when there was no session.
-void print_stats(const wire::Link* link);
+void print_stats(std::span<const wire::Link* const> links);
 
 }  // namespace tnr::cuda

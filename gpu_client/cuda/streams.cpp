@@ -5,12 +5,12 @@
 #include <bit>
 
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
-#include "gpu_client/cuda/session.hpp"
 
 namespace tnr::cuda {
 
@@ -43,12 +43,11 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
 
 // The thread ends: its own default streams go with it.
 static void release_default_streams(ThreadState& thread) {
-    auto* open = session();
     for (auto& [owner, handle] : thread.default_streams) {
         auto* stream = streams().find(handle);
         auto* context = contexts().find(owner);
-        if (!stream || !context || !context->active || !open) continue;
-        open->append(context->number, wire::DestroyStream<>{stream->number});
+        if (!stream || !context || !context->active) continue;
+        context->session.load()->append(context->number, wire::DestroyStream<>{stream->number});
         streams().destroy(handle);
     }
 }
@@ -132,7 +131,7 @@ void stream_completed(uint64_t number, uint64_t position) {
 
 // The worker hears of each: its number will be used again.
 void forget_streams_of(const Context& context) {
-    auto* open = session();
+    auto* open = context.session.load();
     streams().each([&](Stream& stream, uint64_t handle) {
         if (stream.context != context.handle) return;
         if (open) open->append(context.number, wire::DestroyStream<>{stream.number});
@@ -179,12 +178,13 @@ static bool waited_already(const StreamRef& stream, const Context& context) {
 
 // What the program has freed in the stream meanwhile has nothing to wait for either.
 static CUresult synchronized(const StreamRef& stream, Context& context) {
-    session()->drain();
-    if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    auto& session = *context.session.load();
+    session.drain();
+    if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (auto result = usable(&context); result != CUDA_SUCCESS) return result;
     if (stream.object) find_device(context.device)->memory->stream_synced(stream.number, stream.object->waited);
     pools_after_wait(context.device);
-    return settle(CUDA_SUCCESS, &context);
+    return with_async_errors(CUDA_SUCCESS, &context);
 }
 
 static CUresult synchronize_stream(CUstream handle) {
@@ -214,8 +214,9 @@ static CUresult query_stream(CUstream handle) {
     uint64_t heard_before = completions_heard();
     bool watched = stream.object && stream.object->watched >= needed;
     if (watched && stream.object->asked == heard_before) {
-        session()->drain();
-        if (session()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        auto& session = *context->session.load();
+        session.drain();
+        if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
         return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }

@@ -5,7 +5,6 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
-#include "gpu_client/cuda/ordered_sends.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
@@ -32,10 +31,9 @@ struct Mapping {
     std::map<int, CUmemAccess_flags> access;  // by device; none where there is none
 };
 struct Mappings {
-    Mutex mutex;  // what follows from a change is put into `sends` and sent without it
+    Mutex mutex;  // what follows from a change is put into the device's sends() and sent without it
     std::map<uint64_t, Mapping> by_address TNR_GUARDED_BY(mutex);
     std::map<uint64_t, uint64_t> reserved TNR_GUARDED_BY(mutex);  // address → bytes
-    OrderedSends sends;
 };
 Mappings& mappings() {
     static auto* all = new Mappings;
@@ -46,7 +44,9 @@ Mappings& mappings() {
 using Freed = std::vector<std::pair<int, uint64_t>>;  // device, bytes
 
 CUresult send_changes(const Freed& freed = {}) TNR_EXCLUDES(mappings().mutex) {
-    auto result = mappings().sends.flush();
+    CUresult result = CUDA_SUCCESS;
+    for (auto* device : devices())
+        if (auto sent = device->memory->sends().flush(); result == CUDA_SUCCESS) result = sent;
     for (auto& [device, bytes] : freed) find_device(device)->memory->return_grant(bytes);
     return result;
 }
@@ -55,10 +55,6 @@ CUresult send_changes(const Freed& freed = {}) TNR_EXCLUDES(mappings().mutex) {
 Device* reserving_device() {
     auto* context = contexts().find(current_context_handle());
     return find_device(context ? context->device : 0);
-}
-
-CUresult need_session() {
-    return session() ? CUDA_SUCCESS : open_session();
 }
 
 CUresult check_properties(const CUmemAllocationProp* properties) {
@@ -77,7 +73,7 @@ Physical* find_held(uint64_t handle) TNR_REQUIRES(mappings().mutex) {
 
 void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) TNR_REQUIRES(mappings().mutex) {
     if (physical.held > 0 || physical.mapped > 0) return;
-    mappings().sends.put(wire::ReleaseAllocation<>{physical.number});
+    find_device(physical.properties.location.id)->memory->sends().put(wire::ReleaseAllocation<>{physical.number});
     freed.emplace_back(physical.properties.location.id, physical.bytes);
     physicals().destroy(handle);
 }
@@ -140,8 +136,9 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr wanted,
                                      unsigned long long flags) {
     return guarded("cuMemAddressReserve", [&]() -> CUresult {
-        if (auto result = need_session(); result != CUDA_SUCCESS) return result;
-        auto& memory = *reserving_device()->memory;
+        auto& device = *reserving_device();
+        if (auto result = open_session(device); result != CUDA_SUCCESS) return result;
+        auto& memory = *device.memory;
         bool sound =
             out && bytes != 0 && bytes % memory.granularity() == 0 && flags == 0 && (alignment & (alignment - 1)) == 0;
         if (!sound) return CUDA_ERROR_INVALID_VALUE;
@@ -175,8 +172,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
     return guarded("cuMemCreate", [&]() -> CUresult {
         if (!out || bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         if (auto result = check_properties(properties); result != CUDA_SUCCESS) return result;
-        if (auto result = need_session(); result != CUDA_SUCCESS) return result;
         auto* device = find_device(properties->location.id);
+        if (auto result = open_session(*device); result != CUDA_SUCCESS) return result;
         if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
         if (bytes > device->description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
         if (auto result = device->memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
@@ -187,7 +184,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
             made = &physical;
         });
         RemoteCall call(wire::CreateAllocation<>{made->number, device->number, bytes});
-        call.in_context(nullptr);
+        call.on(*device);
         auto result = call.send();
         if (result == CUDA_SUCCESS) {
             *out = handle;
@@ -222,7 +219,8 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
             if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
                 return CUDA_ERROR_INVALID_VALUE;
             if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-            mappings().sends.put(wire::MapAllocation<>{address, bytes, offset, physical->number});
+            device_of_address(address)->memory->sends().put(
+                wire::MapAllocation<>{address, bytes, offset, physical->number});
             mappings().by_address[address] = {bytes, handle, physical->properties.location.id, {}};
             ++physical->mapped;
         }
@@ -243,7 +241,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
                 covered += (last++)->second.bytes;
             if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
             for (auto mapping = first; mapping != last; ++mapping) {
-                mappings().sends.put(wire::UnmapAllocation{mapping->first, mapping->second.bytes});
+                device_of_address(address)->memory->sends().put(
+                    wire::UnmapAllocation{mapping->first, mapping->second.bytes});
                 auto* physical = physicals().find(mapping->second.allocation);
                 --physical->mapped;
                 release_if_unused(mapping->second.allocation, *physical, freed);
@@ -271,8 +270,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
             if (first == all.end() || covered < bytes) return CUDA_ERROR_INVALID_VALUE;
             for (size_t i = 0; i < count; ++i) {
                 int ordinal = wanted[i].location.id;
-                mappings().sends.put(wire::SetAccess<>{address, bytes, find_device(ordinal)->number,
-                                                       static_cast<uint32_t>(wanted[i].flags)});
+                device_of_address(address)->memory->sends().put(wire::SetAccess<>{
+                    address, bytes, find_device(ordinal)->number, static_cast<uint32_t>(wanted[i].flags)});
                 for (auto mapping = first; mapping != last; ++mapping)
                     if (wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
                         mapping->second.access.erase(ordinal);

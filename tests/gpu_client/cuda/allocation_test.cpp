@@ -9,9 +9,9 @@
 #include "tests/support/catch.hpp"
 
 #include "cuda_calls.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
 using namespace tnr;
@@ -48,9 +48,9 @@ struct Cost {
 };
 template <class Work>
 Cost cost_of(Work&& work) {
-    uint64_t trips = stats().round_trips(), records = session()->position();
+    uint64_t trips = stats().round_trips(), records = open_sessions().front()->position();
     work();
-    return {stats().round_trips() - trips, session()->position() - records};
+    return {stats().round_trips() - trips, open_sessions().front()->position() - records};
 }
 
 // Holds a stream until it is opened. Not in the destructor's way: that opens it, too.
@@ -123,8 +123,9 @@ TEST_CASE("free memory is known here while the process is alone", "[allocation]"
     // And the driver agrees.
     wire::Bytes payload(sizeof(uint64_t));
     Pending pending;
-    session()->request(contexts().find(value_of(gpu.context))->number, wire::op_cuMemGetInfo_v2, payload, pending);
-    session()->wait(pending);
+    open_sessions().front()->request(contexts().find(value_of(gpu.context))->number, wire::op_cuMemGetInfo_v2, payload,
+                                     pending);
+    open_sessions().front()->wait(pending);
     REQUIRE(pending.result == CUDA_SUCCESS);
     CHECK(wire::Reader(pending.answer).get<uint64_t>() + find_device(0)->memory->usage().free == free);
 }

@@ -13,7 +13,7 @@
 #include "tests/support/catch.hpp"
 
 #include "cuda_calls.hpp"
-#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
@@ -135,9 +135,9 @@ struct Cost {
 };
 template <class Work>
 Cost cost_of(Work&& work) {
-    uint64_t trips = stats().round_trips(), records = session()->position();
+    uint64_t trips = stats().round_trips(), records = open_sessions().front()->position();
     work();
-    return {stats().round_trips() - trips, session()->position() - records};
+    return {stats().round_trips() - trips, open_sessions().front()->position() - records};
 }
 
 // How often threads of the library that are not ZeroMQ's have gone to sleep.

@@ -10,9 +10,9 @@
 #include "tests/support/catch.hpp"
 
 #include "cuda_calls.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
-#include "gpu_client/cuda/session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
 using namespace tnr;
@@ -31,8 +31,8 @@ CUresult ask(uint16_t op, const Values&... values) {
     wire::Writer out(payload);
     (out.put(values), ...);
     Pending pending;
-    session()->request(0, op, payload, pending);
-    session()->wait(pending);
+    open_sessions().front()->request(0, op, payload, pending);
+    open_sessions().front()->wait(pending);
     return pending.result;
 }
 

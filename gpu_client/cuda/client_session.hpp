@@ -56,10 +56,10 @@ struct Pending {
 // A payload in pieces that lie in different places.
 using Parts = std::initializer_list<std::span<const std::byte>>;
 
-class Session {
+class ClientSession {
 public:
-    explicit Session(std::unique_ptr<wire::Channel> channel);
-    ~Session() = delete;  // threads and programs' late calls use it until the process is gone
+    explicit ClientSession(std::unique_ptr<wire::Channel> channel);
+    ~ClientSession() = delete;  // threads and programs' late calls use it until the process is gone
 
     // Adds one record that runs in context number `context`; its payload is `parts` behind each other, `bulk` may be null.
     // Returns its position, 0 when the session is lost. May wait for credit.
@@ -178,9 +178,10 @@ private:
 // How long a broken connection is tried again: TNR_GRACE_MS.
 wire::Keeper::Patience patience_from_environment();
 
-// This process's session; null until the first context.
-Session* session();
-// Opens it unless it is open. Tells on stderr why it could not.
-CUresult open_session();
+// Opens the device's session unless it is open. Tells on stderr why it could not.
+struct Device;
+CUresult open_session(Device& device);
+// All that have been opened.
+std::vector<ClientSession*> open_sessions();
 
 }  // namespace tnr::cuda

@@ -1,5 +1,5 @@
 // The outgoing half of a session: see session.hpp.
-#include "gpu_client/cuda/session.hpp"
+#include "gpu_client/cuda/client_session.hpp"
 
 #include <sys/prctl.h>
 #include <time.h>
@@ -27,7 +27,7 @@ static constexpr long tick_max_ns = 128 * tick_ns;
 // After so long without records the flusher sleeps until it is woken, so that a quiet program costs nothing.
 static constexpr long quiet_ns = 500'000;
 
-Session::Session(std::unique_ptr<wire::Channel> channel)
+ClientSession::ClientSession(std::unique_ptr<wire::Channel> channel)
     : link_(std::move(channel)),
       keeper_(link_, patience_from_environment(), keeper_hooks()),
       opened_(std::chrono::steady_clock::now()) {
@@ -35,14 +35,14 @@ Session::Session(std::unique_ptr<wire::Channel> channel)
     wire::Link::begin(sending_);
 }
 
-void Session::start() {
+void ClientSession::start() {
     link_.watch(profiled_batches());
     start_background_thread([this] { flusher(); });
     start_background_thread([this] { background(); });
     start_background_thread([this] { keeper_.run(); });
 }
 
-void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk) {
+void ClientSession::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts parts, zmq::message_t* bulk) {
     wire::Writer out(frame_);
     if (context != context_) {
         out.begin_record(wire::SetContext::op, 0);
@@ -64,7 +64,7 @@ void Session::put_record(uint64_t context, uint16_t op, uint16_t flags, Parts pa
 }
 
 // Waits until a record of `bytes` fits into the buffer.
-void Session::make_room(size_t bytes) {
+void ClientSession::make_room(size_t bytes) {
     constexpr size_t overhead = 64;  // record headers and a change of context
     while (frame_.size() + bytes + overhead > wire::batch_bytes_max || bulk_.size() >= wire::batch_frames_max) {
         buffer_mutex_.unlock();
@@ -73,11 +73,11 @@ void Session::make_room(size_t bytes) {
     }
 }
 
-size_t Session::batch_is_large() const {
+size_t ClientSession::batch_is_large() const {
     return link_.in_flight() < busy_bytes ? flush_bytes : busy_flush_bytes;
 }
 
-uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk) {
+uint64_t ClientSession::append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk) {
     size_t bytes = 0;
     for (auto& part : parts) bytes += part.size();
     if (lost() || bytes > wire::record_bytes_max) return 0;
@@ -94,12 +94,12 @@ uint64_t Session::append(uint64_t context, uint16_t op, Parts parts, zmq::messag
     return position;
 }
 
-void Session::send_at_once(const wire::HostFunctionDone& done) {
+void ClientSession::send_at_once(const wire::HostFunctionDone& done) {
     stats().count_sent(done.op);
     link_.send_record(done.op, wire::payload_of(done));
 }
 
-uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending) {
+uint64_t ClientSession::request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending) {
     pending.op = op;
     pending.number = next_call_.fetch_add(1, std::memory_order_relaxed);
     std::memcpy(payload.data(), &pending.number, sizeof pending.number);
@@ -122,7 +122,7 @@ uint64_t Session::request(uint64_t context, uint16_t op, std::span<std::byte> pa
     return position;
 }
 
-void Session::flush() {
+void ClientSession::flush() {
     if (!wait_for_credit()) return;
     read_receipts();
     LockGuard order(order_mutex_);
@@ -139,7 +139,7 @@ void Session::flush() {
 }
 
 // Receipts lie unread while nobody waits for anything, and what was sent is kept until they are read.
-void Session::read_receipts() {
+void ClientSession::read_receipts() {
     auto many = [this] { return link_.kept() > wire::receipt_every_bytes; };
     if (!many()) return;
     UniqueLock lock(receive_mutex_);
@@ -147,7 +147,7 @@ void Session::read_receipts() {
     hand_over();
 }
 
-bool Session::wait_for_credit() {
+bool ClientSession::wait_for_credit() {
     if (lost()) {
         // Nobody will read it: drop it, so that the buffer cannot grow.
         LockGuard lock(buffer_mutex_);
@@ -162,7 +162,7 @@ bool Session::wait_for_credit() {
     return wait_until([this] { return link_.has_credit(); });
 }
 
-void Session::wait_for_room() {
+void ClientSession::wait_for_room() {
     auto there = [this] { return link_.kept() < link_.kept_enough(); };
     read_receipts();
     if (there()) return;
@@ -170,11 +170,11 @@ void Session::wait_for_room() {
     wait_until(there);
 }
 
-void Session::wake_flusher() {
+void ClientSession::wake_flusher() {
     if (flusher_asleep_.load(std::memory_order_seq_cst) && flusher_asleep_.exchange(false)) flusher_wake_.release();
 }
 
-void Session::flusher() {
+void ClientSession::flusher() {
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // the default would stretch a tick by 50 µs
     while (true) {
         flusher_wake_.acquire();
