@@ -34,9 +34,9 @@ using Frames = std::vector<zmq::message_t>;
 class Channel {
 public:
     enum class Event { message, timeout, woken, disconnected };
-    // One connection among those of the session. Client and worker know it by the session's id alone, or, where the client
-    // has lanes, "ID/CONNECTION/LANE". A ROUTER must not hand such a name over to a newer connection while the older one
-    // lives: that is half closed then, with what dialled.hpp tells.
+    // One connection among those of the session. Both ends know it by the session's id alone, or, where the client has lanes,
+    // by "ID/CONNECTION/LANE". A ROUTER that hands a name over to a newer connection while the older one lives leaves that
+    // one in the state in which ZeroMQ aborts (dialled.hpp); so no name is used twice.
     struct Way {
         uint64_t connection = 0;  // as the client counts; 0: it has no lanes
         size_t lane = 0;
