@@ -16,6 +16,7 @@ namespace tnr::server {
 // What the socket tells of a request's sender.
 struct Peer {
     std::string public_key;  // proven by the handshake; empty when plain
+    int connection = -1;     // descriptor, ZeroMQ's own
 };
 
 class Handler {

@@ -9,8 +9,39 @@ namespace tnr::server {
 
 using std::chrono::milliseconds;
 
-// What we still read of an oversized control message, so that its sender gets an answer; beyond, ZeroMQ cuts the line.
-inline constexpr size_t control_answerable_factor = 4;
+// ---- What strangers and one peer can make the control socket hold. A peer is a key, however many connections it has; in
+// an open pool, where nobody has one, it is a connection.
+
+// A request. The longest that our clients make has 1 KiB.
+inline constexpr size_t request_bytes_max = size_t{16} << 10;
+// What we still read, so that the sender of an oversized one gets an answer; beyond, ZeroMQ cuts the line.
+inline constexpr size_t request_answerable_bytes = 2 * request_bytes_max;
+// Parts of a message; likewise. Requests have one, those of a REQ socket an empty one before it.
+inline constexpr int request_parts_max = 2;
+// Of one connection, in ZeroMQ's queues: requests that we have not taken yet, and answers that are not read. A client of
+// ours has one request under way. The longest answer, the description of 16 GPUs, has 100 KiB.
+inline constexpr int requests_per_connection_max = 4;
+inline constexpr int answers_per_connection_max = 8;
+// Connections of one key: a program has one, and a large machine some dozens of programs.
+inline constexpr size_t connections_per_key_max = 256;
+// Requests of one peer that wait for their turn. What comes beyond is dropped: it is no client of ours.
+inline constexpr size_t requests_per_peer_max = 512;
+inline constexpr size_t request_bytes_per_peer_max = size_t{1} << 20;
+// Between two looks at everything else that happens: how many requests are taken out of the socket, and for how long
+// they are answered.
+inline constexpr int requests_taken_at_once = 64;
+inline constexpr milliseconds requests_answered_for{2};
+// A peer that connects and then says nothing is cut off after this; so is one that reads nothing of what it was sent.
+inline constexpr milliseconds handshake_timeout{5'000};
+inline constexpr milliseconds unread_timeout{10'000};
+// Descriptors that connections leave to workers, helpers and files. A worker needs two, one at its start some more.
+inline constexpr int descriptors_kept_back = 256;
+// What we ask the kernel for; a server that is no system service often begins with 1,024.
+inline constexpr size_t descriptors_wanted = 65'536;
+// Messages of one worker that are read before the others get their turn.
+inline constexpr int worker_messages_at_once = 16;
+
+// ---- What a request may say.
 
 inline constexpr size_t machine_name_bytes_max = 64;  // a host name's label has at most 63
 inline constexpr size_t process_name_bytes_max = 256;

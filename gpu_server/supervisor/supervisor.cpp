@@ -3,9 +3,11 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -30,6 +32,16 @@ Result<> recover(Store& store) {
 void note_alive(EventLoop& loop, Store& store) {
     if (auto noted = store.note_alive(now_ms()); !noted) log(LogLevel::error, noted.error().what);
     loop.after(alive_interval, [&] { note_alive(loop, store); });
+}
+
+// As many descriptors as the system allows and we have a use for: each connection is one.
+int raise_descriptor_limit() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, descriptors_wanted));
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max()));
 }
 
 std::string summary(const std::vector<FoundGpu>& gpus) {
@@ -59,6 +71,7 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options, const 
     auto keys = folder.server_keys();
     if (!keys) return keys.error();
     if (!options.plain) control.keys = *keys;
+    control.descriptors = raise_descriptor_limit();
     return control;
 }
 

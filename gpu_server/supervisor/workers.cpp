@@ -65,7 +65,7 @@ std::vector<Worker*> Workers::all() const {
 }
 
 void Workers::read_messages(Worker& worker) {
-    while (worker.state != Worker::State::dying) {
+    for (int i = 0; i < worker_messages_at_once && worker.state != Worker::State::dying; ++i) {
         auto received = receive_message(worker.control.get());
         if (received.what == Received::What::nothing_now) return;
         if (received.what == Received::What::message && understand(worker, received)) continue;

@@ -5,6 +5,7 @@
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 
 using namespace tnr;
@@ -146,8 +147,8 @@ TEST_CASE("nonsense gets an error, and the server lives on", "[server]") {
     CHECK(kind("{\"op\":\"session\",\"gpu\":\"h100\",\"process\":\"" + std::string(300, 'x') + "\"," + version + "}") ==
           "usage");
     CHECK(kind("{\"op\":\"\xff\"," + version + "}") == "usage");
-    CHECK(kind(std::string(100'000, '[')) == "usage");
-    auto oversized = raw_request(server, std::string(wire::control_bytes_max + 1, ' '));
+    CHECK(kind(std::string(10'000, '[')) == "usage");
+    auto oversized = raw_request(server, std::string(server::request_bytes_max + 1, ' '));
     CHECK(oversized["error"]["what"].get<std::string>().find("at most") != std::string::npos);
     CHECK(raw_request(server, "{\"op\":\"hello\"," + version + "}", true).contains("error"));
 

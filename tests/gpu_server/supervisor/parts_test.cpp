@@ -5,6 +5,7 @@
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
+#include "gpu_server/supervisor/turns.hpp"
 
 using namespace tnr::server;
 
@@ -50,6 +51,35 @@ TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]
     CHECK(memory.answer(1, 0) == 0);
     memory.take_back(gib);
     CHECK(memory.answer(gib, 0) == gib);
+}
+
+TEST_CASE("each peer has its turn, however much another asks", "[server]") {
+    Turns turns;
+    auto ask = [&](const std::string& key, const std::string& text) { return turns.add({key, "", -1, text}); };
+    for (int i = 0; i < 100; ++i) REQUIRE(ask("mallory", "m"));
+    REQUIRE(ask("alice", "a1"));
+    REQUIRE(ask("alice", "a2"));
+    REQUIRE(ask("bob", "b1"));
+    std::string order;
+    for (int i = 0; i < 8; ++i) order += turns.next()->text + " ";
+    CHECK(order == "a1 b1 m a2 m m m m ");
+    for (int left = 95; left > 0; --left) REQUIRE(turns.next()->text == "m");
+    CHECK(turns.empty());
+    CHECK_FALSE(turns.next());
+}
+
+TEST_CASE("a peer's requests that wait are bounded, in number and in bytes, and no other's", "[server]") {
+    Turns turns;
+    size_t many = 0, large = 0;
+    while (turns.add({"many", "", -1, "x"})) ++many;
+    CHECK(many == requests_per_peer_max);
+    while (turns.add({"large", "", -1, std::string(request_bytes_max, 'x')})) ++large;
+    CHECK(large == request_bytes_per_peer_max / request_bytes_max);
+    CHECK(turns.add({"alice", "", -1, "x"}));
+    CHECK(turns.add({"", "one connection of an open pool", -1, "x"}));
+    while (turns.next()) {
+    }
+    CHECK(turns.add({"many", "", -1, "x"}));
 }
 
 TEST_CASE("timers fire in their time, unless cancelled", "[server]") {
