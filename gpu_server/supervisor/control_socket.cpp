@@ -52,8 +52,7 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
 Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Store& store) try {
     std::unique_ptr<ControlSocket> made(new ControlSocket);
     // Our own listening socket: ZeroMQ would not take a host name here, and says less about what went wrong.
-    PortRange port{options.listen.port, options.listen.port};
-    auto listener = listen_on(options.listen.host, port, control_backlog, made->address_);
+    auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, made->address_);
     if (!listener) {
         Error error = listener.error();
         error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();

@@ -51,16 +51,34 @@ inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as
 
 // Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).
 inline constexpr size_t sessions_per_claim_max = 64;
-// Requests that wait for a worker or a GPU; every one of them may be a stranger's (open pools), so not many.
-inline constexpr size_t waiting_requests_max = 256;
+// Requests of one key (in an open pool: of one machine) that wait for a worker, a GPU or the hardware's answer, and of all.
+inline constexpr size_t waiting_requests_per_owner_max = 64;
+inline constexpr size_t waiting_requests_max = 1024;
+
+// A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
+// still there, and how long a client has to ask again over another one. Then it is over.
+inline constexpr milliseconds asker_looked_at_every{200};
+inline constexpr milliseconds asker_returns_within{1'000};
+// Who lets this many sessions in a row end without ever connecting gets no new claim for the first pause, and for twice as
+// long each time that it happens again.
+inline constexpr int unconnected_sessions_max = 3;
+inline constexpr milliseconds unconnected_pause_min{15'000};
+inline constexpr milliseconds unconnected_pause_max{600'000};
 
 // A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
 inline constexpr milliseconds worker_start_timeout{10'000};
 // A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…
 inline constexpr milliseconds quick_death{30'000};
-// … and after this many in a row nobody gets the GPU any more.
-inline constexpr int quick_deaths_max = 5;
-inline constexpr milliseconds restart_delay{100};  // doubles with every quick death
+// … and after this many in a row, or as many failed wipes, the GPU is out of order: nobody gets it …
+inline constexpr int strikes_max = 5;
+inline constexpr milliseconds restart_delay{100};  // doubles with every strike
+// … until it has been wiped and a worker has come up on it. That is tried again after the first pause, and after twice
+// as long each time that it fails.
+inline constexpr milliseconds out_of_order_min{10'000};
+inline constexpr milliseconds out_of_order_max{600'000};
+// What fails on this host, and not on the GPU (no descriptor, no process, no port), is tried again after a pause that
+// doubles up to this, and never a strike.
+inline constexpr milliseconds host_trouble_pause_max{5'000};
 
 // How long a GPU stays as its last claim left it, so that the owner's next command finds it without a wipe. Whoever else
 // wants it does not wait for that.

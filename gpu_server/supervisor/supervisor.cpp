@@ -15,6 +15,8 @@
 #include "gpu_server/supervisor/control_socket.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/wiper.hpp"
+#include "gpu_server/supervisor/worker_processes.hpp"
 
 namespace tnr::server {
 namespace {
@@ -109,8 +111,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
 
     std::string worker_host = options.worker_address.empty() ? control->listen.host : options.worker_address;
     if (control->listen.wildcard()) worker_host = control->listen.host;
-    Workers workers(loop, reaper, *source, worker_host, options.worker_ports);
-    Gpus gpus(loop, reaper, workers, *source);
+    WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
+    Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
     Claims claims(loop, gpus, workers, **store, {options.linger, options.plain, options.worker_address});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)

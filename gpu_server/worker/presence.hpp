@@ -18,6 +18,9 @@ public:
 
     // A client connects at once after it was told our address; one that has not within this time never will.
     static constexpr milliseconds comes_within{15'000};
+    // Whoever is at the door may be the client, or a stranger who never says anything: waited for is one handshake over a
+    // slow line.
+    static constexpr milliseconds handshakes_within{2'000};
     // Silence is looked at this often.
     static constexpr milliseconds look_every = wire::heartbeat_interval;
 
@@ -27,7 +30,8 @@ public:
     };
     Presence(Patience patience, Time now) : patience_(patience), since_(now) {}
 
-    void connected();
+    // True: for the first time.
+    bool connected();
     // The client's machine has sent nothing for `silence`.
     void look(milliseconds silence, Time now);
     void left(milliseconds silence, Time now);

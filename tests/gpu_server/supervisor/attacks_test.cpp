@@ -1,15 +1,20 @@
 // What one client may do to the server that all the others need: each of these attacks once worked.
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <thread>
 #include <zmq.hpp>
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 
@@ -125,6 +130,35 @@ milliseconds time_of(const std::function<void()>& what) {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - before);
 }
 
+int free_gpus(const Server& server) {
+    auto types = ask(*client_of(server), {{"op", "types"}})["types"];
+    return types.empty() ? 0 : types[0]["free"].get<int>();
+}
+
+// Every GPU that there is is free, sooner or later.
+bool wait_for_free_gpus(const Server& server, int wanted) {
+    auto until = Clock::now() + std::chrono::seconds(20);
+    while (Clock::now() < until) {
+        if (free_gpus(server) == wanted) return true;
+        std::this_thread::sleep_for(milliseconds(20));
+    }
+    return false;
+}
+
+// One more connection. False: the other end's queue of those that it should accept is full.
+bool knock(int port, std::vector<UniqueFd>& connections) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+    pollfd connected{socket.get(), POLLOUT, 0};
+    bool there = poll(&connected, 1, 1'500) == 1;
+    connections.push_back(std::move(socket));
+    return there;
+}
+
 }  // namespace
 
 TEST_CASE("clients that ask without reading, and vanish, do not end the server", "[attacks]") {
@@ -204,4 +238,101 @@ TEST_CASE("no message makes the server hold much memory", "[attacks]") {
     auto grown = (resident_bytes(server, "VmHWM:") - before) >> 20;
     WARN("grown by " << grown << " MiB");
     CHECK(grown < 60);
+}
+
+TEST_CASE("connections that say nothing leave descriptors to the workers", "[attacks]") {
+    rlimit many{};
+    getrlimit(RLIMIT_NOFILE, &many);
+    many.rlim_cur = std::min<rlim_t>(many.rlim_max, 4096);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &many) == 0);
+    Server small({"--plain", "--emulate", "h100:2", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_GPUS=2"},
+                 std::make_shared<Folder>(), 1024);
+    auto client = client_of(small);
+    REQUIRE(ask(*client, {{"op", "hello"}})["role"] == "open");
+    std::vector<UniqueFd> crowd;
+    auto endpoint = *server::parse_endpoint(small.address);
+    for (bool more = true; more && crowd.size() < 1300;) more = knock(endpoint.port, crowd);
+    for (int program = 1; program <= 8; ++program) {
+        auto answer = ask(*client, session_request("trainer"));
+        INFO(answer);
+        REQUIRE(answer.contains("session"));
+        { auto connection = connect_to(answer["endpoint"]); }
+        REQUIRE(small.wait_for_log("of trainer ended", program));
+    }
+    crowd.clear();
+    CHECK(wait_for_free_gpus(small, 2));
+    CHECK(small.log().find("out of order") == std::string::npos);
+}
+
+TEST_CASE("a range of ports that is used up breaks no GPU, and one machine does not use it up", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100:2", "--linger-ms", "0", "--worker-ports", "21730-21739"},
+                  {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    int given = 0;
+    for (int i = 0; i < 30; ++i) given += ask(*client, session_request("greedy")).contains("session");
+    CHECK(given >= 6);
+    CHECK(given <= 8);
+    CHECK(ask(*client, session_request("modest")).contains("session"));
+    ask(*client, {{"op", "release"}, {"machine", "greedy"}});
+    ask(*client, {{"op", "release"}, {"machine", "modest"}});
+    CHECK(wait_for_free_gpus(server, 2));
+    CHECK(server.log().find("out of order") == std::string::npos);
+}
+
+TEST_CASE("a GPU that was out of order is tried again", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100"}, {});
+    auto fault = server.folder->path + "/fault";
+    auto client = client_of(server);
+    REQUIRE(ask(*client, {{"op", "describe"}, {"gpu", "h100"}}).contains("devices"));  // its worker waits
+    std::ofstream(fault).flush();
+    { auto connection = connect_to(ask(*client, session_request("trainer"))["endpoint"]); }
+    ask(*client_of(server), {{"op", "release"}, {"machine", "trainer"}});
+    REQUIRE(server.wait_for_log("is out of order"));
+    CHECK(free_gpus(server) == 0);
+    unlink(fault.c_str());
+    REQUIRE(server.wait_for_log("is in order again"));
+    CHECK(free_gpus(server) == 1);
+    CHECK(ask(*client_of(server), session_request("trainer")).contains("session"));
+}
+
+TEST_CASE("a waiting worker that somebody kills is no fault of its GPU", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100"});
+    for (int i = 1; i <= 8; ++i) {
+        REQUIRE(server.wait_for_note("pid ", i));
+        std::istringstream notes(server.notes());
+        int pid = 0;
+        for (std::string word; notes >> word;)
+            if (word == "pid") notes >> pid;
+        REQUIRE(pid > 0);
+        REQUIRE(kill(pid, SIGKILL) == 0);
+        REQUIRE(server.wait_for_log("its waiting worker was killed by signal 9", i));
+        if (i == 6) break;
+    }
+    CHECK(server.log().find("out of order") == std::string::npos);
+    CHECK(ask(*client_of(server), session_request("trainer")).contains("session"));
+}
+
+TEST_CASE("a client that is killed before it connects gives its GPU back at once", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"});
+    auto before = Clock::now();
+    {
+        auto client = client_of(server);
+        REQUIRE(ask(*client, session_request("trainer")).contains("session"));
+    }
+    REQUIRE(server.wait_for_log("its client has gone before it connected"));
+    CHECK(Clock::now() - before < std::chrono::seconds(4));  // 15 s before
+    CHECK(wait_for_free_gpus(server, 1));
+}
+
+TEST_CASE("a key that never connects to what it is given does not get it again and again", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=unconnected"});
+    auto client = client_of(server);
+    for (int i = 1; i <= 3; ++i) {
+        REQUIRE(ask(*client, session_request("greedy")).contains("session"));
+        REQUIRE(server.wait_for_log("the client never connected", i));
+        REQUIRE(wait_for_free_gpus(server, 1));
+    }
+    auto refused = ask(*client, session_request("greedy"));
+    CHECK(refused["error"]["what"].get<std::string>().find("were never used") != std::string::npos);
+    CHECK(ask(*client, session_request("modest")).contains("session"));
 }

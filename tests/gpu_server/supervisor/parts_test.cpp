@@ -1,4 +1,7 @@
 // The supervisor's parts that can be asked directly.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "tests/support/catch.hpp"
 
 #include "gpu_server/supervisor/endpoint.hpp"
@@ -6,6 +9,7 @@
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
 #include "gpu_server/supervisor/turns.hpp"
+#include "gpu_server/supervisor/worker_ports.hpp"
 
 using namespace tnr::server;
 
@@ -30,11 +34,54 @@ TEST_CASE("a list of GPUs to emulate is read as written", "[server]") {
 
 TEST_CASE("a port range that is used up says so", "[server]") {
     Endpoint taken, other;
-    auto first = listen_on("127.0.0.1", {}, 1, taken);
+    auto first = listen_on("127.0.0.1", 0, 1, taken);
     REQUIRE(first);
-    auto second = listen_on("127.0.0.1", {taken.port, taken.port}, 1, other);
+    WorkerPorts ports("127.0.0.1", {taken.port, taken.port});
+    auto second = ports.take(other);
     REQUIRE_FALSE(second);
     CHECK(second.error().what.find(std::to_string(taken.port)) != std::string::npos);
+}
+
+static PortRange three_free_ports() {
+    while (true) {
+        Endpoint first, second, third;
+        auto one = listen_on("127.0.0.1", 0, 1, first);
+        REQUIRE(one);
+        if (bind_to("127.0.0.1", first.port + 1, second) && bind_to("127.0.0.1", first.port + 2, third))
+            return {first.port, first.port + 2};
+    }
+}
+
+TEST_CASE("a worker's port refuses clients until it serves, and the longest unused one is taken next", "[server]") {
+    auto range = three_free_ports();
+    WorkerPorts ports("127.0.0.1", range);
+    CHECK(ports.left() == 3);
+    Endpoint one, two, three, four;
+    auto first = ports.take(one), second = ports.take(two);
+    REQUIRE(first);
+    REQUIRE(second);
+    CHECK(one.port != two.port);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(one.port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto knock = [&] {
+        tnr::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        return ::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+    };
+    CHECK(knock() == ECONNREFUSED);
+    REQUIRE(::listen(first->get(), 1) == 0);
+    CHECK(knock() == 0);
+    first->reset();
+    ports.give_back(one.port);
+    auto third = ports.take(three);
+    REQUIRE(third);
+    CHECK(three.port != one.port);
+    CHECK(three.port != two.port);
+    auto fourth = ports.take(four);
+    REQUIRE(fourth);
+    CHECK(four.port == one.port);
+    CHECK(ports.left() == 0);
 }
 
 TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]") {
