@@ -96,6 +96,7 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
         if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
     };
     set(ZMQ_USE_FD, listening_fd);
+    socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(worker_handshake_timeout.count()));
     set(ZMQ_MAXMSGPARTS, static_cast<int>(batch_frames_max) + 1);
     channel->monitor_ = Monitor(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
     socket.bind("tcp://127.0.0.1:*");  // the address is that of the socket we were given

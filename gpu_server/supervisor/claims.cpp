@@ -154,6 +154,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->machine = caller.machine;
     claim->gpu = wish.gpu;
     claim->owner = caller.owner();
+    claim->public_key = caller.public_key;
     auto rank = [&](int index) {
         auto* warm = gpus_.at(index).warm;
         if (gpus_.at(index).state == Gpu::State::kept) return 0;
@@ -191,6 +192,18 @@ void Claims::release(const Caller& caller, const std::string& why) {
     for (auto& gpu : gpus_.all())
         if (gpu.state == Gpu::State::kept && gpu.owner == caller.owner()) kept.push_back(gpu.index);
     gpus_.give_back(kept);
+}
+
+void Claims::end_revoked(const std::function<bool(const std::string&)>& known) {
+    const std::string why = "its key is not enrolled any more";
+    auto revoked = [&](const std::string& key) { return !key.empty() && !known(key); };
+    for (auto& one : waiting_)
+        if (!one.over && revoked(one.caller.public_key)) give_up(one, {Error::Kind::auth, why});
+    remove_over();
+    std::vector<Claim*> ended;
+    for (auto& claim : claims_)
+        if (!claim->ending && revoked(claim->public_key)) ended.push_back(claim.get());
+    for (auto* claim : ended) end(*claim, why);
 }
 
 void Claims::end_all(const std::string& why) {

@@ -79,7 +79,8 @@ struct Session {
 struct Claim {
     int64_t id = 0;  // in the ledger
     std::string account, machine, gpu;
-    std::string owner;  // of all its sessions
+    std::string owner;       // of all its sessions
+    std::string public_key;  // likewise; empty when plain
     std::vector<int> gpus;
     int64_t began_ms = 0;
     std::list<Session> sessions;
@@ -110,6 +111,8 @@ public:
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
     void release(const Caller& caller, const std::string& why);
+    // Ends what belongs to keys that are not known any more.
+    void end_revoked(const std::function<bool(const std::string& public_key)>& known);
     void end_all(const std::string& why);  // and refuse everything from now on
 
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }

@@ -40,6 +40,10 @@ inline constexpr int descriptors_kept_back = 256;
 inline constexpr size_t descriptors_wanted = 65'536;
 // Messages of one worker that are read before the others get their turn.
 inline constexpr int worker_messages_at_once = 16;
+// What a worker may add to the log: in one line, and within ten seconds. A driver's complaint has some lines.
+inline constexpr size_t foreign_line_bytes_max = 500;
+inline constexpr size_t foreign_log_bytes_max = size_t{64} << 10;
+inline constexpr milliseconds foreign_log_window{10'000};
 
 // ---- What a request may say.
 
@@ -103,8 +107,11 @@ inline constexpr milliseconds nvml_retry{10};
 inline constexpr milliseconds goodbye_grace{500};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
-// How often open claims are noted as in use, which is how exact the ledger is after a crash.
-inline constexpr milliseconds alive_interval{10'000};
+// How often open claims are noted as in use, which is how exact the ledger is after a crash. It costs some microseconds.
+inline constexpr milliseconds alive_interval{1'000};
+// How often we look whether the keys of those that hold GPUs are still enrolled: `enroll --replace` and `forget` are other
+// processes.
+inline constexpr milliseconds revocation_looked_for_every{500};
 
 // The cache of code images, on disk. PyTorch's libraries for one type of GPU are about 1.5 GB as they travel: a tenant's
 // limit is several versions of them, the whole cache's (unless the operator says otherwise) a few tenants'.

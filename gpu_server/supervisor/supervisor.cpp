@@ -36,6 +36,15 @@ void note_alive(EventLoop& loop, Store& store) {
     loop.after(alive_interval, [&] { note_alive(loop, store); });
 }
 
+// A store in trouble revokes nothing.
+void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
+    claims.end_revoked([&](const std::string& key) {
+        auto owner = store.find_key(key);
+        return !owner || *owner;
+    });
+    loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
+}
+
 // As many descriptors as the system allows and we have a use for: each connection is one.
 int raise_descriptor_limit() {
     rlimit limit{};
@@ -136,7 +145,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     std::string types = summary(*found);
     gpus.add(std::move(*found));
     note_alive(loop, **store);
-    if (auto saved = folder->save_address((*socket)->address()); !saved) return saved.error();
+    if (!options.plain) look_for_revoked(loop, **store, claims);
+    if (auto saved = folder->save_address((*socket)->address(), options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);
     log(LogLevel::info, "tnr-gpu-server " + control::version() +
                             (options.name.empty() ? "" : " (" + options.name + ")") + " serves " + types + " at " +

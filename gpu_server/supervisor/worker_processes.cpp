@@ -1,9 +1,11 @@
 // See worker_processes.hpp. A worker has been fed by a stranger: whatever it says is checked like a stranger's word.
 #include "gpu_server/supervisor/worker_processes.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,6 +25,7 @@ static constexpr int worker_backlog = 16;
 WorkerProcesses::~WorkerProcesses() {
     for (auto& worker : workers_) {
         loop_.unwatch(worker->control.get());
+        loop_.unwatch(worker->errors.get());
         kill_child(worker->pid);
     }
 }
@@ -32,7 +35,16 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     auto door = ports_.take(worker->endpoint);
     if (!door) return door.error();
     worker->door = std::move(*door);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        ports_.give_back(worker->endpoint.port);
+        return Error{Error::Kind::internal, std::string("cannot make a pipe: ") + std::strerror(errno)};
+    }
+    worker->errors.reset(ends[0]);
+    UniqueFd theirs(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
     auto plan = source_.plan("worker", selectors);
+    plan.error_fd = theirs.get();
     plan.listen_fd = worker->door.get();
     auto child = start_child(plan);
     if (!child) {
@@ -43,9 +55,13 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     worker->control = std::move(child->control);
     worker->gpus = gpus;
     worker->started = loop_.now();
+    worker->lines = ForeignLines([who = "worker " + std::to_string(child->pid) + ": "](const std::string& line) {
+        log(LogLevel::info, who + line);
+    });
     Worker* started = worker.get();
     workers_.push_back(std::move(worker));
     loop_.watch(started->control.get(), [this, started] { read_messages(*started); });
+    loop_.watch(started->errors.get(), [this, started] { read_errors(*started); });
     reaper_.expect(started->pid, [this, started](int status) { exited(*started, status); });
     log(LogLevel::debug, "worker " + std::to_string(started->pid) + " started at " + started->endpoint.text());
     return started;
@@ -89,6 +105,14 @@ void WorkerProcesses::read_messages(Worker& worker) {
         kill(worker);  // if it is exiting already, that changes nothing about its exit code
         worker.killed_by_us = received.what != Received::What::closed;
     }
+}
+
+// One piece: what is left makes the loop call again.
+void WorkerProcesses::read_errors(Worker& worker) {
+    char piece[4096];
+    auto size = ::read(worker.errors.get(), piece, sizeof piece);
+    if (size > 0) worker.lines.add({piece, static_cast<size_t>(size)}, loop_.now());
+    if (size == 0) loop_.unwatch(worker.errors.get());
 }
 
 static MemoryWish memory_wish(const json& value) {
@@ -140,6 +164,11 @@ void WorkerProcesses::exited(Worker& worker, int status) {
         loop_.unwatch(worker.control.get());
         worker.state = Worker::State::dying;
     }
+    char rest[65536];  // a pipe's size
+    auto size = ::read(worker.errors.get(), rest, sizeof rest);
+    if (size > 0) worker.lines.add({rest, static_cast<size_t>(size)}, loop_.now());
+    worker.lines.finish();
+    loop_.unwatch(worker.errors.get());
     std::string how = describe_exit(status);
     if (!worker.last_word.empty()) how = worker.last_word + " (" + how + ")";
     auto mine = std::find_if(workers_.begin(), workers_.end(), [&](auto& one) { return one.get() == &worker; });

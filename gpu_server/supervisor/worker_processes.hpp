@@ -27,6 +27,7 @@ public:
 
 private:
     void read_messages(Worker& worker);
+    void read_errors(Worker& worker);
     bool understand(Worker& worker, Received& received);
     void exited(Worker& worker, int status);
 

@@ -30,6 +30,7 @@
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/foreign_lines.hpp"
 
 namespace tnr::server {
 
@@ -46,6 +47,8 @@ struct Worker {
     bool killed_by_us = false;
     bool killed_by_others = false;  // once it is gone: by a signal that no driver sends itself
     UniqueFd control;
+    UniqueFd errors;  // what it writes to stderr
+    ForeignLines lines{nullptr};
     UniqueFd door;  // bound, not listening; until it serves
 };
 

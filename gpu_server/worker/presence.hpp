@@ -18,9 +18,8 @@ public:
 
     // A client connects at once after it was told our address; one that has not within this time never will.
     static constexpr milliseconds comes_within{15'000};
-    // Whoever is at the door may be the client, or a stranger who never says anything: waited for is one handshake over a
-    // slow line.
-    static constexpr milliseconds handshakes_within{2'000};
+    // Whoever is at the door may be the client, or a stranger who never says anything: waited for is one handshake.
+    static constexpr milliseconds handshakes_within = wire::worker_handshake_timeout;
     // Silence is looked at this often.
     static constexpr milliseconds look_every = wire::heartbeat_interval;
 

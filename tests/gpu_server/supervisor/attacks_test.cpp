@@ -336,3 +336,39 @@ TEST_CASE("a key that never connects to what it is given does not get it again a
     CHECK(refused["error"]["what"].get<std::string>().find("were never used") != std::string::npos);
     CHECK(ask(*client, session_request("modest")).contains("session"));
 }
+
+TEST_CASE("what a worker writes to stderr is lines of its own in the log, and not too many", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_SERVE=chatter"});
+    auto client = client_of(server);
+    ask(*client, session_request("trainer"));
+    REQUIRE(server.wait_for_log("bytes left out"));
+    auto log = server.log();
+    CHECK(log.size() < 400'000);
+    CHECK(log.find("\n2026-01-01T00:00:00.000Z error: forged") == std::string::npos);
+    CHECK(log.find(": 2026-01-01T00:00:00.000Z error: forged") != std::string::npos);
+    CHECK(log.find("tnr-gpu-server " + control::version()) != std::string::npos);  // not truncated
+}
+
+TEST_CASE("a server that is killed and started again refuses the clients of before", "[attacks]") {
+    auto folder = std::make_shared<Folder>();
+    std::vector<std::string> how{"--plain", "--emulate", "h100", "--worker-ports", "21760-21761"};
+    std::string endpoint;
+    {
+        Server server(how, {}, folder);
+        endpoint = ask(*client_of(server), session_request("trainer"))["endpoint"];
+        auto connection = connect_to(endpoint);
+        server.signal(SIGKILL);
+        server.wait_for_exit();
+        char byte;
+        CHECK(::read(connection.get(), &byte, 1) <= 0);
+    }
+    Server again(how, {}, folder);
+    REQUIRE(ask(*client_of(again), {{"op", "describe"}, {"gpu", "h100"}}).contains("devices"));  // a worker waits
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    CHECK(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0);
+    CHECK(errno == ECONNREFUSED);
+}

@@ -62,6 +62,11 @@ static void act(const std::string& how) {
     if (how == "crash") abort();
     if (how == "exit") _exit(3);
     if (how == "silence") pause();
+    if (how == "chatter") {
+        (void)!ftruncate(STDERR_FILENO, 0);
+        for (int i = 0; i < 20'000; ++i) fprintf(stderr, "2026-01-01T00:00:00.000Z error: forged %d\n", i);
+        _exit(1);
+    }
     if (how == "unconnected")
         tnr::server::send_message(child_control_fd, {{"ended", "the client never connected"}}), _exit(0);
     if (how == "nonsense") (void)!write(child_control_fd, "{\"ready\":", 9);
