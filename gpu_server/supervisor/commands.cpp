@@ -48,8 +48,9 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out) {
     auto keys = make_pasteable_key_pair();
     if (auto added = (*store)->add_account(options.name, keys.public_key, options.replace); !added)
         return added.error();
-    // Quoted: the alphabet of keys has characters that shells read.
-    out << "tnr login pool " << *address << " '" << server->public_key << "' '" << keys.secret_key << "'\n";
+    // Quoted: the alphabet of keys has characters that shells read. The secret is in no process's arguments: shells have an
+    // echo of their own.
+    out << "echo '" << keys.secret_key << "' | tnr login pool " << *address << " '" << server->public_key << "'\n";
     return Ok{};
 }
 

@@ -178,9 +178,9 @@ wire::ClientKeys enroll(const Server& server, const std::string& name) {
     INFO(output.out << output.err);
     REQUIRE(output.code == 0);
     std::istringstream words(output.out);
-    std::string tnr, login, pool, address, server_key, secret;
-    words >> tnr >> login >> pool >> address >> server_key >> secret;
-    CHECK(tnr + " " + login + " " + pool == "tnr login pool");
+    std::string echo, secret, pipe, tnr, login, pool, address, server_key;
+    words >> echo >> secret >> pipe >> tnr >> login >> pool >> address >> server_key;
+    CHECK(echo + " " + pipe + " " + tnr + " " + login + " " + pool == "echo | tnr login pool");
     CHECK(address == server.address);
     auto unquoted = [](const std::string& text) { return text.substr(1, text.size() - 2); };
     wire::ClientKeys keys;
