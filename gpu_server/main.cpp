@@ -47,6 +47,12 @@ void add_serve(CLI::App& app, Result<>& result) {
         ->capture_default_str()
         ->check(CLI::Range(0, 1 << 30))
         ->type_name("MIB");
+    command
+        ->add_option("--host-memory-mib", options->host_memory_mib,
+                     "Memory of this node that the workers of one machine may hold, per GPU (default: a GPU's share of "
+                     "three quarters of it, at least 4096)")
+        ->check(CLI::Range(0, 1 << 30))
+        ->type_name("MIB");
     command->add_option("--name", options->name, "The pool's name, for the log");
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
     command->callback([options, ports, linger_ms, &result] {

@@ -113,6 +113,9 @@ public:
     void release(const Caller& caller, const std::string& why);
     // Ends what belongs to keys that are not known any more.
     void end_revoked(const std::function<bool(const std::string& public_key)>& known);
+    // Ends the largest session of every claim whose workers hold more of the host's memory than `bytes_max` for each of its
+    // GPUs. `bytes_of`: a worker's.
+    void end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max);
     void end_all(const std::string& why);  // and refuse everything from now on
 
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }

@@ -69,6 +69,11 @@ inline constexpr int unconnected_sessions_max = 3;
 inline constexpr milliseconds unconnected_pause_min{15'000};
 inline constexpr milliseconds unconnected_pause_max{600'000};
 
+// Host memory of a claim's workers, for each of its GPUs, is at most a GPU's share of three quarters of what there is; and
+// never less than this, which is two code images of the largest size with something to spare.
+inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
+inline constexpr milliseconds host_memory_looked_at_every{500};
+
 // A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
 inline constexpr milliseconds worker_start_timeout{10'000};
 // A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…

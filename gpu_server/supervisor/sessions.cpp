@@ -216,6 +216,25 @@ void Claims::look_at_asker(Claim& claim, Session& session) {
     session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });
 }
 
+void Claims::end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max) {
+    for (auto& claim : claims_) {
+        uint64_t all = 0, most = 0;
+        Session* largest = nullptr;
+        for (auto& session : claim->sessions) {
+            if (session.state != Session::State::serving) continue;
+            auto bytes = bytes_of(session);
+            all += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            largest = &session;
+        }
+        if (largest && all > bytes_max * claim->gpus.size())
+            end_session(*largest, "its machine's programs made their workers hold " + std::to_string(all >> 20) +
+                                      " MiB of the GPU node's own memory; the limit is " +
+                                      std::to_string(bytes_max * claim->gpus.size() >> 20) + " MiB");
+    }
+}
+
 // starting or serving → ending. Its worker is gone soon; `gone` does the rest.
 void Claims::end_session(Session& session, const std::string& why) {
     if (session.state == Session::State::ending) return;

@@ -13,6 +13,7 @@
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
+#include "gpu_server/supervisor/host_memory.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 #include "gpu_server/supervisor/wiper.hpp"
@@ -43,6 +44,19 @@ void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
         return !owner || *owner;
     });
     loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
+}
+
+// The emulated GPU's memory is the host's, and granted.
+void look_at_host_memory(EventLoop& loop, Claims& claims, uint64_t bytes_max, bool emulated) {
+    claims.end_hungry(
+        [&](const Session& session) {
+            uint64_t bytes = host_bytes_of(session.worker->pid), granted = 0;
+            for (auto each : session.granted_bytes) granted += emulated ? each : 0;
+            return bytes - std::min(bytes, granted);
+        },
+        bytes_max);
+    loop.after(host_memory_looked_at_every,
+               [&loop, &claims, bytes_max, emulated] { look_at_host_memory(loop, claims, bytes_max, emulated); });
 }
 
 // As many descriptors as the system allows and we have a use for: each connection is one.
@@ -142,6 +156,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
         loop.after(shutdown_grace, [&] { loop.stop(); });
     };
 
+    auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
+    look_at_host_memory(loop, claims, host_bytes, source->emulated());
     std::string types = summary(*found);
     gpus.add(std::move(*found));
     note_alive(loop, **store);

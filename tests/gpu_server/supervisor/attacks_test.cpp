@@ -372,3 +372,20 @@ TEST_CASE("a server that is killed and started again refuses the clients of befo
     CHECK(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0);
     CHECK(errno == ECONNREFUSED);
 }
+
+TEST_CASE("a claim's workers hold only so much of the host's memory, and only who holds the most is ended",
+          "[attacks]") {
+    Server server({"--plain", "--emulate", "h100", "--host-memory-mib", "150"});
+    auto client = client_of(server);
+    auto small = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    auto large = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    REQUIRE(send(large.get(), "h", 1, 0) == 1);
+    REQUIRE(server.wait_for_note("holds", 1));
+    REQUIRE(send(large.get(), "h", 1, 0) == 1);
+    REQUIRE(server.wait_for_log("of the GPU node's own memory; the limit is 150 MiB"));
+    char byte;
+    CHECK(::read(large.get(), &byte, 1) <= 0);
+    uint64_t bytes = 0;
+    REQUIRE(send(small.get(), "m", 1, 0) == 1);
+    CHECK(recv(small.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+}

@@ -154,6 +154,11 @@ static int worker() {
             char byte = 0;
             for (uint64_t ticket = 1; read(client, &byte, 1) == 1; ++ticket) {
                 if (byte == 'x') abort();
+                if (byte == 'h') {  // holds 100 MB more of the host's memory
+                    auto* held = new std::string(100'000'000, 'h');
+                    note("holds " + std::to_string(held->size()));
+                    continue;
+                }
                 if (image_command(client, byte)) continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
