@@ -53,6 +53,12 @@ void add_serve(CLI::App& app, Result<>& result) {
             "Connections for the data of an encrypted session, each with a thread of its own; 0: only its first one")
         ->capture_default_str()
         ->check(CLI::Range(size_t{0}, wire::lanes_max));
+    command
+        ->add_option("--host-memory-mib", options->host_memory_mib,
+                     "Memory of this node that the workers of one machine may hold, per GPU (default: a GPU's share of "
+                     "three quarters of it, at least 4096)")
+        ->check(CLI::Range(0, 1 << 30))
+        ->type_name("MIB");
     command->add_option("--name", options->name, "The pool's name, for the log");
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
     command->callback([options, ports, linger_ms, &result] {
@@ -76,7 +82,8 @@ void add_enroll(CLI::App& app, Result<>& result) {
     command->add_option("--address", options->address, "How clients reach this server (default: where it listens)")
         ->type_name("tcp://HOST:PORT");
     command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
-    command->add_flag("--replace", options->replace, "Make the account's earlier key worthless");
+    command->add_flag("--replace", options->replace,
+                      "Make the account's earlier key and its machines' worthless, and end what they run");
     command->callback([options, &result] { result = enroll(*options, std::cout); });
 }
 
@@ -89,8 +96,8 @@ void add_keys(CLI::App& app, Result<>& result) {
 
 void add_forget(CLI::App& app, Result<>& result) {
     auto name = std::make_shared<std::string>(), state = std::make_shared<std::string>();
-    auto* command =
-        app.add_subcommand("forget", "Lock an account and its machines out, and remove what is kept of them");
+    auto* command = app.add_subcommand(
+        "forget", "Lock an account and its machines out, end what they run, and remove what is kept of them");
     command->add_option("name", *name, "The account's name, as `keys` lists it")->required();
     command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
     command->callback([name, state, &result] { result = forget_account(*name, *state, std::cout); });

@@ -2,6 +2,9 @@
 // paste.
 #include "cli/commands/login.hpp"
 
+#include <fstream>
+#include <istream>
+
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
@@ -10,9 +13,25 @@ namespace {
 
 constexpr const char* paste_hint =
     "On the pool's server `tnr-gpu-server enroll NAME` prints this whole line, ready to paste:\n"
-    "  tnr login pool tcp://gpu-node.example:14900 'SERVER KEY' 'YOUR KEY'";
+    "  echo 'YOUR KEY' | tnr login pool tcp://gpu-node.example:14900 'SERVER KEY'";
 
-Result<PoolLogin> checked(const LoginOptions& options) {
+Result<std::string> secret_of(Session& session, const LoginOptions& options) {
+    if (!options.client_secret.empty()) return options.client_secret;
+    std::string line;
+    if (options.secret_file.empty()) {
+        if (session.in_is_terminal) session.err << "Your key for the pool: " << std::flush;
+        std::getline(session.in, line);
+    } else {
+        std::ifstream file(options.secret_file);
+        if (!std::getline(file, line))
+            return Error{Error::Kind::usage, "cannot read your key from " + options.secret_file,
+                         "the file has one line, the key"};
+    }
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    return line;
+}
+
+Result<PoolLogin> checked(Session& session, const LoginOptions& options) {
     if (auto endpoint = parse_endpoint(options.address); !endpoint) return endpoint.error();
     Error bad{Error::Kind::usage, "",
               "paste the whole line that `tnr-gpu-server enroll NAME` printed, in quotes as it is"};
@@ -20,18 +39,20 @@ Result<PoolLogin> checked(const LoginOptions& options) {
         bad.what = "the server's key is not one: it has 40 characters of Z85";
         return bad;
     }
-    std::string public_key = wire::public_of(options.client_secret);
+    auto secret = secret_of(session, options);
+    if (!secret) return secret.error();
+    std::string public_key = wire::public_of(*secret);
     if (public_key.empty()) {
         bad.what = "your key is not one: it has 40 characters of Z85";
         return bad;
     }
-    return PoolLogin{options.address, {options.server_key, {public_key, options.client_secret}}};
+    return PoolLogin{options.address, {options.server_key, {public_key, *secret}}};
 }
 
 }  // namespace
 
 Result<> login_pool(Session& session, const LoginOptions& options) {
-    auto login = checked(options);
+    auto login = checked(session, options);
     if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
@@ -80,9 +101,12 @@ void add_login(Grammar& tnr, Session& session) {
     auto command = login.command("pool", "Remember a pool and your key for it");
     command.required("address", options->address, "tcp://HOST:PORT");
     command.required("server_key", options->server_key, "The server's public key");
-    command.required("secret_key", options->client_secret, "Your secret key for it");
+    command.option("secret_key", options->client_secret,
+                   "Your secret key for it (default: the first line of standard input)");
+    command.option("--secret-file", options->secret_file, "File with your secret key, in its first line");
     command.footer(
         std::string(paste_hint) +
+        "\nThe key can be an argument, too; but then everybody on this computer may see it while the command runs."
         "\n\nThe pool is asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.\n"
         "A pool on 127.0.0.1 that was started with --plain needs no sign-in for `tnr run`.");
     command.run([&session, options] { session.result = login_pool(session, *options); });

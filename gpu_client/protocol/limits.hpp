@@ -82,10 +82,14 @@ inline constexpr std::chrono::milliseconds heartbeat_timeout{10'000};
 // A peer that has been silent for this long is in trouble, though perhaps not gone: four heartbeats were missed.
 inline constexpr std::chrono::milliseconds silence_suspicious{2'000};
 
+// A connection to a worker whose handshake takes longer than this is a stranger's, and is closed: there are only so many.
+inline constexpr std::chrono::milliseconds worker_handshake_timeout{3'000};
+
 // How long both sides of a broken connection keep what is needed to go on, when it was the network that failed.
 inline constexpr std::chrono::milliseconds default_grace{30'000};
 // A worker whose client's kernel has closed the connection waits this long for the client to knock again: one that lives
-// does so at once, one that was killed never, and its GPU is promised to others within two seconds.
-inline constexpr std::chrono::milliseconds knocks_within{600};
+// does so at once, unless something on the way resets connections for a moment; one that was killed never, and its GPU is
+// promised to others within two seconds.
+inline constexpr std::chrono::milliseconds knocks_within{1'200};
 
 }  // namespace tnr::wire

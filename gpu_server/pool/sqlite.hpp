@@ -69,4 +69,27 @@ private:
     bool conflict_ = false;
 };
 
+// All until commit(), or nothing.
+class Transaction {
+public:
+    explicit Transaction(sqlite3* database) : database_(database) {
+        begun_ = sqlite3_exec(database, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK;
+    }
+    ~Transaction() {
+        if (begun_) sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
+    }
+    Transaction(const Transaction&) = delete;
+    Transaction& operator=(const Transaction&) = delete;
+    Result<> commit() {
+        if (!begun_ || sqlite3_exec(database_, "COMMIT", nullptr, nullptr, nullptr) != SQLITE_OK)
+            return database_error(database_, "a change");
+        begun_ = false;
+        return Ok{};
+    }
+
+private:
+    sqlite3* database_;
+    bool begun_;
+};
+
 }  // namespace tnr::server

@@ -44,15 +44,27 @@ public:
 
     Result<> add_account(const std::string& name, const std::string& public_key, bool replace) override {
         LockGuard lock(mutex_);
-        Statement taken(database_.get(), "SELECT 1 FROM keys WHERE role = 'account' AND account = ?", {name});
-        if (taken.next() && !replace)
+        auto taken = count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {name});
+        if (taken > 0 && !replace)
             return Error{Error::Kind::usage, "there is already an account '" + name + "'",
                          "choose another name, or add --replace to make its old key worthless"};
-        return put("account", name, "", public_key);
+        // One step: nobody shall find the account without a key, nor a machine with one that the new key never gave.
+        Transaction together(database_.get());
+        auto removed = Statement(database_.get(), "DELETE FROM keys WHERE account = ?", {name}).run("replacing a key");
+        if (!removed) return removed;
+        if (auto added = put("account", name, "", public_key); !added) return added;
+        return together.commit();
     }
 
     Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
         LockGuard lock(mutex_);
+        auto others =
+            count("SELECT count(*) FROM keys WHERE role = 'machine' AND account = ? AND machine != ?", {account, name});
+        if (others >= machines_per_account_max)
+            return Error{Error::Kind::usage,
+                         "the account '" + account + "' has " + std::to_string(machines_per_account_max) +
+                             " machines already, and may not have more",
+                         "delete those that are not needed any more: `tnr status` lists them"};
         return put("machine", account, name, public_key);
     }
 
@@ -138,6 +150,12 @@ public:
     }
 
 private:
+    // 0 when it cannot be asked: what follows fails then.
+    int64_t count(const char* sql, std::initializer_list<Statement::Value> values) TNR_REQUIRES(mutex_) {
+        Statement row(database_.get(), sql, values);
+        return row.next() ? row.number(0) : 0;
+    }
+
     Result<> put(const char* role, const std::string& account, const std::string& machine,
                  const std::string& public_key) TNR_REQUIRES(mutex_) {
         // Replaces what the same owner had; a key that belongs to another owner is a conflict on the primary key.

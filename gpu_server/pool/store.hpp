@@ -39,13 +39,17 @@ struct ClaimRecord {
     std::string reason = {};  // why it ended
 };
 
+// Machines that have a key of their own. More than any account of ours has; each is a line in the store.
+inline constexpr int64_t machines_per_account_max = 1024;
+
 class Store {
 public:
     virtual ~Store() = default;
 
-    // Kind usage when the name is taken, unless `replace`.
+    // Kind usage when the name is taken, unless `replace`: then the account's earlier key and its machines' are gone.
     virtual Result<> add_account(const std::string& name, const std::string& public_key, bool replace) = 0;
-    // Replaces the machine's earlier key. Kind usage when the key already belongs to somebody else.
+    // Replaces the machine's earlier key. Kind usage when the key already belongs to somebody else, or the account has
+    // machines_per_account_max.
     virtual Result<> put_machine(const std::string& account, const std::string& name,
                                  const std::string& public_key) = 0;
     // With its machines. Kind not_found when there is none.

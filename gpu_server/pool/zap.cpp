@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <zmq.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "gpu_server/pool/log.hpp"
@@ -14,14 +15,17 @@ bool Knock::from_loopback() const {
     return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
 }
 
-Zap::Zap(zmq::context_t& context, Admit admit)
-    : socket_(context, ZMQ_REP), admit_(std::move(admit)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Zap::Zap(zmq::context_t& context, Admit admit, Ends ends)
+    : socket_(context, ZMQ_REP),
+      admit_(std::move(admit)),
+      ends_(std::move(ends)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.bind("inproc://zeromq.zap.01");
 }
 
-Result<std::unique_ptr<Zap>> Zap::start(zmq::context_t& context, Admit admit) try {
-    std::unique_ptr<Zap> zap(new Zap(context, std::move(admit)));
+Result<std::unique_ptr<Zap>> Zap::start(zmq::context_t& context, Admit admit, Ends ends) try {
+    std::unique_ptr<Zap> zap(new Zap(context, std::move(admit), std::move(ends)));
     zap->thread_ = std::thread([&zap = *zap] { zap.serve(); });
     return zap;
 } catch (const zmq::error_t& error) {
@@ -36,10 +40,13 @@ Zap::~Zap() {
 
 void Zap::serve() {
     while (true) {
-        zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, stop_.get(), ZMQ_POLLIN, 0}};
+        zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0},
+                                   {nullptr, stop_.get(), ZMQ_POLLIN, 0},
+                                   {nullptr, ends_.monitor.fd(), ZMQ_POLLIN, 0}};
         try {
-            zmq::poll(items, 2, std::chrono::milliseconds(-1));
+            zmq::poll(items, ends_.ended ? 3 : 2, std::chrono::milliseconds(-1));
             if (items[1].revents) return;
+            note_ends();
             if (items[0].revents) answer_one();
         } catch (const zmq::error_t& error) {
             if (error.num() == EINTR) continue;
@@ -56,6 +63,32 @@ static std::string z85(const zmq::message_t& raw) {
     return raw.size() == 32 && zmq_z85_encode(text, bytes, 32) ? text : std::string();
 }
 
+// All there are, so that the monitor's descriptor tells of the next. ZeroMQ's thread has told of an end before it asks
+// about a later connection with the same number.
+void Zap::note_ends() {
+    if (!ends_.ended) return;
+    while (auto news = ends_.monitor.next())
+        if (news->what == ZMQ_EVENT_DISCONNECTED) ends_.ended(news->fd);
+}
+
+void Zap::tell_refusal(const Knock& knock) {
+    auto now = std::chrono::steady_clock::now();
+    if (told_ != decltype(told_){} && now - told_ < refusals_told_every) return void(++untold_);
+    told_ = now;
+    std::string others = untold_ > 0 ? " (and " + std::to_string(untold_) + " others since the last such line)" : "";
+    untold_ = 0;
+    log(LogLevel::warning, "refused a connection from " + printable(knock.address) +
+                               (knock.plain ? ": plain text" : ": unknown key " + printable(knock.public_key)) +
+                               others);
+}
+
+// What our patch of libzmq tells: ADDRESS#DESCRIPTOR.
+static void set_caller(Knock& knock, const std::string& told) {
+    auto mark = told.rfind('#');
+    knock.address = told.substr(0, mark);
+    if (mark != std::string::npos) knock.connection = std::atoi(told.c_str() + mark + 1);
+}
+
 // Frames: version, request id, domain, address, identity, mechanism, credentials…
 void Zap::answer_one() {
     std::vector<zmq::message_t> frames;
@@ -66,12 +99,12 @@ void Zap::answer_one() {
 
     std::optional<std::string> user;
     if (frames.size() >= 6 && frames[0].to_string_view() == "1.0") {
-        Knock knock{frames[5].to_string_view() == "NULL", {}, frames[3].to_string()};
+        Knock knock;
+        knock.plain = frames[5].to_string_view() == "NULL";
+        set_caller(knock, frames[3].to_string());
         if (frames[5].to_string_view() == "CURVE" && frames.size() == 7) knock.public_key = z85(frames[6]);
         if (knock.plain || !knock.public_key.empty()) user = admit_(knock);
-        if (!user)
-            log(LogLevel::warning, "refused a connection from " + printable(knock.address) +
-                                       (knock.plain ? ": plain text" : ": unknown key " + printable(knock.public_key)));
+        if (!user) tell_refusal(knock);
     }
     auto more = zmq::send_flags::sndmore;
     socket_.send(zmq::str_buffer("1.0"), more);

@@ -4,6 +4,7 @@
 // answer, no error text; its connection just never comes about.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
+#include "gpu_client/protocol/monitor.hpp"
 
 namespace tnr::server {
 
@@ -21,6 +23,7 @@ struct Knock {
     bool plain = false;      // the NULL mechanism: no key, no encryption
     std::string public_key;  // z85, proven by the handshake; empty when plain
     std::string address;     // the peer's IP address
+    int connection = -1;     // its descriptor, ZeroMQ's own
     bool from_loopback() const;
 };
 
@@ -28,19 +31,34 @@ struct Knock {
 // Called on Zap's own thread.
 using Admit = std::function<std::optional<std::string>(const Knock&)>;
 
+// Refusals are logged, but not more than one in this time: strangers make as many as they like.
+inline constexpr std::chrono::seconds refusals_told_every{10};
+
 class Zap {
 public:
+    // What somebody who counts connections wants to know: the one with this descriptor has ended. Called on Zap's own
+    // thread, before `admit` hears of a later connection with the same descriptor.
+    struct Ends {
+        wire::Monitor monitor;  // for ZMQ_EVENT_DISCONNECTED of the socket
+        std::function<void(int connection)> ended;
+    };
+
     // Before any socket of `context` binds. `context` must outlive the object.
-    static Result<std::unique_ptr<Zap>> start(zmq::context_t& context, Admit admit);
+    static Result<std::unique_ptr<Zap>> start(zmq::context_t& context, Admit admit, Ends ends = {});
     ~Zap();
 
 private:
-    Zap(zmq::context_t& context, Admit admit);
+    Zap(zmq::context_t& context, Admit admit, Ends ends);
     void serve();
     void answer_one();
+    void note_ends();
+    void tell_refusal(const Knock& knock);
 
     zmq::socket_t socket_;  // the thread's, once it runs
     Admit admit_;
+    Ends ends_;
+    std::chrono::steady_clock::time_point told_{};  // of a refusal
+    uint64_t untold_ = 0;                           // refusals since
     UniqueFd stop_;
     std::thread thread_;
 };

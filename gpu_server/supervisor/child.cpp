@@ -31,7 +31,7 @@ static std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 // In the child. Descriptors first go above where they belong, so that placing one cannot close another.
 [[noreturn]] static void become(const char* program, char** arguments, char** environment, int control, int listener,
-                                pid_t parent) {
+                                int error, pid_t parent) {
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);  // it died before we asked to be told
@@ -42,6 +42,7 @@ static std::vector<char*> pointers(const std::vector<std::string>& texts) {
     constexpr int above = 10;
     control = fcntl(control, F_DUPFD, above);
     if (listener >= 0) listener = fcntl(listener, F_DUPFD, above);
+    dup2(error, STDERR_FILENO);
     int nothing = ::open("/dev/null", O_RDWR);
     dup2(nothing, STDIN_FILENO);
     dup2(STDERR_FILENO, STDOUT_FILENO);  // our stdout is for results; a driver's chatter is none
@@ -67,7 +68,8 @@ Result<Child> start_child(const ChildPlan& plan) {
     pid_t pid = fork();
     if (pid < 0) return Error{Error::Kind::internal, std::string("cannot start a process: ") + std::strerror(errno)};
     if (pid == 0)
-        become(plan.program.c_str(), arguments.data(), environment.data(), theirs.get(), plan.listen_fd, parent);
+        become(plan.program.c_str(), arguments.data(), environment.data(), theirs.get(), plan.listen_fd, plan.error_fd,
+               parent);
     return Child{pid, std::move(ours)};
 }
 

@@ -1,11 +1,12 @@
 // Starting our own binary again as a worker or a helper, in a process group of its own, and talking to it.
 //
 // A child gets nothing of ours but what is listed: descriptor 3 is a control socket (one JSON object per packet),
-// descriptor 4 a listening socket (a worker's) or a file (a helper's) if there is one, stderr is ours, the environment is what the plan says. It dies with
-// us, whatever ends us.
+// descriptor 4 a listening socket (a worker's) or a file (a helper's) if there is one, stderr is ours or what the plan says,
+// the environment is what the plan says. It dies with us, whatever ends us.
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -26,6 +27,7 @@ struct ChildPlan {
     std::vector<std::string> arguments;    // without the program itself
     std::vector<std::string> environment;  // NAME=value, all there is
     int listen_fd = -1;                    // what descriptor 4 shall be
+    int error_fd = STDERR_FILENO;          // what stderr shall be
 };
 
 struct Child {

@@ -19,7 +19,7 @@ int64_t now_ms() {
 
 Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options)
     : loop_(loop), gpus_(gpus), workers_(workers), store_(store), options_(std::move(options)) {
-    workers_.on({[this](Worker& worker) { worker_ready(worker); },
+    workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_returned(worker, wish); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
@@ -30,17 +30,31 @@ Claims::~Claims() = default;
 
 // ---- waiting
 
-void Claims::wait_for(std::function<bool()> attempt, const Reply& reply, const std::string& what) {
-    if (waiting_.size() >= waiting_requests_max)
-        return reply(Error{Error::Kind::remote, "the pool is overloaded", "try again later"});
-    auto here = waiting_.insert(waiting_.end(), {std::move(attempt), reply, 0});
+void Claims::wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply,
+                      const std::string& what) {
+    auto of_owner = std::count_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Waiting& one) { return one.caller.owner() == caller.owner(); });
+    if (waiting_.size() >= waiting_requests_max || static_cast<size_t>(of_owner) >= waiting_requests_per_owner_max)
+        return reply(Error{Error::Kind::remote, "too many requests wait for a GPU already", "try again later"});
+    auto here = waiting_.insert(waiting_.end(), {caller, std::move(attempt), reply});
     here->timeout = loop_.after(worker_start_timeout, [this, here, what] {
-        auto answer = std::move(here->reply);
-        waiting_.erase(here);
-        answer(Error{Error::Kind::remote,
-                     what + " was not ready within " + std::to_string(worker_start_timeout.count() / 1000) + " s",
-                     "try again; if it stays so, the server's log says why"});
+        give_up(*here, {Error::Kind::remote,
+                        what + " was not ready within " + std::to_string(worker_start_timeout.count() / 1000) + " s",
+                        "try again; if it stays so, the server's log says why"});
+        remove_over();
     });
+}
+
+void Claims::give_up(Waiting& waiting, const Error& error) {
+    if (waiting.over) return;
+    waiting.over = true;
+    loop_.cancel(waiting.timeout);
+    waiting.reply(error);
+}
+
+// Not while try_waiting() walks over them: it does so itself.
+void Claims::remove_over() {
+    if (!trying_) waiting_.remove_if([](const Waiting& one) { return one.over; });
 }
 
 // First come, first served. An attempt may change the world again: then all are asked once more.
@@ -50,16 +64,14 @@ void Claims::try_waiting() {
     trying_ = true;
     while (try_again_) {
         try_again_ = false;
-        for (auto at = waiting_.begin(); at != waiting_.end();) {
-            if (!at->attempt()) {
-                ++at;
-                continue;
-            }
-            loop_.cancel(at->timeout);
-            at = waiting_.erase(at);
+        for (auto& one : waiting_) {
+            if (one.over || !one.attempt()) continue;
+            one.over = true;
+            loop_.cancel(one.timeout);
         }
     }
     trying_ = false;
+    remove_over();
 }
 
 // ---- which GPUs
@@ -91,7 +103,8 @@ Claim* Claims::find(const Caller& caller, const std::string& gpu) {
 
 bool Claim::soon_over() const {
     return std::all_of(sessions.begin(), sessions.end(), [&](const Session& session) {
-        return ending || session.worker->state == Worker::State::dying || !session.worker->last_word.empty();
+        return session.state == Session::State::ending || session.worker->state == Worker::State::dying ||
+               !session.worker->last_word.empty();
     });
 }
 
@@ -141,6 +154,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->machine = caller.machine;
     claim->gpu = wish.gpu;
     claim->owner = caller.owner();
+    claim->public_key = caller.public_key;
     auto rank = [&](int index) {
         auto* warm = gpus_.at(index).warm;
         if (gpus_.at(index).state == Gpu::State::kept) return 0;
@@ -165,6 +179,11 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
 }
 
 void Claims::release(const Caller& caller, const std::string& why) {
+    // What it asked for before shall not come true after.
+    for (auto& one : waiting_)
+        if (one.caller.account == caller.account && one.caller.machine == caller.machine)
+            give_up(one, {Error::Kind::remote, why});
+    remove_over();
     std::vector<Claim*> mine;
     for (auto& claim : claims_)
         if (claim->belongs_to(caller)) mine.push_back(claim.get());
@@ -175,14 +194,22 @@ void Claims::release(const Caller& caller, const std::string& why) {
     gpus_.give_back(kept);
 }
 
+void Claims::end_revoked(const std::function<bool(const std::string&)>& known) {
+    const std::string why = "its key is not enrolled any more";
+    auto revoked = [&](const std::string& key) { return !key.empty() && !known(key); };
+    for (auto& one : waiting_)
+        if (!one.over && revoked(one.caller.public_key)) give_up(one, {Error::Kind::auth, why});
+    remove_over();
+    std::vector<Claim*> ended;
+    for (auto& claim : claims_)
+        if (!claim->ending && revoked(claim->public_key)) ended.push_back(claim.get());
+    for (auto* claim : ended) end(*claim, why);
+}
+
 void Claims::end_all(const std::string& why) {
     stopping_ = true;
-    while (!waiting_.empty()) {
-        auto reply = std::move(waiting_.front().reply);
-        loop_.cancel(waiting_.front().timeout);
-        waiting_.pop_front();
-        reply(Error{Error::Kind::remote, why});
-    }
+    for (auto& one : waiting_) give_up(one, {Error::Kind::remote, why});
+    remove_over();
     std::vector<Claim*> every;
     for (auto& claim : claims_) every.push_back(claim.get());
     for (auto* claim : every) end(*claim, why);
@@ -204,11 +231,7 @@ void Claims::end(Claim& claim, const std::string& why, bool keep) {
     if (auto noted = store_.end_claim(claim.id, ended, why); !noted) log(LogLevel::error, noted.error().what);
     log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + claim.machine + " ended after " +
                             std::to_string((ended - claim.began_ms) / 1000) + " s: " + why);
-    for (auto& session : claim.sessions) {
-        loop_.cancel(session.timeout);
-        workers_.tell(*session.worker, {{"end", why}});
-        session.timeout = loop_.after(goodbye_grace, [this, worker = session.worker] { workers_.kill(*worker); });
-    }
+    for (auto& session : claim.sessions) end_session(session, why);
     settle(claim);
 }
 

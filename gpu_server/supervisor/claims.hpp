@@ -2,6 +2,12 @@
 // session is one such process, and has a worker process of its own. For a moment after the claim its GPUs are kept as they
 // are for the same owner's next one (gpus.hpp); to everybody else they are as good as free.
 //
+//   session:  starting ──▶ serving ──▶ ending ──▶ (its worker is gone)      `starting` may go to `ending` at once
+//   claim:    active ──▶ ending ──▶ (its last worker is gone: its GPUs are kept or wiped)
+//
+// There is no way back, whatever comes in between: what ends is killed after a moment, and a worker that becomes ready too
+// late serves nobody. tests/gpu_server/supervisor/orders_test.cpp tries the orders in which things can happen.
+//
 // Requests that must wait (a worker that starts, a GPU that is being wiped) are answered later, from the event loop;
 // nothing here ever blocks.
 #pragma once
@@ -9,13 +15,16 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/asker.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
@@ -42,12 +51,15 @@ struct GpuWish {
 struct Process {
     int pid = 0;
     std::string name;
-    std::string nonce;  // may be empty
+    std::string nonce;    // may be empty
+    int connection = -1;  // over which it asks: ZeroMQ's descriptor
 };
 
 using Reply = std::function<void(Result<nlohmann::json>)>;
 
 struct Session {
+    enum class State { starting, serving, ending };
+    State state = State::starting;
     std::string id;
     Process process;
     Worker* worker = nullptr;
@@ -56,13 +68,19 @@ struct Session {
     Caller caller;
     Reply reply;  // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
-    EventLoop::TimerId timeout = 0;
+    bool connected = false;  // its client has come
+    Asker asker;
+    std::optional<EventLoop::Clock::time_point> asker_gone_since;
+    std::string why_ending;
+    // starting: it takes too long. serving: to look at the asker. ending: it is killed.
+    EventLoop::TimerId timer = 0;
 };
 
 struct Claim {
     int64_t id = 0;  // in the ledger
     std::string account, machine, gpu;
-    std::string owner;  // of all its sessions
+    std::string owner;       // of all its sessions
+    std::string public_key;  // likewise; empty when plain
     std::vector<int> gpus;
     int64_t began_ms = 0;
     std::list<Session> sessions;
@@ -94,6 +112,11 @@ public:
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
     void release(const Caller& caller, const std::string& why);
+    // Ends what belongs to keys that are not known any more.
+    void end_revoked(const std::function<bool(const std::string& public_key)>& known);
+    // Ends the largest session of every claim whose workers hold more of the host's memory than `bytes_max` for each of its
+    // GPUs. `bytes_of`: a worker's.
+    void end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max);
     void end_all(const std::string& why);  // and refuse everything from now on
 
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }
@@ -101,12 +124,16 @@ public:
 private:
     // Something to try again whenever the world has changed. It says whether it is done.
     struct Waiting {
+        Caller caller;
         std::function<bool()> attempt;
         Reply reply;
-        EventLoop::TimerId timeout;
+        EventLoop::TimerId timeout = 0;
+        bool over = false;  // answered; to be removed
     };
-    void wait_for(std::function<bool()> attempt, const Reply& reply, const std::string& what);
+    void wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, const std::string& what);
     void try_waiting();
+    void give_up(Waiting& waiting, const Error& error);
+    void remove_over();
 
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
@@ -118,12 +145,18 @@ private:
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);
+    Result<> refuse_distrusted(const Caller& caller);
+    void look_at_asker(Claim& claim, Session& session);
+    void end_session(Session& session, const std::string& why);
+    Session* session_of(const Worker& worker, Claim** claim = nullptr);
     void tell_sharing(const Claim& claim, const Session& session, bool shared);
 
     void worker_ready(Worker& worker);
+    void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
     void memory_returned(Worker& worker, const MemoryWish& wish);
+    void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
     // `keep`: its owner may only have paused; else nobody shall find the memory as it is.
@@ -137,6 +170,13 @@ private:
     Store& store_;
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
+    // Who has let sessions end without connecting, lately.
+    struct Distrust {
+        int in_a_row = 0;
+        milliseconds pause{0};
+        EventLoop::Clock::time_point until{};
+    };
+    std::map<std::string, Distrust> distrusted_;  // by owner
     std::list<Waiting> waiting_;
     bool trying_ = false, try_again_ = false;
     bool stopping_ = false;

@@ -35,6 +35,10 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out) {
                      "letters, digits, '-', '_' and '.', at most 64"};
     auto folder = StateFolder::open(options.state);
     if (!folder) return folder.error();
+    if (options.address.empty() && folder->last_was_plain())
+        return Error{Error::Kind::usage, "this server runs with --plain, without keys: nobody can sign in to it",
+                     "clients on this machine need none: tnr run --pool " + folder->last_address() +
+                         " …; for a server that is to have keys, add --address tcp://HOST:14900"};
     auto address = address_for_clients(options, *folder);
     if (!address) return address.error();
     auto server = folder->server_keys();
@@ -44,8 +48,9 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out) {
     auto keys = make_pasteable_key_pair();
     if (auto added = (*store)->add_account(options.name, keys.public_key, options.replace); !added)
         return added.error();
-    // Quoted: the alphabet of keys has characters that shells read.
-    out << "tnr login pool " << *address << " '" << server->public_key << "' '" << keys.secret_key << "'\n";
+    // Quoted: the alphabet of keys has characters that shells read. The secret is in no process's arguments: shells have an
+    // echo of their own.
+    out << "echo '" << keys.secret_key << "' | tnr login pool " << *address << " '" << server->public_key << "'\n";
     return Ok{};
 }
 
@@ -59,7 +64,7 @@ static std::string date(int64_t ms) {
 }
 
 Result<> list_keys(const std::string& state, std::ostream& out) {
-    auto folder = StateFolder::open(state);
+    auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
     auto store = open_sqlite_store(folder->database());
     if (!store) return store.error();
@@ -82,7 +87,7 @@ Result<> list_keys(const std::string& state, std::ostream& out) {
 }
 
 Result<> forget_account(const std::string& name, const std::string& state, std::ostream& out) {
-    auto folder = StateFolder::open(state);
+    auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
     auto store = open_sqlite_store(folder->database());
     if (!store) return store.error();

@@ -15,12 +15,14 @@ struct EnrollOptions {
     bool replace = false;
 };
 
-// Prints exactly one line, with the only copy of the secret there is.
+// Prints exactly one line, with the only copy of the secret there is. Replacing an account's key makes its machines' keys
+// worthless, too; a server that runs ends what they run within moments.
 Result<> enroll(const EnrollOptions& options, std::ostream& out);
 
 Result<> list_keys(const std::string& state, std::ostream& out);
 
-// The account's keys and its machines' are worthless from now on, and its code images are removed. Programs that run go on.
+// The account's keys and its machines' are worthless from now on, its code images are removed, and a server that runs ends
+// its programs within moments. The ledger keeps what it used.
 Result<> forget_account(const std::string& name, const std::string& state, std::ostream& out);
 
 }  // namespace tnr::server

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/connections.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
@@ -11,25 +12,26 @@ namespace tnr::server {
 
 // Clients that connect at the same moment: a node of a hundred machines starting together.
 static constexpr int control_backlog = 128;
-// A peer that connects and then says nothing is cut off after this.
-static constexpr milliseconds handshake_timeout{10'000};
-// Answers that a peer does not read are dropped beyond this many.
-static constexpr int answers_queued_max = 64;
+// A peer that sends more than it may is named in the log, but not more often than this.
+static constexpr std::chrono::seconds dropped_told_every{10};
 
-static Admit admission(bool plain, Store& store) {
-    return [plain, &store](const Knock& knock) -> std::optional<std::string> {
+static Admit admission(bool plain, Store& store, std::shared_ptr<Connections> connections) {
+    return [plain, &store, connections](const Knock& knock) -> std::optional<std::string> {
         if (plain) return knock.plain && knock.from_loopback() ? std::optional<std::string>("") : std::nullopt;
         if (knock.public_key.empty()) return std::nullopt;
         auto owner = store.find_key(knock.public_key);
         if (!owner) log(LogLevel::error, owner.error().what);
-        return owner && *owner ? std::optional<std::string>(knock.public_key) : std::nullopt;
+        if (!owner || !*owner || !connections->opened(knock.connection, knock.public_key)) return std::nullopt;
+        return knock.public_key;
     };
 }
 
 static void set_options(zmq::socket_t& socket, const ControlSocketOptions& options, int listener) {
     socket.set(zmq::sockopt::linger, 200);  // the last answers, at the orderly end
-    socket.set(zmq::sockopt::sndhwm, answers_queued_max);
-    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(wire::control_bytes_max * control_answerable_factor));
+    socket.set(zmq::sockopt::sndhwm, answers_per_connection_max);
+    socket.set(zmq::sockopt::rcvhwm, requests_per_connection_max);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(request_answerable_bytes));
+    socket.set(zmq::sockopt::tcp_maxrt, static_cast<int>(unread_timeout.count()));
     socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
     socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(wire::heartbeat_timeout.count()));
     socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(handshake_timeout.count()));
@@ -38,23 +40,31 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
         socket.set(zmq::sockopt::curve_server, true);
         socket.set(zmq::sockopt::curve_secretkey, options.keys.secret_key);
     }
-    if (zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &listener, sizeof listener) != 0) throw zmq::error_t();
+    // Of our own patch of libzmq, and unknown to zmq.hpp: see packaging/third_party/libzmq.patch.
+    auto set = [&](int option, int value) {
+        if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
+    };
+    set(ZMQ_USE_FD, listener);
+    set(ZMQ_MAXMSGPARTS, request_parts_max);
+    set(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
 }
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Store& store) try {
     std::unique_ptr<ControlSocket> made(new ControlSocket);
     // Our own listening socket: ZeroMQ would not take a host name here, and says less about what went wrong.
-    PortRange port{options.listen.port, options.listen.port};
-    auto listener = listen_on(options.listen.host, port, control_backlog, made->address_);
+    auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, made->address_);
     if (!listener) {
         Error error = listener.error();
         error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();
         return error;
     }
-    auto zap = Zap::start(made->context_, admission(options.plain, store));
+    made->socket_ = zmq::socket_t(made->context_, ZMQ_ROUTER);
+    auto connections = std::make_shared<Connections>(connections_per_key_max);
+    Zap::Ends ends{wire::Monitor(made->context_, made->socket_, ZMQ_EVENT_DISCONNECTED),
+                   [connections](int descriptor) { connections->closed(descriptor); }};
+    auto zap = Zap::start(made->context_, admission(options.plain, store, connections), std::move(ends));
     if (!zap) return zap.error();
     made->zap_ = std::move(*zap);
-    made->socket_ = zmq::socket_t(made->context_, ZMQ_ROUTER);
     set_options(made->socket_, options, listener->release());
     made->socket_.bind("tcp://127.0.0.1:*");  // ignored: the address is that of the socket it was given
     return made;
@@ -63,12 +73,36 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOp
 }
 
 void ControlSocket::serve(EventLoop& loop, Handler& handler) {
-    loop.watch_socket(socket_, [this, &handler] { receive_all(handler); });
+    loop.watch_socket(socket_, [this, &loop, &handler] {
+        receive_some();
+        answer_some(loop, handler);
+    });
 }
 
-void ControlSocket::receive_all(Handler& handler) {
-    while (receive_one(handler)) {
-    }
+void ControlSocket::receive_some() {
+    for (int i = 0; i < requests_taken_at_once && receive_one();) ++i;
+}
+
+// What is left has its turn after everything else that happens has had one.
+void ControlSocket::answer_some(EventLoop& loop, Handler& handler) {
+    loop.cancel(std::exchange(next_turns_, 0));
+    auto until = EventLoop::Clock::now() + requests_answered_for;
+    do {
+        auto request = turns_.next();
+        if (!request) return;
+        Peer peer{request->public_key, request->connection};
+        handler.handle(peer, request->text.data(), request->text.size(),
+                       [this, route = request->route](const std::string& answer) { send(route, answer); });
+    } while (EventLoop::Clock::now() < until);
+    if (!turns_.empty())
+        next_turns_ = loop.after(milliseconds(0), [this, &loop, &handler] { answer_some(loop, handler); });
+}
+
+void ControlSocket::send(const std::string& route, const std::string& answer) try {
+    socket_.send(zmq::buffer(route), zmq::send_flags::sndmore);
+    socket_.send(zmq::buffer(answer), zmq::send_flags::none);
+} catch (const zmq::error_t& error) {
+    log(LogLevel::warning, std::string("an answer could not be sent: ") + error.what());
 }
 
 static std::string metadata(const zmq::message_t& message, const char* property) {
@@ -76,27 +110,27 @@ static std::string metadata(const zmq::message_t& message, const char* property)
     return value ? value : "";
 }
 
-bool ControlSocket::receive_one(Handler& handler) {
+bool ControlSocket::receive_one() {
     zmq::message_t route, body, surplus;
     if (!socket_.recv(route, zmq::recv_flags::dontwait)) return false;
     if (!route.more()) return true;  // nothing was said
     (void)socket_.recv(body);        // ZeroMQ delivers messages whole: never waits here
-    bool more = body.more();
-    while (more) {
+    Asked request{metadata(body, "User-Id"), route.to_string(), zmq_msg_get(body.handle(), ZMQ_SRCFD),
+                  body.to_string()};
+    for (bool more = body.more(); more; more = surplus.more()) {
         (void)socket_.recv(surplus);
-        more = surplus.more();
-        body.rebuild();  // requests have one part; what has several is answered like any other nonsense
+        request.text.clear();  // requests have one part; what has several is answered like any other nonsense
     }
-    Peer peer{metadata(body, "User-Id")};
-    handler.handle(peer, body.data(), body.size(), [this, route = route.to_string()](const std::string& answer) {
-        try {
-            socket_.send(zmq::buffer(route), zmq::send_flags::sndmore);
-            socket_.send(zmq::buffer(answer), zmq::send_flags::none);
-        } catch (const zmq::error_t& error) {
-            log(LogLevel::warning, std::string("an answer could not be sent: ") + error.what());
-        }
-    });
+    if (!turns_.add(std::move(request))) tell_dropped(request);
     return true;
+}
+
+void ControlSocket::tell_dropped(const Asked& request) {
+    auto now = EventLoop::Clock::now();
+    if (told_dropped_ != decltype(told_dropped_){} && now - told_dropped_ < dropped_told_every) return;
+    told_dropped_ = now;
+    log(LogLevel::warning, "requests are dropped: too many at once from " +
+                               (request.public_key.empty() ? "a connection" : "the key " + request.public_key));
 }
 
 }  // namespace tnr::server

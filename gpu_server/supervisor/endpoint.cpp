@@ -36,13 +36,20 @@ int port_of(int socket) {
     return std::atoi(port);
 }
 
-UniqueFd try_listen(const addrinfo& address, int backlog) {
+UniqueFd try_bind(const addrinfo& address, bool port_given) {
     UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket) return {};
-    int on = 1;
-    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // a fixed range is used again and again
-    if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || listen(socket.get(), backlog) != 0) return {};
+    // A given port is used again and again, also right after connections to it. Where the kernel chooses, it would choose
+    // one twice.
+    int on = port_given;
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) return {};
     return socket;
+}
+
+Error cannot(const std::string& what, const std::string& host, int port) {
+    std::string where = port == 0 ? host : host + ", port " + std::to_string(port);
+    return {Error::Kind::internal, "cannot " + what + " " + where + ": " + std::strerror(errno)};
 }
 
 }  // namespace
@@ -81,18 +88,20 @@ Result<PortRange> parse_port_range(const std::string& text) {
     return range;
 }
 
-Result<UniqueFd> listen_on(const std::string& host, PortRange ports, int backlog, Endpoint& endpoint) {
-    for (int port = ports.first; port <= ports.last; ++port) {
-        auto addresses = resolve(host, port, AI_PASSIVE);
-        if (!addresses) return addresses.error();
-        UniqueFd socket = try_listen(**addresses, backlog);
-        if (!socket) continue;
-        endpoint = {host, port_of(socket.get())};
-        return socket;
-    }
-    std::string where =
-        ports.first == 0 ? host : host + ", ports " + std::to_string(ports.first) + "-" + std::to_string(ports.last);
-    return Error{Error::Kind::internal, "cannot listen on " + where + ": " + std::strerror(errno)};
+Result<UniqueFd> bind_to(const std::string& host, int port, Endpoint& endpoint) {
+    auto addresses = resolve(host, port, AI_PASSIVE);
+    if (!addresses) return addresses.error();
+    UniqueFd socket = try_bind(**addresses, port != 0);
+    if (!socket) return cannot("bind to", host, port);
+    endpoint = {host, port_of(socket.get())};
+    return socket;
+}
+
+Result<UniqueFd> listen_on(const std::string& host, int port, int backlog, Endpoint& endpoint) {
+    auto socket = bind_to(host, port, endpoint);
+    if (!socket) return socket;
+    if (listen(socket->get(), backlog) != 0) return cannot("listen on", host, port);
+    return socket;
 }
 
 }  // namespace tnr::server

@@ -25,7 +25,9 @@ struct PortRange {
 };
 Result<PortRange> parse_port_range(const std::string& text);
 
-// A listening TCP socket on `host`; `endpoint` receives where. `backlog`: connections that may wait to be accepted.
-Result<UniqueFd> listen_on(const std::string& host, PortRange ports, int backlog, Endpoint& endpoint);
+// A TCP socket bound to `host`; port 0: the kernel chooses. `endpoint` receives where.
+Result<UniqueFd> bind_to(const std::string& host, int port, Endpoint& endpoint);
+// Likewise, and listening. `backlog`: connections that may wait to be accepted.
+Result<UniqueFd> listen_on(const std::string& host, int port, int backlog, Endpoint& endpoint);
 
 }  // namespace tnr::server

@@ -22,7 +22,7 @@ void EventLoop::watch_socket(zmq::socket_t& socket, Callback readable) {
 }
 
 EventLoop::TimerId EventLoop::after(milliseconds delay, Callback due) {
-    timers_[++last_timer_] = {Clock::now() + delay, std::move(due)};
+    timers_[++last_timer_] = {now() + delay, std::move(due)};
     return last_timer_;
 }
 
@@ -35,13 +35,19 @@ void EventLoop::run() {
 }
 
 milliseconds EventLoop::until_next_timer(milliseconds limit) const {
-    for (auto& [id, timer] : timers_)
-        limit = std::min(limit, std::chrono::ceil<milliseconds>(timer.due - Clock::now()));
+    if (auto next = next_due()) limit = std::min(limit, std::chrono::ceil<milliseconds>(*next - now()));
     return std::max(limit, milliseconds(0));
 }
 
+std::optional<EventLoop::Clock::time_point> EventLoop::next_due() const {
+    std::optional<Clock::time_point> next;
+    for (auto& [id, timer] : timers_)
+        if (!next || timer.due < *next) next = timer.due;
+    return next;
+}
+
 void EventLoop::run_due_timers() {
-    auto now = Clock::now();
+    auto now = this->now();
     std::vector<TimerId> due;
     for (auto& [id, timer] : timers_)
         if (timer.due <= now) due.push_back(id);

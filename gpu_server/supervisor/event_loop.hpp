@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <zmq.hpp>
 
 namespace tnr::server {
@@ -16,6 +17,10 @@ public:
     using Callback = std::function<void()>;
     using TimerId = uint64_t;  // never 0
 
+    // `now`: tests have a time of their own.
+    explicit EventLoop(std::function<Clock::time_point()> now = Clock::now) : now_(std::move(now)) {}
+    Clock::time_point now() const { return now_(); }
+
     // Callbacks may add and remove anything, themselves included.
     void watch(int fd, Callback readable);
     void unwatch(int fd);  // before the descriptor is closed
@@ -23,6 +28,8 @@ public:
     void watch_socket(zmq::socket_t& socket, Callback readable);
 
     TimerId after(std::chrono::milliseconds delay, Callback due);
+    // When the next timer is due, if there is one.
+    std::optional<Clock::time_point> next_due() const;
     void cancel(TimerId timer);  // of one that has fired already or of 0: does nothing
 
     void run();  // until stop()
@@ -39,6 +46,7 @@ private:
     void run_due_timers();
     std::chrono::milliseconds until_next_timer(std::chrono::milliseconds limit) const;
 
+    std::function<Clock::time_point()> now_;
     std::map<int, std::shared_ptr<Callback>> watched_;
     zmq::socket_t* socket_ = nullptr;
     Callback socket_readable_;

@@ -1,18 +1,13 @@
 // See gpus.hpp.
 #include "gpu_server/supervisor/gpus.hpp"
 
-#include <sys/wait.h>
-
+#include <algorithm>
 #include <cassert>
-#include <nlohmann/json.hpp>
 
-#include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
-
-using nlohmann::json;
 
 void Gpus::add(std::vector<FoundGpu> found) {
     for (auto& one : found) {
@@ -98,6 +93,12 @@ void Gpus::describe(Worker& worker) {
         gpu.description = worker.devices[i];
         gpu.description->range_address = gpu.description->range_bytes = 0;
         gpu.memory.set_size(worker.devices[i].memory_bytes);
+        if (gpu.state != Gpu::State::broken || gpu.warm != &worker) continue;
+        log(LogLevel::info, gpu.label() + " is in order again");
+        loop_.cancel(gpu.restart);
+        gpu.state = Gpu::State::free;
+        gpu.strikes = 0;
+        gpu.out_of_order_for = milliseconds(0);
     }
 }
 
@@ -105,45 +106,34 @@ void Gpus::describe(Worker& worker) {
 
 void Gpus::wipe(Gpu& gpu) {
     if (stopping_) return;
-    auto plan = source_.plan("wipe-gpu", {gpu.found.selector});
-    if (source_.emulated()) plan.arguments.push_back(std::to_string(emulated_wipe_bytes));
-    auto child = start_child(plan);
-    if (!child) return failed(gpu, child.error().what, [this](Gpu& again) { wipe(again); });
-
-    pid_t pid = child->pid;
-    auto timeout = loop_.after(wipe_timeout, [pid] { kill_child(pid); });
-    auto control = std::make_shared<UniqueFd>(std::move(child->control));
-    reaper_.expect(pid, [this, control, timeout, index = gpu.index](int status) {
-        loop_.cancel(timeout);
-        auto received = receive_message(control->get());
-        auto answer = control::parse(received.text.data(), received.text.size());
-        uint64_t bytes = 0;
-        std::string how = "the helper " + describe_exit(status);
-        if (answer && answer->contains("wiped") && (*answer)["wiped"].is_number_unsigned()) {
-            bytes = (*answer)["wiped"];
-        } else if (answer && answer->contains("failed") && (*answer)["failed"].is_string()) {
-            how = printable((*answer)["failed"].get<std::string>());
-        }
-        wiped(index, how, bytes);
-    });
+    auto wiped = [this, index = gpu.index](uint64_t bytes, const std::string& how) { this->wiped(index, how, bytes); };
+    if (auto started = wiper_(gpu.found, wiped); !started) host_trouble(gpu, started.error().what, &Gpus::wipe);
 }
 
 void Gpus::wiped(int index, const std::string& how, uint64_t bytes) {
     if (stopping_) return;
     Gpu& gpu = at(index);
-    if (bytes == 0) return failed(gpu, "its memory could not be wiped: " + how, [this](Gpu& again) { wipe(again); });
-    log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(bytes >> 20) + " MiB, free");
-    gpu.state = Gpu::State::free;
+    gpu.host_troubles = 0;
+    if (bytes == 0) return strike(gpu, "its memory could not be wiped: " + how, &Gpus::wipe);
+    bool on_trial = gpu.state == Gpu::State::broken;
+    log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(bytes >> 20) + " MiB" + (on_trial ? "" : ", free"));
     gpu.owner.clear();
+    if (!on_trial) gpu.state = Gpu::State::free;
     start_warm(gpu);
     changed_();
 }
 
 void Gpus::start_warm(Gpu& gpu) {
-    if (stopping_ || gpu.state != Gpu::State::free || gpu.warm) return;
+    if (stopping_ || (gpu.state != Gpu::State::free && gpu.state != Gpu::State::broken) || gpu.warm) return;
     auto worker = workers_.start({gpu.index}, {gpu.found.selector});
-    if (!worker) return failed(gpu, worker.error().what, [this](Gpu& again) { start_warm(again); });
+    if (!worker) return host_trouble(gpu, worker.error().what, &Gpus::start_warm);
+    gpu.host_troubles = 0;
     gpu.warm = *worker;
+    if (gpu.state == Gpu::State::broken)  // nobody waits for it but us
+        gpu.restart = loop_.after(worker_start_timeout, [this, worker = *worker] {
+            worker->last_word = "did not start in time";
+            workers_.kill(*worker);
+        });
 }
 
 bool Gpus::warm_worker_gone(Worker& worker, const std::string& how) {
@@ -151,25 +141,46 @@ bool Gpus::warm_worker_gone(Worker& worker, const std::string& how) {
         if (gpu.warm != &worker) continue;
         gpu.warm = nullptr;
         if (stopping_) return true;
-        if (EventLoop::Clock::now() - worker.started >= quick_death) gpu.quick_deaths = 0;
-        failed(gpu, "its waiting worker " + how, [this](Gpu& again) { start_warm(again); });
+        loop_.cancel(gpu.restart);
+        if (loop_.now() - worker.started >= quick_death) gpu.strikes = 0;
+        if (worker.killed_by_others)
+            host_trouble(gpu, "its waiting worker " + how, &Gpus::start_warm);
+        else
+            strike(gpu, "its waiting worker " + how, &Gpus::start_warm);
         return true;
     }
     return false;
 }
 
-// Once more, later and later; at last never again, and the log says so instead of filling up.
-void Gpus::failed(Gpu& gpu, const std::string& why, std::function<void(Gpu&)> again) {
-    if (++gpu.quick_deaths >= quick_deaths_max) {
-        log(LogLevel::error, gpu.label() + " (" + gpu.found.selector + ") is out of order: " + why + ", " +
-                                 std::to_string(quick_deaths_max) + " times in a row; restart the server to try again");
-        gpu.state = Gpu::State::broken;
-        changed_();
-        return;
-    }
+void Gpus::try_again(Gpu& gpu, milliseconds pause, Again again) {
+    loop_.cancel(gpu.restart);
+    gpu.restart = loop_.after(pause, [this, index = gpu.index, again] { (this->*again)(at(index)); });
+}
+
+// Once more, later and later.
+void Gpus::strike(Gpu& gpu, const std::string& why, Again again) {
+    if (gpu.state == Gpu::State::broken || ++gpu.strikes >= strikes_max) return out_of_order(gpu, why);
     log(LogLevel::warning, gpu.label() + ": " + why + "; trying again");
-    auto delay = restart_delay * (1 << gpu.quick_deaths);
-    gpu.restart = loop_.after(delay, [this, index = gpu.index, again = std::move(again)] { again(at(index)); });
+    try_again(gpu, restart_delay * (1 << gpu.strikes), again);
+}
+
+void Gpus::host_trouble(Gpu& gpu, const std::string& why, Again again) {
+    constexpr int doublings_max = 10;
+    auto pause = std::min(restart_delay * (1 << std::min(gpu.host_troubles++, doublings_max)), host_trouble_pause_max);
+    log(LogLevel::warning, gpu.label() + ": " + why + "; trying again in " + std::to_string(pause.count()) + " ms");
+    try_again(gpu, pause, again);
+}
+
+void Gpus::out_of_order(Gpu& gpu, const std::string& why) {
+    bool still = gpu.state == Gpu::State::broken;
+    gpu.state = Gpu::State::broken;
+    gpu.out_of_order_for = still ? std::min(gpu.out_of_order_for * 2, out_of_order_max) : out_of_order_min;
+    log(LogLevel::error, gpu.label() + " (" + gpu.found.selector + ") is " + (still ? "still " : "") +
+                             "out of order: " + why +
+                             (still ? "" : ", " + std::to_string(strikes_max) + " times in a row") +
+                             "; trying again in " + std::to_string(gpu.out_of_order_for.count() / 1000) + " s");
+    try_again(gpu, gpu.out_of_order_for, &Gpus::wipe);
+    changed_();
 }
 
 }  // namespace tnr::server

@@ -4,7 +4,9 @@
 //      ▲                   │          │
 //      └───────────────────┴──────────┘                     nobody else gets it but by way of `wiping`
 //
-// It is wiped by a helper process, then a worker is started on it that waits, warm, for whoever comes next.
+// It is wiped by a helper process, then a worker is started on it that waits, warm, for whoever comes next. A GPU on which
+// that fails several times in a row is `broken`, out of order, and tried again with growing pauses. Only its own faults
+// count: what this host lacks for a moment (descriptors, ports, processes) breaks no GPU.
 #pragma once
 
 #include <functional>
@@ -17,7 +19,7 @@
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
-#include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/wiper.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
 namespace tnr::server {
@@ -32,15 +34,16 @@ struct Gpu {
     std::optional<DeviceDescription> description;  // once a worker has told it; without a session's address range
     Worker* warm = nullptr;                        // starts, or waits for the next claim
     MemoryLedger memory;
-    int quick_deaths = 0;  // in a row
+    int strikes = 0;                   // its own faults, in a row
+    int host_troubles = 0;             // this host's, in a row
+    milliseconds out_of_order_for{0};  // the latest pause
     EventLoop::TimerId restart = 0;
     std::string label() const { return found.type + " #" + std::to_string(index); }
 };
 
 class Gpus {
 public:
-    Gpus(EventLoop& loop, Reaper& reaper, Workers& workers, const GpuSource& source)
-        : loop_(loop), reaper_(reaper), workers_(workers), source_(source) {}
+    Gpus(EventLoop& loop, Workers& workers, Wiper wiper) : loop_(loop), workers_(workers), wiper_(std::move(wiper)) {}
 
     // All start with being wiped: who knows what an earlier server left in them.
     void add(std::vector<FoundGpu> found);
@@ -76,12 +79,15 @@ private:
     void wipe(Gpu& gpu);
     void wiped(int index, const std::string& how, uint64_t bytes);
     void start_warm(Gpu& gpu);
-    void failed(Gpu& gpu, const std::string& why, std::function<void(Gpu&)> again);
+    using Again = void (Gpus::*)(Gpu&);
+    void try_again(Gpu& gpu, milliseconds pause, Again again);
+    void strike(Gpu& gpu, const std::string& why, Again again);
+    void host_trouble(Gpu& gpu, const std::string& why, Again again);
+    void out_of_order(Gpu& gpu, const std::string& why);
 
     EventLoop& loop_;
-    Reaper& reaper_;
     Workers& workers_;
-    const GpuSource& source_;
+    Wiper wiper_;
     std::function<void()> changed_;
     std::vector<Gpu> gpus_;
     bool stopping_ = false;

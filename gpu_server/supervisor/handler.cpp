@@ -25,7 +25,7 @@ void Handler::handle(const Peer& peer, const void* data, size_t size, std::funct
     // Asked for each request, so that a key that was forgotten a moment ago is worth nothing now.
     auto caller = identify(peer, *request);
     if (!caller) return reply(caller.error());
-    dispatch(*caller, *request, reply);
+    dispatch(peer, *caller, *request, reply);
 }
 
 Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
@@ -43,7 +43,7 @@ static const char* role_name(Caller::Role role) {
     return role == Caller::Role::account ? "account" : role == Caller::Role::machine ? "machine" : "open";
 }
 
-void Handler::dispatch(const Caller& caller, const Request& request, const Reply& reply) {
+void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
     bool for_accounts =
         request.op == Op::enroll_machine || request.op == Op::forget_machine || request.op == Op::claims;
     if (for_accounts && caller.role == Caller::Role::machine)
@@ -60,7 +60,8 @@ void Handler::dispatch(const Caller& caller, const Request& request, const Reply
         case Op::describe:
             return claims_.describe(caller, wish, reply);
         case Op::session:
-            return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce}, reply);
+            return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce, peer.connection},
+                                        reply);
         case Op::nvml:
             return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
         case Op::enroll_machine:
@@ -111,11 +112,13 @@ void Handler::nvml(const Caller& caller, const Request& request, const Reply& re
                    EventLoop::Clock::time_point deadline) {
     auto devices = nvml_devices(caller, request);
     if (!devices) return reply(devices.error());
-    bool late = EventLoop::Clock::now() >= deadline || nvml_waiting_ >= waiting_requests_max;
+    auto waiting = nvml_waiting_.find(caller.owner());
+    bool many = waiting != nvml_waiting_.end() && waiting->second >= waiting_requests_per_owner_max;
+    bool late = EventLoop::Clock::now() >= deadline || many;
     if (nvml_.ready(*devices) || late) return reply(nvml_.snapshot(*devices));
-    ++nvml_waiting_;
+    ++nvml_waiting_[caller.owner()];
     loop_.after(nvml_retry, [=, this] {
-        --nvml_waiting_;
+        if (--nvml_waiting_[caller.owner()] == 0) nvml_waiting_.erase(caller.owner());
         nvml(caller, request, reply, deadline);
     });
 }

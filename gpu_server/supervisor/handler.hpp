@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "gpu_server/pool/store.hpp"
@@ -16,6 +17,7 @@ namespace tnr::server {
 // What the socket tells of a request's sender.
 struct Peer {
     std::string public_key;  // proven by the handshake; empty when plain
+    int connection = -1;     // descriptor, ZeroMQ's own
 };
 
 class Handler {
@@ -28,7 +30,7 @@ public:
 
 private:
     Result<Caller> identify(const Peer& peer, const Request& request);
-    void dispatch(const Caller& caller, const Request& request, const Reply& reply);
+    void dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
     nlohmann::json types();
     nlohmann::json claims_of(const Caller& caller);
     void nvml(const Caller& caller, const Request& request, const Reply& reply, EventLoop::Clock::time_point deadline);
@@ -42,7 +44,7 @@ private:
     Store& store_;
     NvmlSource& nvml_;
     ImageKeeper& images_;
-    size_t nvml_waiting_ = 0;
+    std::map<std::string, size_t> nvml_waiting_;  // by owner
 };
 
 }  // namespace tnr::server

@@ -9,8 +9,43 @@ namespace tnr::server {
 
 using std::chrono::milliseconds;
 
-// What we still read of an oversized control message, so that its sender gets an answer; beyond, ZeroMQ cuts the line.
-inline constexpr size_t control_answerable_factor = 4;
+// ---- What strangers and one peer can make the control socket hold. A peer is a key, however many connections it has; in
+// an open pool, where nobody has one, it is a connection.
+
+// A request. The longest that our clients make has 1 KiB.
+inline constexpr size_t request_bytes_max = size_t{16} << 10;
+// What we still read, so that the sender of an oversized one gets an answer; beyond, ZeroMQ cuts the line.
+inline constexpr size_t request_answerable_bytes = 2 * request_bytes_max;
+// Parts of a message; likewise. Requests have one, those of a REQ socket an empty one before it.
+inline constexpr int request_parts_max = 2;
+// Of one connection, in ZeroMQ's queues: requests that we have not taken yet, and answers that are not read. A client of
+// ours has one request under way. The longest answer, the description of 16 GPUs, has 100 KiB.
+inline constexpr int requests_per_connection_max = 4;
+inline constexpr int answers_per_connection_max = 8;
+// Connections of one key: a program has one, and a large machine some dozens of programs.
+inline constexpr size_t connections_per_key_max = 256;
+// Requests of one peer that wait for their turn. What comes beyond is dropped: it is no client of ours.
+inline constexpr size_t requests_per_peer_max = 512;
+inline constexpr size_t request_bytes_per_peer_max = size_t{1} << 20;
+// Between two looks at everything else that happens: how many requests are taken out of the socket, and for how long
+// they are answered.
+inline constexpr int requests_taken_at_once = 64;
+inline constexpr milliseconds requests_answered_for{2};
+// A peer that connects and then says nothing is cut off after this; so is one that reads nothing of what it was sent.
+inline constexpr milliseconds handshake_timeout{5'000};
+inline constexpr milliseconds unread_timeout{10'000};
+// Descriptors that connections leave to workers, helpers and files. A worker needs two, one at its start some more.
+inline constexpr int descriptors_kept_back = 256;
+// What we ask the kernel for; a server that is no system service often begins with 1,024.
+inline constexpr size_t descriptors_wanted = 65'536;
+// Messages of one worker that are read before the others get their turn.
+inline constexpr int worker_messages_at_once = 16;
+// What a worker may add to the log: in one line, and within ten seconds. A driver's complaint has some lines.
+inline constexpr size_t foreign_line_bytes_max = 500;
+inline constexpr size_t foreign_log_bytes_max = size_t{64} << 10;
+inline constexpr milliseconds foreign_log_window{10'000};
+
+// ---- What a request may say.
 
 inline constexpr size_t machine_name_bytes_max = 64;  // a host name's label has at most 63
 inline constexpr size_t process_name_bytes_max = 256;
@@ -20,16 +55,39 @@ inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as
 
 // Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).
 inline constexpr size_t sessions_per_claim_max = 64;
-// Requests that wait for a worker or a GPU; every one of them may be a stranger's (open pools), so not many.
-inline constexpr size_t waiting_requests_max = 256;
+// Requests of one key (in an open pool: of one machine) that wait for a worker, a GPU or the hardware's answer, and of all.
+inline constexpr size_t waiting_requests_per_owner_max = 64;
+inline constexpr size_t waiting_requests_max = 1024;
+
+// A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
+// still there, and how long a client has to ask again over another one. Then it is over.
+inline constexpr milliseconds asker_looked_at_every{200};
+inline constexpr milliseconds asker_returns_within{1'000};
+// Who lets this many sessions in a row end without ever connecting gets no new claim for the first pause, and for twice as
+// long each time that it happens again.
+inline constexpr int unconnected_sessions_max = 3;
+inline constexpr milliseconds unconnected_pause_min{15'000};
+inline constexpr milliseconds unconnected_pause_max{600'000};
+
+// Host memory of a claim's workers, for each of its GPUs, is at most a GPU's share of three quarters of what there is; and
+// never less than this, which is two code images of the largest size with something to spare.
+inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
+inline constexpr milliseconds host_memory_looked_at_every{500};
 
 // A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
 inline constexpr milliseconds worker_start_timeout{10'000};
 // A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…
 inline constexpr milliseconds quick_death{30'000};
-// … and after this many in a row nobody gets the GPU any more.
-inline constexpr int quick_deaths_max = 5;
-inline constexpr milliseconds restart_delay{100};  // doubles with every quick death
+// … and after this many in a row, or as many failed wipes, the GPU is out of order: nobody gets it …
+inline constexpr int strikes_max = 5;
+inline constexpr milliseconds restart_delay{100};  // doubles with every strike
+// … until it has been wiped and a worker has come up on it. That is tried again after the first pause, and after twice
+// as long each time that it fails.
+inline constexpr milliseconds out_of_order_min{10'000};
+inline constexpr milliseconds out_of_order_max{600'000};
+// What fails on this host, and not on the GPU (no descriptor, no process, no port), is tried again after a pause that
+// doubles up to this, and never a strike.
+inline constexpr milliseconds host_trouble_pause_max{5'000};
 
 // How long a GPU stays as its last claim left it, so that the owner's next command finds it without a wipe. Whoever else
 // wants it does not wait for that.
@@ -54,8 +112,11 @@ inline constexpr milliseconds nvml_retry{10};
 inline constexpr milliseconds goodbye_grace{500};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
-// How often open claims are noted as in use, which is how exact the ledger is after a crash.
-inline constexpr milliseconds alive_interval{10'000};
+// How often open claims are noted as in use, which is how exact the ledger is after a crash. It costs some microseconds.
+inline constexpr milliseconds alive_interval{1'000};
+// How often we look whether the keys of those that hold GPUs are still enrolled: `enroll --replace` and `forget` are other
+// processes.
+inline constexpr milliseconds revocation_looked_for_every{500};
 
 // The cache of code images, on disk. PyTorch's libraries for one type of GPU are about 1.5 GB as they travel: a tenant's
 // limit is several versions of them, the whole cache's (unless the operator says otherwise) a few tenants'.

@@ -136,9 +136,9 @@ bool is_name(const std::string& text) {
 
 Result<Request> parse_request(const void* data, size_t size, uint64_t& id) try {
     id = 0;
-    if (size > wire::control_bytes_max)
+    if (size > request_bytes_max)
         return usage("the request has " + std::to_string(size) + " bytes; at most " +
-                     std::to_string(wire::control_bytes_max) + " are allowed");
+                     std::to_string(request_bytes_max) + " are allowed");
     auto object = control::parse(data, size);
     if (!object) return usage("the request is no JSON object");
     if (auto found = object->find("id"); found != object->end() && found->is_number_unsigned()) id = *found;

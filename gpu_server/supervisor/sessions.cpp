@@ -12,8 +12,8 @@ namespace tnr::server {
 
 using nlohmann::json;
 
-static std::string seconds_since(EventLoop::Clock::time_point then) {
-    auto tenths = std::chrono::duration_cast<milliseconds>(EventLoop::Clock::now() - then).count() / 100;
+static std::string text_of(EventLoop::Clock::duration time) {
+    auto tenths = std::chrono::duration_cast<milliseconds>(time).count() / 100;
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
@@ -21,8 +21,9 @@ static std::string seconds_since(EventLoop::Clock::time_point then) {
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
-    wait_for([this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply,
-             "the description of the " + wish.gpu);
+    wait_for(
+        caller, [this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply,
+        "the description of the " + wish.gpu);
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -45,9 +46,11 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 
 void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
+    if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (try_session(caller, wish, process, reply)) return;
-    wait_for([this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); }, reply,
-             "a " + wish.gpu);
+    wait_for(
+        caller, [this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); }, reply,
+        "a " + wish.gpu);
 }
 
 // True: answered, or a session has taken over the reply.
@@ -87,10 +90,26 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     return true;
 }
 
+Result<> Claims::refuse_distrusted(const Caller& caller) {
+    auto found = distrusted_.find(caller.owner());
+    if (found == distrusted_.end() || found->second.until <= loop_.now()) return Ok{};
+    for (auto& claim : claims_)
+        if (claim->belongs_to(caller) && !claim->ending) return Ok{};
+    auto wait = std::chrono::ceil<std::chrono::seconds>(found->second.until - loop_.now());
+    return Error{Error::Kind::remote,
+                 "the last " + std::to_string(found->second.in_a_row) +
+                     " GPUs that this key was given were never used; it may ask again in " +
+                     std::to_string(wait.count()) + " s",
+                 "can this machine reach the workers' ports? the pool's operator knows them: --worker-ports"};
+}
+
 // The answer to this request was lost with its connection: it is given again, or when there is one.
 bool Claims::answer_again(Claim& claim, const Process& process, const Reply& reply) {
     for (auto& session : claim.sessions) {
         if (process.nonce.empty() || session.process.nonce != process.nonce) continue;
+        if (session.state == Session::State::ending) continue;
+        session.asker = Asker(process.connection);
+        session.asker_gone_since.reset();
         if (session.answer)
             reply(*session.answer);
         else if (auto lost = std::exchange(session.reply, reply))
@@ -102,6 +121,10 @@ bool Claims::answer_again(Claim& claim, const Process& process, const Reply& rep
 
 // The waiting worker of the claim's GPU, else one that starts now.
 Result<Worker*> Claims::worker_for(Claim& claim) {
+    // One claim's many processes leave a port to each GPU, for its next claim.
+    if (!claim.sessions.empty() && workers_.ports_left() <= gpus_.all().size())
+        return Error{Error::Kind::remote, "the pool has no port left for another process of this machine",
+                     "end some of its GPU programs, or ask the pool's operator for more --worker-ports"};
     std::vector<std::string> selectors;
     for (int index : claim.gpus) {
         Gpu& gpu = gpus_.at(index);
@@ -124,7 +147,8 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     session.process = process;
     session.worker = *worker;
     session.granted_bytes.resize(claim.gpus.size());
-    session.since = EventLoop::Clock::now();
+    session.since = loop_.now();
+    session.asker = Asker(process.connection);
     session.caller = caller;
     session.reply = reply;
     auto& added = claim.sessions.emplace_back(std::move(session));
@@ -133,10 +157,8 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     if (added.worker->state == Worker::State::warm) {
         serve(claim, added);
     } else {
-        added.timeout = loop_.after(worker_start_timeout, [this, worker = added.worker] {
-            worker->last_word = "did not start in time";
-            workers_.kill(*worker);
-        });
+        added.timer = loop_.after(worker_start_timeout,
+                                  [this, &added] { end_session(added, "its worker did not start in time"); });
     }
     return Ok{};
 }
@@ -147,8 +169,11 @@ void Claims::tell_sharing(const Claim& claim, const Session& session, bool share
         (void)workers_.tell(*session.worker, {{"shared", shared}});
 }
 
+// starting → serving
 void Claims::serve(Claim& claim, Session& session) {
-    loop_.cancel(std::exchange(session.timeout, 0));
+    Worker& worker = *session.worker;
+    if (auto open = workers_.open_door(worker); !open) return end_session(session, open.error().what);
+    loop_.cancel(session.timer);
     auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();
     json serve = {{"session", session.id},
                   {"client_key", session.caller.public_key},
@@ -159,7 +184,8 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"machine", claim.machine},
                   {"lanes", options_.lanes},
                   {"shared", claim.sessions.size() > 1}};
-    Worker& worker = *session.worker;
+    session.state = Session::State::serving;
+    session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });
     worker.state = Worker::State::serving;
     worker.tenant = image_tenant(claim.account, claim.machine);
     if (!workers_.tell(worker, {{"serve", serve}})) return;  // `gone` follows, and answers
@@ -169,7 +195,7 @@ void Claims::serve(Claim& claim, Session& session) {
     Endpoint endpoint{options_.worker_address.empty() ? "*" : options_.worker_address, worker.endpoint.port};
     json devices = json::array();
     for (auto& device : worker.devices) devices.push_back(to_json(device));
-    for (int index : claim.gpus) gpus_.at(index).quick_deaths = 0;
+    for (int index : claim.gpus) gpus_.at(index).strikes = 0;
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +
                             ") is served by worker " + std::to_string(worker.pid));
@@ -181,38 +207,94 @@ void Claims::serve(Claim& claim, Session& session) {
     std::exchange(session.reply, nullptr)(*session.answer);
 }
 
+// Until the client has come. Its program may have been killed meanwhile.
+void Claims::look_at_asker(Claim& claim, Session& session) {
+    session.timer = 0;
+    if (session.connected) return;
+    if (!session.asker.gone())
+        session.asker_gone_since.reset();
+    else if (!session.asker_gone_since)
+        session.asker_gone_since = loop_.now();
+    else if (loop_.now() - *session.asker_gone_since >= asker_returns_within)
+        return end_session(session, "its client has gone before it connected");
+    session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });
+}
+
+void Claims::end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max) {
+    for (auto& claim : claims_) {
+        uint64_t all = 0, most = 0;
+        Session* largest = nullptr;
+        for (auto& session : claim->sessions) {
+            if (session.state != Session::State::serving) continue;
+            auto bytes = bytes_of(session);
+            all += bytes;
+            if (bytes <= most) continue;
+            most = bytes;
+            largest = &session;
+        }
+        if (largest && all > bytes_max * claim->gpus.size())
+            end_session(*largest, "its machine's programs made their workers hold " + std::to_string(all >> 20) +
+                                      " MiB of the GPU node's own memory; the limit is " +
+                                      std::to_string(bytes_max * claim->gpus.size() >> 20) + " MiB");
+    }
+}
+
+// starting or serving → ending. Its worker is gone soon; `gone` does the rest.
+void Claims::end_session(Session& session, const std::string& why) {
+    if (session.state == Session::State::ending) return;
+    bool serving = session.state == Session::State::serving;
+    session.state = Session::State::ending;
+    session.why_ending = why;
+    loop_.cancel(std::exchange(session.timer, 0));
+    Worker* worker = session.worker;
+    if (!serving) return workers_.kill(*worker);  // it has no client to say good-bye to
+    if (!workers_.tell(*worker, {{"end", why}})) return;
+    session.timer = loop_.after(goodbye_grace, [this, worker] { workers_.kill(*worker); });
+}
+
+Session* Claims::session_of(const Worker& worker, Claim** its_claim) {
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions) {
+            if (session.worker != &worker) continue;
+            if (its_claim) *its_claim = claim.get();
+            return &session;
+        }
+    return nullptr;
+}
+
 // ---- what workers report
 
 void Claims::worker_ready(Worker& worker) {
     gpus_.describe(worker);
-    for (auto& claim : claims_)
-        for (auto& session : claim->sessions)
-            if (session.worker == &worker) serve(*claim, session);
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (session && session->state == Session::State::starting) serve(*claim, *session);
     try_waiting();
 }
 
+void Claims::client_connected(Worker& worker) {
+    auto* session = session_of(worker);
+    if (!session) return;
+    session->connected = true;
+    distrusted_.erase(session->caller.owner());
+}
+
 void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
-    for (auto& claim : claims_)
-        for (auto& session : claim->sessions) {
-            if (session.worker != &worker) continue;
-            auto& memory = gpus_.at(worker.gpus[wish.device]).memory;
-            uint64_t bytes = memory.answer(wish.bytes, session.granted_bytes[wish.device]);
-            memory.grant(bytes);
-            session.granted_bytes[wish.device] += bytes;
-            workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
-            return;
-        }
+    auto* session = session_of(worker);
+    if (!session) return;
+    auto& memory = gpus_.at(worker.gpus[wish.device]).memory;
+    uint64_t bytes = memory.answer(wish.bytes, session->granted_bytes[wish.device]);
+    memory.grant(bytes);
+    session->granted_bytes[wish.device] += bytes;
+    workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
 }
 
 void Claims::memory_returned(Worker& worker, const MemoryWish& wish) {
-    for (auto& claim : claims_)
-        for (auto& session : claim->sessions) {
-            if (session.worker != &worker) continue;
-            uint64_t bytes = std::min(wish.bytes, session.granted_bytes[wish.device]);
-            session.granted_bytes[wish.device] -= bytes;
-            gpus_.at(worker.gpus[wish.device]).memory.take_back(bytes);
-            return;
-        }
+    auto* session = session_of(worker);
+    if (!session) return;
+    uint64_t bytes = std::min(wish.bytes, session->granted_bytes[wish.device]);
+    session->granted_bytes[wish.device] -= bytes;
+    gpus_.at(worker.gpus[wish.device]).memory.take_back(bytes);
 }
 
 void Claims::worker_gone(Worker& worker, const std::string& how) {
@@ -228,15 +310,25 @@ void Claims::worker_gone(Worker& worker, const std::string& how) {
     }
 }
 
+void Claims::note_unconnected(const Caller& caller) {
+    std::erase_if(distrusted_, [&](auto& one) { return one.second.until + unconnected_pause_max < loop_.now(); });
+    auto& distrust = distrusted_[caller.owner()];
+    distrust.until = std::max(distrust.until, loop_.now());
+    if (++distrust.in_a_row < unconnected_sessions_max) return;
+    distrust.pause = std::clamp(distrust.pause * 2, unconnected_pause_min, unconnected_pause_max);
+    distrust.until = loop_.now() + distrust.pause;
+}
+
 void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
-    loop_.cancel(session->timeout);
+    loop_.cancel(session->timer);
     for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.take_back(session->granted_bytes[i]);
-    std::string what = claim.ending ? claim.why_ending : "its worker " + how;
+    std::string what = session->why_ending.empty() ? "its worker " + how : session->why_ending;
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session->caller.label() + " process " +
                             std::to_string(session->process.pid) + " (" + printable(session->process.name) + ") on " +
-                            labels(claim.gpus) + " ended after " + seconds_since(session->since) + ": " + what);
+                            labels(claim.gpus) + " ended after " + text_of(loop_.now() - session->since) + ": " + what);
     // One that did not come up, or left without a word, may have left its GPU in any state: a wipe finds out.
     if (session->reply || session->worker->last_word.empty()) claim.keep = false;
+    if (!session->connected && !session->worker->last_word.empty() && !claim.ending) note_unconnected(session->caller);
     Reply unanswered = std::move(session->reply);
     claim.sessions.erase(session);
     if (claim.sessions.size() == 1) tell_sharing(claim, claim.sessions.front(), false);

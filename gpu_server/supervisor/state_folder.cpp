@@ -37,10 +37,22 @@ static Result<> write_line(const fs::path& path, const std::string& line) {
     return Ok{};
 }
 
-Result<StateFolder> StateFolder::open(const std::string& path) {
-    fs::path folder = path.empty() ? state_dir() / "server" : fs::path(path);
+static fs::path folder_of(const std::string& path) {
     std::error_code error;
-    folder = fs::absolute(folder, error);
+    return fs::absolute(path.empty() ? state_dir() / "server" : fs::path(path), error);
+}
+
+Result<StateFolder> StateFolder::find(const std::string& path) {
+    std::error_code error;
+    auto folder = folder_of(path);
+    if (fs::is_directory(folder, error)) return open(path);
+    return Error{Error::Kind::usage, "there is no server's folder at " + folder.string(),
+                 "give the one that `serve` was given: --state DIR"};
+}
+
+Result<StateFolder> StateFolder::open(const std::string& path) {
+    fs::path folder = folder_of(path);
+    std::error_code error;
     fs::create_directories(folder.parent_path(), error);
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error(folder, "make");
     struct stat status {};
@@ -74,12 +86,18 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
     return wire::KeyPair{public_key, secret};
 }
 
+// "ADDRESS" or "ADDRESS plain".
 std::string StateFolder::last_address() const {
-    return read_line(path_ / "address");
+    auto line = read_line(path_ / "address");
+    return line.substr(0, line.find(' '));
 }
 
-Result<> StateFolder::save_address(const std::string& address) const {
-    return write_line(path_ / "address", address);
+bool StateFolder::last_was_plain() const {
+    return read_line(path_ / "address").ends_with(" plain");
+}
+
+Result<> StateFolder::save_address(const std::string& address, bool plain) const {
+    return write_line(path_ / "address", address + (plain ? " plain" : ""));
 }
 
 Result<UniqueFd> StateFolder::lock() const {

@@ -15,6 +15,9 @@ public:
     // Makes it, mode 0700. `path` empty: $XDG_STATE_HOME/tnr/server, else ~/.local/state/tnr/server.
     static Result<StateFolder> open(const std::string& path);
 
+    // The one that is there; kind usage when there is none.
+    static Result<StateFolder> find(const std::string& path);
+
     const std::filesystem::path& path() const { return path_; }
     std::string database() const { return path_ / "pool.db"; }
     std::filesystem::path images() const { return path_ / "images"; }
@@ -22,9 +25,10 @@ public:
     // Made at the first call ever; the secret half is in server.key, mode 0600.
     Result<wire::KeyPair> server_keys() const;
 
-    // The address `serve` listened on last; empty when it never ran.
+    // The address `serve` listened on last, empty when it never ran, and whether without keys.
     std::string last_address() const;
-    Result<> save_address(const std::string& address) const;
+    bool last_was_plain() const;
+    Result<> save_address(const std::string& address, bool plain) const;
 
     // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held.
     Result<UniqueFd> lock() const;

@@ -3,16 +3,21 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
+#include "gpu_server/supervisor/host_memory.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/wiper.hpp"
+#include "gpu_server/supervisor/worker_processes.hpp"
 
 namespace tnr::server {
 namespace {
@@ -30,6 +35,38 @@ Result<> recover(Store& store) {
 void note_alive(EventLoop& loop, Store& store) {
     if (auto noted = store.note_alive(now_ms()); !noted) log(LogLevel::error, noted.error().what);
     loop.after(alive_interval, [&] { note_alive(loop, store); });
+}
+
+// A store in trouble revokes nothing.
+void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
+    claims.end_revoked([&](const std::string& key) {
+        auto owner = store.find_key(key);
+        return !owner || *owner;
+    });
+    loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
+}
+
+// The emulated GPU's memory is the host's, and granted.
+void look_at_host_memory(EventLoop& loop, Claims& claims, uint64_t bytes_max, bool emulated) {
+    claims.end_hungry(
+        [&](const Session& session) {
+            uint64_t bytes = host_bytes_of(session.worker->pid), granted = 0;
+            for (auto each : session.granted_bytes) granted += emulated ? each : 0;
+            return bytes - std::min(bytes, granted);
+        },
+        bytes_max);
+    loop.after(host_memory_looked_at_every,
+               [&loop, &claims, bytes_max, emulated] { look_at_host_memory(loop, claims, bytes_max, emulated); });
+}
+
+// As many descriptors as the system allows and we have a use for: each connection is one.
+int raise_descriptor_limit() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = std::max(limit.rlim_cur, std::min<rlim_t>(limit.rlim_max, descriptors_wanted));
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max()));
 }
 
 std::string summary(const std::vector<FoundGpu>& gpus) {
@@ -59,6 +96,7 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options, const 
     auto keys = folder.server_keys();
     if (!keys) return keys.error();
     if (!options.plain) control.keys = *keys;
+    control.descriptors = raise_descriptor_limit();
     return control;
 }
 
@@ -96,8 +134,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
 
     std::string worker_host = options.worker_address.empty() ? control->listen.host : options.worker_address;
     if (control->listen.wildcard()) worker_host = control->listen.host;
-    Workers workers(loop, reaper, *source, worker_host, options.worker_ports);
-    Gpus gpus(loop, reaper, workers, *source);
+    WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
+    Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
     Claims claims(loop, gpus, workers, **store,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
@@ -119,10 +157,13 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
         loop.after(shutdown_grace, [&] { loop.stop(); });
     };
 
+    auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
+    look_at_host_memory(loop, claims, host_bytes, source->emulated());
     std::string types = summary(*found);
     gpus.add(std::move(*found));
     note_alive(loop, **store);
-    if (auto saved = folder->save_address((*socket)->address()); !saved) return saved.error();
+    if (!options.plain) look_for_revoked(loop, **store, claims);
+    if (auto saved = folder->save_address((*socket)->address(), options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);
     log(LogLevel::info, "tnr-gpu-server " + control::version() +
                             (options.name.empty() ? "" : " (" + options.name + ")") + " serves " + types + " at " +

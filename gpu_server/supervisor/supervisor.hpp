@@ -25,6 +25,7 @@ struct ServeOptions {
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
     std::chrono::milliseconds linger = default_linger;
+    uint64_t host_memory_mib = 0;  // for a claim's workers, per GPU; 0: a GPU's share of what there is
     // Connections for the data of an encrypted session (gpu_client/protocol/lanes.hpp).
     size_t lanes = wire::lanes_for_cores(std::thread::hardware_concurrency());
     uint64_t image_cache_mib = default_image_cache_mib;  // 0: none

@@ -1,5 +1,5 @@
-// The worker processes of this node: starts them, understands what they say, notices when they are gone.
-// Which GPU they belong to and what they are for is decided elsewhere (gpus.hpp, claims.hpp).
+// The workers of this node, to those who decide what they are for (gpus.hpp, claims.hpp). They are processes:
+// worker_processes.hpp; in tests of orders of events they are not.
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
@@ -7,6 +7,7 @@
 //                        shared, lanes}}
 //                        grant_bytes: of each device, before it has asked; the keys are empty for plain text; lanes: how
 //                        many the client may open
+//   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
@@ -22,7 +23,6 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -31,8 +31,7 @@
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
-#include "gpu_server/supervisor/gpu_source.hpp"
-#include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/foreign_lines.hpp"
 
 namespace tnr::server {
 
@@ -46,7 +45,12 @@ struct Worker {
     EventLoop::Clock::time_point started;
     std::string last_word;  // why it ended or failed, in its own words
     std::string tenant;     // whose code images it may use (image_cache.hpp); empty: nobody's
+    bool killed_by_us = false;
+    bool killed_by_others = false;  // once it is gone: by a signal that no driver sends itself
     UniqueFd control;
+    UniqueFd errors;  // what it writes to stderr
+    ForeignLines lines{nullptr};
+    UniqueFd door;  // bound, not listening; until it serves
 };
 
 struct MemoryWish {
@@ -59,41 +63,32 @@ class Workers {
 public:
     struct Events {
         std::function<void(Worker&)> ready;
+        std::function<void(Worker&)> connected;
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
         std::function<void(Worker&, const MemoryWish&)> returns_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;
     };
 
-    Workers(EventLoop& loop, Reaper& reaper, const GpuSource& source, std::string host, PortRange ports)
-        : loop_(loop), reaper_(reaper), source_(source), host_(std::move(host)), ports_(ports) {}
-    ~Workers();
+    virtual ~Workers() = default;
     void on(Events events) { events_ = std::move(events); }
     // What serving workers say about code images (image_keeper.hpp). False: it makes no sense.
     using ImageMessage = std::function<bool(Worker&, const nlohmann::json& message, UniqueFd file)>;
     void on_image_message(ImageMessage told) { image_message_ = std::move(told); }
 
-    // Pointers stay valid until `gone`.
-    Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors);
+    // Pointers stay valid until `gone`. An Error is this host's, never the GPU's: no descriptor, no process, no port.
+    virtual Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) = 0;
+    // Clients may connect to it from now on. Before it is told to serve.
+    virtual Result<> open_door(Worker& worker) = 0;
     // False: it is dead, `gone` will follow.
-    bool tell(Worker& worker, const nlohmann::json& message, int file = -1);
-    void kill(Worker& worker);
-    bool none() const { return workers_.empty(); }
-    std::vector<Worker*> all() const;
+    virtual bool tell(Worker& worker, const nlohmann::json& message, int file = -1) = 0;
+    virtual void kill(Worker& worker) = 0;
+    // How many more could be started, as far as ports go.
+    virtual size_t ports_left() const = 0;
 
-private:
-    void read_messages(Worker& worker);
-    bool understand(Worker& worker, Received& received);
-    void exited(Worker& worker, int status);
-
-    EventLoop& loop_;
-    Reaper& reaper_;
-    const GpuSource& source_;
-    std::string host_;
-    PortRange ports_;
+protected:
     Events events_;
     ImageMessage image_message_;
-    std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace tnr::server

@@ -1,13 +1,15 @@
 // See presence.hpp.
 #include "gpu_server/worker/presence.hpp"
 
+#include <utility>
+
 namespace tnr::worker {
 
 // Who is away is looked for this often.
 static constexpr std::chrono::milliseconds look_out_every{50};
 
-void Presence::connected() {
-    state_ = State::connected;
+bool Presence::connected() {
+    return std::exchange(state_, State::connected) == State::expected;
 }
 
 void Presence::look(milliseconds silence, Time now) {
@@ -26,7 +28,7 @@ const char* Presence::hopeless(bool somebody, Time now) const {
     auto waited = now - since_;
     if (state_ == State::expected) return waited < comes_within ? nullptr : "the client never connected";
     if (state_ == State::connected || waited < waits_) return nullptr;
-    return somebody && waited < patience_.grace ? nullptr : "the client is gone";
+    return somebody && waited < waits_ + handshakes_within ? nullptr : "the client is gone";
 }
 
 std::chrono::milliseconds Presence::next_look() const {

@@ -18,6 +18,8 @@ public:
 
     // A client connects at once after it was told our address; one that has not within this time never will.
     static constexpr milliseconds comes_within{15'000};
+    // Whoever is at the door may be the client, or a stranger who never says anything: waited for is one handshake.
+    static constexpr milliseconds handshakes_within = wire::worker_handshake_timeout;
     // Silence is looked at this often.
     static constexpr milliseconds look_every = wire::heartbeat_interval;
 
@@ -27,7 +29,8 @@ public:
     };
     Presence(Patience patience, Time now) : patience_(patience), since_(now) {}
 
-    void connected();
+    // True: for the first time.
+    bool connected();
     // The client's machine has sent nothing for `silence`.
     void look(milliseconds silence, Time now);
     void left(milliseconds silence, Time now);

@@ -33,11 +33,16 @@ using server::LogLevel;
 
 // Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection.
 constexpr rlim_t files_max = 1024;
-// Threads of this user on the node: a worker has some dozens, a node at most some hundreds of workers.
-constexpr rlim_t threads_max = 32768;
+// Threads of the user: a worker has some dozens, and one that waits much some hundreds. Where all workers of the node
+// are one user, it is the limit of all together.
+constexpr rlim_t threads_max = 1024;
+constexpr rlim_t threads_of_all_max = 32768;
 // What the private /tmp may hold: the driver's compile cache of one process.
 constexpr const char* tmp_options = "size=256m,mode=1777";
 constexpr uid_t nobody = 65534;
+// Users that are nobody else: one for each worker, told apart by its process id (at most 2^22). No system gives such
+// numbers to people or services.
+constexpr uid_t first_user = 0x70000000;
 const std::string cache_bytes = std::to_string(128 << 20);  // half of /tmp
 
 Error failed(const std::string& doing) {
@@ -76,8 +81,9 @@ public:
         if (mount("tmpfs", base_.c_str(), "tmpfs", MS_NOSUID, "mode=0755,size=4m") != 0) return "mount a new root";
         for (const char* path :
              {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf",
-              "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/proc", "/sys"})
+              "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/sys"})
             if (!show(path, true)) return "show the system's files";
+        if (!show_processes()) return "show /proc";
         if (!make_tmp()) return "make a private /tmp";  // first: what is shown next may lie below it
         for (auto& path : options_.readable)
             if (!show(path, true)) return "show the driver's files";
@@ -118,6 +124,15 @@ private:
         // Linux before 5.12: this mount alone, keeping what a user namespace may not clear.
         unsigned long flags = MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0);
         return mount(nullptr, path.c_str(), nullptr, flags, nullptr) == 0;
+    }
+
+    // Only our own: others' command lines are their business. Linux before 5.8 does not know the word; a number it would
+    // take, and hide processes from the whole host. The root of a user namespace may not mount it: it sees all.
+    bool show_processes() {
+        std::error_code error;
+        fs::create_directories(inside("/proc"), error);
+        constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
+        return mount("proc", inside("/proc").c_str(), "proc", flags, "hidepid=invisible") == 0 || show("/proc", true);
     }
 
     bool make_tmp() {
@@ -180,7 +195,7 @@ private:
 
 // ---- rights
 
-Result<> limit_resources() {
+Result<> limit_resources(rlim_t threads) {
     auto limit = [](auto resource, rlim_t most) {
         rlimit now{};
         getrlimit(resource, &now);
@@ -190,7 +205,7 @@ Result<> limit_resources() {
     };
     rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_MEMLOCK, &locked);  // pinned staging buffers; only root may, and only root needs to
-    if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, files_max) || !limit(RLIMIT_NPROC, threads_max))
+    if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, files_max) || !limit(RLIMIT_NPROC, threads))
         return failed("set resource limits");
     return Ok{};
 }
@@ -205,10 +220,19 @@ std::vector<gid_t> device_groups(const SandboxOptions& options) {
     return groups;
 }
 
+// A user of our own, so that nothing that a user may do to its processes reaches another worker. In a container that has
+// only some users, the one that all share.
+bool become_nobody_else() {
+    auto user = first_user + static_cast<uid_t>(getpid());
+    if (setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0) return true;
+    rlimit all{threads_of_all_max, threads_of_all_max};
+    setrlimit(RLIMIT_NPROC, &all);
+    return setresgid(nobody, nobody, nobody) == 0 && setresuid(nobody, nobody, nobody) == 0;
+}
+
 Result<> drop_rights(bool root, const std::vector<gid_t>& groups) {
     for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) prctl(PR_CAPBSET_DROP, capability);
-    if (root && (setgroups(groups.size(), groups.data()) != 0 || setresgid(nobody, nobody, nobody) != 0 ||
-                 setresuid(nobody, nobody, nobody) != 0))
+    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else()))
         return failed("become nobody");
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[2]{};
@@ -270,9 +294,10 @@ Result<> enter_sandbox(const SandboxOptions& options) {
         miss(missing, "a private filesystem");
     }
 
-    if (auto limited = limit_resources(); !limited) return limited;
+    bool own_user = root && jailed;
+    if (auto limited = limit_resources(own_user ? threads_max : threads_of_all_max); !limited) return limited;
     // Nobody cannot read what only root may; without the private filesystem that would include the driver's folder.
-    if (auto dropped = drop_rights(root && jailed, groups); !dropped) return dropped;
+    if (auto dropped = drop_rights(own_user, groups); !dropped) return dropped;
     prctl(PR_SET_DUMPABLE, 0);         // other workers of the same user cannot read our memory
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of user has cleared it
     if (getppid() != parent) raise(SIGKILL);

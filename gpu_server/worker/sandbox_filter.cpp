@@ -1,11 +1,14 @@
 // See sandbox_filter.hpp. A BPF program, written by hand: no library needed for a list of comparisons.
 #include "gpu_server/worker/sandbox_filter.hpp"
 
+#include <asm/sockios.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -30,7 +33,7 @@ constexpr uint32_t our_architecture = AUDIT_ARCH_AARCH64;
 constexpr long denied[] = {
     // programs and processes
     SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_process_madvise,
-    SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_kcmp, SYS_setns, SYS_unshare,
+    SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_kcmp, SYS_setns, SYS_unshare, SYS_migrate_pages,
     // a TCP connection that was accepted belongs to the host's network: disconnected, it could connect anywhere
     SYS_connect, SYS_bind, SYS_listen,
     // mounts and roots
@@ -72,6 +75,12 @@ public:
     void refuse_if_argument(int index, uint32_t value, int error) {
         load_argument(index);
         add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+        refuse(error);
+    }
+    void refuse_unless_argument_is_one_of(int index, uint32_t one, uint32_t other, int error) {
+        load_argument(index);
+        add(BPF_JMP | BPF_JEQ | BPF_K, one, 2, 0);
+        add(BPF_JMP | BPF_JEQ | BPF_K, other, 1, 0);
         refuse(error);
     }
     void refuse_if_argument_has(int index, uint32_t bits, int error) {
@@ -133,6 +142,19 @@ Result<> filter_system_calls(const FilterOptions& options) {
     for (long number : {SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo})
         program.when(number, [&] { program.refuse_unless_argument(0, self, EPERM); });
     program.deny(SYS_tkill);
+    // Signals that the kernel sends for us, to whom we name.
+    program.when(SYS_fcntl, [&] {
+        for (uint32_t command : {F_SETOWN, F_SETOWN_EX, F_SETSIG}) program.refuse_if_argument(1, command, EPERM);
+    });
+    // What works on other processes of the same user.
+    for (long number : {SYS_prlimit64, SYS_move_pages})
+        program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, EPERM); });
+    // Our other threads cannot be told from other processes, and libzmq aborts when it may not schedule its own: nothing is
+    // done, and no error told.
+    for (long number : {SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setaffinity, SYS_sched_setattr})
+        program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, 0); });
+    for (long number : {SYS_setpriority, SYS_ioprio_set})
+        program.when(number, [&] { program.refuse_unless_argument_is_one_of(1, 0, self, EPERM); });
 
     program.when(SYS_socket, [&] {
         // libzmq aborts on what getifaddrs() reports of this family, unless it is exactly this error.
@@ -148,7 +170,10 @@ Result<> filter_system_calls(const FilterOptions& options) {
     program.when(SYS_sendmmsg, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
 
     // Pushes characters into a terminal's input.
-    program.when(SYS_ioctl, [&] { program.refuse_if_argument(1, 0x5412 /* TIOCSTI */, EPERM); });
+    program.when(SYS_ioctl, [&] {
+        program.refuse_if_argument(1, TIOCSTI, EPERM);
+        for (uint32_t owner : {FIOSETOWN, SIOCSPGRP}) program.refuse_if_argument(1, owner, EPERM);  // as F_SETOWN
+    });
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !program.install())
         return Error{Error::Kind::internal, std::string("the kernel takes no filter: ") + std::strerror(errno)};

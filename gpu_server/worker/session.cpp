@@ -82,7 +82,7 @@ void WorkerSession::react(wire::Link::Event event, wire::Batch&& batch) {
 
 void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
     auto now = Clock::now();
-    if (event == wire::Link::Event::connected) presence.connected();
+    if (event == wire::Link::Event::connected && presence.connected()) supervisor.connected();
     bool left = event == wire::Link::Event::disconnected;
     if (!left && now - looked_at_ < Presence::look_every) return;
     looked_at_ = now;

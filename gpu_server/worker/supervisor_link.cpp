@@ -40,6 +40,10 @@ void SupervisorLink::ended(const std::string& reason) {
     send(json{{"ended", reason}}.dump());
 }
 
+void SupervisorLink::connected() {
+    send(json{{"connected", true}}.dump());
+}
+
 bool SupervisorLink::wait_for_work(Serve& serve) {
     UniqueFd none;
     for (std::string message; receive(message, none);) {

@@ -30,6 +30,8 @@ public:
     void ready(const std::vector<DeviceDescription>& devices);
     void failed(const std::string& why);
     void ended(const std::string& reason);
+    // The client has come, for the first time.
+    void connected();
 
     // Blocks until the worker is wanted. Nothing: the supervisor has gone.
     bool wait_for_work(Serve& serve);

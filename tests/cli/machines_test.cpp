@@ -180,6 +180,17 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
     auto login = fake.session.logins().find("");
     REQUIRE(login);
     CHECK(login->address == "tcp://gpu.example:1");
+    SECTION("the key may come on standard input, where no other process sees it") {
+        auto other = wire::make_key_pair();
+        fake.in.str(other.secret_key + "\n");
+        REQUIRE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
+        CHECK(fake.session.logins().find("")->keys.own.public_key == other.public_key);
+        fake.in.str("");
+        CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
+    }
+    SECTION("or in a file") {
+        CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, "", "/no/such/file"}));
+    }
     CHECK(login->keys.own.public_key == own.public_key);
     CHECK(fake.session.logins().all()->size() == 2);
     REQUIRE(cli::logout_pool(fake.session, "tcp://gpu.example:1"));

@@ -47,8 +47,8 @@ class World:
         line = subprocess.run([BIN / "tnr-gpu-server", "enroll", "tester", "--state", self.folder / "server"],
                               capture_output=True, text=True, check=True, env=self.environment).stdout
         words = shlex.split(line)
-        assert words[:3] == ["tnr", "login", "pool"], line
-        done = self.tnr(*words[1:])
+        assert words[0] == "echo" and words[2:6] == ["|", "tnr", "login", "pool"], line
+        done = self.tnr(*words[4:], input=words[1] + "\n")
         assert done.returncode == 0, done.stderr
 
     def tnr(self, *arguments, **options):

@@ -34,6 +34,38 @@ TEST_CASE("a key is known from the moment another process enrolled it", "[pool]"
     CHECK(owner->account == "alice");
 }
 
+TEST_CASE("an account's new key takes the place of its old one and of all that this one enrolled", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    REQUIRE(store.add_account("alice", "A1", false));
+    REQUIRE(store.add_account("bob", "B1", false));
+    REQUIRE(store.put_machine("alice", "trainer", "M1"));
+    REQUIRE(store.put_machine("bob", "trainer", "M2"));
+    CHECK_FALSE(store.add_account("alice", "B1", true));  // somebody else's: nothing changes
+    CHECK(*store.find_key("A1"));
+    CHECK(*store.find_key("M1"));
+    REQUIRE(store.add_account("alice", "A2", true));
+    CHECK_FALSE(*store.find_key("A1"));
+    CHECK_FALSE(*store.find_key("M1"));
+    CHECK(*store.find_key("A2"));
+    CHECK(*store.find_key("M2"));
+}
+
+TEST_CASE("an account has only so many machines", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    REQUIRE(store.add_account("alice", "A1", false));
+    for (int i = 0; i < machines_per_account_max; ++i)
+        REQUIRE(store.put_machine("alice", "m" + std::to_string(i), "M" + std::to_string(i)));
+    auto one_more = store.put_machine("alice", "one-more", "X1");
+    REQUIRE_FALSE(one_more);
+    CHECK(one_more.error().what.find("may not have more") != std::string::npos);
+    CHECK(store.put_machine("alice", "m5", "X2"));  // a new key for one that is there
+    CHECK(store.put_machine("bob", "one", "X3"));
+    REQUIRE(store.remove_machine("alice", "m0"));
+    CHECK(store.put_machine("alice", "one-more", "X1"));
+}
+
 TEST_CASE("names and keys have one owner each", "[pool]") {
     TempStore temp;
     auto& store = *temp.store;

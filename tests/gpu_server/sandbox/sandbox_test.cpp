@@ -5,14 +5,17 @@
 #include "gpu_server/worker/sandbox.hpp"
 
 #include <arpa/inet.h>
+#include <asm/sockios.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +100,68 @@ TEST_CASE("no network, no programs, no other processes", "[sandbox]") {
               abort();
               return 0;
           }) == 128 + SIGABRT);  // a crash still is one
+}
+
+TEST_CASE("nothing reaches another worker, be it of the same user", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    // Stands for it: a process that does nothing.
+    pid_t other = fork();
+    if (other == 0) {
+        if (!as_root && (setresgid(4242, 4242, 4242) != 0 || setresuid(4242, 4242, 4242) != 0)) _exit(1);
+        pause();
+        _exit(0);
+    }
+    auto fails = [&](const std::function<long()>& attempt) {
+        return inside({}, as_root, [&] { return errno_of(attempt()); });
+    };
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(fails([&] { return fcntl(ends[0], F_SETOWN, other); }) == EPERM);
+    CHECK(fails([&] { return fcntl(ends[0], F_SETSIG, SIGKILL); }) == EPERM);
+    f_owner_ex owner{F_OWNER_PID, other};
+    CHECK(fails([&] { return fcntl(ends[0], F_SETOWN_EX, &owner); }) == EPERM);
+    CHECK(fails([&] { return ioctl(ends[0], FIOSETOWN, &other); }) == EPERM);
+    CHECK(fails([&] { return ioctl(ends[0], SIOCSPGRP, &other); }) == EPERM);
+    rlimit none{0, 0};
+    CHECK(fails([&] { return prlimit(other, RLIMIT_NOFILE, &none, nullptr); }) == EPERM);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(0, &cpus);
+    cpu_set_t before, after;
+    REQUIRE(sched_getaffinity(other, sizeof before, &before) == 0);
+    fails([&] { return sched_setaffinity(other, sizeof cpus, &cpus); });
+    REQUIRE(sched_getaffinity(other, sizeof after, &after) == 0);
+    CHECK(CPU_EQUAL(&before, &after));
+    sched_param idle{};
+    fails([&] { return sched_setscheduler(other, SCHED_IDLE, &idle); });
+    CHECK(sched_getscheduler(other) == SCHED_OTHER);
+    CHECK(fails([&] { return setpriority(PRIO_PROCESS, static_cast<id_t>(other), 19); }) == EPERM);
+    CHECK(fails([&] { return syscall(SYS_migrate_pages, other, 0, nullptr, nullptr); }) == EPERM);
+    // To itself it may do all that.
+    CHECK(fails([&] { return fcntl(ends[0], F_SETFL, O_NONBLOCK); }) == 0);
+    CHECK(fails([&] { return sched_setaffinity(0, sizeof cpus, &cpus); }) == 0);
+    CHECK(fails([&] { return prlimit(getpid(), RLIMIT_NOFILE, nullptr, &none); }) == 0);
+    CHECK(fails([&] { return setpriority(PRIO_PROCESS, 0, 5); }) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    kill(other, SIGKILL);
+    waitpid(other, nullptr, 0);
+}
+
+TEST_CASE("a worker sees no other process, and its threads are counted for itself", "[sandbox]") {
+    if (geteuid() != 0 || !namespaces_work(true)) return;
+    pid_t tester = getpid();
+    auto line = "/proc/" + std::to_string(tester) + "/cmdline";
+    CHECK(access(line.c_str(), R_OK) == 0);
+    CHECK(inside({}, true, [&] { return errno_of(open(line.c_str(), O_RDONLY)); }) == ENOENT);
+    CHECK(inside({}, true, [&] { return errno_of(open("/proc/self/maps", O_RDONLY)); }) != ENOENT);
+    CHECK(inside({}, true, [&] { return errno_of(open("/proc/devices", O_RDONLY)); }) == 0);
+    CHECK(inside({}, true, [&] {
+              rlimit threads{};
+              getrlimit(RLIMIT_NPROC, &threads);
+              return threads.rlim_max == 1024;
+          }) == 1);
 }
 
 TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {
@@ -217,9 +282,13 @@ TEST_CASE("shared memory is there, and private", "[sandbox]") {
     CHECK_FALSE(std::filesystem::exists("/dev/shm/tnr-sandbox-test"));
 }
 
-TEST_CASE("root is nobody afterwards, without capabilities", "[sandbox]") {
+TEST_CASE("root is a user of its own afterwards, without capabilities", "[sandbox]") {
     if (geteuid() != 0 || !namespaces_work(true)) return;
-    CHECK(inside({}, true, [] { return getuid() == 65534 && geteuid() == 65534 && getegid() == 65534; }) == 1);
+    constexpr uid_t own = 0x70000000;
+    CHECK(inside({}, true, [] {
+              auto user = own + static_cast<uid_t>(getpid());
+              return getuid() == user && geteuid() == user && getgid() == user && getegid() == user;
+          }) == 1);
     CHECK(inside({}, true, [] {
               std::ifstream status("/proc/thread-self/status");
               for (std::string line; std::getline(status, line);)

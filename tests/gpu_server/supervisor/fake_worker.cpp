@@ -62,6 +62,13 @@ static void act(const std::string& how) {
     if (how == "crash") abort();
     if (how == "exit") _exit(3);
     if (how == "silence") pause();
+    if (how == "chatter") {
+        (void)!ftruncate(STDERR_FILENO, 0);
+        for (int i = 0; i < 20'000; ++i) fprintf(stderr, "2026-01-01T00:00:00.000Z error: forged %d\n", i);
+        _exit(1);
+    }
+    if (how == "unconnected")
+        tnr::server::send_message(child_control_fd, {{"ended", "the client never connected"}}), _exit(0);
     if (how == "nonsense") (void)!write(child_control_fd, "{\"ready\":", 9);
     if (how == "fail") tnr::server::send_message(child_control_fd, {{"failed", "no such GPU"}}), _exit(1);
 }
@@ -127,7 +134,10 @@ static bool image_command(int client, char first) {
 
 static int worker() {
     note("worker " + environment("CUDA_VISIBLE_DEVICES") + " secrets" + environment("TNR_API_TOKEN"));
+    note("pid " + std::to_string(getpid()));
     act(environment("TNR_WORKER_FAKE_START"));
+    auto folder = environment("TNR_WORKER_FAKE_NOTES").substr(0, environment("TNR_WORKER_FAKE_NOTES").rfind('/'));
+    if (access((folder + "/fault").c_str(), F_OK) == 0) act("crash");
     json devices = json::array();
     auto visible = environment("CUDA_VISIBLE_DEVICES");  // GPU-iiiiiiii-…,GPU-…
     for (size_t at = 0; at < visible.size(); at += 41)
@@ -140,9 +150,15 @@ static int worker() {
             act(environment("TNR_WORKER_FAKE_SERVE"));
             // The client of these tests says nothing but bytes to repeat as wishes: see supervisor_test.cpp.
             int client = accept(4, nullptr, nullptr);
+            tnr::server::send_message(child_control_fd, {{"connected", true}});
             char byte = 0;
             for (uint64_t ticket = 1; read(client, &byte, 1) == 1; ++ticket) {
                 if (byte == 'x') abort();
+                if (byte == 'h') {  // holds 100 MB more of the host's memory
+                    auto* held = new std::string(100'000'000, 'h');
+                    note("holds " + std::to_string(held->size()));
+                    continue;
+                }
                 if (image_command(client, byte)) continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});

@@ -1,10 +1,12 @@
 // Who may do what: keys, roles, and what strangers get, which is nothing.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 
 using namespace tnr;
@@ -114,6 +116,55 @@ TEST_CASE("an account's name is taken once; --replace makes the old key worthles
     CHECK(listed.out.find("alice") != std::string::npos);
 }
 
+TEST_CASE("who is locked out loses its machines' keys and what they run", "[server]") {
+    Server server({"--emulate", "h100", "--linger-ms", "600000"});
+    auto keys = enroll(server, "bob");
+    auto account = client_of(server, keys);
+    auto trainer = client_of(server, enroll_machine(*account, keys, "trainer"));
+    auto answer = ask(*trainer, session_request());
+    REQUIRE(answer.contains("session"));
+    auto connection = connect_to(answer["endpoint"]);
+    auto how = GENERATE(as<std::string>(), "enroll", "forget");
+    auto before = std::chrono::steady_clock::now();
+    auto command = std::vector<std::string>{how, "bob", "--state", server.folder->path + "/state"};
+    if (how == "enroll") command.push_back("--replace");
+    REQUIRE(run_server_command(command).code == 0);
+    char byte;
+    CHECK(::read(connection.get(), &byte, 1) <= 0);                              // its worker has ended
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(4));  // 2 s promised, on an idle machine
+    REQUIRE(server.wait_for_log("its key is not enrolled any more"));
+    CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
+}
+
+TEST_CASE("many strangers write few lines to the log", "[server]") {
+    Server server({"--emulate", "h100"});
+    auto known = enroll(server, "alice");
+    for (int i = 0; i < 10; ++i)
+        CHECK(!client_of(server, {known.server_public, wire::make_key_pair()})
+                   ->request({{"op", "hello"}}, std::chrono::milliseconds(200)));
+    auto log = server.log();
+    auto first = log.find("refused a connection");
+    CHECK(first != std::string::npos);
+    CHECK(log.find("refused a connection", first + 1) == std::string::npos);
+}
+
+TEST_CASE("commands about keys say when they make no sense", "[server]") {
+    Folder folder;
+    for (auto& command : {std::vector<std::string>{"keys"}, {"forget", "alice"}}) {
+        auto arguments = command;
+        arguments.insert(arguments.end(), {"--state", folder.path + "/typo"});
+        auto output = run_server_command(arguments);
+        CHECK(output.code == 2);
+        CHECK(output.err.find("there is no server's folder at") != std::string::npos);
+        CHECK(access((folder.path + "/typo").c_str(), F_OK) != 0);
+    }
+    Server plain({"--plain", "--emulate", "h100"});
+    auto output = run_server_command({"enroll", "alice", "--state", plain.folder->path + "/state"});
+    CHECK(output.code == 2);
+    CHECK(output.out.empty());
+    CHECK(output.err.find("without keys") != std::string::npos);
+}
+
 // ---- hostile bytes, on the open pool's socket
 
 static json raw_request(const Server& server, const std::string& text, bool two_parts = false) {
@@ -146,8 +197,8 @@ TEST_CASE("nonsense gets an error, and the server lives on", "[server]") {
     CHECK(kind("{\"op\":\"session\",\"gpu\":\"h100\",\"process\":\"" + std::string(300, 'x') + "\"," + version + "}") ==
           "usage");
     CHECK(kind("{\"op\":\"\xff\"," + version + "}") == "usage");
-    CHECK(kind(std::string(100'000, '[')) == "usage");
-    auto oversized = raw_request(server, std::string(wire::control_bytes_max + 1, ' '));
+    CHECK(kind(std::string(10'000, '[')) == "usage");
+    auto oversized = raw_request(server, std::string(server::request_bytes_max + 1, ' '));
     CHECK(oversized["error"]["what"].get<std::string>().find("at most") != std::string::npos);
     CHECK(raw_request(server, "{\"op\":\"hello\"," + version + "}", true).contains("error"));
 

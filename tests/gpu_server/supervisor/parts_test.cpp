@@ -1,10 +1,15 @@
 // The supervisor's parts that can be asked directly.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "tests/support/catch.hpp"
 
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
+#include "gpu_server/supervisor/turns.hpp"
+#include "gpu_server/supervisor/worker_ports.hpp"
 
 using namespace tnr::server;
 
@@ -29,11 +34,54 @@ TEST_CASE("a list of GPUs to emulate is read as written", "[server]") {
 
 TEST_CASE("a port range that is used up says so", "[server]") {
     Endpoint taken, other;
-    auto first = listen_on("127.0.0.1", {}, 1, taken);
+    auto first = listen_on("127.0.0.1", 0, 1, taken);
     REQUIRE(first);
-    auto second = listen_on("127.0.0.1", {taken.port, taken.port}, 1, other);
+    WorkerPorts ports("127.0.0.1", {taken.port, taken.port});
+    auto second = ports.take(other);
     REQUIRE_FALSE(second);
     CHECK(second.error().what.find(std::to_string(taken.port)) != std::string::npos);
+}
+
+static PortRange three_free_ports() {
+    while (true) {
+        Endpoint first, second, third;
+        auto one = listen_on("127.0.0.1", 0, 1, first);
+        REQUIRE(one);
+        if (bind_to("127.0.0.1", first.port + 1, second) && bind_to("127.0.0.1", first.port + 2, third))
+            return {first.port, first.port + 2};
+    }
+}
+
+TEST_CASE("a worker's port refuses clients until it serves, and the longest unused one is taken next", "[server]") {
+    auto range = three_free_ports();
+    WorkerPorts ports("127.0.0.1", range);
+    CHECK(ports.left() == 3);
+    Endpoint one, two, three, four;
+    auto first = ports.take(one), second = ports.take(two);
+    REQUIRE(first);
+    REQUIRE(second);
+    CHECK(one.port != two.port);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(one.port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto knock = [&] {
+        tnr::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        return ::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+    };
+    CHECK(knock() == ECONNREFUSED);
+    REQUIRE(::listen(first->get(), 1) == 0);
+    CHECK(knock() == 0);
+    first->reset();
+    ports.give_back(one.port);
+    auto third = ports.take(three);
+    REQUIRE(third);
+    CHECK(three.port != one.port);
+    CHECK(three.port != two.port);
+    auto fourth = ports.take(four);
+    REQUIRE(fourth);
+    CHECK(four.port == one.port);
+    CHECK(ports.left() == 0);
 }
 
 TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]") {
@@ -50,6 +98,35 @@ TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]
     CHECK(memory.answer(1, 0) == 0);
     memory.take_back(gib);
     CHECK(memory.answer(gib, 0) == gib);
+}
+
+TEST_CASE("each peer has its turn, however much another asks", "[server]") {
+    Turns turns;
+    auto ask = [&](const std::string& key, const std::string& text) { return turns.add({key, "", -1, text}); };
+    for (int i = 0; i < 100; ++i) REQUIRE(ask("mallory", "m"));
+    REQUIRE(ask("alice", "a1"));
+    REQUIRE(ask("alice", "a2"));
+    REQUIRE(ask("bob", "b1"));
+    std::string order;
+    for (int i = 0; i < 8; ++i) order += turns.next()->text + " ";
+    CHECK(order == "a1 b1 m a2 m m m m ");
+    for (int left = 95; left > 0; --left) REQUIRE(turns.next()->text == "m");
+    CHECK(turns.empty());
+    CHECK_FALSE(turns.next());
+}
+
+TEST_CASE("a peer's requests that wait are bounded, in number and in bytes, and no other's", "[server]") {
+    Turns turns;
+    size_t many = 0, large = 0;
+    while (turns.add({"many", "", -1, "x"})) ++many;
+    CHECK(many == requests_per_peer_max);
+    while (turns.add({"large", "", -1, std::string(request_bytes_max, 'x')})) ++large;
+    CHECK(large == request_bytes_per_peer_max / request_bytes_max);
+    CHECK(turns.add({"alice", "", -1, "x"}));
+    CHECK(turns.add({"", "one connection of an open pool", -1, "x"}));
+    while (turns.next()) {
+    }
+    CHECK(turns.add({"many", "", -1, "x"}));
 }
 
 TEST_CASE("timers fire in their time, unless cancelled", "[server]") {

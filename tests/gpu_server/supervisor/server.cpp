@@ -39,7 +39,7 @@ static std::string contents(const std::string& path) {
 }
 
 static pid_t start(const std::vector<std::string>& arguments, const std::vector<std::string>& settings, int out,
-                   const std::string& err) {
+                   const std::string& err, rlim_t descriptors_max = 0) {
     std::vector<char*> command{const_cast<char*>(TNR_GPU_SERVER)};
     for (auto& argument : arguments) command.push_back(const_cast<char*>(argument.c_str()));
     command.push_back(nullptr);
@@ -49,6 +49,8 @@ static pid_t start(const std::vector<std::string>& arguments, const std::vector<
     dup2(out, STDOUT_FILENO);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     setenv("TNR_API_TOKEN", "=leaked", 1);  // workers must not see it
+    rlimit descriptors{descriptors_max, descriptors_max};
+    if (descriptors_max > 0) setrlimit(RLIMIT_NOFILE, &descriptors);
     for (auto& setting : settings) putenv(const_cast<char*>(setting.c_str()));
     execv(TNR_GPU_SERVER, command.data());
     _exit(127);
@@ -68,7 +70,8 @@ Output run_server_command(const std::vector<std::string>& arguments) {
     return {exit_code(status), contents(out), contents(err)};
 }
 
-Server::Server(std::vector<std::string> arguments, std::vector<std::string> settings, std::shared_ptr<Folder> where)
+Server::Server(std::vector<std::string> arguments, std::vector<std::string> settings, std::shared_ptr<Folder> where,
+               rlim_t descriptors_max)
     : folder(std::move(where)) {
     arguments.insert(arguments.begin(), "serve");
     for (auto& more : {std::string("--listen"), std::string("tcp://127.0.0.1:0"), std::string("--state"),
@@ -80,7 +83,7 @@ Server::Server(std::vector<std::string> arguments, std::vector<std::string> sett
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
     out_.reset(ends[0]);
     UniqueFd theirs(ends[1]);
-    pid = start(arguments, settings, theirs.get(), folder->path + "/log");
+    pid = start(arguments, settings, theirs.get(), folder->path + "/log", descriptors_max);
     theirs.reset();
 
     std::string line;
@@ -175,9 +178,9 @@ wire::ClientKeys enroll(const Server& server, const std::string& name) {
     INFO(output.out << output.err);
     REQUIRE(output.code == 0);
     std::istringstream words(output.out);
-    std::string tnr, login, pool, address, server_key, secret;
-    words >> tnr >> login >> pool >> address >> server_key >> secret;
-    CHECK(tnr + " " + login + " " + pool == "tnr login pool");
+    std::string echo, secret, pipe, tnr, login, pool, address, server_key;
+    words >> echo >> secret >> pipe >> tnr >> login >> pool >> address >> server_key;
+    CHECK(echo + " " + pipe + " " + tnr + " " + login + " " + pool == "echo | tnr login pool");
     CHECK(address == server.address);
     auto unquoted = [](const std::string& text) { return text.substr(1, text.size() - 2); };
     wire::ClientKeys keys;

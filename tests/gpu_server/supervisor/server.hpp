@@ -1,6 +1,8 @@
 // A real `tnr-gpu-server serve` in a world of its own, for one test: temp folder, port from the kernel, fake workers.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,9 +32,9 @@ Output run_server_command(const std::vector<std::string>& arguments);
 
 class Server {
 public:
-    // `settings`: NAME=value for the fake workers. `listen` and --state are added to the arguments.
+    // `settings`: NAME=value for the fake workers. `descriptors_max`: that the server may have at most. `listen` and --state are added to the arguments.
     explicit Server(std::vector<std::string> arguments, std::vector<std::string> settings = {},
-                    std::shared_ptr<Folder> folder = std::make_shared<Folder>());
+                    std::shared_ptr<Folder> folder = std::make_shared<Folder>(), rlim_t descriptors_max = 0);
     ~Server();  // SIGKILL, if it still runs
 
     std::string address;  // tcp://127.0.0.1:…

@@ -38,9 +38,9 @@ TEST_CASE("one that was lively until its connection ended gets a moment to knock
     client.presence.left(100ms, client.start + 20s);
     CHECK(client.waited_for(20s + knock - 1ms));
     CHECK_FALSE(client.waited_for(20s + knock));
-    SECTION("and while somebody is at the door, the grace period") {
-        CHECK(client.waited_for(20s + grace - 1ms, true));
-        CHECK_FALSE(client.waited_for(20s + grace, true));
+    SECTION("and while somebody is at the door, as long as a handshake may take: it may be a stranger") {
+        CHECK(client.waited_for(20s + knock + Presence::handshakes_within - 1ms, true));
+        CHECK_FALSE(client.waited_for(20s + knock + Presence::handshakes_within, true));
     }
     SECTION("and once it is back, it is back") {
         client.presence.connected();

@@ -1,7 +1,15 @@
-// See workers.hpp. A worker has been fed by a stranger: whatever it says is checked like a stranger's word.
-#include "gpu_server/supervisor/workers.hpp"
+// See worker_processes.hpp. A worker has been fed by a stranger: whatever it says is checked like a stranger's word.
+#include "gpu_server/supervisor/worker_processes.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
@@ -14,58 +22,80 @@ using nlohmann::json;
 // Connections that wait until the worker accepts them; a session needs one.
 static constexpr int worker_backlog = 16;
 
-Workers::~Workers() {
+WorkerProcesses::~WorkerProcesses() {
     for (auto& worker : workers_) {
         loop_.unwatch(worker->control.get());
+        loop_.unwatch(worker->errors.get());
         kill_child(worker->pid);
     }
 }
 
-Result<Worker*> Workers::start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) {
+Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) {
     auto worker = std::make_unique<Worker>();
-    auto listener = listen_on(host_, ports_, worker_backlog, worker->endpoint);
-    if (!listener) {
-        Error error = listener.error();
-        error.hint = "each worker needs a port of its own: check --worker-address and --worker-ports";
-        return error;
+    auto door = ports_.take(worker->endpoint);
+    if (!door) return door.error();
+    worker->door = std::move(*door);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        ports_.give_back(worker->endpoint.port);
+        return Error{Error::Kind::internal, std::string("cannot make a pipe: ") + std::strerror(errno)};
     }
+    worker->errors.reset(ends[0]);
+    UniqueFd theirs(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
     auto plan = source_.plan("worker", selectors);
-    plan.listen_fd = listener->get();
+    plan.error_fd = theirs.get();
+    plan.listen_fd = worker->door.get();
     auto child = start_child(plan);
-    if (!child) return child.error();
+    if (!child) {
+        ports_.give_back(worker->endpoint.port);
+        return child.error();
+    }
     worker->pid = child->pid;
     worker->control = std::move(child->control);
     worker->gpus = gpus;
-    worker->started = EventLoop::Clock::now();
+    worker->started = loop_.now();
+    worker->lines = ForeignLines([who = "worker " + std::to_string(child->pid) + ": "](const std::string& line) {
+        log(LogLevel::info, who + line);
+    });
     Worker* started = worker.get();
     workers_.push_back(std::move(worker));
     loop_.watch(started->control.get(), [this, started] { read_messages(*started); });
+    loop_.watch(started->errors.get(), [this, started] { read_errors(*started); });
     reaper_.expect(started->pid, [this, started](int status) { exited(*started, status); });
     log(LogLevel::debug, "worker " + std::to_string(started->pid) + " started at " + started->endpoint.text());
     return started;
 }
 
-bool Workers::tell(Worker& worker, const json& message, int file) {
+Result<> WorkerProcesses::open_door(Worker& worker) {
+    UniqueFd door = std::move(worker.door);
+    if (listen(door.get(), worker_backlog) == 0) return Ok{};
+    return Error{Error::Kind::internal,
+                 "cannot listen on " + worker.endpoint.text() + " for a worker: " + std::strerror(errno)};
+}
+
+bool WorkerProcesses::tell(Worker& worker, const json& message, int file) {
     if (worker.state == Worker::State::dying) return false;
     if (send_message(worker.control.get(), message, file)) return true;
     kill(worker);
     return false;
 }
 
-void Workers::kill(Worker& worker) {
+void WorkerProcesses::kill(Worker& worker) {
     if (worker.state != Worker::State::dying) loop_.unwatch(worker.control.get());
     worker.state = Worker::State::dying;
+    worker.killed_by_us = true;
     kill_child(worker.pid);
 }
 
-std::vector<Worker*> Workers::all() const {
+std::vector<Worker*> WorkerProcesses::all() const {
     std::vector<Worker*> found;
     for (auto& worker : workers_) found.push_back(worker.get());
     return found;
 }
 
-void Workers::read_messages(Worker& worker) {
-    while (worker.state != Worker::State::dying) {
+void WorkerProcesses::read_messages(Worker& worker) {
+    for (int i = 0; i < worker_messages_at_once && worker.state != Worker::State::dying; ++i) {
         auto received = receive_message(worker.control.get());
         if (received.what == Received::What::nothing_now) return;
         if (received.what == Received::What::message && understand(worker, received)) continue;
@@ -73,14 +103,23 @@ void Workers::read_messages(Worker& worker) {
             log(LogLevel::error,
                 "worker " + std::to_string(worker.pid) + " talks nonsense: " + printable(received.text));
         kill(worker);  // if it is exiting already, that changes nothing about its exit code
+        worker.killed_by_us = received.what != Received::What::closed;
     }
+}
+
+// One piece: what is left makes the loop call again.
+void WorkerProcesses::read_errors(Worker& worker) {
+    char piece[4096];
+    auto size = ::read(worker.errors.get(), piece, sizeof piece);
+    if (size > 0) worker.lines.add({piece, static_cast<size_t>(size)}, loop_.now());
+    if (size == 0) loop_.unwatch(worker.errors.get());
 }
 
 static MemoryWish memory_wish(const json& value) {
     return {value.at("device").get<size_t>(), value.at("bytes").get<uint64_t>(), value.value("ticket", uint64_t{0})};
 }
 
-bool Workers::understand(Worker& worker, Received& received) try {
+bool WorkerProcesses::understand(Worker& worker, Received& received) try {
     auto parsed = control::parse(received.text.data(), received.text.size());
     if (!parsed) return false;
     auto& message = *parsed;
@@ -94,6 +133,9 @@ bool Workers::understand(Worker& worker, Received& received) try {
         if (worker.devices.size() != worker.gpus.size()) return false;
         worker.state = Worker::State::warm;
         events_.ready(worker);
+    } else if (message.contains("connected")) {
+        if (worker.state != Worker::State::serving) return false;
+        events_.connected(worker);
     } else if (message.contains("grant") || message.contains("returned")) {
         bool grant = message.contains("grant");
         auto wish = memory_wish(message.at(grant ? "grant" : "returned"));
@@ -111,7 +153,9 @@ bool Workers::understand(Worker& worker, Received& received) try {
     return false;
 }
 
-void Workers::exited(Worker& worker, int status) {
+void WorkerProcesses::exited(Worker& worker, int status) {
+    auto foreign = [](int signal) { return signal == SIGKILL || signal == SIGTERM || signal == SIGINT; };
+    worker.killed_by_others = !worker.killed_by_us && WIFSIGNALED(status) && foreign(WTERMSIG(status));
     // What it said last may still be in the socket.
     if (worker.state != Worker::State::dying) {
         auto received = receive_message(worker.control.get());
@@ -120,11 +164,17 @@ void Workers::exited(Worker& worker, int status) {
         loop_.unwatch(worker.control.get());
         worker.state = Worker::State::dying;
     }
+    char rest[65536];  // a pipe's size
+    auto size = ::read(worker.errors.get(), rest, sizeof rest);
+    if (size > 0) worker.lines.add({rest, static_cast<size_t>(size)}, loop_.now());
+    worker.lines.finish();
+    loop_.unwatch(worker.errors.get());
     std::string how = describe_exit(status);
     if (!worker.last_word.empty()) how = worker.last_word + " (" + how + ")";
     auto mine = std::find_if(workers_.begin(), workers_.end(), [&](auto& one) { return one.get() == &worker; });
     auto owned = std::move(*mine);
     workers_.erase(mine);
+    ports_.give_back(worker.endpoint.port);
     events_.gone(worker, how);
 }
 

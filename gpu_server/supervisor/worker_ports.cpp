@@ -1,0 +1,43 @@
+// See worker_ports.hpp.
+#include "gpu_server/supervisor/worker_ports.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace tnr::server {
+
+WorkerPorts::WorkerPorts(std::string host, PortRange range) : host_(std::move(host)), range_(range) {
+    if (range.first == 0) return;
+    for (int port = range.first; port <= range.last; ++port) free_.push_back(port);
+    // Clients of a server that was here a moment ago may still look for their workers: not where it, too, began.
+    auto begin = std::random_device{}() % free_.size();
+    std::rotate(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(begin), free_.end());
+}
+
+Result<UniqueFd> WorkerPorts::take(Endpoint& endpoint) {
+    if (range_.first == 0) return bind_to(host_, 0, endpoint);
+    for (size_t tried = 0, all = free_.size(); tried < all; ++tried) {
+        int port = free_.front();
+        free_.pop_front();
+        auto socket = bind_to(host_, port, endpoint);
+        if (socket) return socket;
+        free_.push_back(port);  // somebody else's, for now
+    }
+    return Error{Error::Kind::internal,
+                 "no port for a worker on " + host_ + ": all of " + std::to_string(range_.first) + "-" +
+                     std::to_string(range_.last) + " are in use",
+                 "each worker needs a port of its own: check --worker-address and --worker-ports"};
+}
+
+void WorkerPorts::give_back(int port) {
+    if (range_.first != 0) free_.push_back(port);
+}
+
+size_t WorkerPorts::left() const {
+    return range_.first == 0 ? std::numeric_limits<size_t>::max() : free_.size();
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,41 @@
+// The worker processes of this node: starts them, understands what they say, notices when they are gone.
+#pragma once
+
+#include <memory>
+
+#include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/worker_ports.hpp"
+#include "gpu_server/supervisor/workers.hpp"
+
+namespace tnr::server {
+
+class WorkerProcesses : public Workers {
+public:
+    WorkerProcesses(EventLoop& loop, Reaper& reaper, const GpuSource& source, std::string host, PortRange ports)
+        : loop_(loop), reaper_(reaper), source_(source), ports_(std::move(host), ports) {}
+    ~WorkerProcesses() override;
+
+    Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) override;
+    Result<> open_door(Worker& worker) override;
+    bool tell(Worker& worker, const nlohmann::json& message, int file = -1) override;
+    void kill(Worker& worker) override;
+    size_t ports_left() const override { return ports_.left(); }
+
+    bool none() const { return workers_.empty(); }
+    std::vector<Worker*> all() const;
+
+private:
+    void read_messages(Worker& worker);
+    void read_errors(Worker& worker);
+    bool understand(Worker& worker, Received& received);
+    void exited(Worker& worker, int status);
+
+    EventLoop& loop_;
+    Reaper& reaper_;
+    const GpuSource& source_;
+    WorkerPorts ports_;
+    std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace tnr::server
