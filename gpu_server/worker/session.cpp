@@ -231,9 +231,12 @@ Answer WorkerSession::answer_wait(Call& call, CUresult result, uint64_t before) 
         prints.flush();
         return result;
     }
-    waiting.run([this, before, result, op = call.op, number = call.number, outputs = std::move(call.outputs)] {
+    // What the answer carries may be a copy's data, which later waits must not overtake either.
+    auto copy = downloads.begin([] { return true; });
+    waiting.run([this, before, copy, result, op = call.op, number = call.number, outputs = std::move(call.outputs)] {
         finish_wait(before);
         answer(op, number, result, outputs);
+        downloads.end(copy);
     });
     return std::nullopt;
 }
