@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 
 namespace tnr::cli {
 namespace {

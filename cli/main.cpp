@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <ctime>
 
+#include "api_client/base/interrupt.hpp"
 #include "api_client/base/paths.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/json_out.hpp"
 #include "cli/usage_error.hpp"
 #include "gpu_client/protocol/control.hpp"

@@ -11,15 +11,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 
 namespace tnr::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-// RFC 1035: a label of a host name.
-constexpr size_t name_length_max = 63;
 constexpr std::array step_names = {"keys", "enrolled", "ordered", "installed", "proven"};
 
 // A step we do not know may be one with a machine that costs money: no guessing.
@@ -143,15 +141,6 @@ Result<RecordLock> Records::lock(const std::string& name) {
 
 RecordLock::~RecordLock() {
     if (fd_) ::unlink(file_.c_str());  // while it is still ours: whoever has opened it meanwhile notices
-}
-
-Result<> check_name(const std::string& name) {
-    auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-    bool good = !name.empty() && name.size() <= name_length_max && std::all_of(name.begin(), name.end(), allowed) &&
-                name.front() >= 'a' && name.front() <= 'z' && name.back() != '-';
-    if (good) return Ok{};
-    return Error{Error::Kind::usage, "'" + name + "' cannot be a machine's name",
-                 "a name has small letters, digits and dashes, begins with a letter and has at most 63 characters"};
 }
 
 }  // namespace tnr::cli

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/machine_name.hpp"
 #include "cli/pool.hpp"
 
 namespace tnr::cli {
@@ -63,8 +64,5 @@ private:
     std::string path(const std::string& name) const;
     std::string folder_;
 };
-
-// A machine's name becomes its host name and a file's: letters, digits and dashes.
-Result<> check_name(const std::string& name);
 
 }  // namespace tnr::cli

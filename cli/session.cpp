@@ -21,7 +21,7 @@ Result<std::optional<Machine>> look_up(Provider& provider, const Record& record)
 }
 
 Result<Known> find_machine(Session& session, const std::string& name) {
-    if (auto good = check_name(name); !good) return good.error();
+    if (auto good = check_machine_name(name); !good) return good.error();
     auto record = session.records().find(name);
     if (!record) return record.error();
     if (!*record)

@@ -89,7 +89,7 @@ Result<> tell(Session& session, const std::string& name, const std::string& prov
 }  // namespace
 
 Result<> delete_machine(Session& session, const DeleteOptions& options) {
-    if (auto good = check_name(options.name); !good) return good;
+    if (auto good = check_machine_name(options.name); !good) return good;
     auto lock = session.records().lock(options.name);
     if (!lock) return lock.error();
     auto record = record_or_nothing(session, options.name);

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/files.hpp"
 #include "cli/install/embedded.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
 

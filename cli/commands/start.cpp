@@ -2,7 +2,7 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/json_out.hpp"
 #include "cli/target.hpp"
 
@@ -18,7 +18,7 @@ public:
     Start(Session& session, const StartOptions& options) : session_(session), options_(options) {}
 
     Result<> run() {
-        if (auto good = check_name(options_.name); !good) return good;
+        if (auto good = check_machine_name(options_.name); !good) return good;
         auto lock = session_.records().lock(options_.name);
         if (!lock) return lock.error();
         if (auto known = learn(); !known) return known;

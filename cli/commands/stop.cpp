@@ -20,7 +20,7 @@ Result<> tell(Session& session, const std::string& name, bool was_stopped) {
 }  // namespace
 
 Result<> stop(Session& session, const StopOptions& options) {
-    if (auto good = check_name(options.name); !good) return good;
+    if (auto good = check_machine_name(options.name); !good) return good;
     auto lock = session.records().lock(options.name);
     if (!lock) return lock.error();
     auto known = find_machine(session, options.name);

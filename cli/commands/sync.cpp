@@ -3,9 +3,9 @@
 
 #include <sys/stat.h>
 
+#include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
-#include "cli/files.hpp"
 #include "cli/json_out.hpp"
 #include "cli/sync/copy.hpp"
 #include "cli/sync/endpoints.hpp"

@@ -1,7 +1,7 @@
 // Opening, reading and writing without ever blocking.
 #include "cli/ssh/channel.hpp"
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {

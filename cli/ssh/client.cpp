@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {

@@ -15,7 +15,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/channel.hpp"
 #include "cli/ssh/signals.hpp"
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
-#include "cli/files.hpp"
 
 namespace tnr::ssh {
 namespace {

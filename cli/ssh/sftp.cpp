@@ -1,7 +1,7 @@
 // Requests out, replies in, each to the function that waits for it.
 #include "cli/ssh/sftp.hpp"
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/sftp_packet.hpp"
 
 namespace tnr::ssh {

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 #include "cli/sync/copying.hpp"
 
 namespace tnr::sync {

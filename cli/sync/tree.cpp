@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 
 namespace tnr::sync {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/session.hpp"
 #include "tests/cli/sshd.hpp"
 

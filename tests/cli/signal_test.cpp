@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/exec.hpp"
 #include "tests/cli/sshd.hpp"
 #include "tests/support/catch.hpp"

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include "tests/support/catch.hpp"
 
+#include "api_client/base/interrupt.hpp"
 #include "cli/commands/sync.hpp"
-#include "cli/interrupt.hpp"
 #include "tests/cli/sshd.hpp"
 
 using namespace tnr;

@@ -1,5 +1,5 @@
 // A flag and a pipe: the flag for code between two calls, the pipe to wake poll().
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
