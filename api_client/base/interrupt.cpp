@@ -109,6 +109,16 @@ Error error() {
     return Error{Error::Kind::internal, "interrupted"};
 }
 
+SignalsBlocked::SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 void raise_for_test() {
     open_pipe();
     on_polite(SIGINT);

@@ -51,7 +51,7 @@ std::string progress_text(const sync::Tally& tally) {
 
 void tell(Session& session, const sync::Tally& tally) {
     if (session.json) {
-        print_json(session.out, {{"copied", tally.files},
+        print_document(session, "sync", {{"copied", tally.files},
                                  {"unchanged", tally.unchanged},
                                  {"bytes", tally.bytes},
                                  {"left_out", tally.others}});
@@ -89,7 +89,7 @@ Result<> sync_files(Session& session, const SyncOptions& options) {
     if (!sftp) return sftp.error();
     Result<sync::Tally> tally = Error{Error::Kind::internal, ""};
     {
-        auto progress = session.progress();
+        ui::Progress progress(session.screen());
         progress.begin("copying " + options.from + " to " + options.to);
         tally = sync_over(**sftp, options, [&](const sync::Tally& now) { progress.note(progress_text(now)); });
         if (tally) progress.end(progress_text(*tally));

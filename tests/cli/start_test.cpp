@@ -118,7 +118,7 @@ TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]
         REQUIRE_FALSE(started);
         return started.error();
     };
-    CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "it has: h100, a100");
+    CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "did you mean 'h100'? it has: h100, a100");
     CHECK(error_of({.name = "demo", .gpu = "a100:2"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo", .gpu = "h100:0"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo"}).what == "the pool has several types of GPU: h100, a100");
@@ -146,7 +146,7 @@ TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
     fake.session.json = true;
     must_start(fake, {.name = "demo", .gpu = "h100", .dry_run = true});
     auto plan = json::parse(fake.said());
-    CHECK(plan["usd_per_hour"] == 0.25);
+    CHECK(plan["machine"]["price"]["per_hour"] == 0.25);
     CHECK(fake.world.machines.empty());
     CHECK_FALSE(*fake.session.records().find("demo"));
 }

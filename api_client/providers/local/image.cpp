@@ -191,7 +191,7 @@ Result<Image> default_image(const fs::path& cache, const OnStep& on_step) {
 
 Result<Image> image_at(const fs::path& path) {
     std::error_code failed;
-    if (!fs::exists(path, failed)) return Error{Error::Kind::not_found, "image '" + path.string() + "' does not exist"};
+    if (!fs::exists(path, failed)) return Error{Error::Kind::usage, "image '" + path.string() + "' does not exist"};
     const bool with_kernel = fs::is_directory(path, failed);
     Image image{.disk = path};
     if (with_kernel) {

@@ -105,13 +105,21 @@ Result<> LocalProvider::fill(const fs::path& folder, const Order& order, const O
     return store_.write(folder, record);
 }
 
-Result<Machine> LocalProvider::create(const Order& order) {
-    if (auto valid = check_machine_name(order.name); !valid) return valid.error();
-    auto offer = find_offer(order.offer);
-    if (!offer) return offer.error();
-    // Before the image is built, which takes a minute.
+Result<> LocalProvider::check(const Order& order) {
+    if (auto valid = check_machine_name(order.name); !valid) return valid;
+    if (auto offer = find_offer(order.offer); !offer) return offer.error();
     if (auto tool = find_tool("qemu-system-x86_64", "qemu-system-x86 qemu-utils"); !tool) return tool.error();
     if (auto tool = find_tool("qemu-img", "qemu-utils"); !tool) return tool.error();
+    if (order.image.empty()) return Ok{};
+    if (auto image = image_at(order.image); !image) return image.error();
+    return Ok{};
+}
+
+Result<Machine> LocalProvider::create(const Order& order) {
+    // Before the image is built, which takes a minute.
+    if (auto possible = check(order); !possible) return possible.error();
+    auto offer = find_offer(order.offer);
+    if (!offer) return offer.error();
     if (order.user_data.size() > user_data_bytes_max) return seed_image(order.name, "", order.user_data).error();
     const Error taken{Error::Kind::usage, "machine '" + order.name + "' already exists",
                       "choose another name, or remove it with `tnr delete " + order.name + "`"};

@@ -1,0 +1,29 @@
+// `tnr login pool` and `tnr logout pool`.
+#include "cli/commands/login.hpp"
+
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+TEST_CASE("login checks the keys and asks the pool before it stores anything; the last pool is the default", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), own = wire::make_key_pair();
+    CHECK_FALSE(cli::login_pool(fake.session, {"gpu.example:1", server.public_key, own.secret_key}));
+    CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:99999", server.public_key, own.secret_key}));
+    CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", "short", own.secret_key}));
+    fake.world.pool_reachable = false;
+    CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, own.secret_key}));
+    CHECK(fake.session.logins().find("")->address == "tcp://127.0.0.1:14900");
+    fake.world.pool_reachable = true;
+    REQUIRE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, own.secret_key}));
+    auto login = fake.session.logins().find("");
+    REQUIRE(login);
+    CHECK(login->address == "tcp://gpu.example:1");
+    CHECK(login->keys.own.public_key == own.public_key);
+    CHECK(fake.session.logins().all()->size() == 2);
+    REQUIRE(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
+    CHECK(fake.session.logins().find("")->address == "tcp://127.0.0.1:14900");
+    CHECK(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
+}
+
