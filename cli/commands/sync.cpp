@@ -54,7 +54,9 @@ void tell(Session& session, const sync::Tally& tally) {
         print_document(session, "sync", {{"copied", tally.files},
                                  {"unchanged", tally.unchanged},
                                  {"bytes", tally.bytes},
-                                 {"left_out", tally.others}});
+                                 {"left_out", tally.others},
+                                         {"without_special_bits", tally.special},
+                                         {"with_other_times", tally.times}});
         return;
     }
     session.out << "Copied " << tally.files << (tally.files == 1 ? " file, " : " files, ")

@@ -17,6 +17,8 @@ struct Tally {
     size_t files = 0;      // copied
     size_t unchanged = 0;  // left alone
     size_t others = 0;     // sockets and devices, left out
+    size_t special = 0;    // copied, but not their setuid, setgid or sticky bits
+    size_t times = 0;      // copied with another time: SFTP has none before 1970 or after 2106
     uint64_t bytes = 0;    // copied
     uint64_t bytes_total = 0;
 };
