@@ -59,7 +59,8 @@ public:
         if (!answer) return answer.error();
         std::vector<GpuType> types;
         for (const auto& type : answer->at("types"))
-            types.push_back({type.at("name"), type.at("total"), type.at("free"), static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
+            types.push_back({type.at("name"), type.at("total"), type.at("free"),
+                             static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
         return types;
     } catch (const Json::exception&) {
         return Error{Error::Kind::remote, "the pool's list of GPU types makes no sense",

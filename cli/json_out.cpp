@@ -65,8 +65,8 @@ nlohmann::json price_json(double usd_per_hour) {
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
                             const std::string& hint) {
     bool reachable = machine && !machine->address.empty();
-    bool ready = machine && machine->state == MachineState::running && record.step == Step::proven &&
-                 record.has_its_gpu();
+    bool ready =
+        machine && machine->state == MachineState::running && record.step == Step::proven && record.has_its_gpu();
     return {{"name", record.name},
             {"provider", record.provider},
             {"id", or_null(machine ? machine->id : record.id)},

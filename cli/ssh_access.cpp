@@ -34,8 +34,9 @@ public:
         auto client = ssh::connect_when_ready(
             *target, ssh::Clock::now() + boot_limit,
             [&](const Error& error) {
-                return waiting(error.kind == Error::Kind::auth ? "it refuses authentication; its user may not be there yet"
-                                                               : "it is booting");
+                return waiting(error.kind == Error::Kind::auth
+                                   ? "it refuses authentication; its user may not be there yet"
+                                   : "it is booting");
             },
             patience);
         if (!client) return client.error();
@@ -50,7 +51,8 @@ public:
     }
 
     Result<Proof> prove() override {
-        auto output = ssh::capture(*client_, "/usr/local/lib/tnr/tnr-gpu-probe --plain", "", ssh::Clock::now() + proof_limit);
+        auto output =
+            ssh::capture(*client_, "/usr/local/lib/tnr/tnr-gpu-probe --plain", "", ssh::Clock::now() + proof_limit);
         if (!output) return output.error();
         if (output->code == 0) return Proof{parse_gpus(output->out), output->err.substr(0, output->err.find('\n'))};
         std::string words = output->err.empty() ? "it finds no GPU" : output->err;
@@ -72,9 +74,10 @@ Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path
     auto key = ssh::load_key(key_path);
     std::string anew = "`tnr delete " + record.name + "` and `tnr start " + record.name + "` make it anew";
     if (!key && key.error().kind == Error::Kind::not_found)
-        return Error{Error::Kind::auth,
-                     "this computer's SSH key " + key_path + " is lost, so '" + record.name + "' would refuse authentication",
-                     "put that file back; without it " + anew};
+        return Error{
+            Error::Kind::auth,
+            "this computer's SSH key " + key_path + " is lost, so '" + record.name + "' would refuse authentication",
+            "put that file back; without it " + anew};
     if (!key || record.login_key.empty() || record.login_key == ssh::public_line(*key, "")) return key;
     auto wanted = ssh::blob_of_line(record.login_key);
     return Error{Error::Kind::auth,

@@ -36,7 +36,6 @@ std::string commands_below(const CLI::App& command) {
     return list;
 }
 
-
 // CLI11 only says that a command is missing.
 std::string unknown_command(const Reached& at, const std::vector<std::string>& words) {
     if (at.command->get_parent()) return "";
@@ -81,7 +80,8 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
         what = not_expected(at, what);
-        if (takes_program(*at.command)) hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
+        if (takes_program(*at.command))
+            hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
     }
     // "--gpu: 1 required TEXT missing"
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = what.substr(0, what.find(':')) + " needs a value";

@@ -129,10 +129,11 @@ Result<> run(Session& session, const RunOptions& options) {
     progress.end();
     pool->reset();
     if (options.dry_run && session.json) {
-        print_document(session, "run", {{"dry_run", true},
-                                        {"program", options.words},
-                                        {"gpu", gpu_json(wish->type, wish->count)},
-                                        {"pool", login->address}});
+        print_document(session, "run",
+                       {{"dry_run", true},
+                        {"program", options.words},
+                        {"gpu", gpu_json(wish->type, wish->count)},
+                        {"pool", login->address}});
         return Ok{};
     }
     if (options.dry_run) {

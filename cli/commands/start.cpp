@@ -97,7 +97,8 @@ private:
         if (auto offers = provider_->offers(); size.empty() && offers && !offers->empty()) size = offers->front().name;
         auto differs = [&](const char* what, const std::string& has) {
             return Error{Error::Kind::usage,
-                         "'" + record_.name + "' exists and was made with " + what + " " + (has.empty() ? "unless told" : "'" + has + "'"),
+                         "'" + record_.name + "' exists and was made with " + what + " " +
+                             (has.empty() ? "unless told" : "'" + has + "'"),
                          "a machine keeps it: choose another name, or `tnr delete " + record_.name + "` first"};
         };
         if (record_.size != old_->size && record_.size != size) return differs("the size", size);
@@ -187,8 +188,8 @@ private:
             if (record.step >= Step::ordered && record.name != record_.name)
                 others += (others.empty() ? "" : ", ") + record.name;
         if (key && anew && !others.empty())
-            progress_.say("note: made a new SSH key, " + key_path() + "; machines made with the lost one refuse it: " +
-                          others);
+            progress_.say("note: made a new SSH key, " + key_path() +
+                          "; machines made with the lost one refuse it: " + others);
         return key;
     }
 
@@ -231,8 +232,7 @@ private:
         order.name = record_.name;
         order.offer = record_.size;
         order.image = record_.image;
-        order.user_data =
-            user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*key, "tnr"));
+        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*key, "tnr"));
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
         progress_.begin("creating the machine at provider " + record_.provider);
@@ -336,7 +336,8 @@ private:
         seen_ = seen->gpus;
         std::string words;
         for (const auto& gpu : seen_)
-            words += (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
+            words +=
+                (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
         progress_.end(seen->note.empty() ? words : words + " (" + seen->note + ")");
         return reached(Step::proven);
     }
@@ -366,11 +367,12 @@ private:
     void print_plan_or_result(const nlohmann::json& machine, bool existed) {
         auto gpus = nlohmann::json::array();
         for (const auto& gpu : seen_) gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
-        print_document(session_, "start", {{"machine", machine},
-                                           {"dry_run", options_.dry_run},
-                                           {"existed", existed},
-                                           {"was_running", was_running_},
-                                           {"gpus", gpus}});
+        print_document(session_, "start",
+                       {{"machine", machine},
+                        {"dry_run", options_.dry_run},
+                        {"existed", existed},
+                        {"was_running", was_running_},
+                        {"gpus", gpus}});
     }
 
     // Nothing that costs money is ever forgotten: whatever went wrong, the user hears what there is now.

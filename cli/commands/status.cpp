@@ -48,8 +48,8 @@ Row row_of(const Record& record, const std::optional<Machine>& machine) {
     Row row{record, machine, machine ? to_string(machine->state) : "gone", ""};
     if (!machine && record.step < Step::ordered) {
         row.state = "not created";
-        row.hint = "'" + name + "' is not made yet: `tnr start " + name + "` continues, `tnr delete " + name +
-                   "` forgets it";
+        row.hint =
+            "'" + name + "' is not made yet: `tnr start " + name + "` continues, `tnr delete " + name + "` forgets it";
     } else if (!machine) {
         row.hint = "'" + name + "' was deleted outside tnr: `tnr delete " + name + "` forgets it, `tnr start " + name +
                    "` makes it anew";
@@ -123,7 +123,8 @@ View look_around(Session& session) {
 
 Json to_json(const View& view) {
     Json machines = Json::array(), pools = Json::array();
-    for (const auto& row : view.machines) machines.push_back(machine_json(row.record, row.machine, row.state, row.hint));
+    for (const auto& row : view.machines)
+        machines.push_back(machine_json(row.record, row.machine, row.state, row.hint));
     for (const auto& pool : view.pools) {
         Json types = Json::array();
         for (const auto& type : pool.types)
@@ -135,8 +136,8 @@ Json to_json(const View& view) {
 }
 
 std::string painted(const ui::Paint& paint, const Row& row) {
-    bool unready = row.machine && row.machine->state == MachineState::running && !row.hint.empty() &&
-                   !row.record.pool.empty();
+    bool unready =
+        row.machine && row.machine->state == MachineState::running && !row.hint.empty() && !row.record.pool.empty();
     if (unready) return paint.doubtful(row.state + ", not ready");
     if (row.state == "running") return paint.good(row.state);
     return row.state == "gone" || row.state == "unknown" ? paint.bad(row.state) : row.state;
@@ -167,8 +168,8 @@ void print_pools(Session& session, const View& view) {
         if (pool.types.empty()) continue;
         std::vector<std::vector<std::string>> rows = {{"GPU", "FREE", "OF", "MEMORY"}};
         for (const auto& type : pool.types)
-            rows.push_back(
-                {type.name, std::to_string(type.free), std::to_string(type.total), ui::bytes_text(static_cast<double>(type.memory_bytes))});
+            rows.push_back({type.name, std::to_string(type.free), std::to_string(type.total),
+                            ui::bytes_text(static_cast<double>(type.memory_bytes))});
         ui::print_table(session.out, rows, session.out_paint);
     }
 }

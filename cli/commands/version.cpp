@@ -14,10 +14,11 @@ Result<> version(Session& session) {
     if (session.json) {
         auto carried = nlohmann::json::array();
         for (const auto& file : files) carried.push_back({{"name", file.name}, {"sha256", file.sha256()}});
-        print_document(session, "version", {{"version", control::version()},
-                                 {"protocol", wire::protocol_version},
-                                 {"protocol_table", control::table_hash()},
-                                 {"carries", carried}});
+        print_document(session, "version",
+                       {{"version", control::version()},
+                        {"protocol", wire::protocol_version},
+                        {"protocol_table", control::table_hash()},
+                        {"carries", carried}});
         return Ok{};
     }
     session.out << "tnr " << control::version() << " (protocol " << wire::protocol_version << ", call table "

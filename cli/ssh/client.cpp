@@ -146,8 +146,10 @@ Result<> Client::authenticate(Deadline deadline) {
         deadline);
     if (code == 0) return Ok{};
     if (code == LIBSSH2_ERROR_AUTHENTICATION_FAILED || code == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED)
-        return Error{Error::Kind::auth, "authentication failed: " + where(target_) + " refuses this computer's SSH key for user " + target_.user,
-                     "was the machine made on another computer? Copy its key, or delete the machine and start it anew"};
+        return Error{
+            Error::Kind::auth,
+            "authentication failed: " + where(target_) + " refuses this computer's SSH key for user " + target_.user,
+            "was the machine made on another computer? Copy its key, or delete the machine and start it anew"};
     return failure("signing in", code);
 }
 

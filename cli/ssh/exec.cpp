@@ -71,8 +71,10 @@ public:
         while (!finished()) {
             if (auto moved = move(); !moved) return moved;
             if (outlets_[0].broken || outlets_[1].broken) return Ok{};
-            if (ended_by_user()) return Error{Error::Kind::network, "left '" + client_.target().name + "': the connection was ended here",
-                                              "what runs there has lost its terminal; `tnr status` shows the machine"};
+            if (ended_by_user())
+                return Error{Error::Kind::network,
+                             "left '" + client_.target().name + "': the connection was ended here",
+                             "what runs there has lost its terminal; `tnr status` shows the machine"};
             if (moved_ || news()) continue;
             if (auto waited = wait(); !waited) return waited;
         }

@@ -2,6 +2,7 @@
 // are on their way at once.
 #pragma once
 
+#include <ctime>
 #include <functional>
 #include <list>
 #include <memory>
@@ -26,6 +27,14 @@ protected:
         fail(refusal(reply, doing, path_there, machine_));
     }
     Result<> so_far() const { return failed_ ? Result<>{*failed_} : Result<>{Ok{}}; }
+
+    void count_losses() {
+        for (const auto& item : items_) {
+            if (item.special) ++tally_.special;
+            if (item.other_time) ++tally_.times;
+        }
+    }
+    static bool is_abandoned(int64_t mtime) { return mtime + temporary_age_max.count() < std::time(nullptr); }
 
     // Waits until another request may be sent, or until all are answered.
     Result<> room();

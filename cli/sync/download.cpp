@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <set>
 
 #include "api_client/base/files.hpp"
 #include "cli/sync/copying.hpp"
@@ -35,9 +37,11 @@ public:
         : Copying(sftp, machine, from, to.empty() ? "." : to, watch) {}
 
     Result<Tally> run() {
-        auto items = remote_tree(sftp_, from_, machine_);
+        auto items = remote_tree(sftp_, from_, machine_, tally_.unreadable);
         if (!items) return items.error();
         items_ = std::move(*items);
+        count_losses();
+        sweep();
         auto done = in_order(
             *this, {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders});
         if (done) return tally_;
@@ -64,6 +68,28 @@ private:
                 return file_error("cannot make folder", place(item), errno);
         }
         return Ok{};
+    }
+
+    // What runs that were killed have left in the folders that get something.
+    void sweep() const {
+        std::set<std::string> folders;
+        for (const auto& item : items_) {
+            std::string there = place(item);
+            if (item.kind == Kind::folder)
+                folders.insert(there);
+            else if (item.path.empty())
+                folders.insert(there.find('/') == std::string::npos ? "." : there.substr(0, there.rfind('/') + 1));
+        }
+        for (const auto& folder : folders) {
+            std::error_code none;
+            for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+                struct stat found;
+                std::string path = entry.path().string();
+                if (is_temporary(entry.path().filename().string()) && ::lstat(path.c_str(), &found) == 0 &&
+                    is_abandoned(found.st_mtime))
+                    ::unlink(path.c_str());
+            }
+        }
     }
 
     // With the user's own umask: these folders are theirs, not copies of anything.
@@ -105,7 +131,7 @@ private:
             if (reply.ok())
                 file->handle = reply.bytes;
             else
-                give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+                pass_over(file, reply);
         });
         fetching_.push_back(file);
         return Ok{};
@@ -136,7 +162,7 @@ private:
             file->end_seen = true;
             return;
         }
-        if (!reply.ok()) return give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+        if (!reply.ok()) return pass_over(file, reply);
         ssize_t wrote =
             ::pwrite(file->target.get(), reply.bytes.data(), reply.bytes.size(), static_cast<off_t>(offset));
         if (wrote != static_cast<ssize_t>(reply.bytes.size()))
@@ -145,6 +171,15 @@ private:
         // A server may answer with less than was asked for; the rest is asked for again.
         auto got = static_cast<uint32_t>(reply.bytes.size());
         if (got < length && got > 0) ask(file, offset + got, length - got);
+    }
+
+    // A file that cannot be read is no reason to leave the others there.
+    void pass_over(const FetchingPtr& file, const ssh::Reply& reply) {
+        if (file->over) return;
+        file->over = true;
+        ::unlink(file->temporary.c_str());
+        if (!file->handle.empty()) sftp_.close(file->handle, [](ssh::Reply) {});
+        tally_.unreadable.push_back(unreadable_there(reply, source(*file->item), machine_));
     }
 
     void give_up(const FetchingPtr& file, Error error) {

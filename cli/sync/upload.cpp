@@ -33,11 +33,12 @@ public:
         : Copying(sftp, machine, from, to, watch) {}
 
     Result<Tally> run() {
-        auto items = local_tree(from_);
+        auto items = local_tree(from_, tally_.unreadable);
         if (!items) return items.error();
         items_ = std::move(*items);
-        auto done = in_order(*this, {&Upload::look, &Upload::make_folders, &Upload::send_files, &Upload::make_links,
-                                     &Upload::finish_folders});
+        count_losses();
+        auto done = in_order(*this, {&Upload::look, &Upload::sweep, &Upload::make_folders, &Upload::send_files,
+                                     &Upload::make_links, &Upload::finish_folders});
         if (done) return tally_;
         clean_up();
         return done.error();
@@ -63,6 +64,36 @@ private:
             if (item.kind == Kind::file) tally_.bytes_total += item.size;
         }
         return settled();
+    }
+
+    // What runs that were killed have left in the folders that get something.
+    Result<> sweep() {
+        for (const auto& item : items_) {
+            auto there = there_.find(&item);
+            if (auto free = room(); !free) return free;
+            if (item.kind == Kind::folder && there != there_.end() && there->second.kind == Kind::folder)
+                sweep(place(item));
+            else if (item.path.empty() && item.kind != Kind::folder)
+                sweep(to_.find('/') == std::string::npos ? "." : to_.substr(0, to_.rfind('/') + 1));
+        }
+        return settled();
+    }
+
+    // A folder that cannot be read keeps what it has.
+    void sweep(const std::string& folder) {
+        sftp_.open_folder(folder, [this, folder](ssh::Reply reply) {
+            if (reply.ok()) sweep(folder, reply.bytes);
+        });
+    }
+
+    void sweep(const std::string& folder, const std::string& handle) {
+        sftp_.read_folder(handle, [this, folder, handle](ssh::Reply reply) {
+            if (!reply.ok()) return sftp_.close(handle, [](ssh::Reply) {});
+            for (const auto& entry : reply.names)
+                if (is_temporary(entry.name) && is_abandoned(entry.attributes.mtime.value_or(UINT32_MAX)))
+                    remove(joined(folder, entry.name));
+            sweep(folder, handle);
+        });
     }
 
     Result<> make_folders() {
@@ -106,7 +137,11 @@ private:
         auto file = std::make_shared<Sending>();
         file->item = &item;
         file->source = UniqueFd{::open(joined(from_, item.path).c_str(), O_RDONLY | O_CLOEXEC)};
-        if (!file->source) return file_error("cannot read", joined(from_, item.path), errno);
+        if (!file->source) {  // no reason to keep the others here
+            tally_.unreadable.push_back(file_error("cannot read", joined(from_, item.path), errno));
+            tally_.bytes_total -= item.size;
+            return Ok{};
+        }
         file->place = place(item);
         file->temporary = Copying::temporary(file->place);
         sftp_.open_file(file->temporary, ssh::Open::write_new, [this, file](ssh::Reply reply) {

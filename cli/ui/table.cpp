@@ -16,7 +16,8 @@ void print_table(std::ostream& out, const std::vector<std::vector<std::string>>&
     for (const auto& row : rows) {
         for (size_t i = 0; i < row.size(); ++i) {
             std::string cell = row[i].empty() ? "-" : row[i];
-            out << (&row == &rows.front() ? paint.strong(cell) : cell) << (i + 1 < row.size() ? std::string(widths[i] - columns(cell) + 2, ' ') : "\n");
+            out << (&row == &rows.front() ? paint.strong(cell) : cell)
+                << (i + 1 < row.size() ? std::string(widths[i] - columns(cell) + 2, ' ') : "\n");
         }
     }
 }

@@ -32,8 +32,8 @@ TEST_CASE("results that could not be written are no success", "[cli][command_lin
     cli::Session session{out, fake.err, fake.in};
     session.provider_names = {};
     session.config_folder = session.state_folder = fake.folder.path();
-    for (std::vector<std::string> words :
-         std::vector<std::vector<std::string>>{{"version"}, {"--version"}, {"--help"}, {"status"}, {"completion", "bash"}}) {
+    for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
+             {"version"}, {"--version"}, {"--help"}, {"status"}, {"completion", "bash"}}) {
         out.clear();
         fake.err.str("");
         CHECK(cli::run_command_line(session, words) == 1);

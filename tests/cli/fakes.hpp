@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "api_client/base/interrupt.hpp"
 #include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/command_line.hpp"
 #include "cli/commands/start.hpp"
 #include "cli/session.hpp"

@@ -26,4 +26,3 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
     CHECK(fake.session.logins().find("")->address == "tcp://127.0.0.1:14900");
     CHECK(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
 }
-

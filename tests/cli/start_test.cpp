@@ -159,3 +159,42 @@ TEST_CASE("a pool on loopback is out of reach for a machine elsewhere, any other
     CHECK(*cli::pool_address_for(local, "tcp://localhost:5") == "tcp://10.0.2.2:5");
     CHECK_FALSE(cli::pool_address_for(elsewhere, "tcp://127.0.0.1:14900"));
 }
+
+TEST_CASE("a size and an image are checked before anything is made", "[cli][start]") {
+    test::FakeSession fake;
+    for (bool dry_run : {false, true}) {
+        auto refused = cli::start(fake.session, {.name = "demo", .gpu = "h100", .offer = "huge", .dry_run = dry_run});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what == "there is no size 'huge'");
+    }
+    CHECK(fake.world.enrolled.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("a start that continues orders the size and the image that were asked for", "[cli][start]") {
+    test::FakeSession fake;
+    test::write_text(fake.folder / "disk.img", "a disk");
+    fake.world.fails_at = "create";
+    REQUIRE_FALSE(
+        cli::start(fake.session, {.name = "demo", .gpu = "h100", .offer = "large", .image = fake.folder / "disk.img"}));
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.last_order.offer == "large");
+    CHECK(fake.world.last_order.image == fake.folder / "disk.img");
+    fake.world.machines.clear();  // made anew, as before
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.last_order.offer == "large");
+}
+
+TEST_CASE("a machine that exists keeps its size and image, and start says so", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100"});
+    must_start(fake, {.name = "demo", .offer = "small"});  // the default by its name
+    auto other = cli::start(fake.session, {.name = "demo", .offer = "large"});
+    REQUIRE_FALSE(other);
+    CHECK(other.error().kind == Error::Kind::usage);
+    CHECK(other.error().what == "'demo' exists and was made with the size 'small'");
+    CHECK(other.error().hint.find("`tnr delete demo`") != std::string::npos);
+    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo", .image = "other.img"}));
+    CHECK(record_of(fake).size != "large");
+    must_start(fake, {.name = "demo"});
+}
