@@ -137,7 +137,8 @@ void forget_at_pool(Session& session, const Doomed& doomed) {
 
 Result<> destroy(Session& session, Doomed& doomed) {
     ui::Progress progress(session.screen());
-    progress.begin("deleting '" + doomed.name + "'");
+    progress.begin("deleting '" + doomed.name + "'",
+                   doomed.machines.empty() ? asking_patience : std::chrono::milliseconds{0});
     for (auto& at : doomed.machines)
         if (auto destroyed = at.provider->destroy(at.machine.id); !destroyed) return destroyed;
     // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
@@ -146,7 +147,7 @@ Result<> destroy(Session& session, Doomed& doomed) {
         if (!provider) return provider.error();
         if (auto destroyed = (*provider)->destroy(doomed.record->id); !destroyed) return destroyed;
     }
-    if (!doomed.machines.empty()) progress.end();
+    progress.end();
     return Ok{};
 }
 

@@ -131,6 +131,7 @@ void add_sync(Grammar& tnr, Session& session) {
     command.required("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder");
     command.footer(
         "Modes, times and links are kept; files of the same size and time are not sent again; nothing is removed.\n"
+        "A large file whose copying was cut off goes on where it stopped.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
         "A folder's copy is TO itself, or is put inside TO when TO ends with a slash (or is `MACHINE:` or `.`).\n"
         "A slash after FROM means the folder's contents.\n\n"

@@ -37,7 +37,7 @@ inline constexpr std::chrono::seconds keepalive_interval{3};
 
 // How long an SSH server that answers may refuse our key before that is final. A new machine's is up before cloud-init has
 // made our user; one that has let us in before refuses only until it has booted.
-inline constexpr std::chrono::seconds auth_patience_new{180}, auth_patience_known{15};
+inline constexpr std::chrono::seconds auth_patience_new{180}, auth_patience_known{30};
 
 // One TCP connect and handshake may take this long: an emulated machine on a busy host needs most of it.
 inline constexpr std::chrono::seconds attempt_limit{30};

@@ -5,13 +5,6 @@
 #include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
-namespace {
-
-constexpr std::string_view run_letters = "abcdefghijklmnopqrstuvwxyz234567";
-constexpr size_t run_length = 8;
-
-}  // namespace
-
 // Short whatever the file's own name is, since that may already be as long as a name can be.
 std::string temporary_name(const std::string& path, const std::string& run, size_t number) {
     size_t slash = path.rfind('/');

@@ -2,13 +2,14 @@
 //
 // What is already there with the same size and modification time is left alone; nothing is ever removed that only
 // the destination has. A file arrives under a temporary name beside its place and is renamed when it is whole, with
-// its mode and times: under its own name there is always the old file or the new one. What a run that was killed has left
-// of such files is removed by a later one.
+// its mode and times: under its own name there is always the old file or the new one. What a run that was cut off has left of
+// a large file is where the next one goes on (resume.hpp); what nobody goes on with is removed by a later run.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/ssh/sftp.hpp"
@@ -44,6 +45,8 @@ std::string temporary_name(const std::string& path, const std::string& run, size
 // Whether a file of that name, without its folder, is such a temporary: never copied, and removed from where files are
 // copied to once it is older than any run that might still be at work on it.
 bool is_temporary(const std::string& name);
+inline constexpr std::string_view run_letters = "abcdefghijklmnopqrstuvwxyz234567";
+inline constexpr size_t run_length = 8;
 inline constexpr std::chrono::seconds temporary_age_max{3600};
 // A few letters that tell this run's temporary files from those of others.
 std::string new_run();

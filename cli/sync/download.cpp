@@ -42,10 +42,14 @@ public:
         items_ = std::move(*items);
         count_losses();
         sweep();
+        adopt_parts();
         auto done = in_order(
             *this, {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders});
         if (done) return tally_;
-        for (auto& file : fetching_) ::unlink(file->temporary.c_str());
+        // What a lost connection has left of large files is for the next run to go on with.
+        bool lost = done.error().kind == Error::Kind::network;
+        for (auto& file : fetching_)
+            if (!lost || file->item->size < resume_bytes_min) ::unlink(file->temporary.c_str());
         return done.error();
     }
 
@@ -71,24 +75,35 @@ private:
     }
 
     // What runs that were killed have left in the folders that get something.
-    void sweep() const {
+    void sweep() {
+        want_parts([this](const Item& item) { return place(item); });
         std::set<std::string> folders;
-        for (const auto& item : items_) {
-            std::string there = place(item);
-            if (item.kind == Kind::folder)
-                folders.insert(there);
-            else if (item.path.empty())
-                folders.insert(there.find('/') == std::string::npos ? "." : there.substr(0, there.rfind('/') + 1));
-        }
+        for (const auto& item : items_)
+            if (item.kind == Kind::folder || item.path.empty())
+                folders.insert(item.kind == Kind::folder ? place(item) : folder_of(place(item)));
         for (const auto& folder : folders) {
             std::error_code none;
             for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
                 struct stat found;
-                std::string path = entry.path().string();
-                if (is_temporary(entry.path().filename().string()) && ::lstat(path.c_str(), &found) == 0 &&
-                    is_abandoned(found.st_mtime))
+                std::string name = entry.path().filename().string(), path = joined(folder, name);
+                if (!is_temporary(name) || ::lstat(path.c_str(), &found) != 0) continue;
+                if (!remember_part(folder, name, static_cast<uint64_t>(found.st_size)) && is_abandoned(found.st_mtime))
                     ::unlink(path.c_str());
             }
+        }
+    }
+
+    void adopt_parts() {
+        for (auto part = parts_.begin(); part != parts_.end();) {
+            const Item& item = *part->first;
+            uint64_t bytes = bytes_to_keep(part->second.bytes);
+            std::string hash = bytes ? hash_here(part->second.path, bytes) : "";
+            bool right = !hash.empty() && hash == hash_there(sftp_, source(item), bytes);
+            std::string own = Copying::temporary(place(item), item);
+            bool ours = right && ::rename(part->second.path.c_str(), own.c_str()) == 0;
+            if (!right && !hash.empty()) ::unlink(part->second.path.c_str());
+            part->second = {own, bytes};
+            part = ours ? std::next(part) : parts_.erase(part);
         }
     }
 
@@ -124,8 +139,13 @@ private:
         auto file = std::make_shared<Fetching>();
         file->item = &item;
         file->place = place(item);
-        file->temporary = Copying::temporary(file->place);
-        file->target = UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+        auto part = parts_.find(&item);
+        bool goes_on = part != parts_.end();
+        file->temporary = goes_on ? part->second.path : Copying::temporary(file->place, item);
+        if (goes_on) file->asked = part->second.bytes;
+        tally_.bytes_total -= file->asked;
+        file->target =
+            UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CLOEXEC | (goes_on ? 0 : O_CREAT | O_TRUNC), 0600)};
         if (!file->target) return file_error("cannot write", file->place, errno);
         sftp_.open_file(source(item), ssh::Open::read, [this, file](ssh::Reply reply) {
             if (reply.ok())

@@ -37,8 +37,8 @@ public:
         if (!items) return items.error();
         items_ = std::move(*items);
         count_losses();
-        auto done = in_order(*this, {&Upload::look, &Upload::sweep, &Upload::make_folders, &Upload::send_files,
-                                     &Upload::make_links, &Upload::finish_folders});
+        auto done = in_order(*this, {&Upload::look, &Upload::sweep, &Upload::adopt_parts, &Upload::make_folders,
+                                     &Upload::send_files, &Upload::make_links, &Upload::finish_folders});
         if (done) return tally_;
         clean_up();
         return done.error();
@@ -68,13 +68,14 @@ private:
 
     // What runs that were killed have left in the folders that get something.
     Result<> sweep() {
+        want_parts([this](const Item& item) { return place(item); });
         for (const auto& item : items_) {
             auto there = there_.find(&item);
             if (auto free = room(); !free) return free;
             if (item.kind == Kind::folder && there != there_.end() && there->second.kind == Kind::folder)
                 sweep(place(item));
             else if (item.path.empty() && item.kind != Kind::folder)
-                sweep(to_.find('/') == std::string::npos ? "." : to_.substr(0, to_.rfind('/') + 1));
+                sweep(folder_of(place(item)));
         }
         return settled();
     }
@@ -90,10 +91,30 @@ private:
         sftp_.read_folder(handle, [this, folder, handle](ssh::Reply reply) {
             if (!reply.ok()) return sftp_.close(handle, [](ssh::Reply) {});
             for (const auto& entry : reply.names)
-                if (is_temporary(entry.name) && is_abandoned(entry.attributes.mtime.value_or(UINT32_MAX)))
+                if (is_temporary(entry.name) &&
+                    !remember_part(folder, entry.name, entry.attributes.size.value_or(UINT64_MAX)) &&
+                    is_abandoned(entry.attributes.mtime.value_or(UINT32_MAX)))
                     remove(joined(folder, entry.name));
             sweep(folder, handle);
         });
+    }
+
+    Result<> adopt_parts() {
+        for (auto part = parts_.begin(); part != parts_.end();) {
+            const Item& item = *part->first;
+            uint64_t bytes = bytes_to_keep(part->second.bytes);
+            std::string hash = bytes ? hash_here(joined(from_, item.path), bytes) : "";
+            bool right = !hash.empty() && hash == hash_there(sftp_, part->second.path, bytes), ours = false;
+            std::string own = Copying::temporary(place(item), item);
+            if (right)
+                sftp_.rename_over(part->second.path, own, [&ours](ssh::Reply reply) { ours = reply.ok(); });
+            else if (!hash.empty())
+                remove(part->second.path);
+            if (auto done = settled(); !done) return done;
+            part->second = {own, bytes};
+            part = ours ? std::next(part) : parts_.erase(part);
+        }
+        return Ok{};
     }
 
     Result<> make_folders() {
@@ -143,13 +164,18 @@ private:
             return Ok{};
         }
         file->place = place(item);
-        file->temporary = Copying::temporary(file->place);
-        sftp_.open_file(file->temporary, ssh::Open::write_new, [this, file](ssh::Reply reply) {
-            if (reply.ok())
-                file->handle = reply.bytes;
-            else
-                explain(reply, "cannot write", file);
-        });
+        auto part = parts_.find(&item);
+        bool goes_on = part != parts_.end();
+        file->temporary = goes_on ? part->second.path : Copying::temporary(file->place, item);
+        if (goes_on) file->sent = part->second.bytes;
+        tally_.bytes_total -= file->sent;
+        sftp_.open_file(file->temporary, goes_on ? ssh::Open::write_on : ssh::Open::write_new,
+                        [this, file](ssh::Reply reply) {
+                            if (reply.ok())
+                                file->handle = reply.bytes;
+                            else
+                                explain(reply, "cannot write", file);
+                        });
         sending_.push_back(file);
         return Ok{};
     }

@@ -62,3 +62,14 @@ TEST_CASE("what was mistyped is recognised", "[cli][command_line]") {
     CHECK(fake.tnr({"frobnicate"}) == 2);
     CHECK(fake.err.str().find("did you mean") == std::string::npos);
 }
+
+TEST_CASE("every command has a test of its own name", "[cli][command_line]") {
+    test::FakeSession fake;
+    auto commands = fake.document({"--help"})["commands"];
+    CHECK(commands.size() > 10);
+    for (const auto& command : commands) {
+        std::string name = command["name"];
+        INFO(name);
+        CHECK(file_exists(std::string(TNR_CLI_TESTS) + "/" + name + "_test.cpp"));
+    }
+}

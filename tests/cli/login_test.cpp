@@ -1,4 +1,4 @@
-// `tnr login pool` and `tnr logout pool`.
+// `tnr login pool`.
 #include "cli/commands/login.hpp"
 
 #include "tests/cli/fakes.hpp"
@@ -22,7 +22,4 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
     CHECK(login->address == "tcp://gpu.example:1");
     CHECK(login->keys.own.public_key == own.public_key);
     CHECK(fake.session.logins().all()->size() == 2);
-    REQUIRE(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
-    CHECK(fake.session.logins().find("")->address == "tcp://127.0.0.1:14900");
-    CHECK(cli::logout_pool(fake.session, "tcp://gpu.example:1"));
 }

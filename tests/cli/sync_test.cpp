@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include "tests/support/catch.hpp"
 
 #include <ctime>
@@ -322,4 +323,53 @@ TEST_CASE("what killed runs have left is removed, and never copied", "[sync]") {
     world.copied(world.here / "tree", "demo:" + (world.there / "tree"));
     CHECK(there_are(world.there, left) + there_are(world.there, young) == 0);
     CHECK(there_are(world.there, users) == 2);
+}
+
+namespace {
+
+std::string many_bytes(size_t count) {
+    std::string text(count, 'x');
+    for (size_t i = 0; i < count; ++i) text[i] = static_cast<char>(i * 31 + i / 977 + i / 1000003);
+    return text;
+}
+
+size_t count_in(const std::string& folder) {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("a large file whose copying was cut off goes on where it stopped, up and down", "[sync]") {
+    const std::string content = many_bytes(40'000'000);
+    for (bool up : {true, false}) {
+        test::TemporaryFolder from, to;
+        test::write_text(from / "large", content);
+        const std::string source = (up ? "" : "demo:") + (from / "large"), place = (up ? "demo:" : "") + (to / "large");
+        {
+            World cut;
+            auto tally = cut.copy(source, place, [&](const sync::Tally& now) {
+                if (now.bytes > 20'000'000) cut.sshd.kill_connections();
+            });
+            REQUIRE_FALSE(tally);
+        }
+        REQUIRE(count_in(to.path()) == 1);
+        INFO((up ? "up" : "down"));
+        SECTION(up ? "up: as it was" : "down: as it was") {
+            World world;
+            auto tally = world.copied(source, place);
+            CHECK(tally.bytes < 25'000'000);
+            CHECK(tally.bytes > 10'000'000);
+        }
+        SECTION(up ? "up: a part that is not right" : "down: a part that is not right") {
+            const std::string part = fs::directory_iterator(to.path())->path().string();
+            std::fstream file(part, std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(1'000'000).put('!').flush();
+            World world;
+            CHECK(world.copied(source, place).bytes == content.size());
+        }
+        if (fs::exists(to / "large")) {
+            CHECK(test::read_text(to / "large") == content);
+            CHECK(count_in(to.path()) == 1);
+        }
+    }
 }
