@@ -55,6 +55,9 @@ public:
     virtual std::string name() const = 0;
     virtual Result<std::vector<Offer>> offers() = 0;
 
+    // Whether the order could be met, as far as that can be told without making anything: an Error of kind usage names
+    // the size, image or name that there is not.
+    virtual Result<> check(const Order&) { return Ok{}; }
     // Returns once the cloud has accepted the order; ask machine() until it is running.
     // An order whose name is taken by a machine of ours is an Error of kind usage.
     virtual Result<Machine> create(const Order& order) = 0;

@@ -1,8 +1,17 @@
 // The pool over its control messages; control.hpp lists them.
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/eventfd.h>
 
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/pool.hpp"
+#include "cli/ui/text.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -10,26 +19,52 @@ namespace {
 
 using Json = nlohmann::json;
 
+// One request, which a thread waits for: ZeroMQ's waiting would end at every signal, and could not be ended by one.
+struct Asked {
+    std::shared_ptr<control::Client> client;
+    std::optional<Result<Json>> answer;
+    UniqueFd done{::eventfd(0, EFD_CLOEXEC)};  // readable once `answer` is there
+};
+
+// The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
+Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request) {
+    auto asked = std::make_shared<Asked>(Asked{client, std::nullopt});
+    {
+        interrupt::SignalsBlocked blocked;
+        std::thread([asked, request] {
+            asked->answer = asked->client->request(request);
+            ::eventfd_write(asked->done.get(), 1);
+        }).detach();
+    }
+    pollfd waits[] = {{asked->done.get(), POLLIN, 0}, {interrupt::fd(), POLLIN, 0}};
+    while (!interrupt::interrupted()) {
+        ::poll(waits, 2, -1);
+        if (waits[0].revents) return std::move(*asked->answer);
+    }
+    return interrupt::error();
+}
+
 class ControlPool : public Pool {
 public:
     explicit ControlPool(std::unique_ptr<control::Client> client) : client_(std::move(client)) {}
 
     Result<std::string> hello() override {
-        auto answer = client_->request({{"op", "hello"}});
+        auto answer = ask(client_, {{"op", "hello"}});
         if (!answer) return answer.error();
         return answer->value("role", std::string{});
     }
 
     Result<std::vector<GpuType>> types() override try {
-        auto answer = client_->request({{"op", "types"}});
+        auto answer = ask(client_, {{"op", "types"}});
         if (!answer) return answer.error();
         std::vector<GpuType> types;
         for (const auto& type : answer->at("types"))
-            types.push_back({type.at("name"), type.at("total"), type.at("free"), type.value("memory_bytes", 0.0)});
+            types.push_back({type.at("name"), type.at("total"), type.at("free"),
+                             static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
         return types;
-    } catch (const Json::exception& failure) {
-        return Error{Error::Kind::remote,
-                     std::string("the pool's list of GPU types makes no sense: ") + failure.what()};
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "the pool's list of GPU types makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
     Result<> enroll_machine(const std::string& name, const std::string& public_key) override {
@@ -41,12 +76,12 @@ public:
 
 private:
     Result<> tell(const Json& request) {
-        auto answer = client_->request(request);
+        auto answer = ask(client_, request);
         if (!answer) return answer.error();
         return Ok{};
     }
 
-    std::unique_ptr<control::Client> client_;
+    std::shared_ptr<control::Client> client_;
 };
 
 }  // namespace
@@ -57,7 +92,15 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login) {
     return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client)));
 }
 
-Result<GpuWish> choose_gpu(Pool& pool, const std::string& text) {
+namespace {
+
+std::string how_many(const GpuType& type) {
+    return std::to_string(type.total) + (type.total == 1 ? " GPU" : " GPUs") + " of type " + type.name;
+}
+
+}  // namespace
+
+Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::string& command) {
     GpuWish wish;
     if (!text.empty()) {
         auto parsed = parse_gpu(text);
@@ -68,33 +111,37 @@ Result<GpuWish> choose_gpu(Pool& pool, const std::string& text) {
     if (!types) return types.error();
     if (types->empty())
         return Error{Error::Kind::remote, "the pool has no GPUs at all at the moment", "try again later"};
-    std::string names;
-    for (const auto& type : *types) names += (names.empty() ? "" : ", ") + type.name;
+    std::string list;
+    std::vector<std::string> names;
+    for (const auto& type : *types) {
+        list += (list.empty() ? "" : ", ") + type.name;
+        names.push_back(type.name);
+    }
     if (text.empty() && types->size() == 1) return GpuWish{types->front().name, 1};
     if (text.empty())
-        return Error{Error::Kind::usage, "the pool has several types of GPU: " + names,
-                     "say which: --gpu " + types->front().name};
+        return Error{Error::Kind::usage, "the pool has several types of GPU: " + list,
+                     "say which: `" + command + " --gpu " + types->front().name + "`"};
     for (const auto& type : *types) {
-        if (type.name != wish.type) continue;
-        if (type.total >= wish.count) return wish;
-        return Error{Error::Kind::usage,
-                     "the pool has only " + std::to_string(type.total) + " GPUs of type " + wish.type,
-                     "ask for fewer: --gpu " + wish.type + ":" + std::to_string(type.total)};
+        if (ui::lower(type.name) != wish.type) continue;
+        if (type.total >= wish.count) return GpuWish{type.name, wish.count};
+        return Error{Error::Kind::usage, "the pool has only " + how_many(type),
+                     "ask for fewer: `" + command + " --gpu " + type.name + ":" + std::to_string(type.total) + "`"};
     }
-    return Error{Error::Kind::usage, "the pool has no GPU of type '" + wish.type + "'", "it has: " + names};
+    return Error{Error::Kind::usage, "the pool has no GPU of type '" + wish.type + "'",
+                 ui::did_you_mean(wish.type, names) + "it has: " + list};
 }
 
 Result<GpuWish> parse_gpu(const std::string& text) {
-    GpuWish wish{text.substr(0, text.find(':')), 1};
+    GpuWish wish{ui::lower(text.substr(0, text.find(':'))), 1};
     Error wrong{Error::Kind::usage, "'" + text + "' is no GPU type", "it looks like h100, or h100:2 for two of them"};
     if (wish.type.empty()) return wrong;
     if (wish.type.size() == text.size()) return wish;
     std::string count = text.substr(wish.type.size() + 1);
-    bool digits = !count.empty() && count.size() <= 2 &&
-                  std::all_of(count.begin(), count.end(), [](unsigned char c) { return isdigit(c); });
-    if (!digits) return wrong;
-    wish.count = std::stoi(count);
-    if (wish.count < 1 || wish.count > gpu_count_max) return wrong;
+    if (count.empty() || !std::all_of(count.begin(), count.end(), [](unsigned char c) { return isdigit(c); }))
+        return wrong;
+    constexpr size_t digits_max = 6;  // far more than any pool has, which choose_gpu() says; and it fits an int
+    wish.count = count.size() <= digits_max ? std::stoi(count) : std::numeric_limits<int>::max();
+    if (wish.count < 1) return wrong;
     return wish;
 }
 

@@ -1,15 +1,41 @@
-// What --json prints.
+// What --json prints: one document of one schema for all commands, which README.md writes down and
+// tests/cli/json_schema_test.cpp holds every command to.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <vector>
 
-#include "api_client/base/result.hpp"
+#include "cli/session.hpp"
 
 namespace tnr::cli {
 
-// {"kind": "usage", "what": "…", "hint": "…"}, as in control messages.
-nlohmann::json error_json(const Error& error);
+// Grows when a reader of older documents would misread a newer one; fields are added without.
+inline constexpr int json_schema = 1;
+
+// What went wrong, and with what: a machine's name, a provider's, a pool's address; empty: with the command itself.
+struct Trouble {
+    std::string about;
+    Error error;
+};
+
+// {"schema": 1, "command": "stop", "errors": [...]} with `results` beside them.
+void print_document(Session& session, const std::string& command, nlohmann::json results,
+                    const std::vector<Trouble>& troubles = {});
+// "tnr: what" and its hints, on stderr.
+void tell_error(Session& session, const Error& error);
+// What the process ends with because of it.
+int exit_code_of(const Error& error);
+// How a command ends that did what it could for each of several machines: with a document, or each trouble told. The exit
+// code is the first trouble's.
+Result<> finish(Session& session, const std::string& command, nlohmann::json results,
+                const std::vector<Trouble>& troubles);
+
+nlohmann::json gpu_json(const std::string& type, int count);  // null when there is no type
+nlohmann::json price_json(double usd_per_hour);
+// A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.
+nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
+                            const std::string& hint = "");
 
 // One document, indented, and a newline. Bytes that are not UTF-8 (a mistyped name, a server's words) become U+FFFD:
 // whatever happened, scripts get a document that they can parse.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -54,8 +54,10 @@ Result<std::vector<PoolLogin>> parse_logins(const std::string& text) try {
         logins.push_back(*login);
     }
     return logins;
-} catch (const Json::exception& failure) {
-    return Error{Error::Kind::usage, failure.what()};
+} catch (const Json::parse_error&) {
+    return Error{Error::Kind::usage, "it is no JSON"};
+} catch (const Json::exception&) {
+    return Error{Error::Kind::usage, "a field is missing or is of the wrong kind"};
 }
 
 Result<std::vector<PoolLogin>> Logins::all() const {

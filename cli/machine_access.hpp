@@ -2,6 +2,7 @@
 // The real one goes over SSH (ssh_access.cpp); tests of `tnr start` use one in memory.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,17 @@ using Say = std::function<void(const std::string&)>;  // a few words beside the 
 // Hears, in a few words, why one more try was in vain; its error ends the trying.
 using Waiting = std::function<Result<>(const std::string&)>;
 
+// A GPU as a program on the machine sees it.
+struct SeenGpu {
+    std::string name;
+    uint64_t memory_bytes = 0;
+};
+
+struct Proof {
+    std::vector<SeenGpu> gpus;
+    std::string note = {};  // what else there is to say: that none is free at the moment
+};
+
 class MachineAccess {
 public:
     virtual ~MachineAccess() = default;
@@ -24,8 +36,8 @@ public:
     virtual Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) = 0;
     // Brings what differs; the answer names what was brought, and is empty when all was there.
     virtual Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) = 0;
-    // Asks the machine for its GPUs the way any program there would. One line a GPU.
-    virtual Result<std::string> prove() = 0;
+    // Asks the machine for its GPUs the way any program there would.
+    virtual Result<Proof> prove() = 0;
 };
 
 // `key_path` holds this computer's own SSH key; it is made when missing.

@@ -21,7 +21,7 @@ struct GpuType {
     std::string name;  // "h100"
     int total = 0;
     int free = 0;
-    double memory_bytes = 0;
+    uint64_t memory_bytes = 0;
 };
 
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
@@ -41,7 +41,7 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login);
 // More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
 inline constexpr int gpu_count_max = 64;
 
-// "h100" or "h100:2".
+// "h100" or "h100:2", the type in small letters.
 struct GpuWish {
     std::string type;
     int count = 1;
@@ -49,7 +49,8 @@ struct GpuWish {
 Result<GpuWish> parse_gpu(const std::string& text);
 
 // What the user wants, which the pool has (not: which is free now). `text` as parse_gpu() takes it; empty: the pool's only
-// type. Else an Error of kind usage that names the types there are.
-Result<GpuWish> choose_gpu(Pool& pool, const std::string& text);
+// type. Upper and lower case are the same. Else an Error of kind usage that names the types there are; its hint continues
+// `command`, such as "tnr start demo".
+Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::string& command);
 
 }  // namespace tnr::cli

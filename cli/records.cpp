@@ -11,15 +11,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 
 namespace tnr::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-// RFC 1035: a label of a host name.
-constexpr size_t name_length_max = 63;
 constexpr std::array step_names = {"keys", "enrolled", "ordered", "installed", "proven"};
 
 // A step we do not know may be one with a machine that costs money: no guessing.
@@ -40,7 +38,12 @@ Json to_json(const Record& record) {
             {"host_key", record.host_key},
             {"host_secret", record.host_secret},
             {"machine_key", {{"public", record.machine_key.public_key}, {"secret", record.machine_key.secret_key}}},
-            {"created", record.created}};
+            {"created", record.created},
+            {"size", record.size},
+            {"image", record.image},
+            {"has_gpu", record.has_gpu},
+            {"has_count", record.has_count},
+            {"login_key", record.login_key}};
 }
 
 Result<int> count_of(const Json& json) {
@@ -65,6 +68,13 @@ Result<Record> record_from_json(const Json& json) {
     record.host_secret = json.at("host_secret");
     record.machine_key = {json.at("machine_key").at("public"), json.at("machine_key").at("secret")};
     record.created = json.at("created");
+    // What records of older versions do not have.
+    bool installed = record.step >= Step::installed;
+    record.size = json.value("size", "");
+    record.image = json.value("image", "");
+    record.has_gpu = json.value("has_gpu", installed ? record.gpu : "");
+    record.has_count = json.value("has_count", installed ? record.count : 0);
+    record.login_key = json.value("login_key", "");
     return record;
 }
 
@@ -79,8 +89,10 @@ bool is_file(const UniqueFd& fd, const std::string& path) {
 
 Result<Record> parse_record(const std::string& text) try {
     return record_from_json(Json::parse(text));
-} catch (const Json::exception& failure) {
-    return Error{Error::Kind::internal, failure.what()};
+} catch (const Json::parse_error&) {
+    return Error{Error::Kind::internal, "it is no JSON"};
+} catch (const Json::exception&) {
+    return Error{Error::Kind::internal, "a field is missing or is of the wrong kind"};
 }
 
 std::string to_string(Step step) {
@@ -103,21 +115,24 @@ Result<std::optional<Record>> Records::find(const std::string& name) const {
     // The name is a path's part and a host's name: what another program wrote there is not trusted.
     if (record && record->name == name) return std::optional<Record>{*record};
     std::string why = record ? "it is about '" + record->name + "'" : record.error().what;
-    return Error{Error::Kind::internal, path(name) + " is damaged: " + why,
-                 "`tnr delete " + name + "` removes the machine and this file"};
+    return Error{Error::Kind::internal, "the record of '" + name + "' is damaged: " + why,
+                 "`tnr delete " + name + "` removes the machine and its record, " + path(name)};
 }
 
-Result<std::vector<Record>> Records::all() const {
-    std::vector<Record> records;
+Records::All Records::all() const {
+    All all;
     std::error_code none;  // no folder yet: no machines
     for (const auto& file : std::filesystem::directory_iterator(folder_, none)) {
         if (file.path().extension() != ".json") continue;
-        auto record = find(file.path().stem().string());
-        if (!record) return record.error();
-        if (*record) records.push_back(**record);
+        std::string name = file.path().stem().string();
+        auto record = find(name);
+        if (!record) all.damaged.push_back({name, record.error()});
+        if (record && *record) all.records.push_back(**record);
     }
-    std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.name < b.name; });
-    return records;
+    auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+    std::sort(all.records.begin(), all.records.end(), by_name);
+    std::sort(all.damaged.begin(), all.damaged.end(), by_name);
+    return all;
 }
 
 Result<> Records::save(const Record& record) {
@@ -135,7 +150,7 @@ Result<RecordLock> Records::lock(const std::string& name) {
         UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
         if (!fd) return file_error("cannot open", file, errno);
         if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
-            return Error{Error::Kind::usage, "another tnr is working on '" + name + "' right now",
+            return Error{Error::Kind::remote, "another tnr is working on '" + name + "' right now",
                          "wait for it to end, or see who it is: `fuser " + file + "`"};
         if (is_file(fd, file)) return RecordLock{file, std::move(fd)};
     }
@@ -143,15 +158,6 @@ Result<RecordLock> Records::lock(const std::string& name) {
 
 RecordLock::~RecordLock() {
     if (fd_) ::unlink(file_.c_str());  // while it is still ours: whoever has opened it meanwhile notices
-}
-
-Result<> check_name(const std::string& name) {
-    auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-    bool good = !name.empty() && name.size() <= name_length_max && std::all_of(name.begin(), name.end(), allowed) &&
-                name.front() >= 'a' && name.front() <= 'z' && name.back() != '-';
-    if (good) return Ok{};
-    return Error{Error::Kind::usage, "'" + name + "' cannot be a machine's name",
-                 "a name has small letters, digits and dashes, begins with a letter and has at most 63 characters"};
 }
 
 }  // namespace tnr::cli

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/machine_name.hpp"
 #include "cli/pool.hpp"
 
 namespace tnr::cli {
@@ -30,6 +31,14 @@ struct Record {
     std::string host_secret;    // private file; only until the machine has it
     wire::KeyPair machine_key;  // what the machine shows the pool
     std::string created;        // UTC, ISO 8601
+    // What it was ordered as, which a start that continues orders again; empty: the provider's default.
+    std::string size = {}, image = {};
+    // The GPU that the machine was given at its last install; `gpu` is what its user wants. Empty: none yet.
+    std::string has_gpu = {};
+    int has_count = 0;
+    std::string login_key = {};  // the public line of ours that it was made with; empty: made by an older tnr
+
+    bool has_its_gpu() const { return has_gpu == gpu && has_count == count; }
 };
 
 // The text of a record's file, from us or anybody else. The Error says in a few words what is wrong with it.
@@ -53,18 +62,24 @@ public:
 
     Result<std::optional<Record>> find(const std::string& name) const;
     bool exists(const std::string& name) const;  // readable or not
-    Result<std::vector<Record>> all() const;     // by name
+    // By name. A damaged one hides none of the others.
+    struct Damaged {
+        std::string name;
+        Error error;
+    };
+    struct All {
+        std::vector<Record> records;
+        std::vector<Damaged> damaged;
+    };
+    All all() const;
     Result<> save(const Record& record);
     Result<> remove(const std::string& name);
-    // Fails with kind usage when another process has it.
+    // Fails with kind remote when another process has it.
     Result<RecordLock> lock(const std::string& name);
 
 private:
     std::string path(const std::string& name) const;
     std::string folder_;
 };
-
-// A machine's name becomes its host name and a file's: letters, digits and dashes.
-Result<> check_name(const std::string& name);
 
 }  // namespace tnr::cli

@@ -4,6 +4,15 @@
 #include <cstdio>
 
 namespace tnr::cli {
+namespace {
+
+std::vector<std::string> known_names(Session& session) {
+    std::vector<std::string> names;
+    for (const auto& record : session.records().all().records) names.push_back(record.name);
+    return names;
+}
+
+}  // namespace
 
 Result<std::optional<Machine>> look_up(Provider& provider, const Record& record) {
     if (!record.id.empty()) {
@@ -20,13 +29,25 @@ Result<std::optional<Machine>> look_up(Provider& provider, const Record& record)
     return std::optional<Machine>{};
 }
 
+Result<std::string> this_or_only_machine(Session& session, const std::string& name) {
+    if (!name.empty()) return name;
+    auto names = known_names(session);
+    if (names.size() == 1) return names.front();
+    if (names.empty())
+        return Error{Error::Kind::not_found, "there is no machine yet", "`tnr start NAME --gpu TYPE` makes one"};
+    std::string list;
+    for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
+    return Error{Error::Kind::usage, "say which machine", "there are " + list};
+}
+
 Result<Known> find_machine(Session& session, const std::string& name) {
-    if (auto good = check_name(name); !good) return good.error();
+    if (auto good = check_machine_name(name); !good) return good.error();
     auto record = session.records().find(name);
     if (!record) return record.error();
     if (!*record)
         return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
-                     "`tnr status` shows yours; `tnr start " + name + " --gpu TYPE` makes it"};
+                     ui::did_you_mean(name, known_names(session)) + "`tnr status` shows yours; `tnr start " + name +
+                         " --gpu TYPE` makes it"};
     auto provider = session.provider((*record)->provider);
     if (!provider) return provider.error();
     auto machine = look_up(**provider, **record);

@@ -24,6 +24,8 @@ struct Session {
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
     bool json = false;  // --json: one document on `out`
+    ui::Paint out_paint = {}, err_paint = {};
+    std::function<int()> err_columns = {};  // the terminal's width now; empty: not known
 
     std::string config_folder = {}, state_folder = {}, cache_folder = {};
     std::vector<std::string> provider_names = {};
@@ -35,12 +37,15 @@ struct Session {
 
     // What the command chosen on the command line came to; main reports it.
     Result<> result = Ok{};
-    int exit_code = exit_done;
+    int exit_code = exit_done;  // beside an Error in `result`: instead of the Error's own
 
     Records records() const { return Records{state_folder + "/machines"}; }
     Logins logins() const { return Logins{config_folder + "/pool.json"}; }
-    ui::Progress progress() const { return {err, err_is_terminal}; }
+    ui::Screen screen() const { return {err, err_is_terminal, err_paint, err_columns}; }
 };
+
+// A step that is mostly done before anybody looks (asking a provider or a pool) is shown from then on.
+inline constexpr std::chrono::milliseconds asking_patience{1000};
 
 // A machine the way commands that name one see it: our record and the provider's view.
 struct Known {
@@ -49,6 +54,8 @@ struct Known {
     Machine machine;
 };
 
+// `name`, or where it is empty the only machine that this computer knows.
+Result<std::string> this_or_only_machine(Session& session, const std::string& name);
 // The machine called `name`. Kind not_found when we have no record, or when it was deleted behind our back; the
 // error says which.
 Result<Known> find_machine(Session& session, const std::string& name);

@@ -8,7 +8,9 @@
 
 namespace tnr::cli {
 
-// `key_path` holds this computer's own SSH key; it is made when missing.
+// This computer's own SSH key, from the file `key_path`, for a machine that was made with it. Kind auth when the file is
+// lost or holds another key: that machine will never let us in.
+Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path);
 Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& key_path);
 
 }  // namespace tnr::cli

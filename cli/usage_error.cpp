@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/ui/text.hpp"
+
 namespace tnr::cli {
 namespace {
 
@@ -21,11 +23,17 @@ Reached reached(const CLI::App& tnr) {
     return at;
 }
 
-std::string commands_below(const CLI::App& command) {
-    std::string names;
+std::vector<std::string> names_below(const CLI::App& command) {
+    std::vector<std::string> names;
     for (const auto* one : command.get_subcommands([](const CLI::App*) { return true; }))
-        names += (names.empty() ? "" : ", ") + one->get_name();
+        names.push_back(one->get_name());
     return names;
+}
+
+std::string commands_below(const CLI::App& command) {
+    std::string list;
+    for (const auto& name : names_below(command)) list += (list.empty() ? "" : ", ") + name;
+    return list;
 }
 
 // CLI11 only says that a command is missing.
@@ -59,13 +67,22 @@ std::string not_expected(const Reached& at, const std::string& said) {
 
 }  // namespace
 
+bool takes_program(const CLI::App& command) {
+    return command.get_option_no_throw("command") != nullptr;
+}
+
 Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std::vector<std::string>& words) {
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
     if (auto unknown = unknown_command(at, words); !unknown.empty())
-        return {Error::Kind::usage, "there is no command '" + unknown + "'", "commands: " + commands_below(tnr)};
+        return {Error::Kind::usage, "there is no command '" + unknown + "'",
+                ui::did_you_mean(unknown, names_below(tnr)) + "commands: " + commands_below(tnr)};
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
-    if (dynamic_cast<const CLI::ExtrasError*>(&problem)) what = not_expected(at, what);
+    if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
+        what = not_expected(at, what);
+        if (takes_program(*at.command))
+            hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
+    }
     // "--gpu: 1 required TEXT missing"
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = what.substr(0, what.find(':')) + " needs a value";
     return {Error::Kind::usage, what, hint};

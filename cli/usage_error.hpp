@@ -16,4 +16,7 @@ namespace tnr::cli {
 // `tnr` after it has failed to parse `words`, in their order.
 Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std::vector<std::string>& words);
 
+// `connect` and `run`: their last words, "command" in the grammar, are a program and its arguments, options too.
+bool takes_program(const CLI::App& command);
+
 }  // namespace tnr::cli

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
 #include "cli/ssh/exec.hpp"
 
 namespace tnr::cli {
@@ -81,12 +82,11 @@ void add_completion(Grammar& tnr, Session& session) {
         "  source <(tnr completion zsh)       in ~/.zshrc, after compinit\n"
         "  tnr completion fish > ~/.config/fish/completions/tnr.fish");
     command.run([&session, tnr, shell] {
-        if (session.json) {
-            session.result = Error{Error::Kind::usage, "`tnr completion` prints a script and has no --json"};
-            return;
-        }
         auto script = completion(*shell, tnr.places());
-        if (script) session.out << *script;
+        if (script && session.json)
+            print_document(session, "completion", {{"shell", *shell}, {"script", *script}});
+        else if (script)
+            session.out << *script;
         session.result = script ? Result<>{Ok{}} : Result<>{script.error()};
     });
 }

@@ -1,35 +1,32 @@
 // `tnr delete`: the machine first, since it is what costs money; then its key at the pool; our record last, so that
 // a failure on the way leaves something to run the command again on.
+//
+// What there is to delete is the provider's to say, by the tag that all our machines carry: a record may be lost, may
+// have been made anew by a start that then found the name taken, or may name a machine that has a successor.
 #include "cli/commands/delete.hpp"
 
-#include <filesystem>
+#include <algorithm>
 
+#include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
 namespace tnr::cli {
 namespace {
 
-Result<> ask(Session& session, const std::string& what) {
-    if (!session.in_is_terminal)
-        return Error{Error::Kind::usage, "delete " + what + "? There is nobody to ask", "say --yes when you mean it"};
-    session.err << "Delete " << what << "? [y/N] " << std::flush;
-    std::string answer;
-    std::getline(session.in, answer);
-    if (answer == "y" || answer == "Y" || answer == "yes") return Ok{};
-    return Error{Error::Kind::usage, "nothing was deleted"};
-}
-
-// The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so
-// that only earns a word.
-void forget_at_pool(Session& session, const Record& record) {
-    auto login = session.logins().find(record.pool);
-    auto pool = login ? session.pool(*login) : Result<std::unique_ptr<Pool>>{login.error()};
-    auto forgotten = pool ? (*pool)->forget_machine(record.name) : Result<>{pool.error()};
-    if (!forgotten)
-        session.err << "note: the pool at " << record.pool << " still knows the key of '" << record.name
-                    << "': " << forgotten.error().what << "\n";
-}
+// One name, and all that goes with it.
+struct Doomed {
+    std::string name;
+    RecordLock lock;
+    std::optional<Record> record;
+    struct At {
+        std::unique_ptr<Provider> provider;
+        Machine machine;
+        bool strange;  // not the one that our record speaks of
+    };
+    std::vector<At> machines = {};
+    std::string where = {};  // the provider for messages
+};
 
 // A record that cannot be read must not keep its machine alive.
 Result<std::optional<Record>> record_or_nothing(Session& session, const std::string& name) {
@@ -39,87 +36,193 @@ Result<std::optional<Record>> record_or_nothing(Session& session, const std::str
     return std::optional<Record>{};
 }
 
-Result<std::optional<Machine>> machine_to_delete(Session& session, const DeleteOptions& options,
-                                                 const std::optional<Record>& record, Provider& provider) {
-    // Not ordered yet: a machine of that name is somebody else's.
-    if (record && record->step < Step::ordered) return std::optional<Machine>{};
-    if (record) {
-        auto machine = look_up(provider, *record);
-        // The provider has it and cannot read what it knows of it; that is no reason to keep it.
-        bool broken = !machine && machine.error().kind == Error::Kind::internal && !record->id.empty();
-        if (!broken) return machine;
-        return std::optional<Machine>{Machine{.id = record->id, .name = record->name}};
-    }
-    Record nameless;
-    nameless.name = options.name;
-    auto machine = look_up(provider, nameless);
-    if (!machine || *machine) return machine;
-    if (session.records().exists(options.name)) return machine;  // damaged, and no machine: just remove it
-    return Error{Error::Kind::not_found, "there is no machine called '" + options.name + "'",
-                 "`tnr status` shows yours"};
-}
-
-Result<> destroy(Session& session, Provider& provider, const std::string& name, const std::string& id) {
-    auto progress = session.progress();
-    progress.begin("deleting '" + name + "'");
-    auto destroyed = provider.destroy(id);
-    if (destroyed) progress.end();
-    return destroyed;
-}
-
-Result<> tell_plan(Session& session, const std::string& name, const std::string& provider, bool exists) {
-    if (session.json)
-        print_json(session.out, {{"dry_run", true}, {"name", name}, {"exists", exists}});
-    else
-        session.out << "Would delete '" << name << "' at provider " << provider << (exists ? "" : " (already gone)")
-                    << ". Nothing was changed.\n";
+// The machine that the record names, when the list of those with our tag did not have it.
+Result<> add_recorded(Provider& provider, const Record& record, std::vector<Machine>& found) {
+    auto is_it = [&](const Machine& machine) { return machine.id == record.id; };
+    if (record.id.empty() || std::any_of(found.begin(), found.end(), is_it)) return Ok{};
+    auto machine = provider.machine(record.id);
+    if (machine && machine->state != MachineState::gone) found.push_back(*machine);
+    if (machine || machine.error().kind == Error::Kind::not_found) return Ok{};
+    // The provider has it and cannot read what it knows of it; that is no reason to keep it.
+    if (machine.error().kind != Error::Kind::internal || interrupt::interrupted()) return machine.error();
+    found.push_back(Machine{.id = record.id, .name = record.name});
     return Ok{};
 }
 
-Result<> tell(Session& session, const std::string& name, const std::string& provider, bool existed) {
-    if (session.json)
-        print_json(session.out, {{"name", name}, {"deleted", true}, {"existed", existed}});
-    else if (existed)
-        session.out << "Deleted '" << name << "' and its disk\n";
+Result<> look_at(Session& session, const std::string& provider_name, Doomed& doomed) {
+    auto provider = session.provider(provider_name);
+    if (!provider) return provider.error();
+    auto machines = (*provider)->machines();
+    if (!machines) return machines.error();
+    std::vector<Machine> found;
+    for (const auto& machine : *machines)
+        if (machine.name == doomed.name && machine.state != MachineState::gone) found.push_back(machine);
+    bool recorded = doomed.record && doomed.record->provider == provider_name;
+    if (recorded)
+        if (auto added = add_recorded(**provider, *doomed.record, found); !added) return added;
+    for (const auto& machine : found) {
+        bool ours = recorded && doomed.record->step >= Step::ordered &&
+                    (doomed.record->id.empty() || doomed.record->id == machine.id);
+        auto own = session.provider(provider_name);
+        if (!own) return own.error();
+        doomed.machines.push_back({std::move(*own), machine, !ours});
+        doomed.where = provider_name;
+    }
+    return Ok{};
+}
+
+// Without a record and without --provider the machine may be at any provider. One that we are not signed in to is passed
+// over, with a word; one that does not answer may have it.
+Result<> look_everywhere(Session& session, Doomed& doomed) {
+    for (const auto& name : session.provider_names) {
+        auto looked = look_at(session, name, doomed);
+        if (looked) continue;
+        if (looked.error().kind != Error::Kind::auth) return looked;
+        session.err << "note: provider " << name << " was not asked: " << looked.error().what << "\n";
+    }
+    return Ok{};
+}
+
+Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const std::string& name) {
+    if (auto good = check_machine_name(name); !good) return good.error();
+    auto lock = session.records().lock(name);
+    if (!lock) return lock.error();
+    auto record = record_or_nothing(session, name);
+    if (!record) return record.error();
+    Doomed doomed{name, std::move(*lock), *record};
+    doomed.where = !options.provider.empty() ? options.provider : *record ? (*record)->provider : "";
+    ui::Progress progress(session.screen());
+    progress.begin("looking for '" + name + "'", asking_patience);
+    auto looked = doomed.where.empty() ? look_everywhere(session, doomed) : look_at(session, doomed.where, doomed);
+    if (!looked) return looked.error();
+    progress.end();
+    if (!doomed.machines.empty() || session.records().exists(name)) return doomed;
+    return Error{Error::Kind::not_found, "there is no machine called '" + name + "'", "`tnr status` shows yours"};
+}
+
+std::string list_of(const std::vector<Doomed>& all) {
+    std::string list;
+    for (const auto& doomed : all)
+        if (!doomed.machines.empty()) {
+            list += (list.empty() ? "'" : ", '") + doomed.name + "'";
+            if (doomed.machines.front().strange) list += " (made by another computer, or its record was lost)";
+        }
+    return list;
+}
+
+// What is gone already is forgotten without a question.
+Result<bool> may_delete(Session& session, const DeleteOptions& options, const std::vector<Doomed>& all) {
+    std::string what = list_of(all);
+    if (options.yes || what.empty()) return true;
+    if (!session.in_is_terminal)
+        return Error{Error::Kind::usage, "delete " + what + "? There is nobody to ask",
+                     "say --yes when you mean it: `tnr delete " + all.front().name + " --yes`"};
+    session.err << "Delete " << what << " and all that is on " << (all.size() > 1 ? "their disks" : "its disk")
+                << "? [y/N] " << std::flush;
+    std::string answer;
+    std::getline(session.in, answer);
+    return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+// The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so
+// that only earns a word. Without a record the default pool is the likely one.
+void forget_at_pool(Session& session, const Doomed& doomed) {
+    auto login = session.logins().find(doomed.record ? doomed.record->pool : "");
+    auto pool = login ? session.pool(*login) : Result<std::unique_ptr<Pool>>{login.error()};
+    auto forgotten = pool ? (*pool)->forget_machine(doomed.name) : Result<>{pool.error()};
+    if (!forgotten && doomed.record)
+        session.err << "note: the pool at " << doomed.record->pool << " still knows the key of '" << doomed.name
+                    << "': " << forgotten.error().what << "\n";
+}
+
+Result<> destroy(Session& session, Doomed& doomed) {
+    ui::Progress progress(session.screen());
+    progress.begin("deleting '" + doomed.name + "'",
+                   doomed.machines.empty() ? asking_patience : std::chrono::milliseconds{0});
+    for (auto& at : doomed.machines)
+        if (auto destroyed = at.provider->destroy(at.machine.id); !destroyed) return destroyed;
+    // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
+    if (doomed.machines.empty() && doomed.record && !doomed.record->id.empty()) {
+        auto provider = session.provider(doomed.record->provider);
+        if (!provider) return provider.error();
+        if (auto destroyed = (*provider)->destroy(doomed.record->id); !destroyed) return destroyed;
+    }
+    progress.end();
+    return Ok{};
+}
+
+void tell(Session& session, const Doomed& doomed) {
+    if (session.json) return;
+    if (!doomed.machines.empty())
+        session.out << "Deleted '" << doomed.name << "' and its disk\n";
+    else if (doomed.record && doomed.record->step < Step::ordered)
+        session.out << "'" << doomed.name << "' had not been made yet; forgot it\n";
     else
-        session.out << "'" << name << "' was already gone at provider " << provider << "; forgot it\n";
+        session.out << "'" << doomed.name << "' was already gone"
+                    << (doomed.where.empty() ? "" : " at provider " + doomed.where) << "; forgot it\n";
+}
+
+void tell_plan(Session& session, const Doomed& doomed) {
+    if (session.json) return;
+    session.out << "Would delete '" << doomed.name << "'"
+                << (doomed.where.empty() ? "" : " at provider " + doomed.where)
+                << (doomed.machines.empty() ? " (already gone)" : "") << ". Nothing was changed.\n";
+}
+
+nlohmann::json document_of(const Doomed& doomed, bool deleted) {
+    return {{"name", doomed.name},
+            {"provider", doomed.where.empty() ? nlohmann::json() : nlohmann::json(doomed.where)},
+            {"existed", !doomed.machines.empty()},
+            {"deleted", deleted}};
+}
+
+Result<> delete_one(Session& session, Doomed& doomed) {
+    if (auto destroyed = destroy(session, doomed); !destroyed) return destroyed;
+    forget_at_pool(session, doomed);
+    if (auto removed = session.records().remove(doomed.name); !removed) return removed;
+    tell(session, doomed);
     return Ok{};
 }
 
 }  // namespace
 
-Result<> delete_machine(Session& session, const DeleteOptions& options) {
-    if (auto good = check_name(options.name); !good) return good;
-    auto lock = session.records().lock(options.name);
-    if (!lock) return lock.error();
-    auto record = record_or_nothing(session, options.name);
-    if (!record) return record.error();
-    std::string where = *record ? (*record)->provider : options.provider.empty() ? "local" : options.provider;
-    auto provider = session.provider(where);
-    if (!provider) return provider.error();
-    auto machine = machine_to_delete(session, options, *record, **provider);
-    if (!machine) return machine.error();
-    if (options.dry_run) return tell_plan(session, options.name, where, machine->has_value());
-    if (*machine && !options.yes)
-        if (auto agreed = ask(session, "'" + options.name + "' and all that is on its disk"); !agreed) return agreed;
-    // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
-    std::string id = *machine ? (*machine)->id : *record ? (*record)->id : "";
-    if (!id.empty())
-        if (auto destroyed = destroy(session, **provider, options.name, id); !destroyed) return destroyed;
-    if (*record) forget_at_pool(session, **record);
-    if (auto removed = session.records().remove(options.name); !removed) return removed;
-    return tell(session, options.name, where, machine->has_value());
+Result<> delete_machines(Session& session, const DeleteOptions& options) {
+    std::vector<Doomed> all;
+    std::vector<Trouble> troubles;
+    for (const auto& name : options.names) {
+        auto doomed = find_doomed(session, options, name);
+        if (doomed) all.push_back(std::move(*doomed));
+        if (!doomed) troubles.push_back({name, doomed.error()});
+        if (interrupt::interrupted()) return interrupt::error();
+    }
+    auto agreed = options.dry_run ? Result<bool>{true} : may_delete(session, options, all);
+    if (!agreed) return agreed.error();
+    if (!*agreed) {
+        session.err << "Nothing was deleted\n";
+        session.exit_code = exit_failed;
+    }
+    auto machines = nlohmann::json::array();
+    for (auto& doomed : all) {
+        bool wanted = *agreed && !options.dry_run && !interrupt::interrupted();
+        auto deleted = wanted ? delete_one(session, doomed) : Result<>{Ok{}};
+        if (!deleted) troubles.push_back({doomed.name, deleted.error()});
+        if (options.dry_run) tell_plan(session, doomed);
+        machines.push_back(document_of(doomed, wanted && deleted));
+    }
+    return finish(session, "delete", {{"machines", machines}, {"dry_run", options.dry_run}}, troubles);
 }
 
 void add_delete(Grammar& tnr, Session& session) {
     auto options = std::make_shared<DeleteOptions>();
-    auto command = tnr.command("delete", "Remove a machine, its disk and its key at the pool");
-    command.required("name", options->name, "The machine, as `tnr status` shows it");
-    command.option("--provider", options->provider, "Where to look for a machine that was made on another computer");
+    auto command = tnr.command("delete", "Remove machines, their disks and their keys at the pool");
+    command.required_words("name", options->names, "The machines, as `tnr status` shows them");
+    command.option("--provider", options->provider, "Where to look; unless told, where each machine was made");
     command.flag("-y,--yes", options->yes, "Do not ask");
     command.flag("--dry-run", options->dry_run, "Show what would be deleted");
-    command.footer("Asks first; in a script say --yes.\n\nExample:\n  tnr delete demo --yes");
-    command.run([&session, options] { session.result = delete_machine(session, *options); });
+    command.footer(
+        "Asks first; in a script say --yes. The providers are asked what there is, so a machine is also found when it\n"
+        "was made on another computer.\n\nExamples:\n  tnr delete demo --yes\n  tnr delete demo other");
+    command.run([&session, options] { session.result = delete_machines(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -1,17 +1,21 @@
-// `tnr delete`: remove a machine, its disk, and all that tnr knew of it.
+// `tnr delete`: remove machines, their disks, and all that tnr knew of them.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "cli/session.hpp"
 
 namespace tnr::cli {
 
 struct DeleteOptions {
-    std::string name;
-    std::string provider = {};  // where to look for a machine we have no record of; empty: `local`
+    std::vector<std::string> names;
+    std::string provider = {};  // where to look; empty: where the record says, without one everywhere
     bool yes = false;
     bool dry_run = false;
 };
 
-Result<> delete_machine(Session& session, const DeleteOptions& options);
+// Each of them, whatever becomes of the others. When the user says no: exit code 1, and nothing is changed.
+Result<> delete_machines(Session& session, const DeleteOptions& options);
 
 }  // namespace tnr::cli

@@ -56,14 +56,17 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
+    ui::Progress progress(session.screen());
+    progress.begin("asking the pool at " + login->address, asking_patience);
     auto role = (*pool)->hello();
     if (!role) return role.error();
+    progress.end();
     if (*role == "machine")
         return Error{Error::Kind::auth, "that key belongs to a machine, not to a person",
                      "use the line of `tnr-gpu-server enroll NAME`"};
     if (auto saved = session.logins().save(*login); !saved) return saved;
     if (session.json)
-        print_json(session.out, {{"pool", login->address}, {"role", *role}});
+        print_document(session, "login pool", {{"pool", login->address}, {"role", *role}, {"signed_in", true}});
     else
         session.out << "Signed in to the pool at " << login->address
                     << "; it is the default now. `tnr status` shows its GPUs\n";
@@ -73,7 +76,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
 Result<> logout_pool(Session& session, const std::string& address) {
     if (auto removed = session.logins().remove(address); !removed) return removed;
     if (session.json)
-        print_json(session.out, {{"pool", address}, {"signed_in", false}});
+        print_document(session, "logout pool", {{"pool", address}, {"role", nullptr}, {"signed_in", false}});
     else
         session.out << "Forgot the key for the pool at " << address << " on this computer\n";
     return Ok{};

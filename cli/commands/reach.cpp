@@ -4,6 +4,12 @@
 #include "cli/target.hpp"
 
 namespace tnr::cli {
+namespace {
+
+// A healthy machine greets within this; whoever waits longer wants to know for what.
+constexpr std::chrono::seconds greeting_patience{2};
+
+}  // namespace
 
 Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& name,
                                            std::chrono::milliseconds patience) {
@@ -11,14 +17,19 @@ Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& 
     if (!known) return known.error();
     auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
     if (!target) return target.error();
-    std::optional<ui::Progress> progress;  // only when there is a wait to show
-    auto client = ssh::connect_when_ready(*target, ssh::Clock::now() + patience, [&](const Error&) -> Result<> {
-        if (progress) return Ok{};
-        progress.emplace(session.err, session.err_is_terminal);
-        progress->begin("waiting for SSH on '" + name + "'");
-        return Ok{};
-    });
-    if (client && progress) progress->end();
+    ui::Progress progress(session.screen());
+    progress.begin("waiting for SSH on '" + name + "'", greeting_patience);
+    progress.note("nothing answers at " + target->host + " port " + std::to_string(target->port));
+    bool installed = known->record.step >= Step::installed;
+    auto client = ssh::connect_when_ready(
+        *target, ssh::Clock::now() + patience,
+        [&](const Error& error) -> Result<> {
+            progress.note(error.kind == Error::Kind::auth ? "it refuses authentication" : error.what);
+            progress.show();
+            return Ok{};
+        },
+        installed ? ssh::auth_patience_known : ssh::auth_patience_new);
+    if (client) progress.end();
     if (client || client.error().kind != Error::Kind::network) return client;
     return Error{Error::Kind::network, client.error().what,
                  "its provider says that it runs; when SSH is stopped there or a firewall is in the way, `tnr stop " +

@@ -10,13 +10,16 @@
 #include <cstring>
 #include <filesystem>
 
+#include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/files.hpp"
 #include "cli/install/embedded.hpp"
+#include "cli/json_out.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
 
 namespace tnr::cli {
 namespace {
+
+constexpr int no_program_code = 127, no_start_code = 126;  // as shells say
 
 // A pool on our own loopback takes plain text, so it needs no sign-in.
 Result<PoolLogin> login_for(Session& session, const std::string& address) {
@@ -112,14 +115,27 @@ Result<> become(const std::vector<std::string>& words) {
 }  // namespace
 
 Result<> run(Session& session, const RunOptions& options) {
-    if (session.json) return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json"};
+    if (session.json && !options.dry_run)
+        return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json",
+                     "`tnr run --dry-run --json` tells which GPU it would take"};
     auto login = login_for(session, options.pool);
     if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
-    auto wish = choose_gpu(**pool, options.gpu);
+    ui::Progress progress(session.screen());
+    progress.begin("asking the pool at " + login->address, asking_patience);
+    auto wish = choose_gpu(**pool, options.gpu, "tnr run");
     if (!wish) return wish.error();
+    progress.end();
     pool->reset();
+    if (options.dry_run && session.json) {
+        print_document(session, "run",
+                       {{"dry_run", true},
+                        {"program", options.words},
+                        {"gpu", gpu_json(wish->type, wish->count)},
+                        {"pool", login->address}});
+        return Ok{};
+    }
     if (options.dry_run) {
         session.out << "Would run " << options.words[0] << " with " << wish->count << " x " << wish->type
                     << " from the pool at " << login->address << "\n";
@@ -127,7 +143,9 @@ Result<> run(Session& session, const RunOptions& options) {
     }
     if (auto prepared = prepare_environment(session, *login, *wish); !prepared) return prepared;
     if (auto prepared = prepare_profile(options.profile); !prepared) return prepared;
-    return become(options.words);
+    auto failed = become(options.words);
+    session.exit_code = failed.error().kind == Error::Kind::not_found ? no_program_code : no_start_code;
+    return failed;
 }
 
 void add_run(Grammar& tnr, Session& session) {

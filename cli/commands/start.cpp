@@ -2,7 +2,10 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
-#include "cli/interrupt.hpp"
+#include <filesystem>
+
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/json_out.hpp"
 #include "cli/target.hpp"
 
@@ -18,7 +21,7 @@ public:
     Start(Session& session, const StartOptions& options) : session_(session), options_(options) {}
 
     Result<> run() {
-        if (auto good = check_name(options_.name); !good) return good;
+        if (auto good = check_machine_name(options_.name); !good) return good;
         auto lock = session_.records().lock(options_.name);
         if (!lock) return lock.error();
         if (auto known = learn(); !known) return known;
@@ -42,14 +45,17 @@ private:
         auto pool = session_.pool(login_);
         if (!pool) return pool.error();
         pool_ = std::move(*pool);
+        progress_.begin("asking the pool at " + login_.address, asking_patience);
         if (auto wished = learn_gpu(); !wished) return wished;
-        return learn_provider();
+        progress_.end();
+        if (auto known = learn_provider(); !known) return known;
+        return learn_shape();
     }
 
     Result<> learn_gpu() {
         std::string text =
             !options_.gpu.empty() || !old_ ? options_.gpu : old_->gpu + ":" + std::to_string(old_->count);
-        auto wish = choose_gpu(*pool_, text);
+        auto wish = choose_gpu(*pool_, text, "tnr start " + options_.name);
         if (!wish) return wish.error();
         record_.gpu = wish->type;
         record_.count = wish->count;
@@ -70,6 +76,36 @@ private:
         return Ok{};
     }
 
+    // What is told now is remembered, so that a start which continues orders the same.
+    Result<> learn_shape() {
+        if (!options_.offer.empty()) record_.size = options_.offer;
+        std::error_code failed;  // a file's name must mean the same in another folder
+        bool file = std::filesystem::exists(options_.image, failed);
+        if (!options_.image.empty())
+            record_.image = file ? std::filesystem::absolute(options_.image, failed).string() : options_.image;
+        if (options_.offer.empty() && options_.image.empty()) return Ok{};
+        Order order;
+        order.name = record_.name;
+        order.offer = record_.size;
+        order.image = record_.image;
+        return provider_->check(order);
+    }
+
+    // A machine keeps the size and the image that it was made with; other ones are for another machine.
+    Result<> keeps_its_shape() {
+        std::string size = old_->size;
+        if (auto offers = provider_->offers(); size.empty() && offers && !offers->empty()) size = offers->front().name;
+        auto differs = [&](const char* what, const std::string& has) {
+            return Error{Error::Kind::usage,
+                         "'" + record_.name + "' exists and was made with " + what + " " +
+                             (has.empty() ? "unless told" : "'" + has + "'"),
+                         "a machine keeps it: choose another name, or `tnr delete " + record_.name + "` first"};
+        };
+        if (record_.size != old_->size && record_.size != size) return differs("the size", size);
+        if (record_.image != old_->image) return differs("the image", old_->image);
+        return Ok{};
+    }
+
     Result<> tell_plan() {
         auto machine = old_ ? look_up(*provider_, *old_) : Result<std::optional<Machine>>{std::nullopt};
         if (!machine) return machine.error();
@@ -77,14 +113,9 @@ private:
         if (!offers) return offers.error();
         double price = *machine ? (*machine)->usd_per_hour : offer_price(*offers);
         if (session_.json) {
-            print_json(session_.out, {{"dry_run", true},
-                                      {"name", record_.name},
-                                      {"exists", machine->has_value()},
-                                      {"provider", record_.provider},
-                                      {"gpu", record_.gpu},
-                                      {"count", record_.count},
-                                      {"pool", record_.pool},
-                                      {"usd_per_hour", price}});
+            auto planned = machine_json(record_, *machine, "not created");
+            planned["price"] = price_json(price);
+            print_plan_or_result(planned, machine->has_value());
             return Ok{};
         }
         session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
@@ -95,7 +126,7 @@ private:
 
     double offer_price(const std::vector<Offer>& offers) const {
         for (const auto& offer : offers)
-            if (options_.offer.empty() || offer.name == options_.offer) return offer.usd_per_hour;
+            if (record_.size.empty() || offer.name == record_.size) return offer.usd_per_hour;
         return 0;
     }
 
@@ -112,11 +143,14 @@ private:
     }
 
     Result<> find_existing() {
-        if (!old_ || old_->step < Step::ordered) return Ok{};
+        if (!old_ || old_->step < Step::ordered) return name_is_free();
         auto found = look_up(*provider_, *old_);
         if (!found) return found.error();
         if (*found) {
+            if (auto keeps = keeps_its_shape(); !keeps) return keeps;
+            if (auto key = login_key(*old_, key_path()); !key) return key.error();
             machine_ = **found;
+            existed_ = true;
             was_running_ = machine_.state == MachineState::running;
             record_.id = machine_.id;
             return Ok{};
@@ -125,7 +159,38 @@ private:
         record_.id.clear();
         record_.host_key.clear();
         record_.step = Step::keys;
+        record_.has_gpu.clear();
+        record_.has_count = 0;
         return Ok{};
+    }
+
+    // Before the pool is told a new key under that name, which would take the GPU from the machine that has it.
+    Result<> name_is_free() {
+        Record nameless;
+        nameless.name = record_.name;
+        auto found = look_up(*provider_, nameless);
+        if (!found) return found.error();
+        if (!*found) return Ok{};
+        return Error{Error::Kind::usage,
+                     "a machine called '" + record_.name + "' exists at provider " + record_.provider +
+                         " already: it was made by another computer, or its record was lost",
+                     "choose another name, or remove it with `tnr delete " + record_.name + "`"};
+    }
+
+    std::string key_path() const { return session_.config_folder + "/ssh_key"; }
+
+    // Machines made before let in the old key alone, which is worth a word.
+    Result<ssh::KeyPair> own_key() {
+        bool anew = !file_exists(key_path());
+        auto key = ssh::load_or_create_key(key_path(), "tnr");
+        std::string others;
+        for (const auto& record : session_.records().all().records)
+            if (record.step >= Step::ordered && record.name != record_.name)
+                others += (others.empty() ? "" : ", ") + record.name;
+        if (key && anew && !others.empty())
+            progress_.say("note: made a new SSH key, " + key_path() +
+                          "; machines made with the lost one refuse it: " + others);
+        return key;
     }
 
     Result<> make_keys() {
@@ -160,14 +225,14 @@ private:
 
     Result<> order() {
         if (!record_.id.empty() || !machine_.id.empty()) return wake();
-        auto own_key = ssh::load_or_create_key(session_.config_folder + "/ssh_key", "tnr");
-        if (!own_key) return own_key.error();
+        auto key = own_key();
+        if (!key) return key.error();
+        record_.login_key = ssh::public_line(*key, "");
         Order order;
         order.name = record_.name;
-        order.offer = options_.offer;
-        order.image = options_.image;
-        order.user_data =
-            user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*own_key, "tnr"));
+        order.offer = record_.size;
+        order.image = record_.image;
+        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*key, "tnr"));
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
         progress_.begin("creating the machine at provider " + record_.provider);
@@ -259,16 +324,21 @@ private:
         auto sent = access_->install(config, [this](const std::string& words) { progress_.note(words); });
         if (!sent) return sent.error();
         progress_.end(sent->empty() ? "nothing to do" : std::to_string(sent->size()) + " files");
+        record_.has_gpu = record_.gpu;
+        record_.has_count = record_.count;
         return reached(Step::installed);
     }
 
     Result<> prove() {
         progress_.begin("asking the machine for its GPU");
-        auto proof = access_->prove();
-        if (!proof) return proof.error();
-        proof_ = *proof;
-        while (!proof_.empty() && proof_.back() == '\n') proof_.pop_back();
-        progress_.end(proof_);
+        auto seen = access_->prove();
+        if (!seen) return seen.error();
+        seen_ = seen->gpus;
+        std::string words;
+        for (const auto& gpu : seen_)
+            words +=
+                (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
+        progress_.end(seen->note.empty() ? words : words + " (" + seen->note + ")");
         return reached(Step::proven);
     }
 
@@ -283,18 +353,7 @@ private:
 
     Result<> report() {
         if (session_.json) {
-            print_json(session_.out, {{"name", record_.name},
-                                      {"provider", record_.provider},
-                                      {"id", record_.id},
-                                      {"state", to_string(machine_.state)},
-                                      {"address", machine_.address},
-                                      {"ssh_port", machine_.ssh_port},
-                                      {"gpu", record_.gpu},
-                                      {"count", record_.count},
-                                      {"pool", record_.pool},
-                                      {"usd_per_hour", machine_.usd_per_hour},
-                                      {"was_running", was_running_},
-                                      {"gpus", proof_}});
+            print_plan_or_result(machine_json(record_, machine_, ""), existed_);
             return Ok{};
         }
         session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
@@ -303,6 +362,17 @@ private:
                      << record_.name << "\n  copy to: tnr sync FILE " << record_.name << ":\n  remove:  tnr delete "
                      << record_.name << "\n";
         return Ok{};
+    }
+
+    void print_plan_or_result(const nlohmann::json& machine, bool existed) {
+        auto gpus = nlohmann::json::array();
+        for (const auto& gpu : seen_) gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
+        print_document(session_, "start",
+                       {{"machine", machine},
+                        {"dry_run", options_.dry_run},
+                        {"existed", existed},
+                        {"was_running", was_running_},
+                        {"gpus", gpus}});
     }
 
     // Nothing that costs money is ever forgotten: whatever went wrong, the user hears what there is now.
@@ -330,10 +400,10 @@ private:
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<MachineAccess> access_;
     Machine machine_;
-    bool was_running_ = false;
+    bool existed_ = false, was_running_ = false;
     int tries_in_vain_ = 0;  // to get in
-    std::string proof_;
-    ui::Progress progress_{session_.err, session_.err_is_terminal};
+    std::vector<SeenGpu> seen_;
+    ui::Progress progress_{session_.screen()};
 };
 
 }  // namespace

@@ -1,43 +1,62 @@
-// `tnr stop`: switch a machine off, keep its disk. The pool takes the GPU back by itself once its last user is gone.
+// `tnr stop`: switch machines off, keep their disks. The pool takes a GPU back by itself once its last user is gone.
 #include "cli/commands/stop.hpp"
 
+#include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
 namespace tnr::cli {
 namespace {
 
-Result<> tell(Session& session, const std::string& name, bool was_stopped) {
-    if (session.json)
-        print_json(session.out, {{"name", name}, {"state", "stopped"}, {"was_stopped", was_stopped}});
-    else if (was_stopped)
+void tell_stopped(Session& session, const std::string& name, bool was_stopped) {
+    if (session.json) return;
+    if (was_stopped)
         session.out << "'" << name << "' was already stopped\n";
     else
         session.out << "Stopped '" << name << "'; its disk is kept. `tnr start " << name << "` brings it back\n";
-    return Ok{};
+}
+
+// The machine as it is afterwards.
+Result<nlohmann::json> stop_one(Session& session, const std::string& name) {
+    if (auto good = check_machine_name(name); !good) return good.error();
+    auto lock = session.records().lock(name);
+    if (!lock) return lock.error();
+    auto known = find_machine(session, name);
+    if (!known) return known.error();
+    bool was_stopped = known->machine.state == MachineState::stopped;
+    if (!was_stopped) {
+        ui::Progress progress(session.screen());
+        progress.begin("stopping '" + name + "'");
+        if (auto stopped = known->provider->stop(known->machine.id); !stopped) return stopped.error();
+        progress.end();
+        known->machine.state = MachineState::stopped;
+        known->machine.address.clear();
+    }
+    tell_stopped(session, name, was_stopped);
+    return machine_json(known->record, known->machine, "");
 }
 
 }  // namespace
 
 Result<> stop(Session& session, const StopOptions& options) {
-    if (auto good = check_name(options.name); !good) return good;
-    auto lock = session.records().lock(options.name);
-    if (!lock) return lock.error();
-    auto known = find_machine(session, options.name);
-    if (!known) return known.error();
-    if (known->machine.state == MachineState::stopped) return tell(session, options.name, true);
-    auto progress = session.progress();
-    progress.begin("stopping '" + options.name + "'");
-    if (auto stopped = known->provider->stop(known->machine.id); !stopped) return stopped.error();
-    progress.end();
-    return tell(session, options.name, false);
+    auto machines = nlohmann::json::array();
+    std::vector<Trouble> troubles;
+    for (const auto& name : options.names) {
+        auto stopped = stop_one(session, name);
+        if (stopped) machines.push_back(*stopped);
+        if (!stopped) troubles.push_back({name, stopped.error()});
+        if (interrupt::interrupted()) break;
+    }
+    return finish(session, "stop", {{"machines", machines}}, troubles);
 }
 
 void add_stop(Grammar& tnr, Session& session) {
     auto options = std::make_shared<StopOptions>();
-    auto command = tnr.command("stop", "Switch a machine off and keep its disk");
-    command.required("name", options->name, "The machine, as `tnr status` shows it");
-    command.footer("Its GPU is free for others at once.\n\nExample:\n  tnr stop demo     and later: tnr start demo");
+    auto command = tnr.command("stop", "Switch machines off and keep their disks");
+    command.required_words("name", options->names, "The machines, as `tnr status` shows them");
+    command.footer(
+        "Their GPUs are free for others at once.\n\n"
+        "Examples:\n  tnr stop demo     and later: tnr start demo\n  tnr stop demo other");
     command.run([&session, options] { session.result = stop(session, *options); });
 }
 

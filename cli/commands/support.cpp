@@ -8,22 +8,18 @@
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
 #include "cli/ui/table.hpp"
+#include "cli/ui/text.hpp"
 
 namespace tnr::cli {
 namespace {
 
-std::string lower(std::string text) {
-    for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    return text;
-}
-
 // The call itself if there is one of that name, else all that have it in their names.
 std::vector<CallSupport> find_calls(const std::vector<CallSupport>& calls, const std::string& name) {
     std::vector<CallSupport> exact, partly;
-    std::string wanted = lower(name);
+    std::string wanted = ui::lower(name);
     for (const auto& one : calls) {
-        if (lower(one.call) == wanted || lower(one.symbol) == wanted) exact.push_back(one);
-        if (lower(one.symbol).find(wanted) != std::string::npos) partly.push_back(one);
+        if (ui::lower(one.call) == wanted || ui::lower(one.symbol) == wanted) exact.push_back(one);
+        if (ui::lower(one.symbol).find(wanted) != std::string::npos) partly.push_back(one);
     }
     return exact.empty() ? partly : exact;
 }
@@ -31,7 +27,7 @@ std::vector<CallSupport> find_calls(const std::vector<CallSupport>& calls, const
 Error unknown_call(const std::string& name) {
     Error error{Error::Kind::not_found, "no call of the CUDA driver has '" + name + "' in its name",
                 "try a part of it, like `tnr support memcpy`; `tnr support` shows all"};
-    if (lower(name).starts_with("cuda"))
+    if (ui::lower(name).starts_with("cuda"))
         error.hint = "cuda… are the runtime's, which makes the driver's calls, cu…, of them: " + error.hint;
     return error;
 }
@@ -44,7 +40,7 @@ nlohmann::json to_json(const std::vector<CallSupport>& calls) {
                         {"since_cuda", one.since},
                         {"how", one.how},
                         {"runs", one.runs()}});
-    return {{"calls", list}};
+    return list;
 }
 
 }  // namespace
@@ -69,7 +65,7 @@ Result<> support(Session& session, std::string_view text, const std::string& nam
     auto calls = find_calls(parse_support(text), name);
     if (calls.empty()) return unknown_call(name);
     if (session.json) {
-        print_json(session.out, to_json(calls));
+        print_document(session, "support", {{"calls", to_json(calls)}});
     } else if (name.empty()) {
         session.out << text;
     } else {

@@ -3,9 +3,9 @@
 
 #include <sys/stat.h>
 
+#include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
-#include "cli/files.hpp"
 #include "cli/json_out.hpp"
 #include "cli/sync/copy.hpp"
 #include "cli/sync/endpoints.hpp"
@@ -49,19 +49,45 @@ std::string progress_text(const sync::Tally& tally) {
     return text;
 }
 
+// "1 file", "2 files".
+std::string files_text(size_t count) {
+    return std::to_string(count) + (count == 1 ? " file" : " files");
+}
+
 void tell(Session& session, const sync::Tally& tally) {
-    if (session.json) {
-        print_json(session.out, {{"copied", tally.files},
-                                 {"unchanged", tally.unchanged},
-                                 {"bytes", tally.bytes},
-                                 {"left_out", tally.others}});
-        return;
-    }
-    session.out << "Copied " << tally.files << (tally.files == 1 ? " file, " : " files, ")
-                << ui::bytes_text(static_cast<double>(tally.bytes));
+    session.out << "Copied " << files_text(tally.files) << ", " << ui::bytes_text(static_cast<double>(tally.bytes));
     if (tally.unchanged) session.out << "; " << tally.unchanged << " unchanged";
     session.out << "\n";
     if (tally.others) session.err << "note: left out " << tally.others << " sockets or devices\n";
+    if (tally.special)
+        session.err << "note: " << files_text(tally.special)
+                    << " lost setuid, setgid or sticky bits, which are not copied\n";
+    if (tally.times)
+        session.err << "note: " << files_text(tally.times)
+                    << " got another time: SFTP has none before 1970 or after 2106\n";
+}
+
+// What went over the wire is there; what could not be read is told, the first few by name.
+Result<> end(Session& session, const sync::Tally& tally) {
+    constexpr size_t told_max = 5;
+    std::vector<Trouble> troubles;
+    for (const auto& error : tally.unreadable) troubles.push_back({"", error});
+    if (!session.json) tell(session, tally);
+    if (!session.json && troubles.size() > told_max) {
+        size_t more = troubles.size() - told_max;
+        troubles.resize(told_max);
+        troubles.push_back({"", {Error::Kind::remote, "and " + std::to_string(more) + " more could not be read"}});
+    }
+    auto ended = finish(session, "sync",
+                        {{"copied", tally.files},
+                         {"unchanged", tally.unchanged},
+                         {"bytes", tally.bytes},
+                         {"left_out", tally.others},
+                         {"without_special_bits", tally.special},
+                         {"with_other_times", tally.times}},
+                        troubles);
+    if (!troubles.empty()) session.exit_code = exit_failed;
+    return ended;
 }
 
 }  // namespace
@@ -89,14 +115,13 @@ Result<> sync_files(Session& session, const SyncOptions& options) {
     if (!sftp) return sftp.error();
     Result<sync::Tally> tally = Error{Error::Kind::internal, ""};
     {
-        auto progress = session.progress();
+        ui::Progress progress(session.screen());
         progress.begin("copying " + options.from + " to " + options.to);
         tally = sync_over(**sftp, options, [&](const sync::Tally& now) { progress.note(progress_text(now)); });
         if (tally) progress.end(progress_text(*tally));
     }
     if (!tally) return tally.error();
-    tell(session, *tally);
-    return Ok{};
+    return end(session, *tally);
 }
 
 void add_sync(Grammar& tnr, Session& session) {
@@ -106,6 +131,8 @@ void add_sync(Grammar& tnr, Session& session) {
     command.required("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder");
     command.footer(
         "Modes, times and links are kept; files of the same size and time are not sent again; nothing is removed.\n"
+        "A large file whose copying was cut off goes on where it stopped.\n"
+        "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
         "A folder's copy is TO itself, or is put inside TO when TO ends with a slash (or is `MACHINE:` or `.`).\n"
         "A slash after FROM means the folder's contents.\n\n"
         "Examples:\n"

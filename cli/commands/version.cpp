@@ -1,4 +1,6 @@
 // `tnr version`: what this is, and what it carries for machines.
+#include "cli/commands/version.hpp"
+
 #include "cli/commands/commands.hpp"
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
@@ -6,17 +8,17 @@
 #include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::cli {
-namespace {
 
 Result<> version(Session& session) {
     auto files = install::embedded_files();
     if (session.json) {
-        nlohmann::json carried = nlohmann::json::object();
-        for (const auto& file : files) carried[file.name] = file.sha256();
-        print_json(session.out, {{"version", control::version()},
-                                 {"protocol", wire::protocol_version},
-                                 {"protocol_table", control::table_hash()},
-                                 {"carries", carried}});
+        auto carried = nlohmann::json::array();
+        for (const auto& file : files) carried.push_back({{"name", file.name}, {"sha256", file.sha256()}});
+        print_document(session, "version",
+                       {{"version", control::version()},
+                        {"protocol", wire::protocol_version},
+                        {"protocol_table", control::table_hash()},
+                        {"carries", carried}});
         return Ok{};
     }
     session.out << "tnr " << control::version() << " (protocol " << wire::protocol_version << ", call table "
@@ -25,8 +27,6 @@ Result<> version(Session& session) {
     session.out << "\n";
     return Ok{};
 }
-
-}  // namespace
 
 void add_version(Grammar& tnr, Session& session) {
     auto command = tnr.command("version", "Show the version, and the libraries this tnr carries");

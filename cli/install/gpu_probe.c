@@ -2,10 +2,12 @@
  * dynamic linker finds, and prints one line for each: "0: NVIDIA H100, 79.6 GiB". Then it writes memory of the first
  * and reads it back, because a GPU that can be asked for may still be out of reach for work: that has a connection of
  * its own. Exit code 1 and a line on stderr when any of this fails; GPUs that others use at the moment are no failure.
+ * With --plain a line is the memory in bytes and the name, and what else there is to say goes to stderr.
  * C, because it runs on machines whose C++ library may be older than ours. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef int (*Init)(unsigned);
 typedef int (*GetCount)(int*);
@@ -23,6 +25,7 @@ typedef int (*GetErrorName)(int, const char**);
 enum { words = 4096, pattern = 0x7e57ed, device_unavailable = 46 };
 
 static void* library;
+static int plain; /* told --plain */
 
 static void* find(const char* name) {
     void* symbol = dlsym(library, name);
@@ -53,7 +56,7 @@ static int use_first(int device) {
     static unsigned back[words];
     int code = retain(&context, device);
     if (code == device_unavailable) {
-        printf("none is free at the moment, so none was tried\n");
+        fprintf(plain ? stderr : stdout, "none is free at the moment, so none was tried\n");
         return 0;
     }
     if (code != 0) return failed("cuDevicePrimaryCtxRetain", code);
@@ -70,7 +73,8 @@ static int use_first(int device) {
     return 0;
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+    plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
     library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library) {
         fprintf(stderr, "%s\n", dlerror());
@@ -93,7 +97,10 @@ int main(void) {
         if ((code = get(&device, i)) != 0) return failed("cuDeviceGet", code);
         if ((code = get_name(name, sizeof name, device)) != 0) return failed("cuDeviceGetName", code);
         if ((code = total_memory(&bytes, device)) != 0) return failed("cuDeviceTotalMem", code);
-        printf("%d: %s, %.1f GiB\n", i, name, (double)bytes / (1 << 30));
+        if (plain)
+            printf("%zu %s\n", bytes, name);
+        else
+            printf("%d: %s, %.1f GiB\n", i, name, (double)bytes / (1 << 30));
     }
     if (count == 0) {
         fprintf(stderr, "it has no GPU\n");

@@ -1,7 +1,7 @@
 // Opening, reading and writing without ever blocking.
 #include "cli/ssh/channel.hpp"
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {
@@ -31,7 +31,7 @@ Channel::~Channel() {
     if (!channel_) return;
     // Unfinished closes are libssh2's to clean up with the session; but a closed channel ends what runs there.
     client_->finish([&] { return libssh2_channel_free(channel_); },
-                    interrupt::interrupted() ? Clock::now() : Clock::now() + goodbye_limit);
+                    interrupt::interrupted() || client_->lost() ? Clock::now() : Clock::now() + goodbye_limit);
 }
 
 Result<> Channel::start(const std::string& request, const std::string& message, Deadline deadline) {

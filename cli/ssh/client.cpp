@@ -4,16 +4,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {
 
 // Between two attempts on a machine that is still booting.
 constexpr int retry_pause_ms = 500;
-// Unsent data keeps a NAT or firewall from forgetting us, and makes the kernel notice a dead peer.
-constexpr unsigned keepalive_s = 15;
 
 ssize_t send_callback(libssh2_socket_t, const void* data, size_t length, int, void** abstract) {
     return static_cast<Wire*>(*abstract)->send(data, length);
@@ -41,7 +40,7 @@ LIBSSH2_SESSION* make_session(Wire& wire) {
     set_callback(session, LIBSSH2_CALLBACK_SEND, &send_callback);
     set_callback(session, LIBSSH2_CALLBACK_RECV, &receive_callback);
     libssh2_session_set_blocking(session, 0);
-    libssh2_keepalive_config(session, 1, keepalive_s);
+    libssh2_keepalive_config(session, 1, keepalive_interval.count());
     // The only host key we planted is ed25519; asking for others would let a machine show a different one.
     libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, "ssh-ed25519");
     return session;
@@ -75,8 +74,28 @@ Client::~Client() {
     libssh2_session_free(session_);
 }
 
+std::chrono::seconds Client::keep_alive() {
+    int next_s = 1;
+    libssh2_keepalive_send(session_, &next_s);
+    return std::chrono::seconds(std::clamp<long>(next_s, 1, keepalive_interval.count()));
+}
+
+bool Client::listened() {
+    auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - wire_.heard());
+    if (silent >= silence.lost) lost_ = true;
+    bool tell = silent >= silence.told;
+    if (tell != std::exchange(told_, tell) && on_silence) on_silence(tell ? silent : std::chrono::milliseconds{0});
+    return !lost_;
+}
+
 Error Client::failure(const std::string& doing, long code) {
     if (interrupt::interrupted()) return interrupt::error();
+    if (lost_)
+        return Error{Error::Kind::network,
+                     where(target_) + " has not answered for " +
+                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silence.lost).count()) +
+                         " s while " + doing + ": the connection is given up",
+                     "see whether it runs: `tnr status`"};
     if (code == LIBSSH2_ERROR_TIMEOUT)
         return Error{Error::Kind::network, where(target_) + " did not answer in time while " + doing,
                      "see whether it runs: `tnr status`"};
@@ -127,8 +146,10 @@ Result<> Client::authenticate(Deadline deadline) {
         deadline);
     if (code == 0) return Ok{};
     if (code == LIBSSH2_ERROR_AUTHENTICATION_FAILED || code == LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED)
-        return Error{Error::Kind::auth, where(target_) + " refuses this computer's SSH key for user " + target_.user,
-                     "was the machine made on another computer? Copy its key, or delete the machine and start it anew"};
+        return Error{
+            Error::Kind::auth,
+            "authentication failed: " + where(target_) + " refuses this computer's SSH key for user " + target_.user,
+            "was the machine made on another computer? Copy its key, or delete the machine and start it anew"};
     return failure("signing in", code);
 }
 
@@ -144,13 +165,18 @@ Result<std::unique_ptr<Client>> Client::connect(const Target& target, Deadline d
 }
 
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
-                                                   const std::function<Result<>(const Error&)>& waiting) {
-    for (;;) {
+                                                   const std::function<Result<>(const Error&)>& waiting,
+                                                   std::chrono::milliseconds auth_patience) {
+    for (std::optional<Deadline> refused_since;;) {
         auto client = Client::connect(target, deadline);
         if (client) return client;
         if (interrupt::interrupted()) return interrupt::error();
         if (client.error().kind != Error::Kind::network && client.error().kind != Error::Kind::auth) return client;
         if (Clock::now() + std::chrono::milliseconds(retry_pause_ms) >= deadline) return client;
+        if (client.error().kind == Error::Kind::auth) {
+            if (!refused_since) refused_since = Clock::now();
+            if (Clock::now() - *refused_since >= auth_patience) return client;
+        }
         if (waiting)
             if (auto go_on = waiting(client.error()); !go_on) return go_on.error();
         if (!interrupt::pause_ms(retry_pause_ms)) return interrupt::error();

@@ -6,10 +6,12 @@
 
 #include <libssh2.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/keys.hpp"
 #include "cli/ssh/wire.hpp"
 
@@ -23,6 +25,19 @@ struct Target {
     std::string host_key;  // public line; nothing else is accepted
     KeyPair key;           // the user's own
 };
+
+// How long a machine is silent before somebody is told, and before it is given up for dead. Long enough for a Wi-Fi that
+// comes back; told soon, since the user who waits for an answer wants to know.
+struct SilenceLimits {
+    std::chrono::milliseconds told{10'000};
+    std::chrono::milliseconds lost{60'000};
+};
+// While the machine says nothing it is asked; a live SSH server always answers.
+inline constexpr std::chrono::seconds keepalive_interval{3};
+
+// How long an SSH server that answers may refuse our key before that is final. A new machine's is up before cloud-init has
+// made our user; one that has let us in before refuses only until it has booted.
+inline constexpr std::chrono::seconds auth_patience_new{180}, auth_patience_known{30};
 
 // One TCP connect and handshake may take this long: an emulated machine on a busy host needs most of it.
 inline constexpr std::chrono::seconds attempt_limit{30};
@@ -44,9 +59,21 @@ public:
         for (;;) {
             long answer = call();
             if (answer != LIBSSH2_ERROR_EAGAIN) return answer;
-            if (!wire_.wait(deadline)) return LIBSSH2_ERROR_TIMEOUT;
+            if (!wire_.wait(std::min(deadline, Clock::now() + silence_look))) {
+                if (interrupt::interrupted() || Clock::now() >= deadline || !listened()) return LIBSSH2_ERROR_TIMEOUT;
+            }
         }
     }
+
+    // Whoever waits calls both now and then. keep_alive() asks a machine that says nothing to say something; the answer is
+    // when to call it again. listened() compares its silence with `silence`: false when it is given up for dead.
+    std::chrono::seconds keep_alive();
+    bool listened();
+    // Hears that the machine has been silent for that long, and once it answers again, zero.
+    std::function<void(std::chrono::milliseconds)> on_silence = {};
+    SilenceLimits silence = {};
+    bool lost() const { return lost_; }
+
     // The last failure as an Error; `doing` completes "tnr lost … while ".
     Error failure(const std::string& doing, long code);
 
@@ -55,6 +82,8 @@ public:
     const Target& target() const { return target_; }
 
 private:
+    static constexpr std::chrono::milliseconds silence_look{1000};  // how often finish() looks
+
     Client(Target target, UniqueFd socket);
     Result<> handshake(Deadline deadline);
     Result<> check_host_key();
@@ -63,12 +92,14 @@ private:
     Target target_;
     Wire wire_;  // outlives session_: freeing a session still calls into it
     LIBSSH2_SESSION* session_ = nullptr;
+    bool told_ = false, lost_ = false;
 };
 
 // connect() again and again until the machine answers, the deadline passes, or the user interrupts. Authentication
 // is retried as well: while cloud-init still works, sshd is up before our user exists.
-// `waiting` hears each failure; its own error ends the waiting.
+// `waiting` hears each failure; its own error ends the waiting. A refusal that lasts for `auth_patience` is final.
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
-                                                   const std::function<Result<>(const Error&)>& waiting = {});
+                                                   const std::function<Result<>(const Error&)>& waiting = {},
+                                                   std::chrono::milliseconds auth_patience = auth_patience_new);
 
 }  // namespace tnr::ssh

@@ -15,8 +15,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/channel.hpp"
+#include "cli/ssh/escapes.hpp"
 #include "cli/ssh/signals.hpp"
 
 namespace tnr::ssh {
@@ -70,6 +71,10 @@ public:
         while (!finished()) {
             if (auto moved = move(); !moved) return moved;
             if (outlets_[0].broken || outlets_[1].broken) return Ok{};
+            if (ended_by_user())
+                return Error{Error::Kind::network,
+                             "left '" + client_.target().name + "': the connection was ended here",
+                             "what runs there has lost its terminal; `tnr status` shows the machine"};
             if (moved_ || news()) continue;
             if (auto waited = wait(); !waited) return waited;
         }
@@ -78,6 +83,10 @@ public:
     bool broken() const { return outlets_[0].broken || outlets_[1].broken; }
 
 private:
+    bool ended_by_user() {
+        return pty_ && (escapes_.ended() || escapes_.gives_up(client_.wire().heard(), Clock::now()));
+    }
+
     bool finished() { return channel_.eof() && outlets_[0].held.empty() && outlets_[1].held.empty(); }
 
     // Reading one stream, and writing, make libssh2 take packets of the other off the socket: then the socket stays
@@ -137,17 +146,16 @@ private:
         std::vector<pollfd> others = {
             {outlets_[0].wants_poll() ? outlets_[0].fd : -1, POLLOUT, 0},
             {outlets_[1].wants_poll() ? outlets_[1].fd : -1, POLLOUT, 0},
-            {in_held_.empty() ? in_ : -1, POLLIN, 0},
+            {wants_input() ? in_ : -1, POLLIN, 0},
             {pty_ ? pty_->resized_fd : -1, POLLIN, 0},
         };
         // With no room for output and no input waiting for a window, news from the machine would only spin us.
         bool listen = outlets_[0].room() || outlets_[1].room() || !in_held_.empty();
-        int next_s = 1;
-        libssh2_keepalive_send(client_.session(), &next_s);
-        auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(std::max(next_s, 1)));
-        client_.wire().wait(until, &others, listen);
+        if (!listen) client_.wire().excuse_silence();
+        client_.wire().wait(std::min(deadline_, Clock::now() + client_.keep_alive()), &others, listen);
         if (interrupt::interrupted()) return interrupt::error();
-        if (Clock::now() >= deadline_) return client_.failure("running a command", LIBSSH2_ERROR_TIMEOUT);
+        if (Clock::now() >= deadline_ || !client_.listened())
+            return client_.failure("running a command", LIBSSH2_ERROR_TIMEOUT);
         for (size_t i = 0; i < 2; ++i)
             if (others[i].revents) outlets_[i].drain_once();
         if (others[2].revents) read_input();
@@ -155,11 +163,16 @@ private:
         return Ok{};
     }
 
+    // From a terminal always: the key that ends a connection must be seen while nothing goes through it.
+    bool wants_input() const { return in_held_.empty() || (pty_ && in_held_.size() < piece_bytes); }
+
     void read_input() {
         ssize_t got = ::read(in_, piece_.data(), piece_.size());
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (got <= 0) in_ = -1;
-        if (got > 0) in_held_.assign(piece_.data(), static_cast<size_t>(got));
+        if (got <= 0) return;
+        std::string typed(piece_.data(), static_cast<size_t>(got));
+        in_held_ += pty_ ? escapes_.take(typed, Clock::now()) : typed;
     }
 
     void resize() {
@@ -180,6 +193,7 @@ private:
     const Pty* pty_;
     Deadline deadline_;
     std::vector<char> piece_;
+    Escapes escapes_;
     bool eof_sent_ = false;
     bool moved_ = false;
 };

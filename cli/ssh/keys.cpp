@@ -3,12 +3,13 @@
 
 #include <openssl/evp.h>
 #include <openssl/rand.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
-#include "cli/files.hpp"
 
 namespace tnr::ssh {
 namespace {
@@ -190,18 +191,24 @@ Result<std::string> sign(const KeyPair& key, const std::string& data) {
     return signature;
 }
 
+Result<KeyPair> load_key(const std::string& path) {
+    auto text = read_file(path);
+    if (!text) return text.error();
+    struct stat found;
+    constexpr mode_t of_others = 077;
+    if (::stat(path.c_str(), &found) == 0 && (found.st_mode & of_others))
+        return Error{Error::Kind::usage, "the SSH key " + path + " can be read by others, so it is not used",
+                     "`chmod 600 " + path + "`; when somebody may have read it, remove it and make your machines anew"};
+    auto key = parse_private_file(*text);
+    if (key) return key;
+    return Error{key.error().kind, path + ": " + key.error().what, "move that file away; tnr makes its own"};
+}
+
 Result<KeyPair> load_or_create_key(const std::string& path, const std::string& comment) {
-    if (file_exists(path)) {
-        auto text = read_file(path);
-        if (!text) return text.error();
-        auto key = parse_private_file(*text);
-        if (!key)
-            return Error{key.error().kind, path + ": " + key.error().what, "move that file away; tnr makes its own"};
-        return key;
-    }
+    if (file_exists(path)) return load_key(path);
     auto key = generate_key();
     if (!key) return key;
-    if (auto written = write_file(path, private_file(*key, comment), 0600); !written) return written.error();
+    if (auto written = write_file(path, private_file(*key, comment)); !written) return written.error();
     if (auto written = write_file(path + ".pub", public_line(*key, comment) + "\n", 0644); !written)
         return written.error();
     return key;

@@ -36,7 +36,9 @@ std::string fingerprint(const std::string& blob);
 // The 64-byte signature of `data`.
 Result<std::string> sign(const KeyPair& key, const std::string& data);
 
-// The user's key at `path`; made, 0600, with its .pub beside it, when there is none.
+// The key at `path`; kind not_found when there is none, usage when others than its owner may read it.
+Result<KeyPair> load_key(const std::string& path);
+// The same; made, 0600, with its .pub beside it, when there is none.
 Result<KeyPair> load_or_create_key(const std::string& path, const std::string& comment);
 
 }  // namespace tnr::ssh

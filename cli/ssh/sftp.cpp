@@ -1,7 +1,7 @@
 // Requests out, replies in, each to the function that waits for it.
 #include "cli/ssh/sftp.hpp"
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ssh/sftp_packet.hpp"
 
 namespace tnr::ssh {
@@ -193,7 +193,8 @@ Result<> Sftp::turn_within(std::chrono::seconds patience) {
         if (interrupt::interrupted() && patience == sftp_silence_limit) return interrupt::error();
         if (*moved) deadline = Clock::now() + patience;
         if (heard_ || *moved) continue;
-        if (client_.wire().wait(deadline)) continue;
+        if (client_.wire().wait(std::min(deadline, Clock::now() + client_.keep_alive()))) continue;
+        if (!interrupt::interrupted() && Clock::now() < deadline && client_.listened()) continue;
         if (interrupt::interrupted() && Clock::now() < deadline && patience != sftp_silence_limit) {
             // Saying goodbye after Ctrl-C: the wake-up pipe stays readable, so wait on the socket alone.
             pollfd socket{client_.wire().fd(), POLLIN, 0};

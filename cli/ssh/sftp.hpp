@@ -41,7 +41,8 @@ struct Reply {
 };
 using Done = std::function<void(Reply)>;
 
-enum class Open : uint32_t { read = 0x01, write_new = 0x02 | 0x08 | 0x10 };  // write_new: WRITE CREAT TRUNC
+// READ; WRITE CREAT TRUNC; WRITE alone, for a file that is there and goes on
+enum class Open : uint32_t { read = 0x01, write_new = 0x02 | 0x08 | 0x10, write_on = 0x02 };
 
 // How much of a file one request carries: what every server must accept.
 inline constexpr size_t sftp_piece_bytes = 32768;
@@ -74,6 +75,7 @@ public:
     // Whether the file system that holds `path` has (as good as) no space left.
     void is_full(const std::string& path, std::function<void(bool)> done);
 
+    Client& client() { return client_; }
     size_t in_flight() const { return waiting_.size(); }
     bool crowded() const { return waiting_.size() >= sftp_in_flight_max; }
 

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
 namespace {
@@ -88,6 +88,7 @@ ssize_t Wire::send(const void* data, size_t length) {
 ssize_t Wire::receive(void* data, size_t length) {
     if (cut_) return 0;
     ssize_t got = ::recv(socket_.get(), data, length, MSG_DONTWAIT);
+    if (got > 0) heard_ = Clock::now();
     return got < 0 ? -errno : got;
 }
 
@@ -115,7 +116,7 @@ bool Wire::wait(Deadline deadline, std::vector<pollfd>* others, bool listen) {
     if (ready < 0) return errno == EINTR;  // a signal of the caller's own, such as a resized window
     if (waits[0].revents & POLLOUT) flush();
     if (others) std::copy(waits.begin() + 2, waits.end(), others->begin());
-    return ready > 0;
+    return ready > (waits[1].revents ? 1 : 0);
 }
 
 }  // namespace tnr::ssh

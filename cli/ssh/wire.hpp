@@ -35,6 +35,10 @@ public:
     bool wait(Deadline deadline, std::vector<pollfd>* others = nullptr, bool listen = true);
 
     int fd() const { return socket_.get(); }
+    // When something last came from the machine.
+    Deadline heard() const { return heard_; }
+    // Nobody was listening until now, so the silence means nothing.
+    void excuse_silence() { heard_ = Clock::now(); }
     bool outbox_full() const { return outbox_.size() - sent_ >= outbox_bytes_max; }
     bool outbox_empty() const { return outbox_.size() == sent_; }
     // From now on nothing is sent and reading says "end": lets libssh2 free a session without waiting.
@@ -52,6 +56,7 @@ private:
     size_t sent_ = 0;  // how much of outbox_ is gone; erased only now and then, since erasing moves the rest
     int failed_ = 0;   // errno of the first send that failed
     bool cut_ = false;
+    Deadline heard_ = Clock::now();
 };
 
 // Connects to host:port, trying each of its addresses. Turns on what lets a dead peer be noticed.

@@ -2,12 +2,16 @@
 // are on their way at once.
 #pragma once
 
+#include <ctime>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 
 #include "cli/sync/copy.hpp"
+#include "cli/sync/resume.hpp"
 
 namespace tnr::sync {
 
@@ -27,11 +31,50 @@ protected:
     }
     Result<> so_far() const { return failed_ ? Result<>{*failed_} : Result<>{Ok{}}; }
 
+    void count_losses() {
+        for (const auto& item : items_) {
+            if (item.special) ++tally_.special;
+            if (item.other_time) ++tally_.times;
+        }
+    }
+    static bool is_abandoned(int64_t mtime) { return mtime + temporary_age_max.count() < std::time(nullptr); }
+
     // Waits until another request may be sent, or until all are answered.
     Result<> room();
     Result<> settled();
 
+    // Unlike any other run's, whatever the letters are.
     std::string temporary(const std::string& place) { return temporary_name(place, run_, ++number_); }
+    std::string temporary(const std::string& place, const Item& item) {
+        if (item.size < resume_bytes_min) return temporary(place);
+        return temporary_name(place, identity(place, item), first_number_ + ++number_);
+    }
+
+    // Parts of large files that an earlier run has left: where, and how much.
+    struct Part {
+        std::string path;
+        uint64_t bytes = 0;
+    };
+    // Remembers a temporary file that may be a part of an item of ours; false: it is none of ours.
+    bool remember_part(const std::string& folder, const std::string& name, uint64_t bytes) {
+        auto wanted = wanted_.find(folder + '/' + letters_of(name));
+        if (wanted == wanted_.end() || bytes > wanted->second->size) return false;
+        Part& part = parts_[wanted->second];
+        if (bytes > part.bytes) part = {joined(folder, name), bytes};
+        return true;
+    }
+    // Before the destination's folders are listed; `place` tells where an item goes.
+    void want_parts(const std::function<std::string(const Item&)>& place) {
+        for (const auto& item : items_) {
+            if (item.kind != Kind::file || item.size < resume_bytes_min) continue;
+            std::string there = place(item);
+            wanted_[folder_of(there) + '/' + identity(there, item)] = &item;
+        }
+    }
+    static std::string folder_of(const std::string& path) {
+        size_t slash = path.rfind('/');
+        return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+    }
 
     // Each phase takes the next step with all items; the first that fails is the last.
     template <class Direction>
@@ -79,10 +122,14 @@ protected:
     std::vector<Item> items_;
     std::optional<Error> failed_;
     Tally tally_;
+    std::map<const Item*, Part> parts_;  // after adopting: this run's own, and all of `bytes` is right
 
 private:
     const std::string run_ = new_run();
+    // For names whose letters are not the run's.
+    const size_t first_number_ = static_cast<size_t>(std::random_device{}()) * 1000000;
     size_t number_ = 0;
+    std::map<std::string, const Item*> wanted_;  // by folder and letters
 };
 
 }  // namespace tnr::sync

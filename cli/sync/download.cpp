@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <set>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 #include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
@@ -35,13 +37,19 @@ public:
         : Copying(sftp, machine, from, to.empty() ? "." : to, watch) {}
 
     Result<Tally> run() {
-        auto items = remote_tree(sftp_, from_, machine_);
+        auto items = remote_tree(sftp_, from_, machine_, tally_.unreadable);
         if (!items) return items.error();
         items_ = std::move(*items);
+        count_losses();
+        sweep();
+        adopt_parts();
         auto done = in_order(
             *this, {&Download::make_folders, &Download::fetch_files, &Download::make_links, &Download::finish_folders});
         if (done) return tally_;
-        for (auto& file : fetching_) ::unlink(file->temporary.c_str());
+        // What a lost connection has left of large files is for the next run to go on with.
+        bool lost = done.error().kind == Error::Kind::network;
+        for (auto& file : fetching_)
+            if (!lost || file->item->size < resume_bytes_min) ::unlink(file->temporary.c_str());
         return done.error();
     }
 
@@ -64,6 +72,39 @@ private:
                 return file_error("cannot make folder", place(item), errno);
         }
         return Ok{};
+    }
+
+    // What runs that were killed have left in the folders that get something.
+    void sweep() {
+        want_parts([this](const Item& item) { return place(item); });
+        std::set<std::string> folders;
+        for (const auto& item : items_)
+            if (item.kind == Kind::folder || item.path.empty())
+                folders.insert(item.kind == Kind::folder ? place(item) : folder_of(place(item)));
+        for (const auto& folder : folders) {
+            std::error_code none;
+            for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+                struct stat found;
+                std::string name = entry.path().filename().string(), path = joined(folder, name);
+                if (!is_temporary(name) || ::lstat(path.c_str(), &found) != 0) continue;
+                if (!remember_part(folder, name, static_cast<uint64_t>(found.st_size)) && is_abandoned(found.st_mtime))
+                    ::unlink(path.c_str());
+            }
+        }
+    }
+
+    void adopt_parts() {
+        for (auto part = parts_.begin(); part != parts_.end();) {
+            const Item& item = *part->first;
+            uint64_t bytes = bytes_to_keep(part->second.bytes);
+            std::string hash = bytes ? hash_here(part->second.path, bytes) : "";
+            bool right = !hash.empty() && hash == hash_there(sftp_, source(item), bytes);
+            std::string own = Copying::temporary(place(item), item);
+            bool ours = right && ::rename(part->second.path.c_str(), own.c_str()) == 0;
+            if (!right && !hash.empty()) ::unlink(part->second.path.c_str());
+            part->second = {own, bytes};
+            part = ours ? std::next(part) : parts_.erase(part);
+        }
     }
 
     // With the user's own umask: these folders are theirs, not copies of anything.
@@ -98,14 +139,19 @@ private:
         auto file = std::make_shared<Fetching>();
         file->item = &item;
         file->place = place(item);
-        file->temporary = Copying::temporary(file->place);
-        file->target = UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+        auto part = parts_.find(&item);
+        bool goes_on = part != parts_.end();
+        file->temporary = goes_on ? part->second.path : Copying::temporary(file->place, item);
+        if (goes_on) file->asked = part->second.bytes;
+        tally_.bytes_total -= file->asked;
+        file->target =
+            UniqueFd{::open(file->temporary.c_str(), O_WRONLY | O_CLOEXEC | (goes_on ? 0 : O_CREAT | O_TRUNC), 0600)};
         if (!file->target) return file_error("cannot write", file->place, errno);
         sftp_.open_file(source(item), ssh::Open::read, [this, file](ssh::Reply reply) {
             if (reply.ok())
                 file->handle = reply.bytes;
             else
-                give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+                pass_over(file, reply);
         });
         fetching_.push_back(file);
         return Ok{};
@@ -136,7 +182,7 @@ private:
             file->end_seen = true;
             return;
         }
-        if (!reply.ok()) return give_up(file, refusal(reply, "cannot read", source(*file->item), machine_));
+        if (!reply.ok()) return pass_over(file, reply);
         ssize_t wrote =
             ::pwrite(file->target.get(), reply.bytes.data(), reply.bytes.size(), static_cast<off_t>(offset));
         if (wrote != static_cast<ssize_t>(reply.bytes.size()))
@@ -145,6 +191,15 @@ private:
         // A server may answer with less than was asked for; the rest is asked for again.
         auto got = static_cast<uint32_t>(reply.bytes.size());
         if (got < length && got > 0) ask(file, offset + got, length - got);
+    }
+
+    // A file that cannot be read is no reason to leave the others there.
+    void pass_over(const FetchingPtr& file, const ssh::Reply& reply) {
+        if (file->over) return;
+        file->over = true;
+        ::unlink(file->temporary.c_str());
+        if (!file->handle.empty()) sftp_.close(file->handle, [](ssh::Reply) {});
+        tally_.unreadable.push_back(unreadable_there(reply, source(*file->item), machine_));
     }
 
     void give_up(const FetchingPtr& file, Error error) {

@@ -2,20 +2,20 @@
 // and its subfolders are opened as soon as they are seen.
 #include <algorithm>
 
-#include "cli/sync/tree.hpp"
+#include "cli/sync/copy.hpp"
 
 namespace tnr::sync {
 namespace {
 
 class Walk {
 public:
-    Walk(ssh::Sftp& sftp, const std::string& root, const std::string& machine)
-        : sftp_(sftp), root_(root), machine_(machine) {}
+    Walk(ssh::Sftp& sftp, const std::string& root, const std::string& machine, std::vector<Error>& unreadable)
+        : sftp_(sftp), root_(root), machine_(machine), unreadable_(unreadable) {}
 
     Result<std::vector<Item>> run() {
         // Following the root is stat's way, not lstat's; a home folder is the empty path, which SFTP calls ".".
         sftp_.stat(full(""), [this](ssh::Reply reply) {
-            if (!reply.ok()) return fail(reply, "cannot read", "");
+            if (!reply.ok()) return fail(reply, "");
             items_.push_back(item_of("", reply.attributes));
             if (items_[0].kind == Kind::folder) enter("");
         });
@@ -34,15 +34,20 @@ private:
         return whole.empty() ? "." : whole;
     }
 
-    void fail(const ssh::Reply& reply, const std::string& doing, const std::string& path) {
-        if (!failed_) failed_ = refusal(reply, doing, full(path), machine_);
+    // The root is what the user has named; what cannot be read below it is passed over.
+    void fail(const ssh::Reply& reply, const std::string& path) {
+        Error error = unreadable_there(reply, full(path), machine_);
+        if (!path.empty())
+            unreadable_.push_back(error);
+        else if (!failed_)
+            failed_ = error;
     }
 
     void enter(const std::string& path) { folders_.push_back(path); }
 
     void open(const std::string& path) {
         sftp_.open_folder(full(path), [this, path](ssh::Reply reply) {
-            if (!reply.ok()) return fail(reply, "cannot read folder", path);
+            if (!reply.ok()) return fail(reply, path);
             read(path, reply.bytes);
         });
     }
@@ -50,7 +55,7 @@ private:
     void read(const std::string& path, const std::string& handle) {
         sftp_.read_folder(handle, [this, path, handle](ssh::Reply reply) {
             if (!reply.ok()) {
-                if (reply.status != ssh::Status::end) fail(reply, "cannot read folder", path);
+                if (reply.status != ssh::Status::end) fail(reply, path);
                 return sftp_.close(handle, [](ssh::Reply) {});
             }
             for (const auto& entry : reply.names) take(path, entry);
@@ -62,19 +67,21 @@ private:
         // A name with a slash would be a server that wants us to write somewhere else.
         if (entry.name == "." || entry.name == ".." || entry.name.empty() || entry.name.find('/') != std::string::npos)
             return;
+        if (is_temporary(entry.name)) return;
         std::string path = joined(folder, entry.name);
         size_t index = items_.size();
         items_.push_back(item_of(path, entry.attributes));
         if (items_[index].kind == Kind::folder) enter(path);
         if (items_[index].kind == Kind::link)
             sftp_.read_link(full(path), [this, path, index](ssh::Reply reply) {
-                if (!reply.ok() || reply.names.empty()) return fail(reply, "cannot read link", path);
+                if (!reply.ok() || reply.names.empty()) return fail(reply, path);
                 items_[index].leads_to = reply.names[0].name;
             });
     }
 
     ssh::Sftp& sftp_;
     std::string root_, machine_;
+    std::vector<Error>& unreadable_;
     std::vector<Item> items_;
     std::vector<std::string> folders_;  // seen, not opened yet
     std::optional<Error> failed_;
@@ -82,8 +89,9 @@ private:
 
 }  // namespace
 
-Result<std::vector<Item>> remote_tree(ssh::Sftp& sftp, const std::string& root, const std::string& machine) {
-    return Walk{sftp, root, machine}.run();
+Result<std::vector<Item>> remote_tree(ssh::Sftp& sftp, const std::string& root, const std::string& machine,
+                                      std::vector<Error>& unreadable) {
+    return Walk{sftp, root, machine, unreadable}.run();
 }
 
 }  // namespace tnr::sync

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <limits>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
+#include "cli/ssh/exec.hpp"
+#include "cli/sync/copy.hpp"
 
 namespace tnr::sync {
 namespace {
@@ -22,7 +25,7 @@ Result<std::vector<std::string>> names_in(const std::string& folder) {
     std::vector<std::string> names;
     while (dirent* entry = ::readdir(open.get())) {
         std::string name = entry->d_name;
-        if (name != "." && name != "..") names.push_back(name);
+        if (name != "." && name != ".." && !is_temporary(name)) names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -33,9 +36,11 @@ Result<Item> look(const std::string& root, const std::string& path) {
     struct stat found;
     if ((path.empty() ? ::stat(full.c_str(), &found) : ::lstat(full.c_str(), &found)) != 0)
         return file_error("cannot read", full, errno);
-    ssh::Attributes attributes{static_cast<uint64_t>(found.st_size), found.st_mode,
-                               static_cast<uint32_t>(found.st_mtime)};
+    constexpr time_t latest = std::numeric_limits<uint32_t>::max();
+    time_t mtime = std::clamp<time_t>(found.st_mtime, 0, latest);
+    ssh::Attributes attributes{static_cast<uint64_t>(found.st_size), found.st_mode, static_cast<uint32_t>(mtime)};
     Item item = item_of(path, attributes);
+    item.other_time = mtime != found.st_mtime;
     if (item.kind != Kind::link) return item;
     char text[PATH_MAX];
     ssize_t length = ::readlink(full.c_str(), text, sizeof text);
@@ -44,7 +49,9 @@ Result<Item> look(const std::string& root, const std::string& path) {
     return item;
 }
 
-Result<> walk(const std::string& root, const std::string& path, std::vector<Item>& items) {
+// An Error is about the root: what cannot be read below it is passed over.
+Result<> walk(const std::string& root, const std::string& path, std::vector<Item>& items,
+              std::vector<Error>& unreadable) {
     auto item = look(root, path);
     if (!item) return item.error();
     items.push_back(*item);
@@ -52,7 +59,8 @@ Result<> walk(const std::string& root, const std::string& path, std::vector<Item
     auto names = names_in(joined(root, path));
     if (!names) return names.error();
     for (const auto& name : *names)
-        if (auto walked = walk(root, joined(path, name), items); !walked) return walked;
+        if (auto walked = walk(root, joined(path, name), items, unreadable); !walked)
+            unreadable.push_back(walked.error());
     return Ok{};
 }
 
@@ -66,13 +74,14 @@ Kind kind_of(uint32_t mode) {
 
 Item item_of(const std::string& path, const ssh::Attributes& attributes) {
     uint32_t mode = attributes.mode.value_or(0);
-    // Setuid and sticky bits mean something on the machine they were set on, not on another one.
-    return {path, kind_of(mode), attributes.size.value_or(0), mode & 0777, attributes.mtime.value_or(0)};
+    bool special = (mode & 07000) && kind_of(mode) != Kind::link;
+    return {path,    kind_of(mode), attributes.size.value_or(0), mode & 0777,
+            special, false,         attributes.mtime.value_or(0)};
 }
 
-Result<std::vector<Item>> local_tree(const std::string& root) {
+Result<std::vector<Item>> local_tree(const std::string& root, std::vector<Error>& unreadable) {
     std::vector<Item> items;
-    if (auto walked = walk(root, "", items); !walked) return walked.error();
+    if (auto walked = walk(root, "", items, unreadable); !walked) return walked.error();
     return items;
 }
 
@@ -93,6 +102,14 @@ Error refusal(const ssh::Reply& reply, const std::string& doing, const std::stri
         default:
             return Error{Error::Kind::remote, doing + " " + where + ": " + reply.message};
     }
+}
+
+Error unreadable_there(const ssh::Reply& reply, const std::string& path, const std::string& machine) {
+    Error error = refusal(reply, "cannot read", path, machine);
+    if (reply.status == ssh::Status::permission_denied)
+        error.hint =
+            "root may: `tnr connect " + machine + " -- sudo chmod a+rX " + ssh::quoted(path) + "`, then sync again";
+    return error;
 }
 
 }  // namespace tnr::sync

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <map>
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 #include "cli/sync/copying.hpp"
 
 namespace tnr::sync {
@@ -33,11 +33,12 @@ public:
         : Copying(sftp, machine, from, to, watch) {}
 
     Result<Tally> run() {
-        auto items = local_tree(from_);
+        auto items = local_tree(from_, tally_.unreadable);
         if (!items) return items.error();
         items_ = std::move(*items);
-        auto done = in_order(*this, {&Upload::look, &Upload::make_folders, &Upload::send_files, &Upload::make_links,
-                                     &Upload::finish_folders});
+        count_losses();
+        auto done = in_order(*this, {&Upload::look, &Upload::sweep, &Upload::adopt_parts, &Upload::make_folders,
+                                     &Upload::send_files, &Upload::make_links, &Upload::finish_folders});
         if (done) return tally_;
         clean_up();
         return done.error();
@@ -63,6 +64,57 @@ private:
             if (item.kind == Kind::file) tally_.bytes_total += item.size;
         }
         return settled();
+    }
+
+    // What runs that were killed have left in the folders that get something.
+    Result<> sweep() {
+        want_parts([this](const Item& item) { return place(item); });
+        for (const auto& item : items_) {
+            auto there = there_.find(&item);
+            if (auto free = room(); !free) return free;
+            if (item.kind == Kind::folder && there != there_.end() && there->second.kind == Kind::folder)
+                sweep(place(item));
+            else if (item.path.empty() && item.kind != Kind::folder)
+                sweep(folder_of(place(item)));
+        }
+        return settled();
+    }
+
+    // A folder that cannot be read keeps what it has.
+    void sweep(const std::string& folder) {
+        sftp_.open_folder(folder, [this, folder](ssh::Reply reply) {
+            if (reply.ok()) sweep(folder, reply.bytes);
+        });
+    }
+
+    void sweep(const std::string& folder, const std::string& handle) {
+        sftp_.read_folder(handle, [this, folder, handle](ssh::Reply reply) {
+            if (!reply.ok()) return sftp_.close(handle, [](ssh::Reply) {});
+            for (const auto& entry : reply.names)
+                if (is_temporary(entry.name) &&
+                    !remember_part(folder, entry.name, entry.attributes.size.value_or(UINT64_MAX)) &&
+                    is_abandoned(entry.attributes.mtime.value_or(UINT32_MAX)))
+                    remove(joined(folder, entry.name));
+            sweep(folder, handle);
+        });
+    }
+
+    Result<> adopt_parts() {
+        for (auto part = parts_.begin(); part != parts_.end();) {
+            const Item& item = *part->first;
+            uint64_t bytes = bytes_to_keep(part->second.bytes);
+            std::string hash = bytes ? hash_here(joined(from_, item.path), bytes) : "";
+            bool right = !hash.empty() && hash == hash_there(sftp_, part->second.path, bytes), ours = false;
+            std::string own = Copying::temporary(place(item), item);
+            if (right)
+                sftp_.rename_over(part->second.path, own, [&ours](ssh::Reply reply) { ours = reply.ok(); });
+            else if (!hash.empty())
+                remove(part->second.path);
+            if (auto done = settled(); !done) return done;
+            part->second = {own, bytes};
+            part = ours ? std::next(part) : parts_.erase(part);
+        }
+        return Ok{};
     }
 
     Result<> make_folders() {
@@ -106,15 +158,24 @@ private:
         auto file = std::make_shared<Sending>();
         file->item = &item;
         file->source = UniqueFd{::open(joined(from_, item.path).c_str(), O_RDONLY | O_CLOEXEC)};
-        if (!file->source) return file_error("cannot read", joined(from_, item.path), errno);
+        if (!file->source) {  // no reason to keep the others here
+            tally_.unreadable.push_back(file_error("cannot read", joined(from_, item.path), errno));
+            tally_.bytes_total -= item.size;
+            return Ok{};
+        }
         file->place = place(item);
-        file->temporary = Copying::temporary(file->place);
-        sftp_.open_file(file->temporary, ssh::Open::write_new, [this, file](ssh::Reply reply) {
-            if (reply.ok())
-                file->handle = reply.bytes;
-            else
-                explain(reply, "cannot write", file);
-        });
+        auto part = parts_.find(&item);
+        bool goes_on = part != parts_.end();
+        file->temporary = goes_on ? part->second.path : Copying::temporary(file->place, item);
+        if (goes_on) file->sent = part->second.bytes;
+        tally_.bytes_total -= file->sent;
+        sftp_.open_file(file->temporary, goes_on ? ssh::Open::write_on : ssh::Open::write_new,
+                        [this, file](ssh::Reply reply) {
+                            if (reply.ok())
+                                file->handle = reply.bytes;
+                            else
+                                explain(reply, "cannot write", file);
+                        });
         sending_.push_back(file);
         return Ok{};
     }

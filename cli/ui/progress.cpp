@@ -1,51 +1,44 @@
 // A thread that redraws, because the work itself may be deep inside a call that knows nothing of us.
 #include "cli/ui/progress.hpp"
 
-#include <csignal>
+#include <algorithm>
 #include <cstdio>
+
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::ui {
 namespace {
 
 constexpr std::chrono::milliseconds terminal_tick{500};
 constexpr std::chrono::seconds log_tick{10};  // often enough to see that it lives, rare enough for a log
-
-// Signals belong to the main thread: its poll() is what they must wake.
-struct SignalsBlocked {
-    sigset_t before;
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-};
+constexpr int columns_unless_told = 80;
 
 }  // namespace
 
-Progress::Progress(std::ostream& out, bool terminal) : out_(out), terminal_(terminal) {
-    SignalsBlocked blocked;
+Progress::Progress(Screen screen) : screen_(std::move(screen)), out_(screen_.out), terminal_(screen_.terminal) {
+    interrupt::SignalsBlocked blocked;
     ticker_ = std::thread([this] { tick(); });
 }
 
 Progress::~Progress() {
     {
         LockGuard lock(mutex_);
-        if (running_) finish("✗", "");
+        if (running_) finish(false, "");
         leaving_ = true;
     }
     changed_.notify_one();
     ticker_.join();
 }
 
-void Progress::begin(const std::string& what) {
+void Progress::begin(const std::string& what, std::chrono::milliseconds patience) {
     LockGuard lock(mutex_);
-    if (running_) finish("✓", "");
+    if (running_) finish(true, "");
     what_ = what;
     detail_.clear();
+    patience_ = patience;
     running_ = true;
     begun_ = said_ = std::chrono::steady_clock::now();
-    if (terminal_) draw();
+    if (terminal_ && shown()) draw();
 }
 
 void Progress::note(const std::string& detail) {
@@ -53,41 +46,62 @@ void Progress::note(const std::string& detail) {
     detail_ = detail;
 }
 
+void Progress::show() {
+    LockGuard lock(mutex_);
+    if (!running_ || shown()) return;
+    patience_ = {};
+    if (terminal_) draw();
+}
+
 void Progress::end(const std::string& outcome) {
     LockGuard lock(mutex_);
-    if (running_) finish("✓", outcome);
+    if (running_) finish(true, outcome);
 }
 
 void Progress::say(const std::string& line) {
     LockGuard lock(mutex_);
     if (terminal_ && running_) out_ << "\r\033[K";
     out_ << line << "\n" << std::flush;
-    if (terminal_ && running_) draw();
+    if (terminal_ && running_ && shown()) draw();
 }
 
-void Progress::finish(const char* mark, const std::string& outcome) {
+bool Progress::shown() const {
+    return std::chrono::steady_clock::now() - begun_ >= patience_;
+}
+
+void Progress::finish(bool good, const std::string& outcome) {
     running_ = false;
+    if (!shown()) return;
     if (terminal_) out_ << "\r\033[K";
-    out_ << mark << " " << what_ << (outcome.empty() ? "" : separator() + outcome) << "  (" << elapsed() << ")\n"
+    out_ << (good ? screen_.paint.good("✓") : screen_.paint.bad("✗")) << " " << what_
+         << (outcome.empty() ? "" : separator() + outcome) << "  (" << elapsed() << ")\n"
          << std::flush;
 }
 
+std::string Progress::line() const {
+    return "… " + what_ + (detail_.empty() ? "" : separator() + detail_);
+}
+
+// One row: of a line that the terminal wrapped, the next redrawing would clear only the last row.
 void Progress::draw() {
-    out_ << "\r\033[K… " << what_ << (detail_.empty() ? "" : separator() + detail_) << "  (" << elapsed() << ")"
-         << std::flush;
+    int width = screen_.columns ? screen_.columns() : columns_unless_told;
+    std::string time = "  (" + elapsed() + ")";
+    auto room = static_cast<size_t>(std::max(width - 1 - static_cast<int>(time.size()), 1));
+    out_ << "\r\033[K" << cut(line(), room) << cut(time, static_cast<size_t>(std::max(width - 2, 0))) << std::flush;
 }
 
 void Progress::tick() {
     UniqueLock lock(mutex_);
     while (!leaving_) {
         changed_.wait_for(mutex_, terminal_tick);
-        if (!running_ || leaving_) continue;
+        if (!running_ || leaving_ || !shown()) continue;
         auto now = std::chrono::steady_clock::now();
         if (terminal_) draw();
-        if (!terminal_ && now - said_ >= log_tick) {
+        if (!terminal_ && now - said_ >= std::min<std::chrono::steady_clock::duration>(
+                                             log_tick, patience_.count() ? patience_ : log_tick)) {
+            patience_ = {};
             said_ = now;
-            out_ << "… " << what_ << (detail_.empty() ? "" : separator() + detail_) << "  (" << elapsed() << ")\n"
-                 << std::flush;
+            out_ << line() << "  (" << elapsed() << ")\n" << std::flush;
         }
     }
 }

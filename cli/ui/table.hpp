@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/ui/text.hpp"
+
 namespace tnr::ui {
 
 // The first row is the heading. Empty cells show as "-".
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows);
+void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows, Paint paint = {});
 
 }  // namespace tnr::ui

@@ -1,8 +1,12 @@
 // Running tools.
 #include "api_client/providers/local/child.hpp"
 
+#include <poll.h>
+#include <sys/syscall.h>
+
 #include "tests/support/catch.hpp"
 
+#include "api_client/base/interrupt.hpp"
 #include "world.hpp"
 
 using namespace tnr;
@@ -49,4 +53,34 @@ TEST_CASE("endless output does not fill our memory", "[child]") {
     REQUIRE(finished);
     CHECK(finished->output.size() < 200'000);
     CHECK(last_line(finished->output) == "end");
+}
+
+TEST_CASE("Ctrl-C ends a tool and all that it has started, and is told as that", "[child]") {
+    const test::TemporaryFolder folder;
+    std::string inner;
+    // As an image builder that is deep in a download: its shell waits for a child, which ignores the terminal's Ctrl-C.
+    auto finished = run({.argv = {"sh", "-c", "trap '' INT; sh -c 'echo $$; exec sleep 600'; echo went on"},
+                         .on_line = [&](const std::string& line) {
+                             inner = line;
+                             interrupt::raise_for_test();
+                         }});
+    interrupt::clear_for_test();
+    REQUIRE(!finished);
+    CHECK(finished.error().what == "interrupted");
+    CHECK(inner != "went on");
+    const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(inner), 0)));
+    pollfd wait{ended.get(), POLLIN, 0};
+    CHECK((!ended || ::poll(&wait, 1, 10'000) == 1));
+}
+
+TEST_CASE("a tool that must run to its end does, and hears nothing of the terminal's Ctrl-C", "[child]") {
+    auto finished = run({.argv = {"sh", "-c", "echo begun; ps -o pgid= -p $$; sleep 0.2; echo done"},
+                         .to_the_end = true,
+                         .on_line = [&](const std::string& line) {
+                             if (line == "begun") interrupt::raise_for_test();
+                         }});
+    interrupt::clear_for_test();
+    REQUIRE(finished);
+    CHECK(last_line(finished->output) == "done");
+    CHECK(finished->output.find(std::to_string(::getpgrp()) + "\n") == std::string::npos);
 }

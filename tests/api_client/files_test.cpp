@@ -1,4 +1,5 @@
 // Atomic writes and locks.
+#include "api_client/base/files.hpp"
 #include "api_client/providers/local/files.hpp"
 
 #include <sys/stat.h>
@@ -25,9 +26,11 @@ TEST_CASE("a file is written whole, private, and sparse", "[files]") {
 
 TEST_CASE("a file that cannot be written is an error that names it, and the old one stays", "[files]") {
     const TemporaryFolder folder;
-    auto result = write_file(folder / "missing/file", "x");
+    spill(folder / "file", "old");
+    auto result = write_file(folder / "file/below", "x");
     REQUIRE(!result);
-    CHECK(result.error().what.find((folder / "missing/file").string()) != std::string::npos);
+    CHECK(result.error().what.find((folder / "file").string()) != std::string::npos);
+    CHECK(slurp(folder / "file") == "old");
 }
 
 TEST_CASE("a lock keeps others out until it is let go", "[files]") {

@@ -18,7 +18,7 @@ TEST_CASE("an image that cannot boot is refused before anything is made of it", 
     SECTION("it does not exist") {
         auto image = image_at(folder / "missing.qcow2");
         REQUIRE(!image);
-        CHECK(image.error().kind == Error::Kind::not_found);
+        CHECK(image.error().kind == Error::Kind::usage);
     }
     SECTION("it is no disk") {
         spill(folder / "letter.txt", std::string(4096, 'x'));

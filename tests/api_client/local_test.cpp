@@ -6,8 +6,11 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include <chrono>
+
 #include "tests/support/catch.hpp"
 
+#include "api_client/base/interrupt.hpp"
 #include "api_client/providers/local/process.hpp"
 #include "world.hpp"
 
@@ -127,6 +130,27 @@ TEST_CASE("a machine whose folder was deleted is gone, and does not run on unnot
         CHECK(wait_for_end(*before, 0));
         CHECK(world.runs("demo"));
     }
+}
+
+// The guest, like one that still boots, does not hear the power button; its BIOS hears Ctrl-Alt-Del.
+TEST_CASE("a machine that is deaf to its power button is stopped soon", "[local]") {
+    World world;
+    REQUIRE(world.provider.create(world.order("demo")));
+    auto begun = std::chrono::steady_clock::now();
+    REQUIRE(world.provider.stop("demo"));
+    CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(30));
+    CHECK(state_of(world.provider, "demo") == MachineState::stopped);
+}
+
+TEST_CASE("Ctrl-C ends the waiting for a machine that does not stop", "[local]") {
+    World world;
+    REQUIRE(world.provider.create(world.order("demo")));
+    interrupt::raise_for_test();
+    auto stopped = world.provider.stop("demo");
+    interrupt::clear_for_test();
+    REQUIRE(!stopped);
+    CHECK(stopped.error().what == "interrupted");
+    CHECK(world.runs("demo"));
 }
 
 TEST_CASE("a tnr that is killed while it creates leaves a machine that can be continued or removed", "[local]") {

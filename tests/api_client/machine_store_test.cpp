@@ -1,4 +1,4 @@
-// Names and folders of local machines.
+// Folders of local machines.
 #include "api_client/providers/local/machine_store.hpp"
 
 #include "tests/support/catch.hpp"
@@ -8,18 +8,6 @@
 using namespace tnr;
 using namespace tnr::local;
 using namespace tnr::test;
-
-TEST_CASE("a machine's name is a plain word", "[store]") {
-    for (const char* good : {"a", "demo", "gpu-7", "a23456789012345678901234567890z"}) CHECK(check_name(good));
-    for (const char* bad : {"", "7gpu", "-a", "Demo", "a_b", "a b", "a.b", "..", "a/b", "../../etc", "a\n", "ü",
-                            "a234567890123456789012345678901z"}) {
-        auto checked = check_name(bad);
-        INFO(bad);
-        REQUIRE(!checked);
-        CHECK(checked.error().kind == Error::Kind::usage);
-        CHECK(checked.error().hint.find("lower-case letters") != std::string::npos);
-    }
-}
 
 TEST_CASE("a machine appears when it is published and disappears without a trace", "[store]") {
     const TemporaryFolder folder;

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
-#include "cli/interrupt.hpp"
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
+#include "cli/command_line.hpp"
+#include "cli/commands/start.hpp"
 #include "cli/session.hpp"
 #include "tests/cli/sshd.hpp"
+#include "tests/support/catch.hpp"
 
 namespace tnr::test {
 
@@ -23,7 +28,7 @@ struct FakeWorld {
     Order last_order;
     double price = 0.25;
     // The pool.
-    std::vector<cli::GpuType> types = {{"h100", 2, 2, 80e9}, {"a100", 1, 1, 40e9}};
+    std::vector<cli::GpuType> types = {{"h100", 2, 2, 80'000'000'000}, {"a100", 1, 1, 40'000'000'000}};
     std::map<std::string, std::string> enrolled;  // machine to key
     bool pool_reachable = true;
     // What is on the machine that runs.
@@ -51,7 +56,13 @@ class FakeProvider : public Provider {
 public:
     explicit FakeProvider(FakeWorld& world) : world_(world) {}
     std::string name() const override { return "local"; }
-    Result<std::vector<Offer>> offers() override { return std::vector<Offer>{{"small", 2, 2048, 20, world_.price}}; }
+    Result<std::vector<Offer>> offers() override {
+        return std::vector<Offer>{{"small", 2, 2048, 20, world_.price}, {"large", 8, 8192, 80, 4 * world_.price}};
+    }
+    Result<> check(const Order& order) override {
+        if (order.offer.empty() || order.offer == "small" || order.offer == "large") return Ok{};
+        return Error{Error::Kind::usage, "there is no size '" + order.offer + "'", "sizes: small, large"};
+    }
 
     Result<Machine> create(const Order& order) override {
         if (auto passed = world_.pass("create"); !passed) return passed.error();
@@ -81,6 +92,7 @@ public:
         return now;
     }
     Result<std::vector<Machine>> machines() override {
+        if (world_.machine_error && world_.machine_error->kind == Error::Kind::network) return *world_.machine_error;
         std::vector<Machine> all;
         for (auto& [id, machine] : world_.machines) all.push_back(machine);
         return all;
@@ -146,10 +158,10 @@ public:
         world_.installed = to_json_text(config);
         return std::vector<std::string>{"gpu.json"};
     }
-    Result<std::string> prove() override {
+    Result<cli::Proof> prove() override {
         if (auto passed = world_.pass("prove"); !passed) return passed.error();
         ++world_.proofs;
-        return std::string("0: NVIDIA H100, 80.0 GiB\n");
+        return cli::Proof{{{"NVIDIA H100", uint64_t{80} << 30}}};
     }
 
 private:
@@ -184,6 +196,38 @@ struct FakeSession {
         (void)session.logins().save({"tcp://127.0.0.1:14900", {server.public_key, own}});
     }
     ~FakeSession() { interrupt::clear_for_test(); }
+    // A machine that `tnr start demo` has brought up.
+    void start_demo(const std::string& name = "demo") {
+        REQUIRE(cli::start(session, {.name = name, .gpu = "h100"}));
+        said();
+    }
+    // From now on 'demo' is this server, and its owner's key is ours.
+    void put_demo_at(const Sshd& sshd) {
+        auto target = sshd.target();
+        auto record = **session.records().find("demo");
+        record.host_key = target.host_key;
+        record.login_key.clear();
+        REQUIRE(session.records().save(record));
+        REQUIRE(write_file(session.config_folder + "/ssh_key", ssh::private_file(target.key, "")));
+        auto& machine = world.machines.at(record.id);
+        machine.address = world.address = target.host;
+        machine.ssh_port = world.ssh_port = target.port;
+        machine.user = target.user;
+    }
+    // A whole command line; what it said is in out and err.
+    int tnr(const std::vector<std::string>& words) {
+        out.str(""), err.str("");
+        session.json = false;
+        session.exit_code = cli::exit_done;
+        session.result = Ok{};
+        return cli::run_command_line(session, words);
+    }
+    nlohmann::json document(std::vector<std::string> words) {
+        words.insert(words.begin(), "--json");
+        (void)tnr(words);
+        INFO(out.str() << err.str());
+        return nlohmann::json::parse(out.str());
+    }
     std::string said() {
         std::string text = out.str();
         out.str("");

@@ -16,7 +16,7 @@ Result<> dry_run(test::FakeSession& user, const std::string& gpu) {
 
 TEST_CASE("--gpu may be left out where the pool has one type", "[cli][gpu]") {
     test::FakeSession user;
-    user.world.types = {{"l4", 3, 0, 24e9}};  // also while all are in use
+    user.world.types = {{"l4", 3, 0, 24'000'000'000}};  // also while all are in use
     REQUIRE(dry_run(user, ""));
     CHECK(user.said() == "Would run ./saxpy with 1 x l4 from the pool at tcp://127.0.0.1:14900\n");
     REQUIRE(cli::start(user.session, {.name = "demo"}));
@@ -26,11 +26,12 @@ TEST_CASE("--gpu may be left out where the pool has one type", "[cli][gpu]") {
 
 TEST_CASE("with several types the user says which, and is told what there is", "[cli][gpu]") {
     test::FakeSession user;
-    for (auto result : {dry_run(user, ""), cli::start(user.session, {.name = "demo"})}) {
+    for (std::string command : {"tnr run", "tnr start demo"}) {
+        auto result = command == "tnr run" ? dry_run(user, "") : cli::start(user.session, {.name = "demo"});
         REQUIRE_FALSE(result);
         CHECK(result.error().kind == Error::Kind::usage);
         CHECK(result.error().what == "the pool has several types of GPU: h100, a100");
-        CHECK(result.error().hint == "say which: --gpu h100");
+        CHECK(result.error().hint == "say which: `" + command + " --gpu h100`");
     }
     CHECK(user.world.created == 0);
     REQUIRE(dry_run(user, "a100"));
@@ -42,10 +43,23 @@ TEST_CASE("with several types the user says which, and is told what there is", "
 
 TEST_CASE("a GPU that the pool does not have is refused with what it has", "[cli][gpu]") {
     test::FakeSession user;
-    CHECK(dry_run(user, "h200").error().hint == "it has: h100, a100");
-    CHECK(dry_run(user, "h100:3").error().hint == "ask for fewer: --gpu h100:2");
+    CHECK(dry_run(user, "h200").error().hint == "did you mean 'h100'? it has: h100, a100");
+    CHECK(dry_run(user, "tpu-v4").error().hint == "it has: h100, a100");
+    for (std::string many : {"h100:3", "h100:99", "h100:99999999999999999999"}) {
+        CHECK(dry_run(user, many).error().what == "the pool has only 2 GPUs of type h100");
+        CHECK(dry_run(user, many).error().hint == "ask for fewer: `tnr run --gpu h100:2`");
+    }
+    CHECK(dry_run(user, "A100:2").error().what == "the pool has only 1 GPU of type a100");
     CHECK(dry_run(user, "h100:x").error().what == "'h100:x' is no GPU type");
     user.world.types = {};
     CHECK(dry_run(user, "").error().what == "the pool has no GPUs at all at the moment");
     CHECK(dry_run(user, "h100").error().what == "the pool has no GPUs at all at the moment");
+}
+
+TEST_CASE("upper and lower case are the same in a GPU's name", "[cli][gpu]") {
+    test::FakeSession user;
+    REQUIRE(cli::start(user.session, {.name = "demo", .gpu = "H100"}));
+    CHECK(user.session.records().find("demo")->value().gpu == "h100");
+    user.world.types = {{"L40S", 1, 1, 48'000'000'000}};
+    REQUIRE(dry_run(user, "l40s"));
 }

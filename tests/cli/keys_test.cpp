@@ -2,7 +2,7 @@
 #include <cstdio>
 #include "tests/support/catch.hpp"
 
-#include "cli/files.hpp"
+#include "api_client/base/files.hpp"
 #include "cli/ssh/keys.hpp"
 #include "tests/cli/sshd.hpp"
 

@@ -30,14 +30,6 @@ TEST_CASE("a record comes back as it was saved, and only its owner can read it",
     CHECK(records.remove("demo"));
 }
 
-TEST_CASE("a machine's name is a host name", "[cli][records]") {
-    for (std::string good : {"a", "demo", "gpu-7", "a1"}) CHECK(cli::check_name(good));
-    for (std::string bad : {"", "-a", "a-", "7a", "A", "a.b", "../a", "a/b", "a b", "ä"})
-        CHECK_FALSE(cli::check_name(bad));
-    CHECK(cli::check_name(std::string(63, 'a')));
-    CHECK_FALSE(cli::check_name(std::string(64, 'a')));
-}
-
 TEST_CASE("a lock is held by one at a time and ends with its holder", "[cli][records]") {
     test::TemporaryFolder folder;
     cli::Records records{folder / "machines"};

@@ -93,12 +93,30 @@ void Sshd::kill_connections() {
     for (int child : children_) ::kill(child, SIGKILL);
 }
 
+// sshd may have a child that does the talking.
+void Sshd::signal_all(int signal) {
+    for (int child : children_) {
+        std::ifstream list{"/proc/" + std::to_string(child) + "/task/" + std::to_string(child) + "/children"};
+        for (int grandchild = 0; list >> grandchild;) ::kill(grandchild, signal);
+        ::kill(child, signal);
+    }
+}
+
+void Sshd::freeze() {
+    signal_all(SIGSTOP);
+}
+
+void Sshd::thaw() {
+    signal_all(SIGCONT);
+}
+
 Sshd::~Sshd() {
     leaving_ = true;
     ::shutdown(listener_.get(), SHUT_RDWR);
     acceptor_.join();
     for (int child : children_) {
         ::kill(child, SIGTERM);
+        ::kill(child, SIGCONT);  // it may be frozen
         ::waitpid(child, nullptr, 0);
     }
 }

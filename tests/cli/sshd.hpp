@@ -34,11 +34,15 @@ public:
     ssh::Target target() const;
     // Ends every connection at once, as a crash of the machine would.
     void kill_connections();
+    // As a machine that hangs: connections stay open, and nothing answers. thaw() ends it.
+    void freeze();
+    void thaw();
     // Connections so far.
     int accepted() const { return accepted_; }
 
 private:
     void accept_all();
+    void signal_all(int signal);
 
     TemporaryFolder folder_;
     std::string world_;

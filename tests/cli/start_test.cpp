@@ -118,7 +118,7 @@ TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]
         REQUIRE_FALSE(started);
         return started.error();
     };
-    CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "it has: h100, a100");
+    CHECK(error_of({.name = "demo", .gpu = "h200"}).hint == "did you mean 'h100'? it has: h100, a100");
     CHECK(error_of({.name = "demo", .gpu = "a100:2"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo", .gpu = "h100:0"}).kind == Error::Kind::usage);
     CHECK(error_of({.name = "demo"}).what == "the pool has several types of GPU: h100, a100");
@@ -146,7 +146,7 @@ TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
     fake.session.json = true;
     must_start(fake, {.name = "demo", .gpu = "h100", .dry_run = true});
     auto plan = json::parse(fake.said());
-    CHECK(plan["usd_per_hour"] == 0.25);
+    CHECK(plan["machine"]["price"]["per_hour"] == 0.25);
     CHECK(fake.world.machines.empty());
     CHECK_FALSE(*fake.session.records().find("demo"));
 }
@@ -158,4 +158,43 @@ TEST_CASE("a pool on loopback is out of reach for a machine elsewhere, any other
     CHECK(*cli::pool_address_for(local, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
     CHECK(*cli::pool_address_for(local, "tcp://localhost:5") == "tcp://10.0.2.2:5");
     CHECK_FALSE(cli::pool_address_for(elsewhere, "tcp://127.0.0.1:14900"));
+}
+
+TEST_CASE("a size and an image are checked before anything is made", "[cli][start]") {
+    test::FakeSession fake;
+    for (bool dry_run : {false, true}) {
+        auto refused = cli::start(fake.session, {.name = "demo", .gpu = "h100", .offer = "huge", .dry_run = dry_run});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what == "there is no size 'huge'");
+    }
+    CHECK(fake.world.enrolled.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("a start that continues orders the size and the image that were asked for", "[cli][start]") {
+    test::FakeSession fake;
+    test::write_text(fake.folder / "disk.img", "a disk");
+    fake.world.fails_at = "create";
+    REQUIRE_FALSE(
+        cli::start(fake.session, {.name = "demo", .gpu = "h100", .offer = "large", .image = fake.folder / "disk.img"}));
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.last_order.offer == "large");
+    CHECK(fake.world.last_order.image == fake.folder / "disk.img");
+    fake.world.machines.clear();  // made anew, as before
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.last_order.offer == "large");
+}
+
+TEST_CASE("a machine that exists keeps its size and image, and start says so", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100"});
+    must_start(fake, {.name = "demo", .offer = "small"});  // the default by its name
+    auto other = cli::start(fake.session, {.name = "demo", .offer = "large"});
+    REQUIRE_FALSE(other);
+    CHECK(other.error().kind == Error::Kind::usage);
+    CHECK(other.error().what == "'demo' exists and was made with the size 'small'");
+    CHECK(other.error().hint.find("`tnr delete demo`") != std::string::npos);
+    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo", .image = "other.img"}));
+    CHECK(record_of(fake).size != "large");
+    must_start(fake, {.name = "demo"});
 }

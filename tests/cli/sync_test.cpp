@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include "tests/support/catch.hpp"
 
+#include <ctime>
+#include "api_client/base/interrupt.hpp"
+
 #include "cli/commands/sync.hpp"
-#include "cli/interrupt.hpp"
+#include "tests/cli/fakes.hpp"
 #include "tests/cli/sshd.hpp"
 
 using namespace tnr;
@@ -201,4 +205,171 @@ TEST_CASE("a full disk over there is called that, and keeps no half file", "[syn
     REQUIRE_FALSE(tally);
     CHECK(tally.error().what.find("disk there is full") != std::string::npos);
     CHECK(left == 0);
+}
+
+TEST_CASE("a file that cannot be read keeps none of the others from being copied, up or down", "[sync]") {
+    World world;
+    for (bool up : {true, false}) {
+        auto& from = up ? world.here : world.there;
+        auto& to = up ? world.there : world.here;
+        std::string name = up ? "up" : "down";
+        fs::create_directory(from / name);
+        for (int i = 100; i < 200; ++i) test::write_text(from / (name + "/" + std::to_string(i)), "content");
+        // It goes away after it was listed, and before it is opened: root is denied nothing else.
+        auto tally = world.copy((up ? "" : "demo:") + (from / name), (up ? "demo:" : "") + (to / name),
+                                [&](auto&) { fs::remove(from / (name + "/199")); });
+        if (!tally) FAIL(tally.error().what);
+        CHECK(tally->files == 99);
+        REQUIRE(tally->unreadable.size() == 1);
+        CHECK(tally->unreadable[0].what.find("199") != std::string::npos);
+        CHECK(std::distance(fs::directory_iterator(to / name), fs::directory_iterator()) == 99);
+    }
+}
+
+TEST_CASE("what is denied to the login user is passed over, with a hint for reading", "[sync]") {
+    if (::geteuid() != 0) {
+        WARN("only root can log in as somebody else: not tested");
+        return;
+    }
+    test::Sshd sshd;
+    auto target = sshd.target();
+    target.user = "nobody";
+    auto client = ssh::Client::connect(target, ssh::Clock::now() + 30s);
+    REQUIRE(client);
+    auto sftp = ssh::Sftp::open(**client);
+    REQUIRE(sftp);
+    test::TemporaryFolder here, there;
+    REQUIRE(::chmod(there.path().c_str(), 0755) == 0);
+    fs::create_directories(there / "tree/locked folder");
+    test::write_text(there / "tree/locked folder/file", "secret");
+    test::write_text(there / "tree/locked", "secret");
+    test::write_text(there / "tree/open", "content");
+    REQUIRE(::chmod((there / "tree/locked folder").c_str(), 0700) == 0);
+    REQUIRE(::chmod((there / "tree/locked").c_str(), 0600) == 0);
+    auto tally = cli::sync_over(**sftp, {"demo:" + (there / "tree"), here / "tree"}, [](auto&) {});
+    if (!tally) FAIL(tally.error().what);
+    CHECK(test::read_text(here / "tree/open") == "content");
+    REQUIRE(tally->unreadable.size() == 2);
+    for (const auto& error : tally->unreadable) {
+        CHECK(error.what.find("permission denied") != std::string::npos);
+        CHECK(error.hint.find("sudo chmod a+rX") != std::string::npos);
+    }
+    auto root = cli::sync_over(**sftp, {"demo:" + (there / "tree/locked"), here / "x"}, [](auto&) {});
+    REQUIRE(root);
+    CHECK(root->unreadable.size() == 1);
+    CHECK_FALSE(fs::exists(here / "x"));
+}
+
+TEST_CASE("sync tells what changes on the way", "[cli][sync]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    test::Sshd sshd;
+    fake.put_demo_at(sshd);
+    test::TemporaryFolder there;
+    fs::create_directory(fake.folder / "tree");
+    test::write_text(fake.folder / "tree/set", "x");
+    REQUIRE(::chmod((fake.folder / "tree/set").c_str(), 04755) == 0);
+    test::write_text(fake.folder / "tree/old", "x");
+    age(fake.folder / "tree/old", -5'000'000'000);
+    if (look(fake.folder / "tree/old").st_mtime >= 0) return;  // a file system without such times
+    CHECK(fake.tnr({"sync", fake.folder / "tree", "demo:" + there.path() + "/"}) == 0);
+    CHECK(fake.err.str().find("note: 1 file lost setuid, setgid or sticky bits") != std::string::npos);
+    CHECK(fake.err.str().find("note: 1 file got another time") != std::string::npos);
+    CHECK((look(there / "tree/set").st_mode & 07777) == 0755);
+    CHECK(look(there / "tree/old").st_mtime == 0);
+}
+
+TEST_CASE("sync that could not read everything tells what, and ends with 1", "[cli][sync]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    test::Sshd sshd;
+    fake.put_demo_at(sshd);
+    // Reading a process's memory from its beginning fails, for root as well.
+    test::TemporaryFolder here;
+    CHECK(fake.tnr({"sync", "demo:/proc/self/mem", here.path() + "/"}) == 1);
+    CHECK(fake.err.str().find("cannot read demo:/proc/self/mem") != std::string::npos);
+    CHECK(fake.err.str().find("sudo mv") == std::string::npos);  // which would be an upload's hint
+    CHECK(std::distance(fs::directory_iterator(here.path()), fs::directory_iterator()) == 0);
+}
+
+TEST_CASE("what killed runs have left is removed, and never copied", "[sync]") {
+    World world;
+    fill(world.here);
+    world.copied(world.here / "tree", "demo:" + (world.there / "tree"));
+    std::string left = ".tnr-abcdefgh-12", young = ".tnr-abcdefgh-13", users = ".tnr-notes";
+    auto litter = [&](const test::TemporaryFolder& folder) {
+        for (const auto& name : {left, young, users})
+            for (std::string path : {"tree/" + name, "tree/a b/" + name}) {
+                test::write_text(folder / path, "half");
+                if (name != young) age(folder / path, std::time(nullptr) - 4000);
+            }
+    };
+    auto there_are = [&](const test::TemporaryFolder& folder, const std::string& name) {
+        return fs::exists(folder / ("tree/" + name)) + fs::exists(folder / ("tree/a b/" + name));
+    };
+    litter(world.there);
+    auto up = world.copied(world.here / "tree", "demo:" + (world.there / "tree"));
+    CHECK(there_are(world.there, left) == 0);
+    CHECK(there_are(world.there, young) == 2);  // another tnr may be at work on it
+    CHECK(there_are(world.there, users) == 2);
+    CHECK(up.files == 0);
+
+    litter(world.here);
+    world.copied("demo:" + (world.there / "tree"), world.here / "tree");
+    CHECK(there_are(world.here, left) == 0);
+    CHECK(there_are(world.here, young) == 2);
+    litter(world.here);
+    fs::remove_all(world.there / "tree");
+    world.copied(world.here / "tree", "demo:" + (world.there / "tree"));
+    CHECK(there_are(world.there, left) + there_are(world.there, young) == 0);
+    CHECK(there_are(world.there, users) == 2);
+}
+
+namespace {
+
+std::string many_bytes(size_t count) {
+    std::string text(count, 'x');
+    for (size_t i = 0; i < count; ++i) text[i] = static_cast<char>(i * 31 + i / 977 + i / 1000003);
+    return text;
+}
+
+size_t count_in(const std::string& folder) {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("a large file whose copying was cut off goes on where it stopped, up and down", "[sync]") {
+    const std::string content = many_bytes(40'000'000);
+    for (bool up : {true, false}) {
+        test::TemporaryFolder from, to;
+        test::write_text(from / "large", content);
+        const std::string source = (up ? "" : "demo:") + (from / "large"), place = (up ? "demo:" : "") + (to / "large");
+        {
+            World cut;
+            auto tally = cut.copy(source, place, [&](const sync::Tally& now) {
+                if (now.bytes > 20'000'000) cut.sshd.kill_connections();
+            });
+            REQUIRE_FALSE(tally);
+        }
+        REQUIRE(count_in(to.path()) == 1);
+        INFO((up ? "up" : "down"));
+        SECTION(up ? "up: as it was" : "down: as it was") {
+            World world;
+            auto tally = world.copied(source, place);
+            CHECK(tally.bytes < 25'000'000);
+            CHECK(tally.bytes > 10'000'000);
+        }
+        SECTION(up ? "up: a part that is not right" : "down: a part that is not right") {
+            const std::string part = fs::directory_iterator(to.path())->path().string();
+            std::fstream file(part, std::ios::in | std::ios::out | std::ios::binary);
+            file.seekp(1'000'000).put('!').flush();
+            World world;
+            CHECK(world.copied(source, place).bytes == content.size());
+        }
+        if (fs::exists(to / "large")) {
+            CHECK(test::read_text(to / "large") == content);
+            CHECK(count_in(to.path()) == 1);
+        }
+    }
 }

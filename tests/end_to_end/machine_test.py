@@ -128,10 +128,10 @@ class Machine(unittest.TestCase):
 
     def test_02_a_start_that_is_interrupted_says_what_exists(self):
         start = self.begin_start()
-        self.assertIn("another tnr is working on 'demo'", self.fails(2, "start", "demo", "--gpu", "h100"))
+        self.assertIn("another tnr is working on 'demo'", self.fails(1, "start", "demo", "--gpu", "h100"))
         said = self.interrupt(start)
         self.assertRegex(said, "tnr: interrupted\n.*'demo' exists.*`tnr start demo` continues.*`tnr delete demo`")
-        self.assertEqual([(m["name"], m["state"]) for m in self.machines()], [("demo", "running, not ready")])
+        self.assertEqual([(m["name"], m["state"], m["ready"]) for m in self.machines()], [("demo", "running", False)])
         self.assertIn("tnr start demo", self.machines()[0]["hint"])
         self.assertEqual(len(self.world.qemus()), 1)
 
@@ -141,7 +141,8 @@ class Machine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("H100", done.stdout + done.stderr)
         self.assertEqual(self.world.qemus(), before)  # the machine that there was
-        self.assertEqual(self.machines()[0]["state"], "running")
+        machine = self.machines()[0]
+        self.assertEqual((machine["state"], machine["ready"], machine["gpu"]), ("running", True, {"type": "h100", "count": 1}))
 
     def test_04_the_bus_shows_no_gpu(self):
         devices = self.succeeds("connect", "demo", "--", "lspci", "-n")

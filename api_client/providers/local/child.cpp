@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::local {
 namespace {
@@ -29,9 +30,12 @@ constexpr size_t output_bytes_max = size_t{64} << 10;
 // Out of the tools' way: mmdebstrap breaks when the descriptors it opens itself are not below 10.
 constexpr int kept_fd = 200;
 constexpr int exec_failed = 127;  // as shells say
+// For an interrupted tool to remove what it has half made; then it is killed.
+constexpr int goodbye_limit_ms = 5000;
 
 // Between fork and exec: only async-signal-safe calls, as other threads may hold any lock.
 [[noreturn]] void become(char* const* argv, const char* folder, int output, int keep_fd, pid_t parent) {
+    ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(exec_failed);  // it died before the line above
     const rlimit no_core{0, 0};                       // a QEMU that aborts is an answer, not a file to keep
@@ -78,20 +82,24 @@ private:
     std::string text_, line_;
 };
 
-// Reads until the other end closes or the deadline passes; false: it passed.
-bool read_all(int fd, int limit_ms, Output& output) {
+enum class Reading { ended, timed_out, interrupted };
+
+// Reads until the other end closes, the deadline passes, or (with `heed`) the user interrupts.
+Reading read_all(int fd, int limit_ms, bool heed, Output& output) {
     const auto deadline = Clock::now() + std::chrono::milliseconds(limit_ms);
     for (;;) {
         int wait_ms = -1;
         if (limit_ms >= 0) {
             wait_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count());
-            if (wait_ms <= 0) return false;
+            if (wait_ms <= 0) return Reading::timed_out;
         }
-        pollfd waiting{fd, POLLIN, 0};
-        if (::poll(&waiting, 1, wait_ms) <= 0) continue;  // a signal, or the deadline: see above
+        pollfd waiting[] = {{fd, POLLIN, 0}, {heed ? interrupt::fd() : -1, POLLIN, 0}};
+        const int ready = ::poll(waiting, 2, wait_ms);
+        if (heed && interrupt::interrupted()) return Reading::interrupted;
+        if (ready <= 0) continue;  // a signal, or the deadline: see above
         char bytes[4096];
         const ssize_t size = ::read(fd, bytes, sizeof bytes);
-        if (size == 0 || (size < 0 && errno != EINTR)) return true;
+        if (size == 0 || (size < 0 && errno != EINTR)) return Reading::ended;
         if (size > 0) output.add(bytes, static_cast<size_t>(size));
     }
 }
@@ -117,13 +125,21 @@ Result<Finished> run(const Command& command) {
     const pid_t child = ::fork();
     if (child < 0) return Error{Error::Kind::internal, std::string("no new process: ") + strerror(errno)};
     if (child == 0) become(argv.data(), command.folder.c_str(), writing.get(), command.keep_fd, parent);
+    // Here too: whichever of us is first. A group of its own keeps a terminal's Ctrl-C for us, and lets us end all of it.
+    ::setpgid(child, child);
     writing.reset();
 
     Output output(command);
     Finished finished;
-    finished.timed_out = !read_all(reading.get(), command.limit_ms, output);
-    if (finished.timed_out) ::kill(child, SIGKILL);
+    const Reading read = read_all(reading.get(), command.limit_ms, !command.to_the_end, output);
+    finished.timed_out = read == Reading::timed_out;
+    if (read == Reading::interrupted) {
+        ::kill(-child, SIGTERM);
+        (void)read_all(reading.get(), goodbye_limit_ms, false, output);
+    }
+    if (read != Reading::ended) ::kill(-child, SIGKILL);
     finished.exit_code = wait_for(child);
+    if (read == Reading::interrupted) return interrupt::error();
     finished.output = output.take();
     return finished;
 }

@@ -16,6 +16,7 @@ struct Command {
     std::filesystem::path folder = {};  // where it runs; empty: here
     int limit_ms = -1;                  // killed after that; -1: it may take as long as it takes
     int keep_fd = -1;                   // one descriptor of ours that it inherits (a lock), else none
+    bool to_the_end = false;            // the user's Ctrl-C waits for it: half of what it does would be worse
     // Each line of its output as it comes.
     std::function<void(const std::string& line)> on_line = {};
 };
@@ -26,8 +27,9 @@ struct Finished {
     std::string output;      // stdout and stderr together, the last `output_bytes_max` of it
 };
 
-// A tool that cannot be started at all is an Error. The child dies with us: it gets SIGTERM when our
-// process ends, however that happens; one that daemonizes has left that behind.
+// A tool that cannot be started at all is an Error. When the user interrupts, it (unless it runs `to_the_end`) and all that it has started in its
+// process group get SIGTERM, a few seconds later SIGKILL, and the Error is interrupt::error(). The child dies with us: it
+// gets SIGTERM when our process ends, however that happens; one that daemonizes has left that behind.
 Result<Finished> run(const Command& command);
 
 // Where PATH has the program; the Error says which Debian package brings it.

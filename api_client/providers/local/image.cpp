@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "api_client/providers/local/build_script.hpp"
 #include "api_client/providers/local/child.hpp"
 #include "api_client/providers/local/files.hpp"
@@ -173,7 +175,7 @@ Result<Image> default_image(const fs::path& cache, const OnStep& on_step) {
 
     std::error_code failed;
     fs::create_directories(folder.parent_path(), failed);
-    if (failed) return file_error("make", folder.parent_path(), failed.value());
+    if (failed) return file_error("cannot make", folder.parent_path(), failed.value());
     auto lock = lock_file(folder.parent_path() / ".lock", [&] {
         if (on_step) on_step("waiting for the machine image that another tnr is building");
     });
@@ -189,7 +191,7 @@ Result<Image> default_image(const fs::path& cache, const OnStep& on_step) {
 
 Result<Image> image_at(const fs::path& path) {
     std::error_code failed;
-    if (!fs::exists(path, failed)) return Error{Error::Kind::not_found, "image '" + path.string() + "' does not exist"};
+    if (!fs::exists(path, failed)) return Error{Error::Kind::usage, "image '" + path.string() + "' does not exist"};
     const bool with_kernel = fs::is_directory(path, failed);
     Image image{.disk = path};
     if (with_kernel) {

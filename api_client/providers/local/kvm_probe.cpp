@@ -6,9 +6,10 @@
 #include <fstream>
 #include <string>
 
+#include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "api_client/providers/local/child.hpp"
-#include "api_client/providers/local/files.hpp"
 
 namespace tnr::local {
 namespace {
@@ -62,6 +63,7 @@ bool kvm_works(const fs::path& kernel, const fs::path& cache) {
     if (!here.empty() && known_boot == here && !known_answer.empty()) return known_answer == "works";
 
     const bool works = kernel_runs(kernel);
+    if (interrupt::interrupted()) return false;  // it was not let run to its end
     // A cache that cannot be written costs the next start a probe, nothing else.
     (void)write_file(cache, here + (works ? " works\n" : " hangs\n"));
     return works;

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <random>
 
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
+#include "api_client/base/machine_name.hpp"
 #include "api_client/providers/local/child.hpp"
 #include "api_client/providers/local/files.hpp"
 #include "api_client/providers/local/kvm_probe.hpp"
@@ -22,7 +25,8 @@ namespace fs = std::filesystem;
 constexpr int stop_limit_ms = 60'000;
 // How often the button is pressed: a guest that is still booting does not hear it.
 constexpr int press_again_ms = 3'000;
-constexpr int quit_limit_ms = 10'000;  // QEMU writes back what its disk cache holds
+constexpr int deaf_after_ms = 2 * press_again_ms;  // from then on it is also told in another way
+constexpr int quit_limit_ms = 10'000;              // QEMU writes back what its disk cache holds
 
 // The disk is sparse: it takes from the host what the guest has written.
 const std::vector<Offer> sizes = {
@@ -51,14 +55,28 @@ std::string new_instance_id(const std::string& name) {
     return name + "-" + std::to_string(random()) + std::to_string(random());
 }
 
-void shut_down(const fs::path& folder, const Process& process) {
+// Linux hears the power button once udev has loaded its driver and logind runs, late in a boot; Ctrl-Alt-Del it hears from
+// the first second on, and whatever is first there then, systemd or the bare kernel, ends in order and reboots. The reboot
+// is made the machine's end.
+void press_ctrl_alt_del(const fs::path& folder) {
+    if (!qmp_command(folder, "set-action", R"({"reboot": "shutdown"})")) return;
+    (void)qmp_command(folder, "send-key",
+                      R"({"keys": [{"type": "qcode", "data": "ctrl"}, {"type": "qcode", "data": "alt"},)"
+                      R"({"type": "qcode", "data": "delete"}]})");
+}
+
+// An Error is the user's Ctrl-C: the guest may still be ending.
+Result<> shut_down(const fs::path& folder, const Process& process) {
     for (int waited_ms = 0; waited_ms < stop_limit_ms; waited_ms += press_again_ms) {
         // An Error here is a QEMU that is ending or hangs; waiting and, in the end, killing settles both.
         (void)qmp_command(folder, "system_powerdown");
-        if (wait_for_end(process, press_again_ms)) return;
+        if (waited_ms >= deaf_after_ms) press_ctrl_alt_del(folder);
+        if (wait_for_end(process, press_again_ms, interrupt::fd())) return Ok{};
+        if (interrupt::interrupted()) return interrupt::error();
     }
     (void)qmp_command(folder, "quit");
     (void)wait_for_end(process, quit_limit_ms);
+    return Ok{};
 }
 
 Error will_not_die(const std::string& name, const Process& process) {
@@ -87,13 +105,21 @@ Result<> LocalProvider::fill(const fs::path& folder, const Order& order, const O
     return store_.write(folder, record);
 }
 
-Result<Machine> LocalProvider::create(const Order& order) {
-    if (auto valid = check_name(order.name); !valid) return valid.error();
-    auto offer = find_offer(order.offer);
-    if (!offer) return offer.error();
-    // Before the image is built, which takes a minute.
+Result<> LocalProvider::check(const Order& order) {
+    if (auto valid = check_machine_name(order.name); !valid) return valid;
+    if (auto offer = find_offer(order.offer); !offer) return offer.error();
     if (auto tool = find_tool("qemu-system-x86_64", "qemu-system-x86 qemu-utils"); !tool) return tool.error();
     if (auto tool = find_tool("qemu-img", "qemu-utils"); !tool) return tool.error();
+    if (order.image.empty()) return Ok{};
+    if (auto image = image_at(order.image); !image) return image.error();
+    return Ok{};
+}
+
+Result<Machine> LocalProvider::create(const Order& order) {
+    // Before the image is built, which takes a minute.
+    if (auto possible = check(order); !possible) return possible.error();
+    auto offer = find_offer(order.offer);
+    if (!offer) return offer.error();
     if (order.user_data.size() > user_data_bytes_max) return seed_image(order.name, "", order.user_data).error();
     const Error taken{Error::Kind::usage, "machine '" + order.name + "' already exists",
                       "choose another name, or remove it with `tnr delete " + order.name + "`"};
@@ -132,6 +158,7 @@ Result<> LocalProvider::launch(const std::string& name, const OnStep& on_step) {
     const fs::path kernel = record->has_kernel ? folder / "vmlinuz" : cached_kernel(cache_);
     if (on_step) on_step("looking for KVM");
     const bool kvm = !kernel.empty() && kvm_works(kernel, cache_ / "kvm-probe");
+    if (interrupt::interrupted()) return interrupt::error();
     if (on_step) on_step(kvm ? "starting the machine under KVM" : "starting the machine under emulation");
     auto port = start_qemu(folder, *record, kvm ? Accelerator::kvm : Accelerator::emulation);
     if (!port) return port.error();
@@ -155,7 +182,7 @@ Machine LocalProvider::describe(const Record& record) const {
 }
 
 Result<Machine> LocalProvider::machine(const std::string& id) {
-    if (!check_name(id) || !store_.exists(id)) return no_such_machine(id);
+    if (!check_machine_name(id) || !store_.exists(id)) return no_such_machine(id);
     auto record = store_.read(id);
     if (!record) return record.error();
     return describe(*record);
@@ -172,18 +199,18 @@ Result<std::vector<Machine>> LocalProvider::machines() {
 }
 
 Result<> LocalProvider::stop(const std::string& id) {
-    if (!check_name(id) || !store_.exists(id)) return no_such_machine(id);
+    if (!check_machine_name(id) || !store_.exists(id)) return no_such_machine(id);
     auto lock = store_.lock(id);
     if (!lock) return lock.error();
     auto process = find_qemu(store_.pid_file(id));
     if (!process) return Ok{};
-    shut_down(store_.folder(id), *process);
+    if (auto asked = shut_down(store_.folder(id), *process); !asked) return asked;
     if (!wait_for_end(*process, 0) && !kill_process(*process)) return will_not_die(id, *process);
     return Ok{};
 }
 
 Result<> LocalProvider::start(const std::string& id) {
-    if (!check_name(id) || !store_.exists(id)) return no_such_machine(id);
+    if (!check_machine_name(id) || !store_.exists(id)) return no_such_machine(id);
     auto lock = store_.lock(id);
     if (!lock) return lock.error();
     if (find_qemu(store_.pid_file(id))) return Ok{};
@@ -191,7 +218,7 @@ Result<> LocalProvider::start(const std::string& id) {
 }
 
 Result<> LocalProvider::destroy(const std::string& id) {
-    if (auto valid = check_name(id); !valid) return valid;  // also keeps "../.." from being removed
+    if (auto valid = check_machine_name(id); !valid) return valid;  // also keeps "../.." from being removed
     auto lock = store_.lock(id);
     if (!lock) return lock.error();
     if (auto process = find_qemu(store_.pid_file(id)); process && !kill_process(*process))

@@ -19,6 +19,7 @@ public:
 
     std::string name() const override { return "local"; }
     Result<std::vector<Offer>> offers() override;
+    Result<> check(const Order& order) override;
     Result<Machine> create(const Order& order) override;
     Result<Machine> machine(const std::string& id) override;
     Result<std::vector<Machine>> machines() override;

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "api_client/base/files.hpp"
+#include "api_client/base/machine_name.hpp"
 #include "api_client/providers/local/files.hpp"
 
 namespace tnr::local {
@@ -13,25 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr size_t name_bytes_max = 31;  // leaves room for a prefix in a host name's 63
-
-bool is_lower(char c) {
-    return c >= 'a' && c <= 'z';
-}
-bool is_name_char(char c) {
-    return is_lower(c) || (c >= '0' && c <= '9') || c == '-';
-}
-
 }  // namespace
-
-Result<> check_name(const std::string& name) {
-    if (!name.empty() && name.size() <= name_bytes_max && is_lower(name[0]) &&
-        std::all_of(name.begin(), name.end(), is_name_char))
-        return Ok{};
-    return Error{Error::Kind::usage, "'" + name + "' cannot be a machine's name",
-                 "use up to " + std::to_string(name_bytes_max) +
-                     " lower-case letters, digits and hyphens, beginning with a letter"};
-}
 
 MachineStore::MachineStore(fs::path root) {
     std::error_code ignored;  // begin() reports a root that cannot be made
@@ -58,7 +42,8 @@ std::vector<std::string> MachineStore::names() const {
     std::vector<std::string> names;
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(root_, ignored))
-        if (const std::string name = entry.path().filename(); check_name(name) && exists(name)) names.push_back(name);
+        if (const std::string name = entry.path().filename(); check_machine_name(name) && exists(name))
+            names.push_back(name);
     std::sort(names.begin(), names.end());
     return names;
 }
@@ -74,8 +59,8 @@ Result<Record> MachineStore::read(const std::string& name) const {
                       .memory_mib = stored.at("memory_mib"),
                       .ssh_port = stored.at("ssh_port"),
                       .has_kernel = stored.at("has_kernel")};
-    } catch (const json::exception& error) {
-        return Error{Error::Kind::internal, "the record of '" + name + "' is damaged: " + error.what(),
+    } catch (const json::exception&) {
+        return Error{Error::Kind::internal, "the record of '" + name + "' is damaged",
                      "`tnr delete " + name + "` removes what is left of it"};
     }
 }
@@ -91,7 +76,7 @@ Result<fs::path> MachineStore::begin(const std::string& name) const {
     std::error_code failed;
     fs::remove_all(unborn(name), failed);  // of one that was interrupted
     if (!failed) fs::create_directories(unborn(name), failed);
-    if (failed) return file_error("make", unborn(name), failed.value());
+    if (failed) return file_error("cannot make", unborn(name), failed.value());
     fs::permissions(unborn(name), fs::perms::owner_all, failed);
     return unborn(name);
 }
@@ -99,7 +84,7 @@ Result<fs::path> MachineStore::begin(const std::string& name) const {
 Result<> MachineStore::publish(const std::string& name) const {
     std::error_code failed;
     fs::rename(unborn(name), folder(name), failed);
-    if (failed) return file_error("make", folder(name), failed.value());
+    if (failed) return file_error("cannot make", folder(name), failed.value());
     return Ok{};
 }
 
@@ -109,7 +94,7 @@ Result<> MachineStore::remove(const std::string& name) const {
     fs::remove_all(dead(name), failed);
     if (exists(name)) fs::rename(folder(name), dead(name), failed);
     if (!failed) fs::remove_all(dead(name), failed);
-    if (failed) return file_error("remove", folder(name), failed.value());
+    if (failed) return file_error("cannot remove", folder(name), failed.value());
     return Ok{};
 }
 

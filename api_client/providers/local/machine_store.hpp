@@ -28,9 +28,6 @@ struct Record {
     bool has_kernel = false;  // booted directly, not by the disk's boot loader
 };
 
-// [a-z][a-z0-9-]{0,30}: a host name, a file name and an argument without surprises.
-Result<> check_name(const std::string& name);
-
 class MachineStore {
 public:
     explicit MachineStore(std::filesystem::path root);  // made when it is not there

@@ -62,13 +62,14 @@ std::optional<Process> find_qemu(const fs::path& pid_file) {
     return std::nullopt;
 }
 
-bool wait_for_end(const Process& process, int limit_ms) {
+bool wait_for_end(const Process& process, int limit_ms, int wake_fd) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
     for (;;) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-        pollfd ended{process.pidfd.get(), POLLIN, 0};
-        const int events = ::poll(&ended, 1, left.count() > 0 ? static_cast<int>(left.count()) : 0);
-        if (events > 0) return true;
+        pollfd waits[] = {{process.pidfd.get(), POLLIN, 0}, {wake_fd, POLLIN, 0}};
+        (void)::poll(waits, 2, left.count() > 0 ? static_cast<int>(left.count()) : 0);
+        if (waits[0].revents) return true;
+        if (waits[1].revents) return false;
         if (left.count() <= 0) return false;
     }
 }

@@ -21,8 +21,8 @@ struct Process {
 // machine whose folder was deleted behind our back still runs, and must be found.
 std::optional<Process> find_qemu(const std::filesystem::path& pid_file);
 
-// Waits until it has ended; false: it still runs.
-bool wait_for_end(const Process& process, int limit_ms);
+// Waits until it has ended; false: it still runs. Once `wake_fd` is readable it does not wait any longer.
+bool wait_for_end(const Process& process, int limit_ms, int wake_fd = -1);
 
 // SIGKILL, then waits for the kernel to have let go of its files and ports. False: it cannot be killed.
 bool kill_process(const Process& process);

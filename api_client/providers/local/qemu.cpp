@@ -121,8 +121,10 @@ Result<int> start_qemu(const fs::path& folder, const Record& record, Accelerator
             if (!chosen) return chosen.error();
             port = *chosen;
         }
-        auto finished = run(
-            {.argv = command_line(folder, record, accelerator, port), .folder = folder, .limit_ms = launch_limit_ms});
+        auto finished = run({.argv = command_line(folder, record, accelerator, port),
+                             .folder = folder,
+                             .limit_ms = launch_limit_ms,
+                             .to_the_end = true});  // once it has daemonized we could not take it back
         if (!finished) return finished.error();
         if (!finished->timed_out && finished->exit_code == 0) return port;
         // What we killed may have had a daemon of its own by then.

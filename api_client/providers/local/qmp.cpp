@@ -46,8 +46,8 @@ Result<std::string> read_line(int fd) {
     return silent();
 }
 
-Result<> exchange(int fd, const std::string& command) {
-    const std::string line = json{{"execute", command}}.dump() + "\n";
+Result<> exchange(int fd, const std::string& command, const std::string& arguments) {
+    const std::string line = "{\"execute\": \"" + command + "\", \"arguments\": " + arguments + "}\n";
     if (::send(fd, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return silent();
     for (;;) {
         auto line = read_line(fd);
@@ -68,12 +68,13 @@ std::optional<Result<>> parse_qmp_answer(const std::string& line, const std::str
     return Result<>{Error{Error::Kind::internal, "QEMU refused " + command + ": " + why}};
 }
 
-Result<> qmp_command(const std::filesystem::path& machine_folder, const std::string& command) {
+Result<> qmp_command(const std::filesystem::path& machine_folder, const std::string& command,
+                     const std::string& arguments) {
     const UniqueFd fd = open_socket(machine_folder);
     if (!fd) return silent();
     if (auto greeting = read_line(fd.get()); !greeting) return greeting.error();
-    if (auto ready = exchange(fd.get(), "qmp_capabilities"); !ready) return ready;
-    return exchange(fd.get(), command);
+    if (auto ready = exchange(fd.get(), "qmp_capabilities", "{}"); !ready) return ready;
+    return exchange(fd.get(), command, arguments);
 }
 
 }  // namespace tnr::local

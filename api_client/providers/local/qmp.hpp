@@ -15,7 +15,8 @@ inline constexpr const char* qmp_socket_name = "qmp.sock";  // in the machine's 
 // greeting, what is no JSON), that it is done, or an Error.
 std::optional<Result<>> parse_qmp_answer(const std::string& line, const std::string& command);
 
-// One command without arguments, such as "system_powerdown". An Error when QEMU does not answer in seconds.
-Result<> qmp_command(const std::filesystem::path& machine_folder, const std::string& command);
+// One command, such as "system_powerdown"; `arguments` is a JSON object. An Error when QEMU does not answer in seconds.
+Result<> qmp_command(const std::filesystem::path& machine_folder, const std::string& command,
+                     const std::string& arguments = "{}");
 
 }  // namespace tnr::local

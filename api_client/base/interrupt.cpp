@@ -1,5 +1,5 @@
 // A flag and a pipe: the flag for code between two calls, the pipe to wake poll().
-#include "cli/interrupt.hpp"
+#include "api_client/base/interrupt.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -107,6 +107,16 @@ bool pause_ms(int milliseconds) {
 
 Error error() {
     return Error{Error::Kind::internal, "interrupted"};
+}
+
+SignalsBlocked::SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void raise_for_test() {

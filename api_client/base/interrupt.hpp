@@ -3,6 +3,8 @@
 // terminal restored, and a word on what exists. A second Ctrl-C ends the process at once.
 #pragma once
 
+#include <csignal>
+
 #include "api_client/base/result.hpp"
 
 namespace tnr::interrupt {
@@ -27,6 +29,18 @@ bool pause_ms(int milliseconds);
 
 // What a step returns when it stopped because of us.
 Error error();
+
+// Threads made while it lives hear no signals. Signals belong to the main thread: its poll() is what they must wake.
+class SignalsBlocked {
+public:
+    SignalsBlocked();
+    ~SignalsBlocked();
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+private:
+    sigset_t before_;
+};
 
 // For tests: as if the user had pressed Ctrl-C, and back.
 void raise_for_test();

@@ -1,0 +1,172 @@
+// See command_line.hpp.
+#include "cli/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/commands/commands.hpp"
+#include "cli/commands/version.hpp"
+#include "cli/json_out.hpp"
+#include "cli/usage_error.hpp"
+#include "gpu_client/protocol/control.hpp"
+
+namespace tnr::cli {
+namespace {
+
+constexpr int nobody_reads_code = 128 + 13;  // what SIGPIPE would leave, had we not to ignore it
+
+// --json must hold even when the command line itself is wrong and nothing was parsed.
+bool wants_json(const std::vector<std::string>& words) {
+    for (const auto& word : words) {
+        if (word == "--") return false;
+        if (word == "--json") return true;
+    }
+    return false;
+}
+
+// Z85 keys may begin with a dash; the line that `tnr-gpu-server enroll` prints must still be pasted as it is.
+void protect_keys(std::vector<std::string>& words) {
+    constexpr size_t key_length = 40;
+    for (size_t i = 0; i + 3 < words.size(); ++i) {
+        bool login = words[i] == "login" && words[i + 1] == "pool" && words[i + 2].compare(0, 6, "tcp://") == 0;
+        bool dashed = false;
+        for (size_t k = i + 3; k < words.size() && k < i + 5; ++k)
+            dashed |= words[k].size() == key_length && words[k][0] == '-';
+        if (!login || !dashed) continue;
+        words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 2, "--");
+        return;
+    }
+}
+
+// The option that `word` begins with, of `command` or of those above it.
+const CLI::Option* option_of(const CLI::App* command, const std::string& word) {
+    std::string name = word.substr(0, word.find('='));
+    for (; command; command = command->get_parent())
+        if (const auto* option = command->get_option_no_throw(name)) return option;
+    return nullptr;
+}
+
+// Of a command that takes a program and its arguments, the first word that is not the command's own begins these: all
+// after it is the program's, options too. And what comes after `--` is the program's, also where a name was left out.
+void protect_program(const CLI::App& tnr, std::vector<std::string>& words) {
+    const CLI::App* command = nullptr;
+    size_t names = 0, seen = 0;
+    for (size_t i = 0; i < words.size(); ++i) {
+        const std::string& word = words[i];
+        if (command && word == "--") {
+            words.insert(words.begin() + static_cast<std::ptrdiff_t>(i), names - seen, "");
+            return;
+        }
+        if (word.size() > 1 && word[0] == '-') {
+            const auto* option = option_of(command ? command : &tnr, word);
+            if (option && option->get_items_expected_min() > 0 && word.find('=') == std::string::npos) ++i;
+            continue;
+        }
+        if (!command) {
+            auto named = tnr.get_subcommands([&](const CLI::App* each) { return each->get_name() == word; });
+            if (named.empty() || !takes_program(*named.front())) return;
+            command = named.front();
+            names = command->get_options([](const CLI::Option* option) { return option->get_positional(); }).size() - 1;
+            continue;
+        }
+        if (seen++ < names) continue;
+        words.insert(words.begin() + static_cast<std::ptrdiff_t>(i), "--");
+        return;
+    }
+}
+
+// The command that was reached, with the words that lead to it: "login pool"; empty: none.
+std::string reached_command(const CLI::App& tnr) {
+    std::string path;
+    for (const auto* at = &tnr; !at->get_subcommands().empty();) {
+        at = at->get_subcommands().front();
+        path += (path.empty() ? "" : " ") + at->get_name();
+    }
+    return path;
+}
+
+// Help as a document: what a program needs to offer commands and options, and the text as people see it.
+void print_help(Session& session, const CLI::App& tnr, const std::vector<Place>& places) {
+    std::string path = reached_command(tnr);
+    auto list = [](const std::vector<Choice>& choices) {
+        auto entries = nlohmann::json::array();
+        for (const auto& choice : choices) entries.push_back({{"name", choice.word}, {"what", choice.what}});
+        return entries;
+    };
+    for (const auto& place : places)
+        if (place.path == path)
+            print_document(session, "help",
+                           {{"about", path},
+                            {"commands", list(place.commands)},
+                            {"options", list(place.options)},
+                            {"text", tnr.help()}});
+}
+
+int report(Session& session, const std::string& command, const Error& error) {
+    if (session.json)
+        print_document(session, command, nlohmann::json::object(), {{"", error}});
+    else
+        tell_error(session, error);
+    return session.exit_code != exit_done ? session.exit_code : exit_code_of(error);
+}
+
+// Results that nobody could read are no success: a full disk behind `tnr status > file`.
+int flushed(Session& session, int code) {
+    errno = 0;
+    session.out.flush();
+    if (session.out) return code;
+    int why = errno;
+    if (why == EPIPE) return nobody_reads_code;
+    tell_error(session, {Error::Kind::internal,
+                         std::string("cannot write the results: ") + (why ? std::strerror(why) : "output failed"),
+                         why == ENOSPC ? "free some space where stdout goes to" : ""});
+    return code == exit_done ? exit_failed : code;
+}
+
+int parse_and_run(Session& session, const std::vector<std::string>& words) {
+    CLI::App app{"tnr: machines without a GPU that behave as if one were plugged in"};
+    app.name("tnr");
+    app.require_subcommand(1);
+    app.fallthrough();  // options of tnr itself may also come after the command
+    app.add_flag("--json", session.json, "Print one JSON document on stdout, also for errors");
+    app.set_version_flag("--version", "tnr " + control::version(), "Print the version and exit");
+    app.footer(
+        "A first session:\n"
+        "  tnr login pool tcp://gpu-node:14900 …    the line that `tnr-gpu-server enroll NAME` prints\n"
+        "  tnr start demo --gpu h100\n"
+        "  tnr sync ./program demo:\n"
+        "  tnr connect demo -- ./program\n"
+        "  tnr delete demo\n\n"
+        "`tnr COMMAND --help` shows more. Exit codes: 0 done, 1 failed, 2 wrong usage, 4 sign in first,\n"
+        "130 interrupted; `run` and `connect -- CMD` end with the program's own. NO_COLOR is honoured.");
+    Grammar grammar(app);
+    add_commands(grammar, session);
+    std::vector<std::string> arguments = words;
+    protect_keys(arguments);
+    protect_program(app, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    try {
+        app.parse(arguments);
+    } catch (const CLI::ParseError& problem) {
+        session.json = wants_json(words);
+        if (problem.get_exit_code() != 0)
+            return report(session, reached_command(app), usage_error(app, problem, words));
+        if (!session.json) return app.exit(problem, session.out, session.err);
+        if (dynamic_cast<const CLI::CallForVersion*>(&problem))
+            (void)version(session);
+        else
+            print_help(session, app, grammar.places());
+        return exit_done;
+    }
+    return session.result ? session.exit_code : report(session, reached_command(app), session.result.error());
+}
+
+}  // namespace
+
+int run_command_line(Session& session, const std::vector<std::string>& words) {
+    return flushed(session, parse_and_run(session, words));
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,125 @@
+// See text.hpp.
+#include "cli/ui/text.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <numeric>
+
+namespace tnr::ui {
+namespace {
+
+// One character, or one colour sequence, of which `text` from `at` on begins.
+struct Glyph {
+    size_t bytes = 1;
+    size_t columns = 1;
+};
+
+bool is_wide(uint32_t code) {
+    return (code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf) ||
+           (code >= 0xac00 && code <= 0xd7a3) || (code >= 0xf900 && code <= 0xfaff) ||
+           (code >= 0xfe30 && code <= 0xfe6f) || (code >= 0xff00 && code <= 0xff60) ||
+           (code >= 0xffe0 && code <= 0xffe6) || (code >= 0x1f300 && code <= 0x1faff) ||
+           (code >= 0x20000 && code <= 0x3fffd);
+}
+
+bool is_combining(uint32_t code) {
+    return (code >= 0x300 && code <= 0x36f) || (code >= 0x200b && code <= 0x200f) || (code >= 0xfe00 && code <= 0xfe0f);
+}
+
+Glyph glyph_at(const std::string& text, size_t at) {
+    auto first = static_cast<unsigned char>(text[at]);
+    if (first == '\033' && at + 1 < text.size() && text[at + 1] == '[') {
+        size_t end = text.find('m', at);
+        return {(end == std::string::npos ? text.size() : end + 1) - at, 0};
+    }
+    size_t bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    bytes = std::min(bytes, text.size() - at);
+    uint32_t code = bytes == 1 ? first : first & (0xffu >> (bytes + 1));
+    for (size_t i = 1; i < bytes; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
+    return {bytes, is_combining(code) ? size_t{0} : is_wide(code) ? size_t{2} : size_t{1}};
+}
+
+// Edits (a letter more, less, another one, two exchanged) that make one word of the other.
+size_t distance(const std::string& a, const std::string& b) {
+    std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+    std::iota(last.begin(), last.end(), size_t{0});
+    for (size_t i = 1; i <= a.size(); ++i) {
+        row[0] = i;
+        for (size_t k = 1; k <= b.size(); ++k) {
+            row[k] = std::min({last[k] + 1, row[k - 1] + 1, last[k - 1] + (a[i - 1] != b[k - 1])});
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                row[k] = std::min(row[k], before_last[k - 2] + 1);
+        }
+        before_last = std::exchange(last, row);
+    }
+    return last[b.size()];
+}
+
+// -1 when it is no such time.
+std::time_t time_of(const std::string& text) {
+    std::tm parts{};
+    const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return end && !*end ? ::timegm(&parts) : -1;
+}
+
+}  // namespace
+
+size_t columns(const std::string& text) {
+    size_t sum = 0;
+    for (size_t at = 0; at < text.size();) {
+        Glyph glyph = glyph_at(text, at);
+        sum += glyph.columns;
+        at += glyph.bytes;
+    }
+    return sum;
+}
+
+std::string cut(const std::string& text, size_t columns_max) {
+    std::string plain = text;
+    for (char& letter : plain)
+        if (static_cast<unsigned char>(letter) < ' ' && letter != '\033') letter = ' ';
+    if (columns(plain) <= columns_max) return plain;
+    if (columns_max == 0) return "";
+    std::string kept;
+    for (size_t at = 0, used = 0; at < plain.size();) {
+        Glyph glyph = glyph_at(plain, at);
+        if ((used += glyph.columns) > columns_max - 1) break;
+        kept += plain.substr(at, glyph.bytes);
+        at += glyph.bytes;
+    }
+    return kept + "…";
+}
+
+std::string age(const std::string& then, const std::string& now) {
+    std::time_t begun = time_of(then), is = time_of(now);
+    if (begun < 0 || is < 0) return "";
+    long long seconds = std::max<long long>(is - begun, 0);  // a clock that was set back
+    if (seconds < 60) return std::to_string(seconds) + " s";
+    if (seconds < 3600) return std::to_string(seconds / 60) + " min";
+    if (seconds < 48 * 3600) return std::to_string(seconds / 3600) + " h";
+    return std::to_string(seconds / 86400) + " d";
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+    std::string best;
+    size_t best_distance = std::max<size_t>(word.size() / 3, 1) + 1;
+    for (const auto& each : known)
+        if (size_t edits = distance(lower(word), lower(each)); edits < best_distance) {
+            best = each;
+            best_distance = edits;
+        }
+    return best;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+    std::string best = nearest(word, known);
+    return best.empty() ? "" : "did you mean '" + best + "'? ";
+}
+
+std::string lower(std::string text) {
+    for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return text;
+}
+
+}  // namespace tnr::ui

@@ -1,0 +1,39 @@
+// Text as a terminal shows it: how wide it is, how to cut it, how to colour it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tnr::ui {
+
+// Columns that UTF-8 text takes: letters of East Asian scripts take two, colours none.
+size_t columns(const std::string& text);
+// At most that many columns of it, ending with "…" where something was left out. Control characters, which a server's
+// words may hold, become spaces.
+std::string cut(const std::string& text, size_t columns_max);
+
+// Colours where a terminal shows them, and nothing elsewhere.
+struct Paint {
+    bool on = false;
+    std::string good(const std::string& text) const { return with("32", text); }
+    std::string bad(const std::string& text) const { return with("31", text); }
+    std::string doubtful(const std::string& text) const { return with("33", text); }
+    std::string strong(const std::string& text) const { return with("1", text); }
+
+private:
+    std::string with(const char* code, const std::string& text) const {
+        return on ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
+    }
+};
+
+// How long ago `then` was at `now`, both UTC in ISO 8601: "5 min", "3 h", "12 d". Empty when one is no such time.
+std::string age(const std::string& then, const std::string& now);
+
+// The word among `known` that somebody who typed `word` probably meant; empty when none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+// "did you mean 'status'? ": a hint's beginning, empty when none is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
+std::string lower(std::string text);
+
+}  // namespace tnr::ui

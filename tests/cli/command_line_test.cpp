@@ -1,0 +1,75 @@
+// Command lines as a whole: what they end with, and what they print.
+#include "cli/json_out.hpp"
+
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+TEST_CASE("what --json prints can be parsed, whatever bytes were in a name or an error", "[cli]") {
+    std::ostringstream out;
+    cli::print_json(out, {{"what", "'\xff\xfe' is no name"}});
+    CHECK(nlohmann::json::parse(out.str())["what"].get<std::string>().find("is no name") != std::string::npos);
+    CHECK(out.str().back() == '\n');
+}
+namespace {
+
+// A stream into a full disk.
+struct FullDisk : std::streambuf {
+    int sync() override {
+        errno = ENOSPC;
+        return -1;
+    }
+    int overflow(int) override { return sync(); }
+};
+
+}  // namespace
+
+TEST_CASE("results that could not be written are no success", "[cli][command_line]") {
+    test::FakeSession fake;
+    FullDisk full;
+    std::ostream out{&full};
+    cli::Session session{out, fake.err, fake.in};
+    session.provider_names = {};
+    session.config_folder = session.state_folder = fake.folder.path();
+    for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
+             {"version"}, {"--version"}, {"--help"}, {"status"}, {"completion", "bash"}}) {
+        out.clear();
+        fake.err.str("");
+        CHECK(cli::run_command_line(session, words) == 1);
+        CHECK(fake.err.str().find("tnr: cannot write the results: ") != std::string::npos);
+    }
+}
+
+TEST_CASE("a program's words are its own, with and without --", "[cli][command_line]") {
+    test::FakeSession fake;
+    auto program = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"run", "--dry-run", "--gpu", "h100"});
+        return fake.document(words)["program"];
+    };
+    using nlohmann::json;
+    CHECK(program({"echo", "-T", "--json", "x"}) == json{"echo", "-T", "--json", "x"});
+    CHECK(program({"--", "echo", "--", "-x"}) == json{"echo", "--", "-x"});
+    CHECK(program({"prog", "--gpu"}) == json{"prog", "--gpu"});
+    CHECK(fake.tnr({"run", "--nosuch", "prog"}) == 2);
+    CHECK(fake.err.str().find("goes after `--`") != std::string::npos);
+}
+
+TEST_CASE("what was mistyped is recognised", "[cli][command_line]") {
+    test::FakeSession fake;
+    CHECK(fake.tnr({"statsu"}) == 2);
+    CHECK(fake.err.str().find("did you mean 'status'?") != std::string::npos);
+    CHECK(fake.tnr({"frobnicate"}) == 2);
+    CHECK(fake.err.str().find("did you mean") == std::string::npos);
+}
+
+TEST_CASE("every command has a test of its own name", "[cli][command_line]") {
+    test::FakeSession fake;
+    auto commands = fake.document({"--help"})["commands"];
+    CHECK(commands.size() > 10);
+    for (const auto& command : commands) {
+        std::string name = command["name"];
+        INFO(name);
+        CHECK(file_exists(std::string(TNR_CLI_TESTS) + "/" + name + "_test.cpp"));
+    }
+}

@@ -1,0 +1,146 @@
+// `tnr delete`, above all: nothing that exists is ever forgotten.
+#include "cli/commands/delete.hpp"
+
+#include "cli/commands/status.hpp"
+#include "cli/commands/stop.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+TEST_CASE("a machine deleted behind our back is told apart from one that never was", "[cli]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.world.machines.clear();
+    auto gone = cli::stop(fake.session, {{"demo"}});
+    REQUIRE_FALSE(gone);
+    CHECK(gone.error().what.find("deleted outside tnr") != std::string::npos);
+    auto never = cli::stop(fake.session, {{"other"}});
+    REQUIRE_FALSE(never);
+    CHECK(never.error().what == "there is no machine called 'other'");
+
+    REQUIRE(cli::status(fake.session));
+    CHECK(fake.said().find("gone") != std::string::npos);
+    REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}}));  // nothing left to lose: no question
+    CHECK(fake.said().find("already gone") != std::string::npos);
+    CHECK(fake.world.destroyed == std::vector<std::string>{"i-1"});  // it may have left something behind
+    CHECK_FALSE(*fake.session.records().find("demo"));
+    CHECK(fake.world.enrolled.empty());
+}
+
+TEST_CASE("delete removes a machine whose provider has lost track of it, but forgets none it could not ask about",
+          "[cli]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.world.machine_error = Error{Error::Kind::network, "the cloud does not answer"};
+    REQUIRE_FALSE(cli::delete_machines(fake.session, {.names = {"demo"}, .yes = true}));
+    CHECK(fake.world.machines.size() == 1);
+    CHECK(*fake.session.records().find("demo"));
+    fake.world.machine_error = Error{Error::Kind::internal, "the record of 'demo' is damaged"};
+    REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}, .yes = true}));
+    CHECK(fake.world.machines.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("delete asks on a terminal, wants --yes in a script, and removes machine, key and record", "[cli]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    auto refused = cli::delete_machines(fake.session, {.names = {"demo"}});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().hint.find("--yes") != std::string::npos);
+    CHECK(fake.world.machines.size() == 1);
+
+    fake.session.in_is_terminal = true;
+    fake.in.str("n\n");
+    REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}}));
+    CHECK(fake.session.exit_code == 1);
+    CHECK(fake.world.machines.size() == 1);
+    fake.in.clear();
+    fake.in.str("y\n");
+    REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}}));
+    CHECK(fake.world.machines.empty());
+    CHECK(fake.world.enrolled.empty());
+    CHECK_FALSE(*fake.session.records().find("demo"));
+}
+
+TEST_CASE("delete removes the machine even when the pool is out of reach, and says what is left", "[cli]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.world.pool_reachable = false;
+    REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}, .yes = true}));
+    CHECK(fake.world.machines.empty());
+    CHECK(fake.err.str().find("still knows the key") != std::string::npos);
+}
+
+TEST_CASE("delete removes a machine whose record is lost or damaged", "[cli]") {
+    for (bool damaged : {false, true}) {
+        test::FakeSession fake;
+        fake.start_demo();
+        REQUIRE(fake.session.records().remove("demo"));
+        if (damaged) test::write_text(fake.session.state_folder + "/machines/demo.json", "{\"name\": ");
+        REQUIRE(cli::delete_machines(fake.session, {.names = {"demo"}, .yes = true}));
+        CHECK(fake.world.machines.empty());
+        CHECK_FALSE(fake.session.records().exists("demo"));
+    }
+}
+
+// Its owner, without the record, began to start it again and found the name taken; or works on another laptop.
+TEST_CASE("delete asks the provider, whatever the record says or does not", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    auto record = **fake.session.records().find("demo");
+    SECTION("the record says that nothing was ordered") {
+        record.step = cli::Step::enrolled;
+        record.id.clear();
+    }
+    SECTION("the record is of an earlier machine") {
+        record.id = "i-0";
+    }
+    REQUIRE(fake.session.records().save(record));
+    fake.world.machines.at("i-1").state = GENERATE(MachineState::stopped, MachineState::running);
+    fake.session.in_is_terminal = true;
+    fake.in.str("y\n");
+    REQUIRE(fake.tnr({"delete", "demo"}) == 0);
+    CHECK(fake.err.str().find("made by another computer, or its record was lost") != std::string::npos);
+    CHECK(fake.world.machines.empty());
+    CHECK(fake.out.str() == "Deleted 'demo' and its disk\n");
+}
+
+TEST_CASE("start does not take the name, nor the key at the pool, of a machine that it has no record of",
+          "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    auto key = fake.world.enrolled["demo"];
+    REQUIRE(fake.session.records().remove("demo"));
+    CHECK(fake.tnr({"start", "demo", "--gpu", "h100"}) == 2);
+    CHECK(fake.err.str().find("`tnr delete demo`") != std::string::npos);
+    CHECK(fake.world.enrolled["demo"] == key);
+    REQUIRE(fake.tnr({"delete", "demo", "--yes"}) == 0);
+    CHECK(fake.world.machines.empty());
+    CHECK(fake.world.enrolled.empty());
+}
+
+TEST_CASE("without a record every provider is asked, and one that does not answer is no proof", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    REQUIRE(fake.session.records().remove("demo"));
+    fake.world.machine_error = Error{Error::Kind::network, "the cloud does not answer"};
+    CHECK(fake.tnr({"delete", "demo", "--yes"}) == 1);
+    CHECK(fake.err.str().find("the cloud does not answer") != std::string::npos);
+    CHECK(fake.world.machines.size() == 1);
+}
+
+TEST_CASE("a user who says no has done nothing wrong, and several names are asked about once", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.start_demo("other");
+    fake.session.in_is_terminal = true;
+    fake.in.str("n\n");
+    CHECK(fake.tnr({"delete", "demo", "other"}) == 1);
+    CHECK(fake.err.str() == "Delete 'demo', 'other' and all that is on their disks? [y/N] Nothing was deleted\n");
+    CHECK(fake.world.machines.size() == 2);
+    fake.in.clear();
+    fake.in.str("y\n");
+    CHECK(fake.tnr({"delete", "demo", "other"}) == 0);
+    CHECK(fake.world.machines.empty());
+}

@@ -1,0 +1,61 @@
+// Progress as a terminal of some width shows it, and as a log does.
+#include "cli/ui/progress.hpp"
+
+#include <sstream>
+
+#include "cli/ui/text.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+TEST_CASE("a line that is drawn again and again fits into one row", "[ui][progress]") {
+    for (int width : {1, 9, 20, 40, 80}) {
+        std::ostringstream out;
+        ui::Progress progress({out, true, {}, [&] { return width; }});
+        progress.begin("creating the machine at provider lö日本cal");
+        progress.note("building the machine image, once: downloading and installing packages\tand \r more " +
+                      std::string(100, 'x'));
+        progress.say("");  // draws it again
+        std::istringstream lines{out.str()};
+        for (std::string line; std::getline(lines, line, '\r');) {
+            line = line.substr(0, line.find('\n'));
+            if (line.starts_with("\033[K")) line.erase(0, 3);
+            INFO(width << ": " << line);
+            CHECK(ui::columns(line) < static_cast<size_t>(width) + (width == 1));
+        }
+        CHECK(out.str().find('\t') == std::string::npos);
+    }
+}
+
+TEST_CASE("a step that ends before anybody looks leaves no trace", "[ui][progress]") {
+    std::ostringstream out;
+    ui::Progress progress({out, false});
+    progress.begin("asking", std::chrono::hours(1));
+    progress.end();
+    CHECK(out.str().empty());
+    progress.begin("asking", std::chrono::hours(1));
+    progress.show();
+    progress.end("it answered");
+    CHECK(out.str().starts_with("✓ asking: it answered"));
+}
+
+TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "[ui][text]") {
+    CHECK(ui::columns("naïve") == 5);
+    CHECK(ui::columns("日本") == 4);
+    CHECK(ui::columns("\033[32mok\033[0m") == 2);
+    CHECK(ui::columns("\xff\xfe") > 0);
+    CHECK(ui::cut("short", 5) == "short");
+    CHECK(ui::cut("longer", 5) == "long…");
+    CHECK(ui::cut("日本語", 5) == "日本…");
+    CHECK(ui::cut("a\nb", 5) == "a b");
+    CHECK(ui::Paint{}.bad("x") == "x");
+    CHECK(ui::Paint{true}.bad("x") == "\033[31mx\033[0m");
+    CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-02T03:04:55Z") == "50 s");
+    CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-02T04:03:55Z") == "59 min");
+    CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-03T04:03:55Z") == "24 h");
+    CHECK(ui::age("2026-01-02T03:04:05Z", "2026-03-02T03:04:05Z") == "59 d");
+    CHECK(ui::age("then", "2026-03-02T03:04:05Z").empty());
+    CHECK(ui::nearest("conect", {"connect", "completion"}) == "connect");
+    CHECK(ui::nearest("strat", {"status", "start"}) == "start");
+    CHECK(ui::nearest("xyz", {"status", "start"}).empty());
+}
