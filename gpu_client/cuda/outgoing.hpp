@@ -9,6 +9,8 @@
 
 namespace tnr::cuda {
 
+class ClientSession;
+
 // Counts the frames that still read the memory of one copy. Lives until the last of them is received; owned by them and by
 // the copy that waits for them.
 class Outgoing {
