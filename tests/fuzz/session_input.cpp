@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "cuda_calls.hpp"
-#include "gpu_client/protocol/call_records.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 #include "gpu_client/protocol/ops.hpp"
 
 namespace tnr::fuzz {
