@@ -34,7 +34,8 @@ void fill(Session& session) {
     session.state_folder = state_dir();
     session.cache_folder = cache_dir();
     session.provider_names = provider_names();
-    session.provider = make_provider;
+    session.world = real_world(interrupt::pause_ms, utc_now);
+    session.provider = [&session](const std::string& name) { return open_provider(session, name); };
     session.pool = connect_pool;
     session.access = [folder = session.config_folder] { return ssh_access(folder + "/ssh_key"); };
     session.now = utc_now;
@@ -88,6 +89,7 @@ int run_command(int argc, char** argv, Session& session) {
     app.require_subcommand(1);
     app.fallthrough();  // options of tnr itself may also come after the command
     app.add_flag("--json", session.json, "Print one JSON document on stdout, also for errors");
+    app.add_flag("--explain", session.explain, "Show each request to a cloud on stderr, secrets hidden");
     app.set_version_flag("--version", "tnr " + control::version(), "Print the version and exit");
     app.footer(
         "A first session:\n"

@@ -2,6 +2,7 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
+#include "api_client/offers.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_out.hpp"
 #include "cli/target.hpp"
@@ -67,7 +68,9 @@ private:
         auto provider = session_.provider(name);
         if (!provider) return provider.error();
         provider_ = std::move(*provider);
-        return Ok{};
+        // Told before anything is made that costs money.
+        auto address = pool_address_for(provider_->pool_host(), login_.address);
+        return address ? Result<>{Ok{}} : Result<>{address.error()};
     }
 
     Result<> tell_plan() {
@@ -75,7 +78,9 @@ private:
         if (!machine) return machine.error();
         auto offers = provider_->offers();
         if (!offers) return offers.error();
-        double price = *machine ? (*machine)->usd_per_hour : offer_price(*offers);
+        auto offer = choose_offer(*offers, wanted());
+        if (!offer && !*machine) return offer.error();
+        const Price price = *machine ? (*machine)->price : offer->price;
         if (session_.json) {
             print_json(session_.out, {{"dry_run", true},
                                       {"name", record_.name},
@@ -84,19 +89,30 @@ private:
                                       {"gpu", record_.gpu},
                                       {"count", record_.count},
                                       {"pool", record_.pool},
-                                      {"usd_per_hour", price}});
+                                      {"price", price_json(price)}});
             return Ok{};
         }
         session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
-                     << record_.provider << " (machine: " << price_text(price) << "), with " << record_.count << " x "
-                     << record_.gpu << " from the pool at " << record_.pool << ". Nothing was changed.\n";
+                     << record_.provider << " (machine: "
+                     << (*machine ? "" : offer->name + (offer->region.empty() ? "" : " in " + offer->region) + ", ")
+                     << price_text(price) << month_text(price) << "), with " << record_.count << " x " << record_.gpu
+                     << " from the pool at " << record_.pool << ". Nothing was changed.\n";
         return Ok{};
     }
 
-    double offer_price(const std::vector<Offer>& offers) const {
-        for (const auto& offer : offers)
-            if (options_.offer.empty() || offer.name == options_.offer) return offer.usd_per_hour;
-        return 0;
+    // What the order will be, as far as its price depends on it.
+    Order wanted() const {
+        Order order;
+        order.name = record_.name;
+        order.offer = options_.offer;
+        order.region = options_.region;
+        order.image = options_.image;
+        return order;
+    }
+
+    static std::string month_text(const Price& price) {
+        auto month = price.monthly();
+        return month && *month > 0 ? ", " + price_text(price.currency, month, " a month") : "";
     }
 
     // --- the steps
@@ -105,6 +121,7 @@ private:
         using StepFunction = Result<> (Start::*)();
         for (StepFunction step : {&Start::find_existing, &Start::make_keys, &Start::enroll, &Start::order,
                                   &Start::wait_running, &Start::get_in, &Start::install, &Start::prove}) {
+            if (options_.no_wait && step == &Start::wait_running) return Ok{};
             if (auto done = (this->*step)(); !done) return done;
             if (interrupt::interrupted()) return interrupt::error();
         }
@@ -162,12 +179,10 @@ private:
         if (!record_.id.empty() || !machine_.id.empty()) return wake();
         auto own_key = ssh::load_or_create_key(session_.config_folder + "/ssh_key", "tnr");
         if (!own_key) return own_key.error();
-        Order order;
-        order.name = record_.name;
-        order.offer = options_.offer;
-        order.image = options_.image;
-        order.user_data =
-            user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*own_key, "tnr"));
+        Order order = wanted();
+        order.authorised_key = ssh::public_line(*own_key, "tnr");
+        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
+        order.user = login_user;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
         progress_.begin("creating the machine at provider " + record_.provider);
@@ -251,7 +266,7 @@ private:
     }
 
     Result<> install() {
-        auto address = pool_address_for(machine_, login_.address);
+        auto address = pool_address_for(provider_->pool_host(), login_.address);
         if (!address) return address.error();
         GpuConfig config{
             *address, record_.gpu, record_.count, record_.name, {login_.keys.server_public, record_.machine_key}};
@@ -292,16 +307,21 @@ private:
                                       {"gpu", record_.gpu},
                                       {"count", record_.count},
                                       {"pool", record_.pool},
-                                      {"usd_per_hour", machine_.usd_per_hour},
+                                      {"price", price_json(machine_.price)},
                                       {"was_running", was_running_},
                                       {"gpus", proof_}});
             return Ok{};
         }
+        if (options_.no_wait && machine_.state != MachineState::running) {
+            session_.out << "'" << record_.name << "' is " << to_string(machine_.state)
+                         << " (machine: " << price_text(machine_.price) << "); `tnr start " << record_.name
+                         << "` waits and installs\n";
+            return Ok{};
+        }
         session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
-                     << ": " << record_.count << " x " << record_.gpu
-                     << " (machine: " << price_text(machine_.usd_per_hour) << ")\n  get in:  tnr connect "
-                     << record_.name << "\n  copy to: tnr sync FILE " << record_.name << ":\n  remove:  tnr delete "
-                     << record_.name << "\n";
+                     << ": " << record_.count << " x " << record_.gpu << " (machine: " << price_text(machine_.price)
+                     << ")\n  get in:  tnr connect " << record_.name << "\n  copy to: tnr sync FILE " << record_.name
+                     << ":\n  remove:  tnr delete " << record_.name << "\n";
         return Ok{};
     }
 
@@ -310,7 +330,7 @@ private:
         std::string words;
         if (record_.step >= Step::ordered)
             words = "the machine '" + record_.name + "' " + (machine_.id.empty() ? "may exist" : "exists") +
-                    " at provider " + record_.provider + " (" + price_text(machine_.usd_per_hour) + "): `tnr start " +
+                    " at provider " + record_.provider + " (" + price_text(machine_.price) + "): `tnr start " +
                     record_.name + "` continues, `tnr delete " + record_.name + "` removes it";
         else if (file_begun())
             words = "no machine was made: `tnr start " + record_.name + "` continues, `tnr delete " + record_.name +
@@ -338,11 +358,11 @@ private:
 
 }  // namespace
 
-Result<std::string> pool_address_for(const Machine& machine, const std::string& address) {
+Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address) {
     auto endpoint = parse_endpoint(address);
     if (!endpoint) return endpoint.error();
     if (!endpoint->loopback()) return address;
-    if (!machine.pool_host.empty()) return "tcp://" + machine.pool_host + ":" + std::to_string(endpoint->port);
+    if (!pool_host.empty()) return "tcp://" + pool_host + ":" + std::to_string(endpoint->port);
     return Error{Error::Kind::usage,
                  "the pool's address " + address + " is this computer's own; the machine cannot reach it",
                  "sign in with an address that the machine can reach: `tnr login pool tcp://HOST:PORT …`"};

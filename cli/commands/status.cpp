@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 struct Row {
     std::string name, state, provider, gpu, address, since, hint;
     int count = 0;
-    double usd_per_hour = 0;
+    Price price = {};
 };
 
 struct PoolView {
@@ -38,7 +38,7 @@ std::string where(const Machine& machine) {
 }
 
 Row row_of(const Record& record) {
-    return {record.name, "", record.provider, record.gpu, "", record.created, "", record.count, 0};
+    return {record.name, "", record.provider, record.gpu, "", record.created, "", record.count, {}};
 }
 
 void fill(Row& row, const Record& record, const std::optional<Machine>& machine) {
@@ -52,7 +52,7 @@ void fill(Row& row, const Record& record, const std::optional<Machine>& machine)
     }
     row.state = to_string(machine->state);
     row.address = where(*machine);
-    row.usd_per_hour = machine->usd_per_hour;
+    row.price = machine->price;
     if (machine->state == MachineState::running && record.step != Step::proven) {
         row.state += ", not ready";
         row.hint = "'" + record.name + "' is not set up yet: `tnr start " + record.name + "` continues";
@@ -70,7 +70,7 @@ Row stranger(const Machine& machine, const std::string& provider) {
             "'" + machine.name + "' was made by another computer or its record is lost: `tnr delete " + machine.name +
                 " --provider " + provider + "` removes it",
             0,
-            machine.usd_per_hour};
+            machine.price};
 }
 
 void add_provider(Session& session, const std::string& name, std::vector<Record> records, View& view) {
@@ -129,7 +129,7 @@ void print_as_json(Session& session, const View& view) {
                                         {"count", row.count},
                                         {"address", row.address},
                                         {"since", row.since},
-                                        {"usd_per_hour", row.usd_per_hour},
+                                        {"price", price_json(row.price)},
                                         {"hint", row.hint}});
     for (const auto& pool : view.pools) {
         Json entry{{"address", pool.address}, {"types", Json::array()}};
@@ -152,7 +152,7 @@ void print_machines(Session& session, const View& view) {
     for (const auto& row : view.machines)
         rows.push_back({row.name, row.state, row.provider,
                         row.count > 1 ? row.gpu + ":" + std::to_string(row.count) : row.gpu, row.address, row.since,
-                        price_text(row.usd_per_hour)});
+                        price_text(row.price)});
     ui::print_table(session.out, rows);
     for (const auto& row : view.machines)
         if (!row.hint.empty()) session.err << "hint: " << row.hint << "\n";

@@ -51,7 +51,11 @@ class FakeProvider : public Provider {
 public:
     explicit FakeProvider(FakeWorld& world) : world_(world) {}
     std::string name() const override { return "local"; }
-    Result<std::vector<Offer>> offers() override { return std::vector<Offer>{{"small", 2, 2048, 20, world_.price}}; }
+    std::string pool_host() const override { return "10.0.2.2"; }
+    Result<std::string> whoami() override { return std::string("nobody"); }
+    Result<std::vector<Offer>> offers() override {
+        return std::vector<Offer>{{.name = "small", .cpus = 2, .memory_mib = 2048, .disk_gib = 20, .price = price()}};
+    }
 
     Result<Machine> create(const Order& order) override {
         if (auto passed = world_.pass("create"); !passed) return passed.error();
@@ -61,8 +65,7 @@ public:
         machine.id = "i-" + std::to_string(++world_.created);
         machine.name = order.name;
         machine.state = MachineState::starting;
-        machine.pool_host = "10.0.2.2";
-        machine.usd_per_hour = world_.price;
+        machine.price = price();
         world_.machines[machine.id] = machine;
         world_.last_order = order;
         if (auto passed = world_.pass("created"); !passed) return passed.error();
@@ -94,6 +97,7 @@ public:
     }
 
 private:
+    Price price() const { return {.currency = "USD", .machine = world_.price, .disk = 0, .address = 0}; }
     Result<> set(const std::string& id, MachineState state) {
         world_.machines.at(id).state = state;
         return Ok{};

@@ -146,14 +146,13 @@ TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
     fake.session.json = true;
     must_start(fake, {.name = "demo", .gpu = "h100", .dry_run = true});
     auto plan = json::parse(fake.said());
-    CHECK(plan["usd_per_hour"] == 0.25);
+    CHECK(plan["price"]["per_hour"] == 0.25);
     CHECK(fake.world.machines.empty());
     CHECK_FALSE(*fake.session.records().find("demo"));
 }
 
 TEST_CASE("a pool on loopback is out of reach for a machine elsewhere, any other address is kept", "[cli][start]") {
-    Machine elsewhere, local;
-    local.pool_host = "10.0.2.2";
+    const std::string elsewhere, local = "10.0.2.2";
     CHECK(*cli::pool_address_for(elsewhere, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
     CHECK(*cli::pool_address_for(local, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
     CHECK(*cli::pool_address_for(local, "tcp://localhost:5") == "tcp://10.0.2.2:5");
