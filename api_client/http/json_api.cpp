@@ -110,6 +110,16 @@ Result<std::vector<Json>> JsonApi::all(const std::string& path, const std::strin
     });
 }
 
+Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done) {
+    constexpr int second_ms = 1000;  // clouds count requests
+    for (int asked = 0; asked < seconds_max; ++asked) {
+        auto answer = done();
+        if (!answer || *answer) return answer;
+        if (!world.http.pause(second_ms)) return Error{Error::Kind::internal, "interrupted"};
+    }
+    return false;
+}
+
 Result<JsonApi::Dated> JsonApi::daily(const std::string& name, const std::function<Result<Json>()>& ask) {
     namespace fs = std::filesystem;
     const fs::path folder = fs::path(cache_folder_) / "prices", file = folder / (name + ".json");

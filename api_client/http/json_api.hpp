@@ -65,6 +65,9 @@ private:
     std::function<std::string()> now_;
 };
 
+// Asks once a second until `done` says so; false: it never did, in `seconds_max`.
+Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done);
+
 // Runs what reads a reply; a reply of another shape than the cloud's description says is an Error, not a crash.
 template <class Read>
 auto understood(const std::string& cloud, Read&& read) -> decltype(read()) try {

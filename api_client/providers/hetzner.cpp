@@ -15,10 +15,9 @@ using http::understood;
 
 constexpr const char* default_image = "debian-12";
 constexpr const char* label = "tnr";
-constexpr int poll_ms = 1000;
-constexpr int action_polls_max = 600;   // a snapshot of a full disk takes minutes
-constexpr int shutdown_polls_max = 60;  // then the plug is pulled
-constexpr int locked_polls_max = 60;    // another action on the same server has to end first
+constexpr int action_seconds_max = 600;   // a snapshot of a full disk takes minutes
+constexpr int shutdown_seconds_max = 60;  // then the plug is pulled
+constexpr int locked_seconds_max = 60;    // another action on the same server has to end first
 constexpr double gib_per_gb = 1e9 / (1 << 30);
 
 std::string next_page(const std::string& path, const Json& page) {
@@ -176,12 +175,13 @@ public:
         if (!now) return now.error();
         if (*now == "off") return Ok{};
         if (auto asked = act(id, "shutdown"); !asked) return asked.error();
-        for (int polls = 0; polls < shutdown_polls_max; ++polls) {
-            now = status(id);
-            if (!now) return now.error();
-            if (*now == "off") return Ok{};
-            if (!world_.http.pause(poll_ms)) return Error{Error::Kind::internal, "interrupted"};
-        }
+        auto off = http::poll(world_, shutdown_seconds_max, [&]() -> Result<bool> {
+            auto status = this->status(id);
+            if (!status) return status.error();
+            return *status == "off";
+        });
+        if (!off) return off.error();
+        if (*off) return Ok{};
         return act_and_wait(id, "poweroff");
     }
 
@@ -387,15 +387,17 @@ private:
 
     // Asks for something that may be asked for twice; the answer is the action that does it.
     Result<Json> act(const std::string& id, const std::string& what, const Json& body = Json::object()) {
-        const bool repeatable = what != "create_image";
-        for (int polls = 0;; ++polls) {
-            auto reply = api_.call("POST", "/servers/" + http::escaped(id) + "/actions/" + what, body, repeatable);
+        Result<http::Reply> reply = http::Reply{};
+        auto taken = http::poll(world_, locked_seconds_max, [&]() -> Result<bool> {
+            reply =
+                api_.call("POST", "/servers/" + http::escaped(id) + "/actions/" + what, body, what != "create_image");
             if (!reply) return reply.error();
-            if (reply->ok()) return understood("Hetzner", [&]() -> Result<Json> { return reply->body.at("action"); });
             const std::string code = api_.refusal(*reply).code;
-            if ((code != "locked" && code != "conflict") || polls >= locked_polls_max) return api_.refused(*reply);
-            if (!world_.http.pause(poll_ms)) return Error{Error::Kind::internal, "interrupted"};
-        }
+            return code != "locked" && code != "conflict";
+        });
+        if (!taken) return taken.error();
+        if (!reply->ok()) return api_.refused(*reply);
+        return understood("Hetzner", [&]() -> Result<Json> { return reply->body.at("action"); });
     }
 
     Result<> act_and_wait(const std::string& id, const std::string& what, const Json& body = Json::object()) {
@@ -406,17 +408,18 @@ private:
 
     Result<> wait(Json action) {
         const std::string path = "/actions/" + id_of(action), what = action.value("command", "it");
-        for (int polls = 0; polls < action_polls_max; ++polls) {
-            if (action.at("status") == "success") return Ok{};
-            if (action.at("status") == "error")
-                return Error{Error::Kind::remote,
-                             "Hetzner: " + what + " failed: " + action.at("error").value("message", "")};
-            if (!world_.http.pause(poll_ms)) return Error{Error::Kind::internal, "interrupted"};
+        auto ended = http::poll(world_, action_seconds_max, [&]() -> Result<bool> {
+            if (action.at("status") != "running") return true;
             auto now = api_.get(path);
             if (!now) return now.error();
             action = now->at("action");
-        }
-        return Error{Error::Kind::remote, "Hetzner: " + what + " is still not done after 10 minutes"};
+            return action.at("status") != "running";
+        });
+        if (!ended) return ended.error();
+        if (action.at("status") == "success") return Ok{};
+        const std::string why =
+            *ended ? "failed: " + action.at("error").value("message", "") : "is still not done after 10 minutes";
+        return Error{Error::Kind::remote, "Hetzner: " + what + " " + why};
     }
 
     CloudWorld world_;

@@ -76,7 +76,7 @@ class Description:
         from openapi_core.testing import MockRequest, MockResponse
         where = f"{method} {path} -> {status}"
         arguments = {name: values for name, values in urllib.parse.parse_qs(query, keep_blank_values=True).items()}
-        request = MockRequest("http://mock", method.lower(), path, args=arguments, headers=dict(headers),
+        request = MockRequest("http://mock", method.lower(), urllib.parse.unquote(path), args=arguments, headers=dict(headers),
                               data=body or None, content_type="application/json")
         response = MockResponse(reply, status_code=status, content_type="application/json")
         # A refused request may well be one that the description forbids.
