@@ -42,13 +42,18 @@ void default_first(std::vector<Offer>& offers) {
 }
 
 Result<Offer> choose_offer(const std::vector<Offer>& offers, const Order& order) {
-    std::set<std::string> names, regions, regions_with_it;
+    std::set<std::string> gpus, names, regions, regions_with_it;
     const Offer* sold_out = nullptr;
     for (const Offer& offer : offers) {
+        if (!order.gpu.empty()) {
+            gpus.insert(offer.gpu + ":" + std::to_string(offer.gpu_count));
+            if (offer.gpu != order.gpu || offer.gpu_count != order.gpu_count) continue;
+        }
         names.insert(offer.name);
         regions.insert(offer.region);
-        const bool right_size =
-            order.offer.empty() ? suits_as_default(offer) || &offer == &offers.front() : offer.name == order.offer;
+        const bool right_size = order.offer.empty()
+                                    ? suits_as_default(offer) || !order.gpu.empty() || &offer == &offers.front()
+                                    : offer.name == order.offer;
         if (!right_size) continue;
         regions_with_it.insert(offer.region);
         if (!order.region.empty() && offer.region != order.region) continue;
@@ -60,6 +65,10 @@ Result<Offer> choose_offer(const std::vector<Offer>& offers, const Order& order)
             Error::Kind::remote,
             "'" + sold_out->name + "' is sold out" + (sold_out->region.empty() ? "" : " in " + sold_out->region),
             nearest_offer(offers, *sold_out)};
+    if (names.empty() && !order.gpu.empty())
+        return Error{Error::Kind::usage,
+                     "there is no machine with " + std::to_string(order.gpu_count) + " x " + order.gpu,
+                     "GPUs there: " + listed(gpus)};
     if (!order.region.empty() && !regions.count(order.region))
         return Error{Error::Kind::usage, "there is no region '" + order.region + "'", "regions: " + listed(regions)};
     if (!order.offer.empty() && !names.count(order.offer))

@@ -66,6 +66,8 @@ struct Order {
     std::string name = {};
     std::string offer = {};   // Offer::name; empty: the driver's default
     std::string region = {};  // Offer::region; empty: wherever it is cheapest
+    std::string gpu = {};     // Offer::gpu, where the cloud's own GPU is wanted; empty: not asked for
+    int gpu_count = 0;        // likewise
     std::string image = {};   // a snapshot's id, or what the vendor calls images; empty: the driver's default
     std::string user_data = {};
     std::string user = {};            // the login user that user data makes
@@ -101,6 +103,10 @@ public:
     virtual Result<std::string> whoami() = 0;
     // How its machines reach this computer's loopback ("10.0.2.2" under QEMU's user network); empty: not at all.
     virtual std::string pool_host() const { return ""; }
+
+    // Its machines have GPUs of the cloud's own, which nothing of ours replaces, and no user data: the login user is
+    // Machine::user, and nobody can plant a host key.
+    virtual bool brings_gpus() const { return false; }
 
     // The default first.
     virtual Result<std::vector<Offer>> offers() = 0;
