@@ -29,8 +29,12 @@ std::string small_file(const std::string& path) {
 }
 
 std::vector<std::pair<std::string, std::string>> settings_in(const std::string& path, char separator) {
+    return settings_of(small_file(path), separator);
+}
+
+std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text, char separator) {
     std::vector<std::pair<std::string, std::string>> settings;
-    std::istringstream lines(small_file(path));
+    std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
         const size_t at = line.find(separator), begin = line.find_first_not_of(" \t-");
         if (at == std::string::npos || begin >= at || line[begin] == '#') continue;

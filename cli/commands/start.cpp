@@ -68,6 +68,10 @@ private:
         auto provider = session_.provider(name);
         if (!provider) return provider.error();
         provider_ = std::move(*provider);
+        if (provider_->brings_gpus())
+            return Error{Error::Kind::usage,
+                         "machines at " + name + " have GPUs of their own, which start cannot set up yet",
+                         "make it there by other means; `tnr status` shows machines that carry our tag"};
         // Told before anything is made that costs money.
         auto address = pool_address_for(provider_->pool_host(), login_.address);
         return address ? Result<>{Ok{}} : Result<>{address.error()};

@@ -147,6 +147,52 @@ TEST_CASE("a pool that a cloud's machine cannot reach is told before anything is
     CHECK(world.cloud.ask("left") == json::array());
 }
 
+TEST_CASE("where a cloud has GPUs of its own, start says so before it orders one", "[cli][clouds]") {
+    CloudSession world("thunder", "thunder_mock.py", "TNR_API_URL", "/v1");
+    world.sign_in("thunder");
+    auto refused = cli::start(world.session, {.name = "demo", .gpu = "h100", .provider = "thunder"});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == Error::Kind::usage);
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
+TEST_CASE("a machine at DigitalOcean, from start to delete", "[cli][clouds]") {
+    CloudSession world("digitalocean", "digitalocean_mock.py", "DIGITALOCEAN_API_URL", "");
+    world.sign_in("digitalocean");
+    REQUIRE(cli::start(world.session, {.name = "demo", .gpu = "h100", .provider = "digitalocean", .region = "fra1"}));
+    CHECK(world.reached == "192.0.2.20");
+    CHECK(world.fake.said().find("$0.03571/h") != std::string::npos);
+    REQUIRE(cli::stop(world.session, {"demo"}));
+    REQUIRE(cli::delete_machine(world.session, {.name = "demo", .yes = true}));
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
+TEST_CASE("an order that is refused leaves no machine, and start says what to do instead", "[cli][clouds]") {
+    HetznerSession world;
+    world.sign_in("hetzner");
+    world.cloud.ask("knobs", {{"sold_out", {"cx23@fsn1"}}});
+    auto refused = cli::start(world.session, {.name = "demo", .gpu = "h100", .provider = "hetzner", .region = "fsn1"});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what.find("sold out") != std::string::npos);
+    CHECK(refused.error().hint.find("nearest: cpx21 in fsn1") == 0);
+    CHECK(refused.error().hint.find("no machine was made") != std::string::npos);
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
+TEST_CASE("an order whose reply got lost is found again by the next start", "[cli][clouds]") {
+    HetznerSession world;
+    world.sign_in("hetzner");
+    world.cloud.fail_next({{"method", "POST"}, {"path", "/servers$"}, {"kind", "applied_reset"}});
+    cli::StartOptions options{.name = "demo", .gpu = "h100", .provider = "hetzner"};
+    auto lost = cli::start(world.session, options);
+    REQUIRE_FALSE(lost);
+    CHECK(lost.error().hint.find("may exist at provider hetzner") != std::string::npos);
+    REQUIRE(cli::start(world.session, {.name = "demo"}));
+    CHECK(world.cloud.count("POST", "/v1/servers") == 1);
+    REQUIRE(cli::delete_machine(world.session, {.name = "demo", .yes = true}));
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
 TEST_CASE("machines at a cloud are shown on a computer that did not make them", "[cli][clouds]") {
     HetznerSession world;
     world.sign_in("hetzner");
