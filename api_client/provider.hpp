@@ -1,5 +1,6 @@
 // One cloud that rents out CPU-only machines. A driver translates between our words (Offer, Machine, Price) and one
-// vendor's REST API. It keeps no state between calls and never prints; repeating is the HTTP layer's business.
+// vendor's REST API. It keeps no state between calls and never prints; repeating
+// is the HTTP layer's business.
 //
 // cloud.hpp says how drivers are found and how one is added.
 #pragma once

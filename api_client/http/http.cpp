@@ -119,8 +119,18 @@ std::string Client::shown(const std::string& text) const {
     return without(text, secrets_);
 }
 
-void Client::explain(const std::string& line) const {
-    if (world_.explain) world_.explain(shown(line));
+void Client::explain_request(const Request& request) const {
+    std::string line = "> " + request.method + " " + request.url;
+    if (!request.body.empty()) line += " " + redacted(request.body, secrets_);
+    world_.explain(shown(line));
+}
+
+void Client::explain_outcome(const Outcome& outcome) const {
+    const bool replied = outcome.code == CURLE_OK;
+    std::string line = "< " + (replied ? std::to_string(outcome.response.status) : outcome.words) + " in " +
+                       std::to_string(outcome.took_ms) + " ms";
+    if (replied && !outcome.response.body.empty()) line += " " + redacted(outcome.response.body, secrets_);
+    world_.explain(shown(line));
 }
 
 Client::Outcome Client::transfer(const Request& request) {
@@ -138,8 +148,6 @@ Client::Outcome Client::transfer(const Request& request) {
         list = curl_slist_append(list, header.c_str());
     }
     if (!typed) list = curl_slist_append(list, "Content-Type: application/json");
-    if (request.aws && !request.aws->session_token.empty())
-        list = curl_slist_append(list, ("X-Amz-Security-Token: " + request.aws->session_token).c_str());
     list = curl_slist_append(list, "Expect:");  // no round trip before the body
     const CurlHeaders headers(list);
 
@@ -149,12 +157,6 @@ Client::Outcome Client::transfer(const Request& request) {
     if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.c_str());
-    }
-    if (request.aws) {
-        const std::string scope = "aws:amz:" + request.aws->region + ":" + request.aws->service;
-        const std::string keys = request.aws->key_id + ":" + request.aws->secret_key;
-        curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, scope.c_str());
-        curl_easy_setopt(curl, CURLOPT_USERPWD, keys.c_str());
     }
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "tnr");
     curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "");
@@ -239,12 +241,10 @@ Result<Response> Client::send(const Request& request) {
     if (auto good = check_endpoint(request.url); !good) return good.error();
     int timeouts = 0;
     for (int tries = 1;; ++tries) {
-        explain("> " + request.method + " " + request.url +
-                (request.body.empty() ? "" : " " + redacted(request.body, secrets_)));
+        if (world_.explain) explain_request(request);
         Outcome outcome = transfer(request);
         const bool replied = outcome.code == CURLE_OK;
-        explain("< " + (replied ? std::to_string(outcome.response.status) + " " : outcome.words + " ") + "in " +
-                std::to_string(outcome.took_ms) + " ms " + (replied ? redacted(outcome.response.body, secrets_) : ""));
+        if (world_.explain) explain_outcome(outcome);
         bool again = replied ? asks_for_patience(outcome.response.status, request.repeatable)
                              : broke(outcome.code) && (request.repeatable || !outcome.sent);
         timeouts += outcome.code == CURLE_OPERATION_TIMEDOUT;
@@ -260,7 +260,7 @@ Result<Response> Client::send(const Request& request) {
             if (replied) return std::move(outcome.response);
             return failure(request, outcome);
         }
-        explain("  again in " + std::to_string(wait_ms) + " ms");
+        if (world_.explain) world_.explain("  again in " + std::to_string(wait_ms) + " ms");
         if (world_.pause && !world_.pause(wait_ms)) return Error{Error::Kind::internal, "interrupted"};
     }
 }

@@ -8,20 +8,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "api_client/base/result.hpp"
 
 namespace tnr::http {
-
-// What signs a request to AWS; curl does it.
-struct AwsSigner {
-    std::string region = {}, service = {};
-    std::string key_id = {}, secret_key = {};
-    std::string session_token = {};  // empty: none
-};
 
 struct Request {
     std::string method = "GET";
@@ -30,7 +22,6 @@ struct Request {
     std::string body = {};                  // JSON unless a header says otherwise
     // Doing it twice is the same as doing it once. Else it is repeated only when it certainly was not done.
     bool repeatable = false;
-    std::optional<AwsSigner> aws = {};
 };
 
 struct Response {
@@ -78,7 +69,8 @@ private:
     struct Outcome;
     Outcome transfer(const Request& request);
     Error failure(const Request& request, const Outcome& outcome) const;
-    void explain(const std::string& line) const;
+    void explain_request(const Request& request) const;
+    void explain_outcome(const Outcome& outcome) const;
 
     struct Curl;
     std::unique_ptr<Curl> curl_;

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api_client/http/parse.hpp"
+
 namespace tnr::http {
 namespace {
 
@@ -40,7 +42,7 @@ Result<Reply> JsonApi::call(const std::string& method, const std::string& path, 
     if (!response) return response.error();
     Reply reply{response->status, Json(), response->request_id()};
     if (response->body.empty()) return reply;
-    reply.body = Json::parse(response->body, nullptr, false);
+    reply.body = parse_json(response->body);
     if (!reply.body.is_discarded()) return reply;
     if (!reply.ok()) {  // a proxy's page; its status says enough
         reply.body = Json();

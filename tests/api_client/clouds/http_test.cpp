@@ -2,6 +2,7 @@
 #include "api_client/http/http.hpp"
 
 #include "api_client/http/json_api.hpp"
+#include "api_client/http/parse.hpp"
 #include "api_client/http/redact.hpp"
 #include "api_client/providers/local/child.hpp"
 #include "mock_world.hpp"
@@ -190,6 +191,13 @@ TEST_CASE("requests go through the proxy that the environment names", "[http]") 
     CHECK(client.send({.url = "http://127.0.0.2:1/anything"})->status == 404);
 }
 
+TEST_CASE("JSON that is nested without end is refused, not followed until the stack is used up", "[http]") {
+    const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+    CHECK(http::parse_json(deep).is_discarded());
+    CHECK(http::parse_json("[[[{\"a\": [1]}]]]").is_array());
+    CHECK(http::redacted(deep, {}).size() < 3000);
+}
+
 TEST_CASE("what is shown has no secrets", "[http]") {
     Wire wire;
     wire.client().hide("very-secret-token");
@@ -206,7 +214,7 @@ TEST_CASE("what is shown has no secrets", "[http]") {
     CHECK(wire.explained.find("> POST " + wire.server.url() + "/echo") != std::string::npos);
     CHECK(wire.explained.find("< 200 in") != std::string::npos);
     const std::string with_key = "{\"key\": \"-----BEGIN\", \"id\": 1}";
+    CHECK(http::redacted("{\"root_password\": \"p4ss", {}) == "(23 bytes that are no JSON)");
+    CHECK(http::without("say hidden and hidden", {"hidden"}) == "say (hidden) and (hidden)");
     CHECK(http::redacted(with_key, {}) == "{\"id\":1,\"key\":\"(hidden)\"}");
-    CHECK(http::redacted("Action=RunInstances&UserData=c2VjcmV0&x=1", {}) ==
-          "Action=RunInstances&UserData=(hidden)&x=1");
 }
