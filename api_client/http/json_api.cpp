@@ -1,6 +1,8 @@
 // Requests with a token, replies as JSON, pages, and a day's cache.
 #include "api_client/http/json_api.hpp"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -138,7 +140,7 @@ Result<JsonApi::Dated> JsonApi::daily(const std::string& name, const std::functi
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     const fs::path fresh =
-        file.string() + "." + std::to_string(std::hash<std::string>{}(now + settings_.token)) + ".new";
+        file.string() + "." + std::to_string(::getpid()) + ".new";
     std::ofstream(fresh, std::ios::binary) << Json{{"base", settings_.base}, {"date", now}, {"body", *body}}.dump();
     fs::rename(fresh, file, ignored);
     return Dated{*body, now};

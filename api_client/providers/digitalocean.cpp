@@ -123,7 +123,8 @@ public:
         return understood(cloud_name, [&]() -> Result<Machine> {
             auto there = list("/v2/droplets?tag_name=" + http::escaped(machine_tag(order.name)), "droplets");
             if (!there) return there.error();
-            if (!there->empty()) return taken(order.name);
+            for (const auto& droplet : *there)  // lists show deleted ones for a while
+                if (machine(droplet.at("id").dump())) return taken(order.name);
             auto all = offers();
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);
@@ -179,7 +180,7 @@ public:
             auto droplet = api_.get("/v2/droplets/" + http::escaped(id));
             if (!droplet && droplet.error().kind != Error::Kind::not_found) return droplet.error();
             if (auto removed = api_.remove("/v2/droplets/" + http::escaped(id)); !removed) return removed;
-            return sweep(droplet ? droplet->at("droplet").at("name").get<std::string>() : "");
+            return sweep(droplet ? droplet->at("droplet").at("name").get<std::string>() : "", id);
         });
     }
 
@@ -318,14 +319,15 @@ private:
         return made->at("firewall").at("id").get<std::string>();
     }
 
-    // Removes firewall, key and tag of a machine that is no more; "": of all such machines.
-    Result<> sweep(const std::string& machine) {
+    // Removes firewall, key and tag of a machine that is no more; "": of all such machines. `deleted`: an id that lists may
+    // still have for a while.
+    Result<> sweep(const std::string& machine, const std::string& deleted = "") {
         auto alive = machines();
         if (!alive) return alive.error();
         auto left_over = [&](const std::string& owner) {
             return (machine.empty() || owner == machine) &&
                    std::none_of(alive->begin(), alive->end(), [&](const Machine& each) {
-                       return each.name == owner && each.state != MachineState::gone;
+                       return each.name == owner && each.id != deleted && each.state != MachineState::gone;
                    });
         };
         auto gone = [&](const std::string& name, const std::string& prefix) {

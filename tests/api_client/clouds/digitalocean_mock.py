@@ -34,6 +34,7 @@ class DigitalOcean(MockCloud):
     def __init__(self):
         super().__init__("digitalocean.json", "", mend)
         self.droplets, self.actions, self.keys, self.snapshots, self.walls, self.tags = {}, {}, {}, {}, {}, set()
+        self.deleted, self.listed_still = [], []  # deleted; of these, not yet gone from lists
         self.sizes = {each[0]: self.size(*each) for each in SIZES}
 
     def unauthorized(self):
@@ -85,6 +86,9 @@ class DigitalOcean(MockCloud):
                 number = self.new_id()
                 self.droplets[number] = dict(one, id=number, name=f"copy-{index}")
             return {}
+        if path == "/mock/list_again":
+            self.listed_still = self.deleted[-1:]
+            return {}
         return super().control(path, body)
 
     # --- account
@@ -122,8 +126,9 @@ class DigitalOcean(MockCloud):
     def list_droplets(self, query, body):
         self.sweep_console()
         wanted = query.get("tag_name")
-        return self.page(query, "droplets", [self.shown(each) for each in self.droplets.values()
-                                             if not wanted or wanted in each["tags"]])
+        listed = list(self.droplets.values()) + self.listed_still
+        self.listed_still = []
+        return self.page(query, "droplets", [self.shown(each) for each in listed if not wanted or wanted in each["tags"]])
 
     @route("GET", r"/v2/droplets/(\d+)")
     def get_droplet(self, query, body, number):
@@ -165,8 +170,10 @@ class DigitalOcean(MockCloud):
 
     @route("DELETE", r"/v2/droplets/(\d+)")
     def delete_droplet(self, query, body, number):
-        self.found(self.droplets, int(number))
+        gone = self.found(self.droplets, int(number))
         del self.droplets[int(number)]
+        self.listed_still = [gone]  # once more
+        self.deleted.append(gone)
         return 204, None
 
     @route("POST", r"/v2/droplets/(\d+)/actions")

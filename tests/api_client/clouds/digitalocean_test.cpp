@@ -180,6 +180,16 @@ TEST_CASE("digitalocean: a droplet deleted in the web console is gone, and destr
     CHECK(cloud.ask("left") == json::array());
 }
 
+TEST_CASE("digitalocean: a name is free again as soon as its droplet is deleted", "[clouds][digitalocean]") {
+    DigitalOceanWorld cloud;
+    auto provider = cloud.provider();
+    auto made = provider->create(cloud.droplet());
+    REQUIRE(made);
+    REQUIRE(provider->destroy(made->id));
+    cloud.ask("list_again");
+    CHECK(provider->create(cloud.droplet()));
+}
+
 TEST_CASE("digitalocean: lists of many pages are read to their end", "[clouds][digitalocean]") {
     DigitalOceanWorld cloud;
     auto provider = cloud.provider();
