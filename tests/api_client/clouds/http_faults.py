@@ -18,6 +18,7 @@ counts, connections, lock = collections.Counter(), set(), threading.Lock()
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two packets, the second would wait 40 ms
 
     def log_message(self, *_):
         pass
