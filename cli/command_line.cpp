@@ -131,6 +131,7 @@ int parse_and_run(Session& session, const std::vector<std::string>& words) {
     app.require_subcommand(1);
     app.fallthrough();  // options of tnr itself may also come after the command
     app.add_flag("--json", session.json, "Print one JSON document on stdout, also for errors");
+    app.add_flag("--explain", session.explain, "Show each request to a cloud on stderr, secrets hidden");
     app.set_version_flag("--version", "tnr " + control::version(), "Print the version and exit");
     app.footer(
         "A first session:\n"

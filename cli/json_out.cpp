@@ -7,13 +7,6 @@
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
-namespace {
-
-nlohmann::json or_null(const std::string& text) {
-    return text.empty() ? nlohmann::json() : nlohmann::json(text);
-}
-
-}  // namespace
 
 void print_document(Session& session, const std::string& command, nlohmann::json results,
                     const std::vector<Trouble>& troubles) {
@@ -53,13 +46,23 @@ Result<> finish(Session& session, const std::string& command, nlohmann::json res
     return Ok{};
 }
 
+nlohmann::json or_null(const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
 nlohmann::json gpu_json(const std::string& type, int count) {
     if (type.empty()) return nullptr;
     return {{"type", type}, {"count", count}};
 }
 
-nlohmann::json price_json(double usd_per_hour) {
-    return {{"per_hour", usd_per_hour}, {"currency", "USD"}};
+nlohmann::json price_json(const Price& price) {
+    auto number = [](const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
+    return {{"currency", or_null(price.currency)},
+            {"per_hour", number(price.running())},
+            {"per_hour_stopped", number(price.stopped())},
+            {"per_month", number(price.monthly())},
+            {"source", or_null(price.source)},
+            {"date", or_null(price.date)}};
 }
 
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
@@ -77,7 +80,7 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
             {"gpu", gpu_json(record.has_gpu, record.has_count)},
             {"wanted_gpu", gpu_json(record.gpu, record.count)},
             {"pool", or_null(record.pool)},
-            {"price", machine ? price_json(machine->usd_per_hour) : nlohmann::json()},
+            {"price", machine ? price_json(machine->price) : nlohmann::json()},
             {"created", or_null(record.created)},
             {"hint", hint}};
 }

@@ -31,8 +31,9 @@ int exit_code_of(const Error& error);
 Result<> finish(Session& session, const std::string& command, nlohmann::json results,
                 const std::vector<Trouble>& troubles);
 
+nlohmann::json or_null(const std::string& text);              // null when it is empty
 nlohmann::json gpu_json(const std::string& type, int count);  // null when there is no type
-nlohmann::json price_json(double usd_per_hour);
+nlohmann::json price_json(const Price& price);                // what is unknown is null
 // A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
                             const std::string& hint = "");

@@ -46,7 +46,8 @@ void fill(Session& session) {
     session.state_folder = state_dir();
     session.cache_folder = cache_dir();
     session.provider_names = provider_names();
-    session.provider = make_provider;
+    session.world = real_world(interrupt::pause_ms, utc_now);
+    session.provider = [&session](const std::string& name) { return open_provider(session, name); };
     session.pool = connect_pool;
     session.access = [folder = session.config_folder] { return ssh_access(folder + "/ssh_key"); };
     session.now = utc_now;

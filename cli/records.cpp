@@ -40,6 +40,7 @@ Json to_json(const Record& record) {
             {"machine_key", {{"public", record.machine_key.public_key}, {"secret", record.machine_key.secret_key}}},
             {"created", record.created},
             {"size", record.size},
+            {"region", record.region},
             {"image", record.image},
             {"has_gpu", record.has_gpu},
             {"has_count", record.has_count},
@@ -71,6 +72,7 @@ Result<Record> record_from_json(const Json& json) {
     // What records of older versions do not have.
     bool installed = record.step >= Step::installed;
     record.size = json.value("size", "");
+    record.region = json.value("region", "");
     record.image = json.value("image", "");
     record.has_gpu = json.value("has_gpu", installed ? record.gpu : "");
     record.has_count = json.value("has_count", installed ? record.count : 0);

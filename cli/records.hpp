@@ -32,7 +32,7 @@ struct Record {
     wire::KeyPair machine_key;  // what the machine shows the pool
     std::string created;        // UTC, ISO 8601
     // What it was ordered as, which a start that continues orders again; empty: the provider's default.
-    std::string size = {}, image = {};
+    std::string size = {}, region = {}, image = {};
     // The GPU that the machine was given at its last install; `gpu` is what its user wants. Empty: none yet.
     std::string has_gpu = {};
     int has_count = 0;

@@ -84,11 +84,16 @@ std::string to_string(MachineState state) {
     return "unknown";
 }
 
-std::string price_text(double usd_per_hour) {
-    if (usd_per_hour == 0) return "free";
-    char text[32];
-    std::snprintf(text, sizeof text, "$%.4g/h", usd_per_hour);
-    return text;
+std::string price_text(const std::string& currency, const std::optional<double>& amount, const std::string& per) {
+    if (!amount) return "price unknown";
+    if (*amount == 0) return "free";
+    char number[32];
+    std::snprintf(number, sizeof number, "%.4g", *amount);
+    return currency == "USD" ? std::string("$") + number + per : number + (" " + currency) + per;
+}
+
+std::string price_text(const Price& price) {
+    return price_text(price.currency, price.running());
 }
 
 }  // namespace tnr::cli

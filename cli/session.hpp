@@ -7,7 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "api_client/provider.hpp"
+#include "api_client/cloud.hpp"
+#include "cli/clouds.hpp"
 #include "cli/logins.hpp"
 #include "cli/machine_access.hpp"
 #include "cli/records.hpp"
@@ -23,11 +24,13 @@ struct Session {
     std::ostream& err = std::cerr;  // everything else
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
-    bool json = false;  // --json: one document on `out`
+    bool json = false;     // --json: one document on `out`
+    bool explain = false;  // --explain: each request to a cloud on `err`
     ui::Paint out_paint = {}, err_paint = {};
     std::function<int()> err_columns = {};  // the terminal's width now; empty: not known
 
     std::string config_folder = {}, state_folder = {}, cache_folder = {};
+    CloudWorld world = {};  // what drivers get; `provider` and signing in use it
     std::vector<std::string> provider_names = {};
     std::function<Result<std::unique_ptr<Provider>>(const std::string&)> provider = {};
     std::function<Result<std::unique_ptr<Pool>>(const PoolLogin&)> pool = {};
@@ -41,6 +44,7 @@ struct Session {
 
     Records records() const { return Records{state_folder + "/machines"}; }
     Logins logins() const { return Logins{config_folder + "/pool.json"}; }
+    CloudLogins cloud_logins() const { return CloudLogins{config_folder + "/clouds.json"}; }
     ui::Screen screen() const { return {err, err_is_terminal, err_paint, err_columns}; }
 };
 
@@ -65,7 +69,8 @@ Result<Known> find_running(Session& session, const std::string& name);
 Result<std::optional<Machine>> look_up(Provider& provider, const Record& record);
 
 std::string to_string(MachineState state);
-// "$0.12/h", or "free".
-std::string price_text(double usd_per_hour);
+// "$0.12/h", "0.0066 EUR/h", "free", or "price unknown".
+std::string price_text(const std::string& currency, const std::optional<double>& amount, const std::string& per = "/h");
+std::string price_text(const Price& price);
 
 }  // namespace tnr::cli

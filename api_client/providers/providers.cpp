@@ -1,20 +1,51 @@
-// The drivers by name. A list and not self-registration: a static object in a static library whose file nobody
-// names would vanish without a word, and a list is where a reader looks first.
+// The clouds by name. A list and not self-registration: a static object in a static library whose file nobody names
+// would vanish without a word, and a list is where a reader looks first.
+#include <cstdlib>
+#include <random>
+
 #include "api_client/base/paths.hpp"
-#include "api_client/provider.hpp"
-#include "api_client/providers/local/local.hpp"
+#include "api_client/cloud.hpp"
 
 namespace tnr {
 
-std::vector<std::string> provider_names() {
-    return {"local"};
+extern const Cloud local_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud;
+
+// Copied when first asked for: the originals, each in a file of its own, are made in an unknown order before main.
+const std::vector<Cloud>& clouds() {
+    static const std::vector<Cloud> all = {local_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud};
+    return all;
 }
 
-Result<std::unique_ptr<Provider>> make_provider(const std::string& name) {
-    if (name == "local") return std::unique_ptr<Provider>(new local::LocalProvider(state_dir() / "local", cache_dir()));
+std::vector<std::string> provider_names() {
+    std::vector<std::string> names;
+    for (const Cloud& cloud : clouds()) names.push_back(cloud.name);
+    return names;
+}
+
+Result<Cloud> find_cloud(const std::string& name) {
     std::string known;
-    for (const std::string& provider : provider_names()) known += (known.empty() ? "" : ", ") + provider;
+    for (const Cloud& cloud : clouds()) {
+        if (cloud.name == name) return cloud;
+        known += (known.empty() ? "" : ", ") + cloud.name;
+    }
     return Error{Error::Kind::usage, "there is no provider '" + name + "'", "providers: " + known};
+}
+
+CloudWorld real_world(std::function<bool(int)> pause, std::function<std::string()> now) {
+    CloudWorld world;
+    world.http.pause = std::move(pause);
+    world.http.dice = [] {
+        static thread_local std::minstd_rand dice{std::random_device{}()};
+        return std::uniform_real_distribution<double>{}(dice);
+    };
+    world.variable = [](const std::string& name) {
+        const char* value = std::getenv(name.c_str());
+        return std::string(value ? value : "");
+    };
+    world.home = world.variable("HOME");
+    world.cache_folder = cache_dir();
+    world.now = std::move(now);
+    return world;
 }
 
 }  // namespace tnr

@@ -13,6 +13,7 @@ void add_commands(Grammar& tnr, Session& session) {
     add_run(tnr, session);
     add_login(tnr, session);
     add_logout(tnr, session);
+    add_whoami(tnr, session);
     add_support(tnr, session);
     add_version(tnr, session);
     add_completion(tnr, session);

@@ -15,6 +15,10 @@ void add_stop(Grammar& tnr, Session& session);
 void add_delete(Grammar& tnr, Session& session);
 void add_login(Grammar& tnr, Session& session);
 void add_logout(Grammar& tnr, Session& session);
+void add_whoami(Grammar& tnr, Session& session);
+// Below `tnr login` and `tnr logout`: one command for each cloud.
+void add_cloud_logins(Grammar& login, Session& session);
+void add_cloud_logouts(Grammar& logout, Session& session);
 void add_support(Grammar& tnr, Session& session);
 void add_version(Grammar& tnr, Session& session);
 void add_completion(Grammar& tnr, Session& session);

@@ -171,7 +171,7 @@ void tell_plan(Session& session, const Doomed& doomed) {
 
 nlohmann::json document_of(const Doomed& doomed, bool deleted) {
     return {{"name", doomed.name},
-            {"provider", doomed.where.empty() ? nlohmann::json() : nlohmann::json(doomed.where)},
+            {"provider", or_null(doomed.where)},
             {"existed", !doomed.machines.empty()},
             {"deleted", deleted}};
 }

@@ -83,7 +83,7 @@ Result<> logout_pool(Session& session, const std::string& address) {
 }
 
 void add_logout(Grammar& tnr, Session& session) {
-    auto logout = tnr.command("logout", "Forget a pool of GPUs and your key for it");
+    auto logout = tnr.command("logout", "Forget a pool of GPUs or a cloud, and your key for it");
     logout.requires_command();
     logout.footer("Example:\n  tnr logout pool tcp://gpu-node.example:14900");
     auto address = std::make_shared<std::string>();
@@ -94,10 +94,11 @@ void add_logout(Grammar& tnr, Session& session) {
         "`tnr-gpu-server enroll NAME --replace` makes it worthless.\n\n"
         "Example:\n  tnr logout pool tcp://gpu-node.example:14900");
     command.run([&session, address] { session.result = logout_pool(session, *address); });
+    add_cloud_logouts(logout, session);
 }
 
 void add_login(Grammar& tnr, Session& session) {
-    auto login = tnr.command("login", "Sign in to a pool of GPUs");
+    auto login = tnr.command("login", "Sign in to a pool of GPUs or to a cloud");
     login.requires_command();
     login.footer(paste_hint);
     auto options = std::make_shared<LoginOptions>();
@@ -113,6 +114,7 @@ void add_login(Grammar& tnr, Session& session) {
         "\n\nThe pool is asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.\n"
         "A pool on 127.0.0.1 that was started with --plain needs no sign-in for `tnr run`.");
     command.run([&session, options] { session.result = login_pool(session, *options); });
+    add_cloud_logins(login, session);
 }
 
 }  // namespace tnr::cli

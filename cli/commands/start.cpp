@@ -6,6 +6,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/offers.hpp"
 #include "cli/json_out.hpp"
 #include "cli/target.hpp"
 
@@ -69,41 +70,54 @@ private:
         if (old_ && old_->step >= Step::ordered && old_->provider != name)
             return Error{Error::Kind::usage, "'" + options_.name + "' exists at provider " + old_->provider,
                          "delete it first, or choose another name"};
+        if (old_ && old_->provider != name) record_.size = record_.region = record_.image = "";  // another one's words
         record_.provider = name;
         auto provider = session_.provider(name);
         if (!provider) return provider.error();
         provider_ = std::move(*provider);
-        return Ok{};
+        if (provider_->brings_gpus())
+            return Error{Error::Kind::usage,
+                         "machines at " + name + " have GPUs of their own, which start cannot set up yet",
+                         "make it there by other means; `tnr status` shows machines that carry our tag"};
+        // Told before anything is made that costs money.
+        auto address = pool_address_for(provider_->pool_host(), login_.address);
+        return address ? Result<>{Ok{}} : Result<>{address.error()};
     }
 
     // What is told now is remembered, so that a start which continues orders the same.
     Result<> learn_shape() {
         if (!options_.offer.empty()) record_.size = options_.offer;
+        if (!options_.region.empty()) record_.region = options_.region;
         std::error_code failed;  // a file's name must mean the same in another folder
         bool file = std::filesystem::exists(options_.image, failed);
         if (!options_.image.empty())
             record_.image = file ? std::filesystem::absolute(options_.image, failed).string() : options_.image;
-        if (options_.offer.empty() && options_.image.empty()) return Ok{};
-        Order order;
-        order.name = record_.name;
-        order.offer = record_.size;
-        order.image = record_.image;
-        return provider_->check(order);
+        bool told = !options_.offer.empty() || !options_.region.empty() || !options_.image.empty();
+        return told ? provider_->check(wanted()) : Ok{};
     }
 
-    // A machine keeps the size and the image that it was made with; other ones are for another machine.
-    Result<> keeps_its_shape() {
-        std::string size = old_->size;
-        if (auto offers = provider_->offers(); size.empty() && offers && !offers->empty()) size = offers->front().name;
+    // A machine keeps the size, the place and the image that it was made with; other ones are for another machine.
+    Result<> keeps_its_shape(const Machine& machine) {
         auto differs = [&](const char* what, const std::string& has) {
             return Error{Error::Kind::usage,
                          "'" + record_.name + "' exists and was made with " + what + " " +
                              (has.empty() ? "unless told" : "'" + has + "'"),
                          "a machine keeps it: choose another name, or `tnr delete " + record_.name + "` first"};
         };
-        if (record_.size != old_->size && record_.size != size) return differs("the size", size);
+        if (record_.size != old_->size)
+            if (auto size = size_of(machine); record_.size != size) return differs("the size", size);
+        if (record_.region != old_->region && record_.region != machine.region)
+            return differs("the region", machine.region);
         if (record_.image != old_->image) return differs("the image", old_->image);
         return Ok{};
+    }
+
+    // As well as it is known: not every provider tells a machine's size.
+    std::string size_of(const Machine& machine) {
+        if (!machine.offer.empty()) return machine.offer;
+        if (!old_->size.empty()) return old_->size;
+        auto offers = provider_->offers();
+        return offers && !offers->empty() ? offers->front().name : "";
     }
 
     Result<> tell_plan() {
@@ -111,7 +125,9 @@ private:
         if (!machine) return machine.error();
         auto offers = provider_->offers();
         if (!offers) return offers.error();
-        double price = *machine ? (*machine)->usd_per_hour : offer_price(*offers);
+        auto offer = choose_offer(*offers, wanted());
+        if (!offer && !*machine) return offer.error();
+        const Price price = *machine ? (*machine)->price : offer->price;
         if (session_.json) {
             auto planned = machine_json(record_, *machine, "not created");
             planned["price"] = price_json(price);
@@ -119,15 +135,26 @@ private:
             return Ok{};
         }
         session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
-                     << record_.provider << " (machine: " << price_text(price) << "), with " << record_.count << " x "
-                     << record_.gpu << " from the pool at " << record_.pool << ". Nothing was changed.\n";
+                     << record_.provider << " (machine: "
+                     << (*machine ? "" : offer->name + (offer->region.empty() ? "" : " in " + offer->region) + ", ")
+                     << price_text(price) << month_text(price) << "), with " << record_.count << " x " << record_.gpu
+                     << " from the pool at " << record_.pool << ". Nothing was changed.\n";
         return Ok{};
     }
 
-    double offer_price(const std::vector<Offer>& offers) const {
-        for (const auto& offer : offers)
-            if (record_.size.empty() || offer.name == record_.size) return offer.usd_per_hour;
-        return 0;
+    // What the order will be, as far as its price depends on it.
+    Order wanted() const {
+        Order order;
+        order.name = record_.name;
+        order.offer = record_.size;
+        order.region = record_.region;
+        order.image = record_.image;
+        return order;
+    }
+
+    static std::string month_text(const Price& price) {
+        auto month = price.monthly();
+        return month && *month > 0 ? ", " + price_text(price.currency, month, " a month") : "";
     }
 
     // --- the steps
@@ -136,6 +163,7 @@ private:
         using StepFunction = Result<> (Start::*)();
         for (StepFunction step : {&Start::find_existing, &Start::make_keys, &Start::enroll, &Start::order,
                                   &Start::wait_running, &Start::get_in, &Start::install, &Start::prove}) {
+            if (options_.no_wait && step == &Start::wait_running) return Ok{};
             if (auto done = (this->*step)(); !done) return done;
             if (interrupt::interrupted()) return interrupt::error();
         }
@@ -147,7 +175,7 @@ private:
         auto found = look_up(*provider_, *old_);
         if (!found) return found.error();
         if (*found) {
-            if (auto keeps = keeps_its_shape(); !keeps) return keeps;
+            if (auto keeps = keeps_its_shape(**found); !keeps) return keeps;
             if (auto key = login_key(*old_, key_path()); !key) return key.error();
             machine_ = **found;
             existed_ = true;
@@ -228,11 +256,10 @@ private:
         auto key = own_key();
         if (!key) return key.error();
         record_.login_key = ssh::public_line(*key, "");
-        Order order;
-        order.name = record_.name;
-        order.offer = record_.size;
-        order.image = record_.image;
-        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, ssh::public_line(*key, "tnr"));
+        Order order = wanted();
+        order.authorised_key = ssh::public_line(*key, "tnr");
+        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
+        order.user = login_user;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
         progress_.begin("creating the machine at provider " + record_.provider);
@@ -316,7 +343,7 @@ private:
     }
 
     Result<> install() {
-        auto address = pool_address_for(machine_, login_.address);
+        auto address = pool_address_for(provider_->pool_host(), login_.address);
         if (!address) return address.error();
         GpuConfig config{
             *address, record_.gpu, record_.count, record_.name, {login_.keys.server_public, record_.machine_key}};
@@ -356,11 +383,16 @@ private:
             print_plan_or_result(machine_json(record_, machine_, ""), existed_);
             return Ok{};
         }
+        if (options_.no_wait) {
+            session_.out << "'" << record_.name << "' is " << to_string(machine_.state)
+                         << " (machine: " << price_text(machine_.price) << "); `tnr start " << record_.name
+                         << "` waits and installs\n";
+            return Ok{};
+        }
         session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
-                     << ": " << record_.count << " x " << record_.gpu
-                     << " (machine: " << price_text(machine_.usd_per_hour) << ")\n  get in:  tnr connect "
-                     << record_.name << "\n  copy to: tnr sync FILE " << record_.name << ":\n  remove:  tnr delete "
-                     << record_.name << "\n";
+                     << ": " << record_.count << " x " << record_.gpu << " (machine: " << price_text(machine_.price)
+                     << ")\n  get in:  tnr connect " << record_.name << "\n  copy to: tnr sync FILE " << record_.name
+                     << ":\n  remove:  tnr delete " << record_.name << "\n";
         return Ok{};
     }
 
@@ -380,7 +412,7 @@ private:
         std::string words;
         if (record_.step >= Step::ordered)
             words = "the machine '" + record_.name + "' " + (machine_.id.empty() ? "may exist" : "exists") +
-                    " at provider " + record_.provider + " (" + price_text(machine_.usd_per_hour) + "): `tnr start " +
+                    " at provider " + record_.provider + " (" + price_text(machine_.price) + "): `tnr start " +
                     record_.name + "` continues, `tnr delete " + record_.name + "` removes it";
         else if (file_begun())
             words = "no machine was made: `tnr start " + record_.name + "` continues, `tnr delete " + record_.name +
@@ -408,11 +440,11 @@ private:
 
 }  // namespace
 
-Result<std::string> pool_address_for(const Machine& machine, const std::string& address) {
+Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address) {
     auto endpoint = parse_endpoint(address);
     if (!endpoint) return endpoint.error();
     if (!endpoint->loopback()) return address;
-    if (!machine.pool_host.empty()) return "tcp://" + machine.pool_host + ":" + std::to_string(endpoint->port);
+    if (!pool_host.empty()) return "tcp://" + pool_host + ":" + std::to_string(endpoint->port);
     return Error{Error::Kind::usage,
                  "the pool's address " + address + " is this computer's own; the machine cannot reach it",
                  "sign in with an address that the machine can reach: `tnr login pool tcp://HOST:PORT …`"};

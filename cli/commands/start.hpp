@@ -14,14 +14,16 @@ struct StartOptions {
     std::string pool = {};      // address; empty: as before, else the default one
     std::string provider = {};  // empty: as before, else `local`
     std::string offer = {};     // empty: the provider's default
+    std::string region = {};    // empty: wherever it is cheapest
     std::string image = {};     // empty: the provider's default
     bool dry_run = false;
+    bool no_wait = false;  // return when the cloud has accepted
 };
 
 Result<> start(Session& session, const StartOptions& options);
 
-// The address by which `machine` reaches the pool that the user reaches at `address`: a pool on our own loopback is
-// somewhere else for a machine, or out of its reach.
-Result<std::string> pool_address_for(const Machine& machine, const std::string& address);
+// The address by which a machine reaches the pool that the user reaches at `address`: a pool on our own loopback is
+// somewhere else for a machine (Provider::pool_host), or out of its reach.
+Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address);
 
 }  // namespace tnr::cli

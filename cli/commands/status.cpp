@@ -155,7 +155,7 @@ void print_machines(Session& session, const View& view) {
         rows.push_back({record.name, painted(session.out_paint, row), record.provider,
                         has ? gpu_text(record.has_gpu, record.has_count) : gpu_text(record.gpu, record.count),
                         where(row.machine), ui::age(record.created, session.now()),
-                        row.machine ? price_text(row.machine->usd_per_hour) : ""});
+                        row.machine ? price_text(row.machine->price) : ""});
     }
     ui::print_table(session.out, rows, session.out_paint);
     for (const auto& row : view.machines)

@@ -123,11 +123,11 @@ TEST_CASE("a Debian machine lives through everything that is asked of it", "[loc
     const DestroyAtEnd destroy_at_end{provider};
 
     Clock::time_point power_on;
-    auto made =
-        provider.create({.name = "demo", .user_data = keys.user_data(), .on_step = [&](const std::string& step) {
-                             std::cerr << "  " << step << '\n';
-                             if (step.find("starting") == 0) power_on = Clock::now();
-                         }});
+    auto made = provider.create(
+        {.name = "demo", .user_data = keys.user_data(), .user = "tester", .on_step = [&](const std::string& step) {
+             std::cerr << "  " << step << '\n';
+             if (step.find("starting") == 0) power_on = Clock::now();
+         }});
     REQUIRE(made);
     CHECK(made->user == "tester");
     Remote remote{folder, keys, *made};
@@ -152,7 +152,7 @@ TEST_CASE("a Debian machine lives through everything that is asked of it", "[loc
     auto port = free_port();
     REQUIRE(port);
     const UniqueFd on_the_host = listen_on(*port);
-    const std::string dial = "exec 3<>/dev/tcp/" + made->pool_host + "/" + std::to_string(*port);
+    const std::string dial = "exec 3<>/dev/tcp/" + provider.pool_host() + "/" + std::to_string(*port);
     CHECK(remote.ssh("timeout 10 bash -c '" + dial + "'").exit_code == 0);
 
     const auto stopping = Clock::now();

@@ -37,7 +37,7 @@ struct World {
         for (const Machine& machine : *left) (void)provider.destroy(machine.id);
     }
     Order order(const std::string& name) const {
-        return {.name = name, .image = folder / "boots.img", .user_data = "#cloud-config\nuser: me\n"};
+        return {.name = name, .image = folder / "boots.img", .user_data = "#cloud-config\n", .user = "me"};
     }
     fs::path pid_file(const std::string& name) const { return machines / name / "qemu.pid"; }
     bool runs(const std::string& name) const { return find_qemu(pid_file(name)).has_value(); }
@@ -59,7 +59,7 @@ TEST_CASE("a machine is created, listed, and destroyed without a trace", "[local
     CHECK(made->state == MachineState::running);
     CHECK(made->address == "127.0.0.1");
     CHECK(made->user == "me");
-    CHECK(made->pool_host == "10.0.2.2");
+    CHECK(world.provider.pool_host() == "10.0.2.2");
     CHECK(is_listening(made->ssh_port));
 
     LocalProvider another{world.machines, world.folder / "cache"};  // as the next tnr would be
@@ -205,6 +205,10 @@ TEST_CASE("orders that cannot be met are refused and leave nothing", "[local]") 
         expected.what = "there is no size 'huge'";
         expected.hint = "sizes of local machines: small, medium, large";
     }
+    SECTION("a region") {
+        order.region = "far";
+        expected.what = "there is no region 'far': local machines run on this computer";
+    }
     SECTION("a broken image") {
         spill(world.folder / "boots.img", "broken");
         expected.what = "'" + order.image + "' is not a disk that boots";
@@ -268,13 +272,4 @@ TEST_CASE("a full disk is named, and half a machine is removed", "[local]") {
         CHECK(fs::is_empty(world.folder / "small/machines"));
     }
     CHECK(::umount((world.folder / "small").c_str()) == 0);
-}
-
-TEST_CASE("providers are made by name", "[providers]") {
-    const TemporaryFolder home;
-    const Environment state("XDG_STATE_HOME", home.path().c_str()), cache("XDG_CACHE_HOME", home.path().c_str());
-    for (const std::string& name : provider_names()) CHECK((*make_provider(name))->name() == name);
-    auto unknown = make_provider("clown");
-    REQUIRE(!unknown);
-    CHECK(unknown.error().hint == "providers: local");
 }

@@ -56,12 +56,14 @@ class FakeProvider : public Provider {
 public:
     explicit FakeProvider(FakeWorld& world) : world_(world) {}
     std::string name() const override { return "local"; }
+    std::string pool_host() const override { return "10.0.2.2"; }
+    Result<std::string> whoami() override { return std::string("nobody"); }
     Result<std::vector<Offer>> offers() override {
-        return std::vector<Offer>{{"small", 2, 2048, 20, world_.price}, {"large", 8, 8192, 80, 4 * world_.price}};
-    }
-    Result<> check(const Order& order) override {
-        if (order.offer.empty() || order.offer == "small" || order.offer == "large") return Ok{};
-        return Error{Error::Kind::usage, "there is no size '" + order.offer + "'", "sizes: small, large"};
+        return std::vector<Offer>{
+            {.name = "small", .cpus = 2, .memory_mib = 2048, .disk_gib = 20, .price = price(1)},
+            {.name = "large", .cpus = 8, .memory_mib = 8192, .disk_gib = 80, .price = price(4)},
+            {.name = "medium", .region = "far", .cpus = 2, .memory_mib = 4096, .disk_gib = 20, .price = price(2)},
+            {.name = "medium", .region = "near", .cpus = 2, .memory_mib = 4096, .disk_gib = 20, .price = price(3)}};
     }
 
     Result<Machine> create(const Order& order) override {
@@ -72,8 +74,8 @@ public:
         machine.id = "i-" + std::to_string(++world_.created);
         machine.name = order.name;
         machine.state = MachineState::starting;
-        machine.pool_host = "10.0.2.2";
-        machine.usd_per_hour = world_.price;
+        machine.price = price(1);
+        machine.region = order.region;
         world_.machines[machine.id] = machine;
         world_.last_order = order;
         if (auto passed = world_.pass("created"); !passed) return passed.error();
@@ -106,6 +108,9 @@ public:
     }
 
 private:
+    Price price(double times) const {
+        return {.currency = "USD", .machine = times * world_.price, .disk = 0, .address = 0};
+    }
     Result<> set(const std::string& id, MachineState state) {
         world_.machines.at(id).state = state;
         return Ok{};
@@ -217,7 +222,7 @@ struct FakeSession {
     // A whole command line; what it said is in out and err.
     int tnr(const std::vector<std::string>& words) {
         out.str(""), err.str("");
-        session.json = false;
+        session.json = session.explain = false;
         session.exit_code = cli::exit_done;
         session.result = Ok{};
         return cli::run_command_line(session, words);

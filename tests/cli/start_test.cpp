@@ -147,13 +147,15 @@ TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
     must_start(fake, {.name = "demo", .gpu = "h100", .dry_run = true});
     auto plan = json::parse(fake.said());
     CHECK(plan["machine"]["price"]["per_hour"] == 0.25);
+    CHECK(plan["machine"]["price"]["per_month"] == 0.25 * 730);
+    must_start(fake, {.name = "demo", .gpu = "h100", .offer = "large", .dry_run = true});
+    CHECK(json::parse(fake.said())["machine"]["price"]["per_hour"] == 1.0);
     CHECK(fake.world.machines.empty());
     CHECK_FALSE(*fake.session.records().find("demo"));
 }
 
 TEST_CASE("a pool on loopback is out of reach for a machine elsewhere, any other address is kept", "[cli][start]") {
-    Machine elsewhere, local;
-    local.pool_host = "10.0.2.2";
+    const std::string elsewhere, local = "10.0.2.2";
     CHECK(*cli::pool_address_for(elsewhere, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
     CHECK(*cli::pool_address_for(local, "tcp://gpu.example:14900") == "tcp://gpu.example:14900");
     CHECK(*cli::pool_address_for(local, "tcp://localhost:5") == "tcp://10.0.2.2:5");
@@ -183,6 +185,33 @@ TEST_CASE("a start that continues orders the size and the image that were asked 
     fake.world.machines.clear();  // made anew, as before
     must_start(fake, {.name = "demo"});
     CHECK(fake.world.last_order.offer == "large");
+}
+
+TEST_CASE("the place of a machine is remembered, and kept by one that exists", "[cli][start]") {
+    test::FakeSession fake;
+    fake.world.fails_at = "create";
+    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo", .gpu = "h100", .region = "far"}));
+    must_start(fake, {.name = "demo", .no_wait = true});
+    CHECK(fake.world.last_order.region == "far");
+    CHECK(fake.said().find("'demo' is starting (machine: $0.25/h); `tnr start demo` waits") == 0);
+    CHECK(fake.world.installs == 0);
+    must_start(fake, {.name = "demo", .region = "far"});
+    auto other = cli::start(fake.session, {.name = "demo", .region = "near"});
+    REQUIRE_FALSE(other);
+    CHECK(other.error().what == "'demo' exists and was made with the region 'far'");
+}
+
+TEST_CASE("a start that goes on at another provider forgets the words of the first", "[cli][start]") {
+    test::FakeSession fake;
+    fake.session.provider = [&](const std::string&) -> Result<std::unique_ptr<Provider>> {
+        return std::unique_ptr<Provider>(std::make_unique<test::FakeProvider>(fake.world));
+    };
+    fake.world.fails_at = "create";
+    REQUIRE_FALSE(cli::start(fake.session,
+                             {.name = "demo", .gpu = "h100", .provider = "cloud", .offer = "medium", .region = "far"}));
+    must_start(fake, {.name = "demo", .provider = "local"});
+    CHECK(fake.world.last_order.offer == "");
+    CHECK(fake.world.last_order.region == "");
 }
 
 TEST_CASE("a machine that exists keeps its size and image, and start says so", "[cli][start]") {

@@ -8,13 +8,14 @@
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/base/machine_name.hpp"
+#include "api_client/base/paths.hpp"
+#include "api_client/cloud.hpp"
 #include "api_client/providers/local/child.hpp"
 #include "api_client/providers/local/files.hpp"
 #include "api_client/providers/local/kvm_probe.hpp"
 #include "api_client/providers/local/process.hpp"
 #include "api_client/providers/local/qmp.hpp"
 #include "api_client/providers/local/seed.hpp"
-#include "api_client/providers/local/user_data.hpp"
 
 namespace tnr::local {
 namespace {
@@ -30,9 +31,9 @@ constexpr int quit_limit_ms = 10'000;              // QEMU writes back what its 
 
 // The disk is sparse: it takes from the host what the guest has written.
 const std::vector<Offer> sizes = {
-    {.name = "small", .cpus = 2, .memory_mib = 1024, .disk_gib = 20},
-    {.name = "medium", .cpus = 4, .memory_mib = 4096, .disk_gib = 40},
-    {.name = "large", .cpus = 8, .memory_mib = 16384, .disk_gib = 80},
+    {.name = "small", .cpus = 2, .memory_mib = 1024, .disk_gib = 20, .price = free_of_charge()},
+    {.name = "medium", .cpus = 4, .memory_mib = 4096, .disk_gib = 40, .price = free_of_charge()},
+    {.name = "large", .cpus = 8, .memory_mib = 16384, .disk_gib = 80, .price = free_of_charge()},
 };
 
 Result<Offer> find_offer(const std::string& name) {
@@ -87,6 +88,14 @@ Error will_not_die(const std::string& name, const Process& process) {
 
 }  // namespace
 
+Result<std::string> LocalProvider::whoami() {
+    return std::string("this computer");
+}
+
+std::string LocalProvider::pool_host() const {
+    return host_loopback_in_guest;
+}
+
 Result<std::vector<Offer>> LocalProvider::offers() {
     return sizes;
 }
@@ -94,7 +103,7 @@ Result<std::vector<Offer>> LocalProvider::offers() {
 Result<> LocalProvider::fill(const fs::path& folder, const Order& order, const Offer& offer, const Image& image) const {
     const Record record{.name = order.name,
                         .instance_id = new_instance_id(order.name),
-                        .user = login_user(order.user_data),
+                        .user = order.user,
                         .cpus = offer.cpus,
                         .memory_mib = offer.memory_mib,
                         .has_kernel = !image.kernel.empty()};
@@ -108,6 +117,9 @@ Result<> LocalProvider::fill(const fs::path& folder, const Order& order, const O
 Result<> LocalProvider::check(const Order& order) {
     if (auto valid = check_machine_name(order.name); !valid) return valid;
     if (auto offer = find_offer(order.offer); !offer) return offer.error();
+    if (!order.region.empty())
+        return Error{Error::Kind::usage,
+                     "there is no region '" + order.region + "': local machines run on this computer"};
     if (auto tool = find_tool("qemu-system-x86_64", "qemu-system-x86 qemu-utils"); !tool) return tool.error();
     if (auto tool = find_tool("qemu-img", "qemu-utils"); !tool) return tool.error();
     if (order.image.empty()) return Ok{};
@@ -177,7 +189,7 @@ Machine LocalProvider::describe(const Record& record) const {
     if (runs) machine.address = "127.0.0.1";
     machine.ssh_port = record.ssh_port;
     machine.user = record.user;
-    machine.pool_host = host_loopback_in_guest;
+    machine.price = free_of_charge();
     return machine;
 }
 
@@ -229,3 +241,11 @@ Result<> LocalProvider::destroy(const std::string& id) {
 }
 
 }  // namespace tnr::local
+
+namespace tnr {
+extern const Cloud local_cloud;
+const Cloud local_cloud = {
+    .name = "local", .make = [](const Credentials&, const CloudWorld& world) {
+        return std::unique_ptr<Provider>(new local::LocalProvider(state_dir() / "local", world.cache_folder));
+    }};
+}  // namespace tnr

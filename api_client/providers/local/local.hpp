@@ -18,6 +18,8 @@ public:
         : store_(std::move(machines)), cache_(std::move(cache)) {}
 
     std::string name() const override { return "local"; }
+    Result<std::string> whoami() override;
+    std::string pool_host() const override;
     Result<std::vector<Offer>> offers() override;
     Result<> check(const Order& order) override;
     Result<Machine> create(const Order& order) override;

@@ -1,0 +1,293 @@
+// One easy handle, which keeps its connection; a loop around it that decides what to repeat.
+#include "api_client/http/http.hpp"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/http/redact.hpp"
+
+namespace tnr::http {
+namespace {
+
+using CurlEasy = Handle<CURL, curl_easy_cleanup>;
+using CurlHeaders = Handle<curl_slist, curl_slist_free_all>;
+
+constexpr int first_pause_ms = 500, pause_ms_max = 20'000;
+// A secret shorter than this is no secret, and hiding it would garble every message.
+constexpr size_t secret_length_min = 6;
+
+CURL* new_handle() {
+    static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+    return ready == CURLE_OK ? curl_easy_init() : nullptr;
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+}
+
+std::string trimmed(const std::string& text) {
+    const size_t begin = text.find_first_not_of(" \t\r\n");
+    if (begin == std::string::npos) return "";
+    return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+// Where the reply goes while it comes.
+struct Sink {
+    Response response = {};
+    size_t bytes_max = 0;
+    bool too_large = false, interrupted = false;
+    const Surroundings* world = nullptr;
+};
+
+size_t on_body(char* bytes, size_t size, size_t count, void* sink_pointer) {
+    auto& sink = *static_cast<Sink*>(sink_pointer);
+    sink.too_large = sink.response.body.size() + size * count > sink.bytes_max;
+    if (sink.too_large) return 0;
+    sink.response.body.append(bytes, size * count);
+    return size * count;
+}
+
+size_t on_header(char* bytes, size_t size, size_t count, void* sink_pointer) {
+    auto& sink = *static_cast<Sink*>(sink_pointer);
+    const std::string line(bytes, size * count);
+    if (line.compare(0, 5, "HTTP/") == 0) sink.response.headers.clear();  // a proxy's reply came before
+    if (size_t colon = line.find(':'); colon != std::string::npos)
+        sink.response.headers[lower(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+    return size * count;
+}
+
+// Called by curl at least once a second.
+int on_progress(void* sink_pointer, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    auto& sink = *static_cast<Sink*>(sink_pointer);
+    sink.interrupted = sink.world->pause && !sink.world->pause(0);
+    return sink.interrupted ? 1 : 0;
+}
+
+const char* variable(std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (const char* value = std::getenv(name); value && *value) return value;
+    return nullptr;
+}
+
+std::string host_of(const std::string& url) {
+    const size_t begin = url.find("://");
+    if (begin == std::string::npos) return url;
+    return url.substr(begin + 3, url.find_first_of("/?", begin + 3) - begin - 3);
+}
+
+std::string seconds(int milliseconds) {
+    return std::to_string((milliseconds + 999) / 1000) + " s";
+}
+
+}  // namespace
+
+struct Client::Curl {
+    CurlEasy easy{new_handle()};
+};
+
+struct Client::Outcome {
+    Response response = {};
+    CURLcode code = CURLE_OK;
+    std::string words = {};  // curl's, about a code that is not CURLE_OK
+    bool sent = false;       // the cloud may have acted on it
+    bool too_large = false, interrupted = false;
+    long retry_after_s = 0;
+    int took_ms = 0;
+};
+
+std::string Response::request_id() const {
+    for (const char* name : {"x-request-id", "x-amzn-requestid", "x-correlation-id", "x-ms-request-id"})
+        if (auto found = headers.find(name); found != headers.end()) return found->second;
+    return "";
+}
+
+Client::Client(Surroundings world, Limits limits)
+    : curl_(std::make_unique<Curl>()), world_(std::move(world)), limits_(limits) {}
+Client::~Client() = default;
+
+void Client::hide(const std::string& secret) {
+    if (secret.size() >= secret_length_min) secrets_.push_back(secret);
+}
+
+std::string Client::shown(const std::string& text) const {
+    return without(text, secrets_);
+}
+
+void Client::explain_request(const Request& request) const {
+    std::string line = "> " + request.method + " " + request.url;
+    if (!request.body.empty()) line += " " + redacted(request.body, secrets_);
+    world_.explain(shown(line));
+}
+
+void Client::explain_outcome(const Outcome& outcome) const {
+    const bool replied = outcome.code == CURLE_OK;
+    std::string line = "< " + (replied ? std::to_string(outcome.response.status) : outcome.words) + " in " +
+                       std::to_string(outcome.took_ms) + " ms";
+    if (replied && !outcome.response.body.empty()) line += " " + redacted(outcome.response.body, secrets_);
+    world_.explain(shown(line));
+}
+
+Client::Outcome Client::transfer(const Request& request) {
+    CURL* curl = curl_->easy.get();
+    curl_easy_reset(curl);  // options only: connections stay
+    Sink sink;
+    sink.bytes_max = limits_.reply_bytes_max;
+    sink.world = &world_;
+    char words[CURL_ERROR_SIZE] = "";
+
+    curl_slist* list = nullptr;
+    bool typed = request.body.empty();
+    for (const auto& header : request.headers) {
+        typed |= lower(header).compare(0, 13, "content-type:") == 0;
+        list = curl_slist_append(list, header.c_str());
+    }
+    if (!typed) list = curl_slist_append(list, "Content-Type: application/json");
+    list = curl_slist_append(list, "Expect:");  // no round trip before the body
+    const CurlHeaders headers(list);
+
+    curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.c_str());
+    }
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "tnr");
+    curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "");
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_2TLS});
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    // When a kept connection breaks before the reply, curl sends everything once more by itself, an order too.
+    curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, request.repeatable ? 0L : 1L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(limits_.total_ms));
+    if (const char* file = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"})) curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &sink);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &sink);
+
+    Outcome outcome;
+    outcome.code = curl_easy_perform(curl);
+    outcome.words = *words ? words : curl_easy_strerror(outcome.code);
+    long status = 0;
+    curl_off_t wait_s = 0, before_sending_us = 0, total_us = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &wait_s);  // seconds, also where the cloud named a date
+    curl_easy_getinfo(curl, CURLINFO_PRETRANSFER_TIME_T, &before_sending_us);
+    curl_easy_getinfo(curl, CURLINFO_TOTAL_TIME_T, &total_us);
+    outcome.response = std::move(sink.response);
+    outcome.response.status = static_cast<int>(status);
+    outcome.too_large = sink.too_large;
+    outcome.interrupted = sink.interrupted;
+    outcome.sent = before_sending_us > 0;
+    outcome.retry_after_s = static_cast<long>(wait_s);
+    outcome.took_ms = static_cast<int>(total_us / 1000);
+    return outcome;
+}
+
+namespace {
+
+bool certificate_refused(CURLcode code) {
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+}
+
+// The connection was the trouble, not what we sent or what came.
+bool broke(CURLcode code) {
+    constexpr CURLcode codes[] = {CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_CONNECT,
+                                  CURLE_OPERATION_TIMEDOUT,   CURLE_GOT_NOTHING,           CURLE_SEND_ERROR,
+                                  CURLE_RECV_ERROR,           CURLE_PARTIAL_FILE,          CURLE_HTTP2,
+                                  CURLE_HTTP2_STREAM,         CURLE_SSL_CONNECT_ERROR};
+    return std::find(std::begin(codes), std::end(codes), code) != std::end(codes);
+}
+
+bool asks_for_patience(int status, bool repeatable) {
+    if (status == 429) return true;  // refused before anything was done
+    return repeatable && (status == 500 || status == 502 || status == 503 || status == 504);
+}
+
+}  // namespace
+
+Error Client::failure(const Request& request, const Outcome& outcome) const {
+    if (outcome.interrupted) return Error{Error::Kind::internal, "interrupted"};
+    const std::string host = host_of(request.url);
+    if (outcome.too_large)
+        return Error{Error::Kind::remote, host + "'s reply is larger than " +
+                                              std::to_string(limits_.reply_bytes_max >> 20) + " MiB; it was dropped"};
+    if (certificate_refused(outcome.code))
+        return Error{Error::Kind::network, "the certificate of " + host + " is not trusted: " + shown(outcome.words),
+                     "behind a proxy with a certificate authority of its own, point SSL_CERT_FILE at its certificate"};
+    if (outcome.code == CURLE_OPERATION_TIMEDOUT)
+        return Error{Error::Kind::network,
+                     outcome.sent ? host + " did not end its reply within " + seconds(limits_.total_ms)
+                                  : host + " cannot be reached: no connection within " + seconds(limits_.connect_ms),
+                     "check your network and the cloud's status page"};
+    return Error{Error::Kind::network, "no reply from " + host + ": " + shown(outcome.words),
+                 "check your network; proxies are taken from HTTPS_PROXY and NO_PROXY"};
+}
+
+Result<Response> Client::send(const Request& request) {
+    if (!curl_->easy) return Error{Error::Kind::internal, "libcurl could not be started"};
+    if (auto good = check_endpoint(request.url); !good) return good.error();
+    int timeouts = 0;
+    for (int tries = 1;; ++tries) {
+        if (world_.explain) explain_request(request);
+        Outcome outcome = transfer(request);
+        const bool replied = outcome.code == CURLE_OK;
+        if (world_.explain) explain_outcome(outcome);
+        bool again = replied ? asks_for_patience(outcome.response.status, request.repeatable)
+                             : broke(outcome.code) && (request.repeatable || !outcome.sent);
+        timeouts += outcome.code == CURLE_OPERATION_TIMEDOUT;
+        if (outcome.interrupted || outcome.too_large) again = false;
+        if (tries >= limits_.tries_max || timeouts >= limits_.timeouts_max) again = false;
+        int wait_ms = std::min(pause_ms_max, first_pause_ms << (tries - 1));
+        wait_ms = static_cast<int>(wait_ms * (0.5 + 0.5 * (world_.dice ? world_.dice() : 1.0)));
+        if (outcome.retry_after_s > limits_.retry_after_max_ms / 1000)
+            again = false;
+        else
+            wait_ms = std::max(wait_ms, static_cast<int>(outcome.retry_after_s * 1000));
+        if (!again) {
+            if (replied) return std::move(outcome.response);
+            return failure(request, outcome);
+        }
+        if (world_.explain) world_.explain("  again in " + std::to_string(wait_ms) + " ms");
+        if (world_.pause && !world_.pause(wait_ms)) return Error{Error::Kind::internal, "interrupted"};
+    }
+}
+
+Result<> check_endpoint(const std::string& url) {
+    const std::string host = host_of(url), name = host.substr(0, host.rfind(':'));
+    if (url.compare(0, 8, "https://") == 0 && !host.empty() && host.find('@') == std::string::npos) return Ok{};
+    const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;  // not 127.0.0.1@elsewhere
+    const bool here = name == "localhost" || name == "[::1]" || (numeric && name.compare(0, 4, "127.") == 0);
+    if (url.compare(0, 7, "http://") == 0 && here) return Ok{};
+    return Error{Error::Kind::usage, "'" + url + "' is no address for a cloud's API",
+                 "it begins with https://; plain http would show your token to the network, and is for localhost only"};
+}
+
+std::string escaped(const std::string& text) {
+    static constexpr char digits[] = "0123456789ABCDEF";
+    std::string out;
+    for (unsigned char c : text) {
+        if (std::isalnum(c) || std::strchr("-_.~", c)) {
+            out += static_cast<char>(c);
+        } else {
+            out += '%';
+            out += digits[c >> 4];
+            out += digits[c & 15];
+        }
+    }
+    return out;
+}
+
+}  // namespace tnr::http

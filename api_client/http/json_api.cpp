@@ -1,0 +1,148 @@
+// Requests with a token, replies as JSON, pages, and a day's cache.
+#include "api_client/http/json_api.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "api_client/http/parse.hpp"
+
+namespace tnr::http {
+namespace {
+
+// Far more pages than any account has; a list whose pages never end is a fault of the other side.
+constexpr int pages_max = 1000;
+
+std::string with_id(const std::string& words, const std::string& request_id) {
+    return request_id.empty() ? words : words + " (request " + request_id + ")";
+}
+
+std::string day_of(const std::string& time) {
+    return time.substr(0, 10);
+}
+
+}  // namespace
+
+JsonApi::JsonApi(Settings settings, const CloudWorld& world)
+    : settings_(std::move(settings)),
+      client_(world.http, world.limits),
+      cache_folder_(world.cache_folder),
+      now_(world.now) {
+    client_.hide(settings_.token);
+    while (!settings_.base.empty() && settings_.base.back() == '/') settings_.base.pop_back();
+}
+
+Result<Reply> JsonApi::call(const std::string& method, const std::string& path, const Json& body, bool repeatable) {
+    Request request;
+    request.method = method;
+    request.url = settings_.base + path;
+    request.headers = {"Authorization: Bearer " + settings_.token, "Accept: application/json"};
+    if (!body.is_null()) request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+    request.repeatable = repeatable || method != "POST";
+    auto response = client_.send(request);
+    if (!response) return response.error();
+    Reply reply{response->status, Json(), response->request_id()};
+    if (response->body.empty()) return reply;
+    reply.body = parse_json(response->body);
+    if (!reply.body.is_discarded()) return reply;
+    if (!reply.ok()) {  // a proxy's page; its status says enough
+        reply.body = Json();
+        return reply;
+    }
+    return Error{Error::Kind::remote,
+                 with_id(settings_.cloud + "'s reply to " + method + " " + path + " is no JSON", reply.request_id)};
+}
+
+Error JsonApi::refused(const Reply& reply) const {
+    auto refusal = understood(settings_.cloud, [&]() -> Result<Refusal> { return settings_.refusal(reply.body); });
+    std::string words = refusal && !refusal->words.empty() ? refusal->words : "status " + std::to_string(reply.status);
+    words = client_.shown(with_id(settings_.cloud + ": " + words, reply.request_id));
+    if (reply.status >= 300 && reply.status < 400)
+        return Error{Error::Kind::remote, settings_.base + " answers with a redirect",
+                     "the address of a cloud's API does not move: is the endpoint that you set right?"};
+    switch (reply.status) {
+        case 401:
+        case 403:
+            return Error{Error::Kind::auth, words, settings_.sign_in};
+        case 404:
+            return Error{Error::Kind::not_found, words};
+        case 429:
+            return Error{Error::Kind::remote, words, "too many requests for now; try again in a minute"};
+        default:
+            return Error{Error::Kind::remote, words,
+                         reply.status >= 500 ? "the trouble is on the cloud's side; try again in a while" : ""};
+    }
+}
+
+Result<Json> JsonApi::accepted(Result<Reply> reply) const {
+    if (!reply) return reply.error();
+    if (!reply->ok()) return refused(*reply);
+    return reply->body;
+}
+
+Result<Json> JsonApi::get(const std::string& path) {
+    return accepted(call("GET", path));
+}
+Result<Json> JsonApi::post(const std::string& path, const Json& body, bool repeatable) {
+    return accepted(call("POST", path, body, repeatable));
+}
+Result<Json> JsonApi::put(const std::string& path, const Json& body) {
+    return accepted(call("PUT", path, body));
+}
+
+Result<> JsonApi::remove(const std::string& path) {
+    auto reply = call("DELETE", path);
+    if (!reply) return reply.error();
+    if (reply->ok() || reply->status == 404) return Ok{};
+    return refused(*reply);
+}
+
+Result<std::vector<Json>> JsonApi::all(const std::string& path, const std::string& list,
+                                       const std::function<std::string(const Json&)>& next) {
+    return understood(settings_.cloud, [&]() -> Result<std::vector<Json>> {
+        std::vector<Json> items;
+        std::string here = path;
+        for (int page = 0; page < pages_max && !here.empty(); ++page) {
+            auto body = get(here);
+            if (!body) return body.error();
+            for (auto& item : body->at(list)) items.push_back(item);
+            here = next(*body);
+        }
+        if (here.empty()) return items;
+        return Error{Error::Kind::remote, settings_.cloud + "'s list of " + list + " does not end"};
+    });
+}
+
+Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done) {
+    constexpr int second_ms = 1000;  // clouds count requests
+    for (int asked = 0; asked < seconds_max; ++asked) {
+        auto answer = done();
+        if (!answer || *answer) return answer;
+        if (!world.http.pause(second_ms)) return Error{Error::Kind::internal, "interrupted"};
+    }
+    return false;
+}
+
+Result<JsonApi::Dated> JsonApi::daily(const std::string& name, const std::function<Result<Json>()>& ask) {
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::path(cache_folder_) / "prices", file = folder / (name + ".json");
+    const std::string now = now_();
+    std::ifstream kept(file, std::ios::binary);
+    const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
+    // Another endpoint has other prices.
+    if (old.is_object() && old.value("base", "") == settings_.base && day_of(old.value("date", "")) == day_of(now) &&
+        old.contains("body"))
+        return Dated{old["body"], old["date"]};
+    auto body = ask();
+    if (!body) return body.error();
+    // A cache that cannot be written costs a request the next time, and nothing else.
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    const fs::path fresh = file.string() + "." + std::to_string(::getpid()) + ".new";
+    std::ofstream(fresh, std::ios::binary) << Json{{"base", settings_.base}, {"date", now}, {"body", *body}}.dump();
+    fs::rename(fresh, file, ignored);
+    return Dated{*body, now};
+}
+
+}  // namespace tnr::http

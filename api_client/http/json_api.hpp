@@ -1,0 +1,79 @@
+// A cloud's REST API that speaks JSON and takes a token: what the drivers of such clouds share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "api_client/cloud.hpp"
+
+namespace tnr::http {
+
+using Json = nlohmann::json;
+
+struct Reply {
+    int status = 0;
+    Json body = {};  // null where there was none
+    std::string request_id = {};
+    bool ok() const { return status >= 200 && status < 300; }
+};
+
+// What a cloud says when it refuses.
+struct Refusal {
+    std::string code = {};  // for programs: "uniqueness_error"
+    std::string words = {};
+};
+
+class JsonApi {
+public:
+    struct Settings {
+        std::string cloud;  // as users know it: "Hetzner"
+        std::string base;   // "https://api.hetzner.cloud/v1"
+        std::string token;
+        std::string sign_in;  // hint for a token that is refused
+        std::function<Refusal(const Json& body)> refusal;
+    };
+    JsonApi(Settings settings, const CloudWorld& world);
+
+    // Any status is a Reply; a body that is no JSON is an Error of kind remote. POST is not repeatable unless said so.
+    Result<Reply> call(const std::string& method, const std::string& path, const Json& body = {},
+                       bool repeatable = false);
+    // The same, with a refusal as its Error: auth for 401 and 403, not_found for 404, else remote.
+    Result<Json> get(const std::string& path);
+    Result<Json> post(const std::string& path, const Json& body = Json::object(), bool repeatable = false);
+    Result<Json> put(const std::string& path, const Json& body);
+    Result<> remove(const std::string& path);  // what is not there counts as removed
+
+    // All items of a list. `next` tells from a page the path of the one after it, empty at the end.
+    Result<std::vector<Json>> all(const std::string& path, const std::string& list,
+                                  const std::function<std::string(const Json& page)>& next);
+    // The reply to a path that changes rarely, such as prices, kept in the cache folder for a day, and the time when the
+    // cloud gave it.
+    struct Dated {
+        Json body;
+        std::string date;
+    };
+    Result<Dated> daily(const std::string& name, const std::function<Result<Json>()>& ask);
+
+    Error refused(const Reply& reply) const;
+    Refusal refusal(const Reply& reply) const { return settings_.refusal(reply.body); }
+
+private:
+    Result<Json> accepted(Result<Reply> reply) const;
+
+    Settings settings_;
+    Client client_;
+    std::string cache_folder_;
+    std::function<std::string()> now_;
+};
+
+// Asks once a second until `done` says so; false: it never did, in `seconds_max`.
+Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done);
+
+// Runs what reads a reply; a reply of another shape than the cloud's description says is an Error, not a crash.
+template <class Read>
+auto understood(const std::string& cloud, Read&& read) -> decltype(read()) try {
+    return read();
+} catch (const std::exception& failure) {  // JSON's, and those of numbers in strings
+    return Error{Error::Kind::remote, cloud + "'s reply makes no sense: " + failure.what()};
+}
+
+}  // namespace tnr::http

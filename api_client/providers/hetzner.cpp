@@ -1,0 +1,458 @@
+// Hetzner Cloud, https://docs.hetzner.cloud/. Everything that we make carries the label `tnr` with the machine's name: the server,
+// a firewall and an SSH key of its own (without a key, Hetzner would mail a root password). Names of servers are unique
+// in a project, so an order that got lost cannot make two.
+#include <algorithm>
+
+#include "api_client/http/json_api.hpp"
+#include "api_client/offers.hpp"
+#include "api_client/tool_files.hpp"
+
+namespace tnr::hetzner {
+namespace {
+
+using http::Json;
+using http::understood;
+
+constexpr const char* default_image = "debian-12";
+constexpr const char* label = "tnr";
+constexpr int action_seconds_max = 600;   // a snapshot of a full disk takes minutes
+constexpr int shutdown_seconds_max = 60;  // then the plug is pulled
+constexpr int locked_seconds_max = 60;    // another action on the same server has to end first
+constexpr double gib_per_gb = 1e9 / (1 << 30);
+
+std::string next_page(const std::string& path, const Json& page) {
+    const Json& next = page.at("meta").at("pagination").at("next_page");
+    if (next.is_null()) return "";
+    return path + (path.find('?') == std::string::npos ? "?" : "&") + "page=" + std::to_string(next.get<int>());
+}
+
+double number(const Json& decimal) {
+    return std::stod(decimal.get<std::string>());
+}
+
+std::string id_of(const Json& thing) {
+    return std::to_string(thing.at("id").get<int64_t>());
+}
+
+// "type base64", without the comment.
+std::string key_itself(const std::string& line) {
+    const size_t space = line.find(' ');
+    return space == std::string::npos ? line : line.substr(0, line.find(' ', space + 1));
+}
+
+MachineState state_of(const std::string& status) {
+    if (status == "running") return MachineState::running;
+    if (status == "off") return MachineState::stopped;
+    if (status == "stopping") return MachineState::stopping;
+    if (status == "deleting") return MachineState::gone;
+    return MachineState::starting;  // initializing, starting, migrating, rebuilding, unknown
+}
+
+Json firewall_rules(const std::vector<int>& ports) {
+    const Json everywhere = {"0.0.0.0/0", "::/0"};
+    Json rules = Json::array({{{"direction", "in"}, {"protocol", "icmp"}, {"source_ips", everywhere}}});
+    for (int port : ports)
+        rules.push_back(
+            {{"direction", "in"}, {"protocol", "tcp"}, {"port", std::to_string(port)}, {"source_ips", everywhere}});
+    return rules;
+}
+
+// The entry of a list of prices for one location; null where there is none.
+Json price_at(const Json& prices, const std::string& location) {
+    for (const auto& price : prices)
+        if (price.at("location") == location) return price;
+    return Json();
+}
+
+Price price_of(const Json& server_type, const std::string& location, const http::JsonApi::Dated& dated) {
+    const Json& pricing = dated.body.at("pricing");
+    Price price{.currency = pricing.at("currency"),
+                .disk = 0,
+                .billed_while_stopped = true,
+                .source = "Hetzner's /pricing, without VAT",
+                .date = dated.date};
+    std::optional<double> machine_month, address_month;
+    if (Json machine = price_at(server_type.at("prices"), location); !machine.is_null()) {
+        price.machine = number(machine.at("price_hourly").at("net"));
+        machine_month = number(machine.at("price_monthly").at("net"));
+    }
+    for (const auto& kind : pricing.at("primary_ips")) {
+        Json address = kind.at("type") == "ipv4" ? price_at(kind.at("prices"), location) : Json();
+        if (address.is_null()) continue;
+        price.address = number(address.at("price_hourly").at("net"));
+        address_month = number(address.at("price_monthly").at("net"));
+    }
+    if (machine_month && address_month) price.month = *machine_month + *address_month;
+    return price;
+}
+
+bool is_sold_out(const std::string& code) {
+    return code == "resource_unavailable" || code == "placement_error";
+}
+
+class Hetzner : public Provider {
+public:
+    Hetzner(const Credentials& credentials, const CloudWorld& world)
+        : world_(world),
+          api_({.cloud = "Hetzner",
+                .base = world.variable("HCLOUD_ENDPOINT").empty() ? "https://api.hetzner.cloud/v1"
+                                                                  : world.variable("HCLOUD_ENDPOINT"),
+                .token = credentials.values.at("token"),
+                .sign_in = "the token came from " + credentials.source + "; `tnr login hetzner` takes a new one",
+                .refusal = [](const Json& body) -> http::Refusal {
+                    if (!body.is_object() || !body.contains("error")) return {};
+                    return {body["error"].value("code", ""), body["error"].value("message", "")};
+                }},
+               world) {}
+
+    std::string name() const override { return "hetzner"; }
+
+    // Tokens belong to projects, and a project does not tell its name.
+    Result<std::string> whoami() override {
+        auto servers = api_.get("/servers?per_page=1");
+        if (!servers) return servers.error();
+        return understood("Hetzner", [&]() -> Result<std::string> {
+            const int count = servers->at("meta").at("pagination").value("total_entries", 0);
+            return "a project with " + std::to_string(count) + (count == 1 ? " server" : " servers");
+        });
+    }
+
+    Result<std::vector<Offer>> offers() override {
+        auto pricing = prices();
+        if (!pricing) return pricing.error();
+        auto types = list("/server_types?per_page=50", "server_types");
+        if (!types) return types.error();
+        return understood("Hetzner", [&]() -> Result<std::vector<Offer>> {
+            std::vector<Offer> offers;
+            for (const auto& type : *types) add_offers(type, *pricing, offers);
+            default_first(offers);
+            return offers;
+        });
+    }
+
+    Result<Machine> create(const Order& order) override {
+        return understood("Hetzner", [&]() -> Result<Machine> {
+            auto there = api_.get("/servers?name=" + http::escaped(order.name));
+            if (!there) return there.error();
+            if (!there->at("servers").empty()) return taken(order.name);
+            auto all = offers();
+            if (!all) return all.error();
+            auto offer = choose_offer(*all, order);
+            if (!offer) return offer.error();
+            auto key = ensure_key(order.name, order.authorised_key);
+            if (!key) return key.error();
+            auto firewall = ensure_firewall(order.name);
+            if (!firewall) return firewall.error();
+            auto made = order_server(order, *offer, *key, *firewall, *all);
+            // A refusal is certain; a broken connection is not, and its server would want its firewall.
+            if (!made && made.error().kind != Error::Kind::network) (void)sweep(order.name);
+            return made;
+        });
+    }
+
+    Result<Machine> machine(const std::string& id) override {
+        auto server = api_.get("/servers/" + http::escaped(id));
+        if (!server) return server.error();
+        return understood("Hetzner", [&] { return describe(server->at("server")); });
+    }
+
+    Result<std::vector<Machine>> machines() override {
+        auto servers = list(std::string("/servers?per_page=50&label_selector=") + label, "servers");
+        if (!servers) return servers.error();
+        return understood("Hetzner", [&]() -> Result<std::vector<Machine>> {
+            std::vector<Machine> machines;
+            for (const auto& server : *servers) {
+                auto machine = describe(server);
+                if (!machine) return machine.error();
+                machines.push_back(*machine);
+            }
+            return machines;
+        });
+    }
+
+    Result<> stop(const std::string& id) override {
+        auto now = status(id);
+        if (!now) return now.error();
+        if (*now == "off") return Ok{};
+        if (auto asked = act(id, "shutdown"); !asked) return asked.error();
+        auto off = http::poll(world_, shutdown_seconds_max, [&]() -> Result<bool> {
+            auto status = this->status(id);
+            if (!status) return status.error();
+            return *status == "off";
+        });
+        if (!off) return off.error();
+        if (*off) return Ok{};
+        return act_and_wait(id, "poweroff");
+    }
+
+    Result<> start(const std::string& id) override {
+        auto now = status(id);
+        if (!now) return now.error();
+        if (*now != "off" && *now != "stopping") return Ok{};
+        return act_and_wait(id, "poweron");
+    }
+
+    Result<> destroy(const std::string& id) override {
+        return understood("Hetzner", [&]() -> Result<> {
+            auto server = api_.get("/servers/" + http::escaped(id));
+            if (!server && server.error().kind == Error::Kind::not_found) return sweep("");
+            if (!server) return server.error();
+            auto reply = api_.call("DELETE", "/servers/" + http::escaped(id));
+            if (!reply) return reply.error();
+            if (!reply->ok() && reply->status != 404) return api_.refused(*reply);
+            // A firewall in use cannot be deleted.
+            if (reply->ok())
+                if (auto done = wait(reply->body.at("action")); !done) return done;
+            return sweep(server->at("server").at("labels").value(label, server->at("server").value("name", "")));
+        });
+    }
+
+    // Keeps the disk's size: a larger one could never be made smaller again.
+    Result<> resize(const std::string& id, const std::string& offer) override {
+        return act_and_wait(id, "change_type", {{"server_type", offer}, {"upgrade_disk", false}});
+    }
+
+    Result<> snapshot(const std::string& id, const std::string& name) override {
+        auto action = act(id, "create_image", {{"type", "snapshot"}, {"description", name}, {"labels", {{label, ""}}}});
+        if (!action) return action.error();
+        return Ok{};
+    }
+
+    Result<std::vector<Snapshot>> snapshots() override {
+        auto pricing = prices();
+        if (!pricing) return pricing.error();
+        auto images = list(std::string("/images?per_page=50&type=snapshot&label_selector=") + label, "images");
+        if (!images) return images.error();
+        return understood("Hetzner", [&]() -> Result<std::vector<Snapshot>> {
+            const Json& terms = pricing->body.at("pricing");
+            std::vector<Snapshot> all;
+            for (const auto& image : *images) {
+                Snapshot snapshot{.id = id_of(image),
+                                  .name = image.at("description"),
+                                  .created = image.at("created"),
+                                  .ready = image.at("status") == "available",
+                                  .currency = terms.at("currency")};
+                if (image.at("image_size").is_number()) {
+                    const double gb = image["image_size"];
+                    snapshot.size_gib = gb * gib_per_gb;
+                    snapshot.per_month = gb * number(terms.at("image").at("price_per_gb_month").at("net"));
+                }
+                all.push_back(snapshot);
+            }
+            return all;
+        });
+    }
+
+    Result<> delete_snapshot(const std::string& id) override { return api_.remove("/images/" + http::escaped(id)); }
+
+    Result<> open_ports(const std::string& id, const std::vector<int>& ports) override {
+        return understood("Hetzner", [&]() -> Result<> {
+            auto machine = this->machine(id);
+            if (!machine) return machine.error();
+            auto firewall = ensure_firewall(machine->name);
+            if (!firewall) return firewall.error();
+            std::vector<int> open = {22};
+            open.insert(open.end(), ports.begin(), ports.end());
+            auto set = api_.post("/firewalls/" + std::to_string(*firewall) + "/actions/set_rules",
+                                 {{"rules", firewall_rules(open)}}, true);
+            if (!set) return set.error();
+            for (const auto& action : set->at("actions"))
+                if (auto done = wait(action); !done) return done;
+            return Ok{};
+        });
+    }
+
+private:
+    Result<std::vector<Json>> list(const std::string& path, const std::string& what) {
+        return api_.all(path, what, [&](const Json& page) { return next_page(path, page); });
+    }
+
+    Result<http::JsonApi::Dated> prices() {
+        return api_.daily("hetzner", [&] { return api_.get("/pricing"); });
+    }
+
+    static void add_offers(const Json& type, const http::JsonApi::Dated& pricing, std::vector<Offer>& offers) {
+        if (type.at("architecture") != "x86") return;
+        for (const auto& place : type.at("locations")) {
+            if (!place.at("deprecation").is_null()) continue;
+            const std::string location = place.at("name");
+            offers.push_back({.name = type.at("name"),
+                              .region = location,
+                              .cpus = type.at("cores"),
+                              .memory_mib = static_cast<int>(type.at("memory").get<double>() * 1024),
+                              .disk_gib = static_cast<int>(type.at("disk").get<double>()),
+                              .available = place.value("available", true),  // not in the published description
+                              .price = price_of(type, location, pricing)});
+        }
+    }
+
+    Result<Machine> describe(const Json& server) {
+        auto pricing = prices();
+        if (!pricing) return pricing.error();
+        Machine machine{.id = id_of(server),
+                        .name = server.at("name"),
+                        .state = state_of(server.at("status")),
+                        .region = server.at("location").at("name"),
+                        .offer = server.at("server_type").at("name")};
+        machine.price = price_of(server.at("server_type"), machine.region, *pricing);
+        if (const Json& ipv4 = server.at("public_net").at("ipv4"); ipv4.is_object()) machine.address = ipv4.at("ip");
+        return machine;
+    }
+
+    static Error taken(const std::string& name) {
+        return Error{Error::Kind::usage, "the name '" + name + "' is taken at Hetzner",
+                     "choose another, or remove that server with `tnr delete " + name + " --provider hetzner`"};
+    }
+
+    Result<Machine> order_server(const Order& order, const Offer& offer, int64_t key, int64_t firewall,
+                                 const std::vector<Offer>& all) {
+        Json body = {{"name", order.name},
+                     {"server_type", offer.name},
+                     {"location", offer.region},
+                     {"image", order.image.empty() ? default_image : order.image},
+                     {"user_data", order.user_data},
+                     {"labels", {{label, order.name}}},
+                     {"firewalls", Json::array({{{"firewall", firewall}}})}};
+        if (key) body["ssh_keys"] = Json::array({std::to_string(key)});
+        auto reply = api_.call("POST", "/servers", body);
+        if (!reply) return reply.error();
+        if (reply->ok()) return describe(reply->body.at("server"));
+        const std::string code = api_.refusal(*reply).code;
+        Error refused = api_.refused(*reply);
+        if (code == "uniqueness_error") return taken(order.name);
+        if (is_sold_out(code)) {
+            refused.what = "'" + offer.name + "' is sold out in " + offer.region + " (" + refused.what + ")";
+            refused.hint = nearest_offer(all, offer);
+        }
+        if (code == "resource_limit_exceeded") {
+            refused.kind = Error::Kind::remote;  // a 403, but signing in again changes nothing
+            refused.hint = "your project's limits are at https://console.hetzner.cloud under Limits";
+        }
+        return refused;
+    }
+
+    // The id of the account's key with that text; 0: none was wanted.
+    Result<int64_t> ensure_key(const std::string& machine, const std::string& line) {
+        if (line.empty()) return 0;
+        auto keys = list("/ssh_keys?per_page=50", "ssh_keys");
+        if (!keys) return keys.error();
+        for (const auto& key : *keys) {
+            if (key_itself(key.at("public_key")) == key_itself(line)) return key.at("id").get<int64_t>();
+            // Left by an earlier machine of that name: of another computer, whose key it was.
+            if (key.at("name") == "tnr-" + machine)
+                if (auto removed = api_.remove("/ssh_keys/" + id_of(key)); !removed) return removed.error();
+        }
+        auto made =
+            api_.post("/ssh_keys", {{"name", "tnr-" + machine}, {"public_key", line}, {"labels", {{label, machine}}}});
+        if (!made) return made.error();
+        return made->at("ssh_key").at("id").get<int64_t>();
+    }
+
+    Result<int64_t> ensure_firewall(const std::string& machine) {
+        const std::string name = "tnr-" + machine;
+        auto there = api_.get("/firewalls?name=" + http::escaped(name));
+        if (!there) return there.error();
+        if (!there->at("firewalls").empty()) return there->at("firewalls")[0].at("id").get<int64_t>();
+        auto made =
+            api_.post("/firewalls", {{"name", name}, {"labels", {{label, machine}}}, {"rules", firewall_rules({22})}});
+        if (!made) return made.error();
+        return made->at("firewall").at("id").get<int64_t>();
+    }
+
+    // Removes firewall and key of a machine that is no more; "": of all such machines.
+    Result<> sweep(const std::string& machine) {
+        auto alive = machines();
+        if (!alive) return alive.error();
+        for (const std::string what : {"firewalls", "ssh_keys"}) {
+            auto ours = list("/" + what + "?per_page=50&label_selector=" + label, what);
+            if (!ours) return ours.error();
+            for (const auto& thing : *ours) {
+                const std::string owner = thing.at("labels").value(label, "");
+                const bool needed = std::any_of(alive->begin(), alive->end(), [&](const Machine& other) {
+                    return other.name == owner && other.state != MachineState::gone;
+                });
+                if (needed || (!machine.empty() && owner != machine)) continue;
+                if (auto removed = api_.remove("/" + what + "/" + id_of(thing)); !removed) return removed;
+            }
+        }
+        return Ok{};
+    }
+
+    Result<std::string> status(const std::string& id) {
+        auto server = api_.get("/servers/" + http::escaped(id));
+        if (!server) return server.error();
+        return understood(
+            "Hetzner", [&]() -> Result<std::string> { return server->at("server").at("status").get<std::string>(); });
+    }
+
+    // Asks for something that may be asked for twice; the answer is the action that does it.
+    Result<Json> act(const std::string& id, const std::string& what, const Json& body = Json::object()) {
+        Result<http::Reply> reply = http::Reply{};
+        auto taken = http::poll(world_, locked_seconds_max, [&]() -> Result<bool> {
+            reply =
+                api_.call("POST", "/servers/" + http::escaped(id) + "/actions/" + what, body, what != "create_image");
+            if (!reply) return reply.error();
+            const std::string code = api_.refusal(*reply).code;
+            return code != "locked" && code != "conflict";
+        });
+        if (!taken) return taken.error();
+        if (!reply->ok()) return api_.refused(*reply);
+        return understood("Hetzner", [&]() -> Result<Json> { return reply->body.at("action"); });
+    }
+
+    Result<> act_and_wait(const std::string& id, const std::string& what, const Json& body = Json::object()) {
+        auto action = act(id, what, body);
+        if (!action) return action.error();
+        return understood("Hetzner", [&] { return wait(*action); });
+    }
+
+    Result<> wait(Json action) {
+        const std::string path = "/actions/" + id_of(action), what = action.value("command", "it");
+        auto ended = http::poll(world_, action_seconds_max, [&]() -> Result<bool> {
+            if (action.at("status") != "running") return true;
+            auto now = api_.get(path);
+            if (!now) return now.error();
+            action = now->at("action");
+            return action.at("status") != "running";
+        });
+        if (!ended) return ended.error();
+        if (action.at("status") == "success") return Ok{};
+        const std::string why =
+            *ended ? "failed: " + action.at("error").value("message", "") : "is still not done after 10 minutes";
+        return Error{Error::Kind::remote, "Hetzner: " + what + " " + why};
+    }
+
+    CloudWorld world_;
+    http::JsonApi api_;
+};
+
+// The token of the active context in hcloud's configuration.
+std::optional<Credentials> standard(const CloudWorld& world) {
+    if (std::string token = world.variable("HCLOUD_TOKEN"); !token.empty())
+        return Credentials{{{"token", token}}, "HCLOUD_TOKEN"};
+    std::string path = world.variable("HCLOUD_CONFIG");
+    if (path.empty()) path = world.home + "/.config/hcloud/cli.toml";
+    std::string wanted = world.variable("HCLOUD_CONTEXT"), context;
+    for (const auto& [key, value] : settings_in(path, '=')) {
+        if (key == "active_context" && wanted.empty()) wanted = value;
+        if (key == "name") context = value;
+        if (key == "token" && !wanted.empty() && context == wanted) return Credentials{{{"token", value}}, path};
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+}  // namespace tnr::hetzner
+
+namespace tnr {
+extern const Cloud hetzner_cloud;
+const Cloud hetzner_cloud = {
+    .name = "hetzner",
+    .secrets = {{"token", "API token"}},
+    .where_to_get = "https://console.hetzner.cloud, in your project under Security, API tokens; read and write",
+    .sources = "HCLOUD_TOKEN, hcloud's cli.toml",
+    .standard = hetzner::standard,
+    .make = [](const Credentials& credentials, const CloudWorld& world) -> std::unique_ptr<Provider> {
+        return std::make_unique<hetzner::Hetzner>(credentials, world);
+    }};
+}  // namespace tnr

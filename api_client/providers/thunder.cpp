@@ -1,0 +1,380 @@
+// Thunder Compute, https://www.thundercompute.com/docs/api-reference. Its machines come with GPUs of its own. It takes neither a
+// name nor tags nor user data, but it shows the SSH keys that a machine was made with: ours end in the comment `tnr:NAME`,
+// which is how a machine is known to be ours and which. It cannot stop a machine: one is billed until it is deleted.
+#include <algorithm>
+#include <cctype>
+
+#include "api_client/http/json_api.hpp"
+#include "api_client/offers.hpp"
+#include "api_client/tool_files.hpp"
+
+namespace tnr::thunder {
+namespace {
+
+using http::Json;
+using http::understood;
+
+constexpr const char* cloud_name = "Thunder";
+constexpr const char* default_template = "base";
+constexpr const char* login_user = "ubuntu";
+const std::string key_tag = "tnr:";
+// What the price of a GPU has in it, from Thunder's price page; the API tells the price of what goes beyond.
+constexpr int disk_gb_included_per_gpu = 100;
+
+// Thunder's word for a size, "h100_x1_production": GPU, how many, mode.
+struct SizeName {
+    std::string gpu, mode;
+    int count = 1;
+};
+
+std::optional<SizeName> parse_size(const std::string& name) {
+    const size_t x = name.find("_x"), end = x == std::string::npos ? x : name.find('_', x + 2);
+    if (end == std::string::npos || end == x + 2) return std::nullopt;
+    const std::string count = name.substr(x + 2, end - x - 2);
+    if (count.size() > 2 || !std::all_of(count.begin(), count.end(), [](unsigned char c) { return std::isdigit(c); }))
+        return std::nullopt;
+    return SizeName{name.substr(0, x), name.substr(end + 1), std::stoi(count)};
+}
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+}
+
+// Numbers are partly texts there, "8" or 8.
+int whole(const Json& object, const char* name) {
+    const Json value = object.value(name, Json(0));
+    return value.is_string() ? std::stoi(value.get<std::string>()) : value.get<int>();
+}
+
+MachineState state_of(const std::string& status) {
+    if (status == "RUNNING") return MachineState::running;
+    if (status == "STOPPED") return MachineState::stopped;
+    if (status == "STOPPING") return MachineState::stopping;
+    if (status == "DELETING" || status == "DELETED") return MachineState::gone;
+    return MachineState::starting;
+}
+
+// The name that we gave it, out of the comment of the key it was made with; empty: it is none of ours.
+std::string name_of(const Json& instance) {
+    for (const auto& key : instance.value("sshPublicKeys", Json::array())) {
+        const std::string line = key;
+        const size_t comment = line.rfind(' ');
+        if (comment != std::string::npos && line.compare(comment + 1, key_tag.size(), key_tag) == 0)
+            return line.substr(comment + 1 + key_tag.size());
+    }
+    return "";
+}
+
+std::string tagged_key(const std::string& line, const std::string& name) {
+    const size_t type_end = line.find(' ');
+    if (type_end == std::string::npos) return line;
+    return line.substr(0, line.find(' ', type_end + 1)) + " " + key_tag + name;
+}
+
+class Thunder : public Provider {
+public:
+    Thunder(const Credentials& credentials, const CloudWorld& world)
+        : api_({.cloud = cloud_name,
+                .base = world.variable("TNR_API_URL").empty() ? "https://api.thundercompute.com:8443/v1"
+                                                              : world.variable("TNR_API_URL"),
+                .token = credentials.values.at("token"),
+                .sign_in = "the token came from " + credentials.source + "; `tnr login thunder` takes a new one",
+                .refusal = [](const Json& body) -> http::Refusal {
+                    if (!body.is_object()) return {};
+                    return {body.value("error", ""), body.value("message", "")};
+                }},
+               world) {}
+
+    std::string name() const override { return "thunder"; }
+    bool brings_gpus() const override { return true; }
+
+    Result<std::string> whoami() override {
+        auto instances = api_.get("/instances/list");
+        if (!instances) return instances.error();
+        return "an account with " + std::to_string(instances->size()) +
+               (instances->size() == 1 ? " instance" : " instances");
+    }
+
+    Result<std::vector<Offer>> offers() override {
+        auto terms = this->terms();
+        if (!terms) return terms.error();
+        return understood(cloud_name, [&]() -> Result<std::vector<Offer>> {
+            std::vector<Offer> offers;
+            for (const auto& [size, spec] : terms->body.at("specs").items()) {
+                const auto parsed = parse_size(size);
+                if (!parsed || spec.at("vcpuOptions").empty()) continue;
+                const int cpus = included_cpus(spec);
+                Offer offer{.name = size,
+                            .cpus = cpus,
+                            .memory_mib = cpus * spec.at("ramPerVCPUGiB").get<int>() * 1024,
+                            .disk_gib = spec.at("storageGB").at("min"),
+                            .gpu = parsed->gpu,
+                            .gpu_count = parsed->count};
+                offer.price = price_of(size, cpus, offer.disk_gib, *terms);
+                offers.push_back(offer);
+            }
+            default_first(offers);
+            return offers;
+        });
+    }
+
+    Result<Machine> create(const Order& order) override {
+        return understood(cloud_name, [&]() -> Result<Machine> {
+            auto ours = machines();
+            if (!ours) return ours.error();
+            for (const Machine& machine : *ours)
+                if (machine.name == order.name)
+                    return Error{Error::Kind::usage, "the name '" + order.name + "' is taken at Thunder",
+                                 "choose another, or remove that machine with `tnr delete " + order.name +
+                                     " --provider thunder`"};
+            auto all = offers();
+            if (!all) return all.error();
+            auto offer = choose_offer(*all, order);
+            if (!offer) return offer.error();
+            return order_instance(order, *offer, *all);
+        });
+    }
+
+    Result<Machine> machine(const std::string& id) override {
+        return understood(cloud_name, [&]() -> Result<Machine> {
+            auto found = find(id);
+            if (!found) return found.error();
+            return describe(found->second);
+        });
+    }
+
+    Result<std::vector<Machine>> machines() override {
+        auto instances = api_.get("/instances/list");
+        if (!instances) return instances.error();
+        return understood(cloud_name, [&]() -> Result<std::vector<Machine>> {
+            std::vector<Machine> machines;
+            for (const auto& [key, instance] : instances->items()) {
+                if (name_of(instance).empty()) continue;
+                auto machine = describe(instance);
+                if (!machine) return machine.error();
+                machines.push_back(*machine);
+            }
+            return machines;
+        });
+    }
+
+    Result<> stop(const std::string& id) override {
+        auto now = machine(id);
+        if (!now) return now.error();
+        if (now->state == MachineState::stopped) return Ok{};
+        return Error{Error::Kind::usage, "Thunder cannot stop a machine; it costs until it is deleted",
+                     "keep its disk as a snapshot, delete it, and make it anew from the snapshot"};
+    }
+
+    Result<> start(const std::string& id) override {
+        auto now = machine(id);
+        if (!now) return now.error();
+        if (now->state != MachineState::stopped && now->state != MachineState::stopping) return Ok{};
+        return Error{Error::Kind::usage, "Thunder has stopped this machine, and its API cannot start one",
+                     "see https://console.thundercompute.com"};
+    }
+
+    Result<> destroy(const std::string& id) override {
+        return understood(cloud_name, [&]() -> Result<> {
+            auto found = find(id);
+            if (!found) return found.error().kind == Error::Kind::not_found ? Result<>{Ok{}} : found.error();
+            auto reply =
+                api_.call("POST", "/instances/" + http::escaped(found->first) + "/delete", Json::object(), true);
+            if (!reply) return reply.error();
+            if (reply->ok() || reply->status == 404) return Ok{};
+            return api_.refused(*reply);
+        });
+    }
+
+    // Also of a running machine; to another GPU, too.
+    Result<> resize(const std::string& id, const std::string& offer) override {
+        return understood(cloud_name, [&]() -> Result<> {
+            auto all = offers();
+            if (!all) return all.error();
+            auto wanted = choose_offer(*all, {.offer = offer});
+            if (!wanted) return wanted.error();
+            const auto size = parse_size(wanted->name);
+            return modify(id, {{"gpu_type", size->gpu},
+                               {"num_gpus", size->count},
+                               {"mode", size->mode},
+                               {"cpu_cores", wanted->cpus}});
+        });
+    }
+
+    Result<> snapshot(const std::string& id, const std::string& name) override {
+        return understood(cloud_name, [&]() -> Result<> {
+            auto found = find(id);
+            if (!found) return found.error();
+            auto made = api_.post("/snapshots/create", {{"instanceId", found->first}, {"name", name}});
+            return made ? Result<>{Ok{}} : Result<>{made.error()};
+        });
+    }
+
+    // All of the account: Thunder's snapshots carry nothing that would tell ours from others.
+    Result<std::vector<Snapshot>> snapshots() override {
+        auto found = api_.get("/snapshots/list");
+        if (!found) return found.error();
+        return understood(cloud_name, [&]() -> Result<std::vector<Snapshot>> {
+            std::vector<Snapshot> all;
+            for (const auto& each : *found)
+                all.push_back({.id = each.at("id"),
+                               .name = each.at("name"),
+                               .size_gib = each.at("minimumDiskSizeGb").get<double>(),
+                               .created = std::to_string(each.at("createdAt").get<int64_t>()),
+                               .ready = lower(each.at("status")) == "ready",
+                               .currency = "USD"});
+            return all;
+        });
+    }
+
+    Result<> delete_snapshot(const std::string& id) override { return api_.remove("/snapshots/" + http::escaped(id)); }
+
+    // Only SSH is open by itself; other ports are forwarded over HTTPS by Thunder.
+    Result<> open_ports(const std::string& id, const std::vector<int>& ports) override {
+        return understood(cloud_name, [&]() -> Result<> {
+            auto found = find(id);
+            if (!found) return found.error();
+            Json add = Json::array(), remove = Json::array();
+            const Json open = found->second.value("httpPorts", Json::array());
+            for (int port : ports)
+                if (std::find(open.begin(), open.end(), port) == open.end()) add.push_back(port);
+            for (const auto& port : open)
+                if (std::find(ports.begin(), ports.end(), port.get<int>()) == ports.end()) remove.push_back(port);
+            if (add.empty() && remove.empty()) return Ok{};
+            return modify(id, {{"add_ports", add}, {"remove_ports", remove}});
+        });
+    }
+
+private:
+    // Specifications and prices together, once a day.
+    Result<http::JsonApi::Dated> terms() {
+        return api_.daily("thunder", [&]() -> Result<Json> {
+            auto specs = api_.get("/specs");
+            if (!specs) return specs.error();
+            auto pricing = api_.get("/pricing");
+            if (!pricing) return pricing.error();
+            return understood(cloud_name, [&]() -> Result<Json> {
+                return Json{{"specs", specs->at("specs")}, {"pricing", pricing->at("pricing")}};
+            });
+        });
+    }
+
+    static int included_cpus(const Json& spec) {
+        const Json& options = spec.at("vcpuOptions");
+        return std::min_element(options.begin(), options.end())->get<int>();
+    }
+
+    static Price price_of(const std::string& size, int cpus, int disk_gb, const http::JsonApi::Dated& terms) {
+        const Json &pricing = terms.body.at("pricing"), &specs = terms.body.at("specs");
+        Price price{.currency = "USD",
+                    .address = 0,
+                    .billed_while_stopped = true,
+                    .source = "Thunder's /pricing",
+                    .date = terms.date};
+        const auto parsed = parse_size(size);
+        if (!parsed || !specs.contains(size)) return price;
+        const int more_cpus = std::max(0, cpus - included_cpus(specs[size]));
+        const int more_gb = std::max(0, disk_gb - disk_gb_included_per_gpu * parsed->count);
+        if (pricing.contains(size) && (more_cpus == 0 || pricing.contains("additional_vcpus")))
+            price.machine = pricing[size].get<double>() + more_cpus * pricing.value("additional_vcpus", 0.0);
+        if (more_gb == 0 || pricing.contains("disk_gb")) price.disk = more_gb * pricing.value("disk_gb", 0.0);
+        return price;
+    }
+
+    Result<Machine> describe(const Json& instance) {
+        auto terms = this->terms();
+        if (!terms) return terms.error();
+        const std::string name = name_of(instance);
+        Machine machine{.id = instance.at("uuid"),
+                        .name = name.empty() ? instance.value("name", "") : name,
+                        .state = state_of(instance.at("status")),
+                        .address = instance.value("ip", ""),
+                        .user = login_user};
+        if (int port = whole(instance, "port"); port > 0) machine.ssh_port = port;
+        machine.offer = lower(instance.at("gpuType")) + "_x" + std::to_string(whole(instance, "numGpus")) + "_" +
+                        instance.at("mode").get<std::string>();
+        machine.price = price_of(machine.offer, whole(instance, "cpuCores"), whole(instance, "storage"), *terms);
+        return machine;
+    }
+
+    // By uuid, which outlives the number that Thunder's paths want; both.
+    Result<std::pair<std::string, Json>> find(const std::string& uuid) {
+        auto instances = api_.get("/instances/list");
+        if (!instances) return instances.error();
+        for (const auto& [key, instance] : instances->items())
+            if (instance.at("uuid") == uuid) return std::pair<std::string, Json>{key, instance};
+        return Error{Error::Kind::not_found, "Thunder has no instance " + uuid};
+    }
+
+    Result<Machine> order_instance(const Order& order, const Offer& offer, const std::vector<Offer>& all) {
+        const auto size = parse_size(offer.name);
+        auto reply = api_.call("POST", "/instances/create",
+                               {{"cpu_cores", offer.cpus},
+                                {"disk_size_gb", offer.disk_gib},
+                                {"gpu_type", size->gpu},
+                                {"num_gpus", size->count},
+                                {"mode", size->mode},
+                                {"template", order.image.empty() ? default_template : order.image},
+                                {"public_key", tagged_key(order.authorised_key, order.name)}});
+        if (!reply) return reply.error();
+        if (reply->ok())
+            return Machine{.id = reply->body.at("uuid"),
+                           .name = order.name,
+                           .user = login_user,
+                           .offer = offer.name,
+                           .price = offer.price};
+        Error refused = api_.refused(*reply);
+        const auto [code, words] = api_.refusal(*reply);
+        if (lower(code + words).find("capacity") != std::string::npos ||
+            lower(words).find("available") != std::string::npos) {
+            refused.what = "'" + offer.name + "' is sold out (" + refused.what + ")";
+            // There is rarely one with more of the same GPU; any other GPU will do as a hint.
+            refused.hint = nearest_offer(all, offer);
+            for (const Offer& other : all)
+                if (refused.hint.empty() && other.gpu != offer.gpu && other.gpu_count == offer.gpu_count)
+                    refused.hint = "nearest: " + other.name;
+        }
+        return refused;
+    }
+
+    // Asking twice for the same is the same as asking once.
+    Result<> modify(const std::string& id, const Json& changes) {
+        auto found = find(id);
+        if (!found) return found.error();
+        auto done = api_.post("/instances/" + http::escaped(found->first) + "/modify", changes, true);
+        return done ? Result<>{Ok{}} : Result<>{done.error()};
+    }
+
+    http::JsonApi api_;
+};
+
+// The files of the original tnr: ~/.thunder/token, and ~/.thunder/cli_config.json of newer ones.
+std::optional<Credentials> standard(const CloudWorld& world) {
+    if (std::string token = world.variable("TNR_API_TOKEN"); !token.empty())
+        return Credentials{{{"token", token}}, "TNR_API_TOKEN"};
+    const std::string folder = world.home + "/.thunder/";
+    const Json config = Json::parse(small_file(folder + "cli_config.json"), nullptr, false);
+    if (config.is_object() && config.contains("token") && config["token"].is_string())
+        return Credentials{{{"token", config["token"]}}, folder + "cli_config.json"};
+    std::string token = small_file(folder + "token");
+    while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
+    if (token.empty()) return std::nullopt;
+    return Credentials{{{"token", token}}, folder + "token"};
+}
+
+}  // namespace
+}  // namespace tnr::thunder
+
+namespace tnr {
+extern const Cloud thunder_cloud;
+const Cloud thunder_cloud = {
+    .name = "thunder",
+    .secrets = {{"token", "API token"}},
+    .where_to_get = "https://console.thundercompute.com, under Settings, Tokens",
+    .sources = "TNR_API_TOKEN, the original tnr's ~/.thunder",
+    .standard = thunder::standard,
+    .make = [](const Credentials& credentials, const CloudWorld& world) -> std::unique_ptr<Provider> {
+        return std::make_unique<thunder::Thunder>(credentials, world);
+    }};
+}  // namespace tnr

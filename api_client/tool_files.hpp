@@ -1,0 +1,19 @@
+// Reading the files in which the clouds' own tools keep their credentials.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tnr {
+
+// The `key<separator>value` lines of a file, in their order, whatever sections or lists they are in; quotes, indentation
+// and comments removed. Enough of TOML, INI and YAML for one name and one value. A file that cannot be read has none.
+std::vector<std::pair<std::string, std::string>> settings_in(const std::string& path, char separator);
+
+std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text, char separator);
+
+// The whole file; empty where it cannot be read or is far too large for a token.
+std::string small_file(const std::string& path);
+
+}  // namespace tnr

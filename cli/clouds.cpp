@@ -1,0 +1,79 @@
+// Reading and writing clouds.json; whose credentials count.
+#include "cli/clouds.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "api_client/base/files.hpp"
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+namespace {
+
+using CloudsJson = nlohmann::json;
+
+Result<CloudsJson> stored_clouds(const std::string& path) {
+    if (!file_exists(path)) return CloudsJson::object();
+    auto text = read_file(path);
+    if (!text) return text.error();
+    CloudsJson json = CloudsJson::parse(*text, nullptr, false);
+    if (json.is_object()) return json;
+    return Error{Error::Kind::usage, path + " is damaged", "remove it and run `tnr login PROVIDER` again"};
+}
+
+Result<> store_clouds(const std::string& path, const CloudsJson& clouds) {
+    return write_file(path, clouds.dump(2) + "\n", 0600);
+}
+
+}  // namespace
+
+Result<std::optional<Credentials>> CloudLogins::find(const std::string& cloud) const {
+    auto all = stored_clouds(path_);
+    if (!all) return all.error();
+    if (!all->contains(cloud) || !(*all)[cloud].is_object()) return std::optional<Credentials>{};
+    Credentials credentials{.source = "`tnr login " + cloud + "`"};
+    for (const auto& [name, value] : (*all)[cloud].items())
+        if (value.is_string()) credentials.values[name] = value;
+    return std::optional<Credentials>{credentials};
+}
+
+Result<> CloudLogins::save(const std::string& cloud, const Credentials& credentials) {
+    auto all = stored_clouds(path_);
+    if (!all) return all.error();
+    (*all)[cloud] = credentials.values;
+    return store_clouds(path_, *all);
+}
+
+Result<> CloudLogins::remove(const std::string& cloud) {
+    auto all = stored_clouds(path_);
+    if (!all) return all.error();
+    if (all->erase(cloud) == 0) return Ok{};
+    return store_clouds(path_, *all);
+}
+
+Result<std::optional<Credentials>> credentials_for(Session& session, const Cloud& cloud) {
+    if (cloud.secrets.empty()) return std::optional<Credentials>{Credentials{}};
+    if (auto standard = cloud.standard(session.world)) return standard;
+    auto stored = session.cloud_logins().find(cloud.name);
+    if (!stored || !*stored) return stored;
+    for (const auto& secret : cloud.secrets)
+        if (!(*stored)->values.count(secret.name)) return std::optional<Credentials>{};
+    return stored;
+}
+
+std::unique_ptr<Provider> open_with(Session& session, const Cloud& cloud, const Credentials& credentials) {
+    CloudWorld world = session.world;
+    if (session.explain) world.http.explain = [&session](const std::string& line) { session.err << line << "\n"; };
+    return cloud.make(credentials, world);
+}
+
+Result<std::unique_ptr<Provider>> open_provider(Session& session, const std::string& name) {
+    auto cloud = find_cloud(name);
+    if (!cloud) return cloud.error();
+    auto credentials = credentials_for(session, *cloud);
+    if (!credentials) return credentials.error();
+    if (*credentials) return open_with(session, *cloud, **credentials);
+    return Error{Error::Kind::auth, "you are not signed in to " + name,
+                 "run `tnr login " + name + "`, or set what it is known by: " + cloud->sources};
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,85 @@
+// `tnr whoami`: where one is signed in, as whom, and where that comes from.
+#include "cli/commands/cloud_login.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
+#include "cli/ui/table.hpp"
+
+namespace tnr::cli {
+namespace {
+
+struct Identity {
+    std::string provider, who, source;
+    std::optional<Error> error = {};
+    bool signed_in() const { return !who.empty(); }
+};
+
+Identity identity_at(Session& session, const Cloud& cloud) {
+    Identity identity{cloud.name, "", ""};
+    auto credentials = credentials_for(session, cloud);
+    if (!credentials) {
+        identity.error = credentials.error();
+        return identity;
+    }
+    if (!*credentials) return identity;
+    identity.source = (*credentials)->source;
+    auto who = open_with(session, cloud, **credentials)->whoami();
+    if (who)
+        identity.who = *who;
+    else
+        identity.error = who.error();
+    return identity;
+}
+
+void print_identities(Session& session, const std::vector<Identity>& all) {
+    std::vector<Trouble> troubles;
+    for (const auto& each : all)
+        if (each.error) troubles.push_back({each.provider, *each.error});
+    if (session.json) {
+        auto list = nlohmann::json::array();
+        for (const auto& each : all)
+            list.push_back({{"provider", each.provider},
+                            {"signed_in", each.signed_in()},
+                            {"who", or_null(each.who)},
+                            {"source", or_null(each.source)}});
+        return print_document(session, "whoami", {{"providers", list}}, troubles);
+    }
+    std::vector<std::vector<std::string>> rows = {{"PROVIDER", "WHO", "FROM"}};
+    for (const auto& each : all)
+        rows.push_back({each.provider,
+                        each.signed_in() ? each.who
+                        : each.error     ? "error"
+                                         : "not signed in",
+                        each.source});
+    ui::print_table(session.out, rows, session.out_paint);
+    for (const auto& trouble : troubles) tell_error(session, trouble.error);
+}
+
+}  // namespace
+
+Result<> whoami(Session& session, const std::string& name) {
+    if (name.empty()) {
+        std::vector<Identity> all;
+        for (const Cloud& cloud : clouds()) all.push_back(identity_at(session, cloud));
+        print_identities(session, all);
+        return Ok{};
+    }
+    auto cloud = find_cloud(name);
+    if (!cloud) return cloud.error();
+    Identity identity = identity_at(session, *cloud);
+    if (identity.error) return *identity.error;
+    if (!identity.signed_in())
+        return Error{Error::Kind::auth, "you are not signed in to " + name, "run `tnr login " + name + "`"};
+    print_identities(session, {identity});
+    return Ok{};
+}
+
+void add_whoami(Grammar& tnr, Session& session) {
+    auto name = std::make_shared<std::string>();
+    auto command = tnr.command("whoami", "Show where you are signed in, and as whom");
+    command.option("provider", *name, "Only there; ends with 4 when you are not signed in");
+    command.footer(
+        "Asks the clouds, so it also shows a token that has expired.\n\nExamples:\n  tnr whoami\n  tnr whoami hetzner");
+    command.run([&session, name] { session.result = whoami(session, *name); });
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,263 @@
+"""What the mock clouds share: a small HTTP server with state, faults on demand, and a check of every request and reply
+against the cloud's own description.
+
+A mock prints `port N` once it listens and ends when its stdin does. Beside the cloud's paths it answers these:
+  POST /mock/faults      [{"method", "path" (a regular expression), "status", "headers", "body", "kind", "times"}]: the next
+                         requests that match are answered so. kind: "status" (default), "malformed", "reset", "applied_reset"
+                         (does what it was asked, then breaks the connection)
+  POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides
+  GET  /mock/log         [{"method", "path", "status"}] of all requests so far
+  GET  /mock/violations  what did not fit the description; [] when all did
+  GET  /mock/left        names of all that still exists there
+
+Descriptions come from TNR_API_SPECS, by default ../shared/specs beside the project. Where they or the validator are
+missing, /mock/violations answers null, and callers say that they skip this check.
+"""
+import http.server
+import json
+import os
+import pathlib
+import re
+import socket
+import struct
+import sys
+import threading
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SPECS = pathlib.Path(os.environ.get("TNR_API_SPECS") or ROOT.parent / "shared" / "specs")
+
+
+class Refused(Exception):
+    def __init__(self, status, body, headers=None):
+        super().__init__(body)
+        self.status, self.body, self.headers = status, body, headers or {}
+
+
+def nullable_wholes(node):
+    """Authors write `nullable: true, allOf: [one schema]` and mean that null will do; to the letter it would not."""
+    if isinstance(node, list):
+        for each in node:
+            nullable_wholes(each)
+    elif isinstance(node, dict):
+        if node.get("nullable") is True and isinstance(node.get("allOf"), list):
+            node["anyOf"] = [{"nullable": True, "enum": [None]}, {"allOf": node.pop("allOf")}]
+        for each in node.values():
+            nullable_wholes(each)
+
+
+class Description:
+    """The cloud's OpenAPI file. None of `check` when it or openapi-core is missing."""
+
+    def __init__(self, name, prefix, mend):
+        self.prefix, self.violations, self.openapi = prefix, [], None
+        path = SPECS / name
+        if not path.exists():
+            return
+        try:
+            from openapi_core import Config, OpenAPI
+        except ImportError:
+            return
+        self.spec = json.loads(path.read_text())
+        self.spec["servers"] = [{"url": "http://mock" + prefix}]
+        for operations in self.spec["paths"].values():
+            for node in [operations] + [each for each in operations.values() if isinstance(each, dict)]:
+                node.pop("servers", None)
+        nullable_wholes(self.spec)
+        mend(self.spec)
+        self.openapi = OpenAPI.from_dict(self.spec, config=Config(spec_validator_cls=None))
+
+    def found(self):
+        return self.openapi is not None
+
+    def check(self, method, path, query, headers, body, status, reply):
+        if not self.openapi:
+            return
+        from openapi_core.testing import MockRequest, MockResponse
+        where = f"{method} {path} -> {status}"
+        arguments = {name: values for name, values in urllib.parse.parse_qs(query, keep_blank_values=True).items()}
+        request = MockRequest("http://mock", method.lower(), urllib.parse.unquote(path), args=arguments, headers=dict(headers),
+                              data=body or None, content_type="application/json")
+        response = MockResponse(reply, status_code=status, content_type="application/json")
+        # A refused request may well be one that the description forbids.
+        if status < 400:
+            self.tell(where + ", request", lambda: self.openapi.validate_request(request))
+            self.unknown_names(where, method, path, body)
+        self.tell(where + ", reply", lambda: self.openapi.validate_response(request, response))
+
+    def tell(self, where, run):
+        try:
+            run()
+        except Exception as error:  # openapi-core has a dozen kinds
+            causes, cause = [], error
+            while cause is not None:
+                causes += [each.message[:300] + " at " + "/".join(map(str, each.path))
+                           for each in getattr(cause, "schema_errors", [])]
+                last, cause = cause, cause.__cause__
+            self.violations.append(f"{where}: {' | '.join(causes) or str(last)[:300]}")
+
+    # Descriptions rarely forbid what they do not name, so a misspelt field would pass.
+    def unknown_names(self, where, method, path, body):
+        operation = self.operation(method, path)
+        if not body or not operation or "requestBody" not in operation:
+            return
+        schema = self.resolved(self.resolved(operation["requestBody"])["content"]["application/json"]["schema"])
+        known = self.names(schema)
+        for name in json.loads(body):
+            if known and name not in known:
+                self.violations.append(f"{where}: the request has '{name}', which the description does not know")
+
+    def operation(self, method, path):
+        tail = path[len(self.prefix):] if path.startswith(self.prefix) else path
+        candidates = sorted(self.spec["paths"], key=lambda template: template.count("{"))
+        for template in candidates:
+            pattern = re.sub(r"\{[^}]*\}", "[^/]+", template)
+            if re.fullmatch(pattern, tail) and method.lower() in self.spec["paths"][template]:
+                return self.spec["paths"][template][method.lower()]
+        return None
+
+    def resolved(self, node):
+        while "$ref" in node:
+            target = self.spec
+            for part in node["$ref"][2:].split("/"):
+                target = target[part.replace("~1", "/").replace("~0", "~")]
+            node = target
+        return node
+
+    def names(self, schema):
+        schema = self.resolved(schema)
+        names = set(schema.get("properties", {}))
+        for group in ("allOf", "oneOf", "anyOf"):
+            for each in schema.get(group, []):
+                names |= self.names(each)
+        return names
+
+
+class MockCloud:
+    """A cloud is a subclass: methods marked with @route take (query, body, *ids) and return (status, reply)."""
+    token = "mock-token-0123456789abcdef"
+    public_paths = ()  # need no token
+
+    def __init__(self, name, prefix, mend=lambda spec: None):
+        self.prefix, self.lock = prefix, threading.Lock()
+        self.description = Description(name, prefix, mend)
+        self.faults, self.log, self.knobs, self.last_id = [], [], {}, 1000
+        self.routes = [(method, re.compile(prefix + pattern), getattr(self, attribute))
+                       for attribute in dir(type(self))
+                       for method, pattern in getattr(getattr(type(self), attribute), "routes", [])]
+
+    def new_id(self):
+        self.last_id += 1
+        return self.last_id
+
+    def unauthorized(self):
+        raise NotImplementedError
+
+    def unknown_path(self):
+        raise NotImplementedError
+
+    def left(self):
+        raise NotImplementedError
+
+    # What the mock is told and asked by tests.
+    def control(self, path, body):
+        if path == "/mock/faults":
+            self.faults += body
+        elif path == "/mock/knobs":
+            self.knobs.update(body)
+        elif path == "/mock/log":
+            return self.log
+        elif path == "/mock/violations":
+            return self.description.violations if self.description.found() else None
+        elif path == "/mock/left":
+            return self.left()
+        return {}
+
+    def fault_for(self, method, path):
+        for fault in self.faults:
+            if fault.get("method", method) == method and re.search(fault.get("path", ""), path) and fault.get("times", 1) > 0:
+                fault["times"] = fault.get("times", 1) - 1
+                return fault
+        return None
+
+    def answer(self, method, path, query, headers, body):
+        authorized = headers.get("Authorization") == "Bearer " + self.token
+        if not authorized and path not in self.public_paths:
+            return self.unauthorized()
+        for wanted, pattern, handler in self.routes:
+            if wanted == method and (match := pattern.fullmatch(path)):
+                arguments = {name: values[-1] for name, values in urllib.parse.parse_qs(query).items()}
+                return handler(arguments, json.loads(body) if body else {}, *match.groups())
+        return self.unknown_path()
+
+    def serve(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_for(self))
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(f"port {server.server_port}", flush=True)
+        sys.stdin.read()
+
+
+def route(method, pattern):
+    def mark(function):
+        function.routes = getattr(function, "routes", []) + [(method, pattern)]
+        return function
+    return mark
+
+
+def handler_for(cloud):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two packets, the second would wait 40 ms
+
+        def log_message(self, *_):
+            pass
+
+        def reply(self, status, body, headers=None):
+            data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("X-Request-Id", f"req-{len(cloud.log)}")
+            if status != 204:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if status != 204:
+                self.wfile.write(data)
+
+        def reset(self):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            self.connection.close()
+
+        def run(self):
+            url = urllib.parse.urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if url.path.startswith("/mock/"):
+                with cloud.lock:
+                    return self.reply(200, json.dumps(cloud.control(url.path, json.loads(body) if body else None)).encode())
+            with cloud.lock:
+                fault = cloud.fault_for(self.command, url.path)
+                kind = fault.get("kind", "status") if fault else ""
+                status, reply, headers = 0, None, {}
+                if fault and kind == "status":
+                    status, reply, headers = fault["status"], fault.get("body"), fault.get("headers", {})
+                elif kind in ("", "applied_reset"):
+                    try:
+                        status, reply = cloud.answer(self.command, url.path, url.query, self.headers, body)
+                    except Refused as refused:
+                        status, reply, headers = refused.status, refused.body, refused.headers
+                cloud.log.append({"method": self.command, "path": url.path, "status": status})
+                if kind == "":
+                    data = b"" if reply is None else json.dumps(reply).encode()
+                    cloud.description.check(self.command, url.path, url.query, self.headers, body, status, data)
+            if kind in ("reset", "applied_reset"):
+                return self.reset()
+            if kind == "malformed":
+                return self.reply(200, b'{"servers": [{"id": 1, ')
+            return self.reply(status, reply, headers)
+
+        do_GET = do_POST = do_PUT = do_DELETE = run
+
+    return Handler

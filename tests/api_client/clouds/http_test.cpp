@@ -1,0 +1,220 @@
+// The HTTP layer against a real server that misbehaves.
+#include "api_client/http/http.hpp"
+
+#include "api_client/http/json_api.hpp"
+#include "api_client/http/parse.hpp"
+#include "api_client/http/redact.hpp"
+#include "api_client/providers/local/child.hpp"
+#include "mock_world.hpp"
+#include "tests/api_client/world.hpp"
+
+using namespace tnr;
+using namespace tnr::test;
+using nlohmann::json;
+
+namespace {
+
+struct Wire {
+    PythonServer server{"http_faults.py"};
+    std::vector<int> pauses;
+    std::string explained;
+    http::Limits limits;
+    std::unique_ptr<http::Client> client_;
+
+    http::Client& client() {
+        if (!client_)
+            client_ = std::make_unique<http::Client>(
+                http::Surroundings{.pause =
+                                       [this](int milliseconds) {
+                                           if (milliseconds > 0) pauses.push_back(milliseconds);
+                                           return true;
+                                       },
+                                   .dice = [] { return 0.0; },
+                                   .explain = [this](const std::string& line) { explained += line + "\n"; }},
+                limits);
+        return *client_;
+    }
+    Result<http::Response> get(const std::string& path) {
+        return client().send({.url = server.url() + path, .repeatable = true});
+    }
+    Result<http::Response> post(const std::string& path) {
+        return client().send({.method = "POST", .url = server.url() + path, .body = "{}"});
+    }
+    int count(const std::string& path) { return json::parse(get("/count")->body)["paths"].value(path, 0); }
+};
+
+}  // namespace
+
+TEST_CASE("a request arrives as it was meant, over a connection that is kept", "[http]") {
+    Wire wire;
+    auto reply = wire.client().send(
+        {.method = "PUT", .url = wire.server.url() + "/echo", .headers = {"X-Mine: 1"}, .body = "{\"a\": 1}"});
+    REQUIRE(reply);
+    auto heard = json::parse(reply->body);
+    CHECK(heard["method"] == "PUT");
+    CHECK(heard["body"] == "{\"a\": 1}");
+    CHECK(heard["headers"]["X-Mine"] == "1");
+    CHECK(heard["headers"]["Content-Type"] == "application/json");
+    CHECK(reply->request_id() == "req-7");
+    // A request that must not be repeated has a connection of its own: on a kept one that breaks, curl would repeat it.
+    for (int i = 0; i < 5; ++i) REQUIRE(wire.get("/echo"));
+    CHECK(json::parse(wire.get("/count")->body)["connections"] == 1);
+    REQUIRE(wire.post("/echo"));
+    CHECK(json::parse(wire.get("/count")->body)["connections"] == 2);
+}
+
+TEST_CASE("what may be repeated is repeated with growing pauses; what may not is not", "[http]") {
+    Wire wire;
+    SECTION("a server's fault") {
+        CHECK(wire.get("/twice/503")->body == "done");
+        CHECK(wire.pauses == std::vector<int>{250, 500});
+    }
+    SECTION("a server's fault on something that must not be done twice") {
+        CHECK(wire.post("/twice/503")->status == 503);
+        CHECK(wire.pauses.empty());
+    }
+    SECTION("too many requests: it was not done, whatever it was") {
+        CHECK(wire.post("/twice/429")->body == "done");
+        CHECK(wire.pauses.size() == 2);
+    }
+    SECTION("for as long as the server asks") {
+        CHECK(wire.get("/patience")->body == "done");
+        CHECK(wire.pauses == std::vector<int>{7000});
+    }
+    SECTION("but not for an hour") {
+        CHECK(wire.get("/too-much-patience")->status == 429);
+        CHECK(wire.pauses.empty());
+    }
+    SECTION("and not for ever") {
+        CHECK(wire.get("/always/500")->status == 500);
+        CHECK(wire.count("/always/500") == wire.limits.tries_max);
+    }
+    SECTION("a connection reset in mid-body") {
+        CHECK(wire.get("/reset")->body == "done");
+    }
+    SECTION("a connection reset after something that must not be done twice was sent") {
+        auto lost = wire.post("/reset");
+        REQUIRE_FALSE(lost);
+        CHECK(lost.error().kind == Error::Kind::network);
+        CHECK(wire.count("/reset") == 1);
+    }
+    SECTION("nobody listens: nothing was sent, so it may be tried again") {
+        const UniqueFd taken = listen_on(0);
+        sockaddr_in address{};
+        socklen_t size = sizeof address;
+        ::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &size);
+        ::shutdown(taken.get(), SHUT_RDWR);
+        auto none = wire.client().send(
+            {.method = "POST", .url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/x"});
+        REQUIRE_FALSE(none);
+        CHECK(wire.pauses.size() == static_cast<size_t>(wire.limits.tries_max - 1));
+        CHECK(none.error().what.find("127.0.0.1:") != std::string::npos);
+    }
+}
+
+TEST_CASE("a reply that never ends is ended by us", "[http]") {
+    Wire wire;
+    SECTION("by its size") {
+        wire.limits.reply_bytes_max = 1 << 20;
+        auto reply = wire.get("/endless");
+        REQUIRE_FALSE(reply);
+        CHECK(reply.error().what.find("larger than 1 MiB") != std::string::npos);
+        CHECK(wire.count("/endless") == 1);
+    }
+    SECTION("by time, twice") {
+        wire.limits.total_ms = 300;
+        auto reply = wire.get("/dripping");
+        REQUIRE_FALSE(reply);
+        CHECK(reply.error().kind == Error::Kind::network);
+        CHECK(reply.error().what.find("did not end its reply within 1 s") != std::string::npos);
+        CHECK(wire.count("/dripping") == wire.limits.timeouts_max);
+    }
+    SECTION("by the user") {
+        http::Client client({.pause = [](int) { return false; }});
+        auto reply = client.send({.url = wire.server.url() + "/dripping", .repeatable = true});
+        REQUIRE_FALSE(reply);
+        CHECK(reply.error().what == "interrupted");
+    }
+}
+
+TEST_CASE("a redirect is not followed, so that no token travels to another host", "[http]") {
+    Wire wire;
+    auto reply = wire.get("/moved");
+    REQUIRE(reply);
+    CHECK(reply->status == 302);
+    CloudWorld world;
+    http::JsonApi api(
+        {"Mock", wire.server.url(), "token-token", "sign in", [](const json&) { return http::Refusal{}; }}, world);
+    auto refused = api.get("/moved");
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what.find("redirect") != std::string::npos);
+}
+
+TEST_CASE("a token goes to https, or to this computer", "[http]") {
+    CHECK(http::check_endpoint("https://api.hetzner.cloud/v1"));
+    CHECK(http::check_endpoint("http://127.0.0.1:8080/v1"));
+    CHECK(http::check_endpoint("http://localhost/v1"));
+    for (const char* bad : {"http://api.hetzner.cloud/v1", "http://127.0.0.1@evil.example/", "http://127.evil.example/",
+                            "ftp://127.0.0.1/", "file:///etc/passwd", "https://", "https://a@b/", ""})
+        CHECK_FALSE(http::check_endpoint(bad));
+}
+
+TEST_CASE("a certificate must be one that we trust", "[http]") {
+    const TemporaryFolder folder;
+    const std::string key = folder / "key", certificate = folder / "certificate";
+    auto made = local::run(
+        {.argv = {"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
+                  "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"}});
+    REQUIRE((made && made->exit_code == 0));
+    const PythonServer server("http_faults.py", {"--tls", certificate, key});
+    const std::string url = "https://localhost:" + std::to_string(server.port()) + "/echo";
+    {
+        http::Client client({.pause = [](int) { return true; }});
+        auto refused = client.send({.url = url, .repeatable = true});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what.find("is not trusted") != std::string::npos);
+        CHECK(refused.error().hint.find("SSL_CERT_FILE") != std::string::npos);
+    }
+    const Environment trusted("SSL_CERT_FILE", certificate.c_str()), none("CURL_CA_BUNDLE", nullptr);
+    http::Client client({});
+    auto accepted = client.send({.url = url});
+    INFO((accepted ? "" : accepted.error().what));
+    REQUIRE(accepted);
+    CHECK(accepted->status == 200);
+}
+
+TEST_CASE("requests go through the proxy that the environment names", "[http]") {
+    const PythonServer proxy("http_faults.py");
+    const Environment set("http_proxy", proxy.url().c_str()), none("no_proxy", nullptr), None("NO_PROXY", nullptr);
+    http::Client client({});
+    // The proxy sees the whole address and has no such page.
+    CHECK(client.send({.url = "http://127.0.0.2:1/anything"})->status == 404);
+}
+
+TEST_CASE("JSON that is nested without end is refused, not followed until the stack is used up", "[http]") {
+    const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+    CHECK(http::parse_json(deep).is_discarded());
+    CHECK(http::parse_json("[[[{\"a\": [1]}]]]").is_array());
+    CHECK(http::redacted(deep, {}).size() < 3000);
+}
+
+TEST_CASE("what is shown has no secrets", "[http]") {
+    Wire wire;
+    wire.client().hide("very-secret-token");
+    auto reply = wire.client().send(
+        {.method = "POST",
+         .url = wire.server.url() + "/echo",
+         .headers = {"Authorization: Bearer very-secret-token"},
+         .body = R"({"name": "demo", "user_data": "PRIVATE KEY", "nested": [{"password": "p4ss"}]})"});
+    REQUIRE(reply);
+    CHECK(reply->body.find("very-secret-token") != std::string::npos);  // it did arrive
+    const std::string sent = wire.explained.substr(0, wire.explained.find('\n'));
+    for (const char* secret : {"PRIVATE", "p4ss"}) CHECK(sent.find(secret) == std::string::npos);
+    CHECK(wire.explained.find("very-secret-token") == std::string::npos);
+    CHECK(wire.explained.find("> POST " + wire.server.url() + "/echo") != std::string::npos);
+    CHECK(wire.explained.find("< 200 in") != std::string::npos);
+    const std::string with_key = "{\"key\": \"-----BEGIN\", \"id\": 1}";
+    CHECK(http::redacted("{\"root_password\": \"p4ss", {}) == "(23 bytes that are no JSON)");
+    CHECK(http::without("say hidden and hidden", {"hidden"}) == "say (hidden) and (hidden)");
+    CHECK(http::redacted(with_key, {}) == "{\"id\":1,\"key\":\"(hidden)\"}");
+}

@@ -1,0 +1,135 @@
+// Clouds that tests own: a server in Python for as long as the object lives, and a CloudWorld in which no pause takes time.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/cloud.hpp"
+#include "tests/support/catch.hpp"
+
+namespace tnr::test {
+
+// A script of this folder that prints `port N` and ends when its stdin does.
+class PythonServer {
+public:
+    explicit PythonServer(const std::string& script, const std::vector<std::string>& arguments = {}) {
+        int in[2], out[2];
+        if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) std::abort();
+        std::vector<std::string> words = {TNR_TEST_PYTHON, std::string(TNR_MOCKS) + "/" + script};
+        words.insert(words.end(), arguments.begin(), arguments.end());
+        std::vector<char*> argv;
+        for (auto& word : words) argv.push_back(word.data());
+        argv.push_back(nullptr);
+        child_ = ::fork();
+        if (child_ == 0) {
+            ::dup2(in[0], 0);
+            ::dup2(out[1], 1);
+            ::execv(argv[0], argv.data());
+            ::_exit(127);
+        }
+        ::close(in[0]);
+        ::close(out[1]);
+        stdin_.reset(in[1]);
+        const UniqueFd said(out[0]);
+        std::string line;
+        for (char c; ::read(said.get(), &c, 1) == 1 && c != '\n';) line += c;
+        if (std::sscanf(line.c_str(), "port %d", &port_) != 1) std::abort();
+    }
+    ~PythonServer() {
+        stdin_.reset();
+        ::waitpid(child_, nullptr, 0);
+    }
+    PythonServer(const PythonServer&) = delete;
+    PythonServer& operator=(const PythonServer&) = delete;
+
+    std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+    int port() const { return port_; }
+
+private:
+    pid_t child_ = -1;
+    UniqueFd stdin_;
+    int port_ = 0;
+};
+
+// A mock cloud and what its driver gets: its token, its address in `variable`, pauses that only count.
+class MockCloud {
+public:
+    using Json = nlohmann::json;
+    static constexpr const char* token = "mock-token-0123456789abcdef";
+
+    MockCloud(const std::string& cloud, const std::string& script, const std::string& variable, const std::string& path)
+        : cloud_(cloud), server_(script) {
+        std::string name = (std::filesystem::temp_directory_path() / "tnr-cloud-XXXXXX").string();
+        if (!::mkdtemp(name.data())) std::abort();
+        folder = name;
+        variables[variable] = server_.url() + path;
+        world.variable = [this](const std::string& name) { return variables[name]; };
+        world.home = folder;
+        world.cache_folder = folder / "cache";
+        world.now = [this] { return now; };
+        world.http.pause = [this](int milliseconds) {
+            paused_ms += milliseconds;
+            return true;
+        };
+        world.http.explain = [this](const std::string& line) { explained += line + "\n"; };
+    }
+    // Whatever a test was about, requests and replies were as the cloud describes them.
+    ~MockCloud() {
+        const Json violations = ask("violations");
+        if (violations.is_null())
+            WARN("no API description (TNR_API_SPECS) or no openapi-core: " + cloud_ + " was not checked against it");
+        else
+            CHECK(violations == Json::array());
+        CHECK(explained.find(token) == std::string::npos);
+        std::error_code ignored;
+        std::filesystem::remove_all(folder, ignored);
+    }
+
+    std::unique_ptr<Provider> provider(const std::string& with_token = token) {
+        return find_cloud(cloud_)->make({{{"token", with_token}}, "the test"}, world);
+    }
+    Json ask(const std::string& what, const Json& body = {}) {
+        http::Client client({});
+        http::Request request{.method = body.is_null() ? "GET" : "POST", .url = server_.url() + "/mock/" + what};
+        if (!body.is_null()) request.body = body.dump();
+        auto response = client.send(request);
+        return response ? Json::parse(response->body) : Json("the mock does not answer");
+    }
+    void fail_next(const Json& fault) { ask("faults", Json::array({fault})); }
+    // How many requests of that kind there were.
+    int count(const std::string& method, const std::string& path) {
+        int found = 0;
+        for (const Json& entry : ask("log")) found += entry["method"] == method && entry["path"] == path;
+        return found;
+    }
+
+    std::filesystem::path folder;  // its home and cache, which go with the object
+    CloudWorld world;
+    std::map<std::string, std::string> variables;
+    std::string now = "2026-01-02T03:04:05Z", explained;
+    int paused_ms = 0;
+
+private:
+    std::string cloud_;
+    PythonServer server_;
+};
+
+// Looks until the machine is in that state.
+inline Machine wait_until(Provider& provider, const std::string& id, MachineState state) {
+    for (int looks = 0; looks < 20; ++looks) {
+        auto machine = provider.machine(id);
+        REQUIRE(machine);
+        if (machine->state == state) return *machine;
+    }
+    FAIL("machine " << id << " did not come to state " << static_cast<int>(state));
+    return {};
+}
+
+}  // namespace tnr::test

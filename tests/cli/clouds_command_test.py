@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""The real `tnr` signs in to a mock cloud, says who it is, shows its requests, and forgets: clouds_command_test.py TNR"""
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api_client" / "clouds"))
+from with_mock import mock_cloud
+
+TNR = sys.argv[1]
+
+
+def tnr(home, *words, given="", status=0, **variables):
+    # Nothing of the user's own: neither their tokens nor their proxies.
+    environment = {"PATH": os.environ["PATH"], "HOME": home, **variables}
+    done = subprocess.run([TNR, *words], input=given, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+with mock_cloud("hetzner_mock.py") as mock, tempfile.TemporaryDirectory() as home:
+    there = {"HCLOUD_ENDPOINT": mock.url + "/v1"}
+    assert "tnr login hetzner" in tnr(home, "whoami", "hetzner", status=4, **there).stderr
+    assert "request req-" in tnr(home, "login", "hetzner", given="wrong-token-wrong\n", status=4, **there).stderr
+    said = tnr(home, "login", "hetzner", given=mock.token + "\n", **there)
+    assert "a project with 0 servers" in said.stdout, said
+    stored = pathlib.Path(home, ".config/tnr/clouds.json")
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+
+    shown = tnr(home, "--explain", "whoami", "hetzner", **there)
+    assert "> GET " + mock.url + "/v1/servers?per_page=1" in shown.stderr and "< 200 in" in shown.stderr
+    assert mock.token not in shown.stderr + shown.stdout
+    who = json.loads(tnr(home, "whoami", "--json", **there).stdout)["providers"]
+    assert [each["provider"] for each in who if each["signed_in"]] == ["local", "hetzner"], who
+    # A token in the variable comes first, and a wrong one is told by its source.
+    wrong = tnr(home, "whoami", "hetzner", status=4, HCLOUD_TOKEN="wrong-token-wrong", **there)
+    assert "came from HCLOUD_TOKEN" in wrong.stderr and "wrong-token" not in wrong.stderr, wrong
+
+    # A machine of another computer is shown, and costs what its cloud says.
+    import urllib.request
+    order = json.dumps({"name": "other", "server_type": "cx23", "image": "debian-12", "labels": {"tnr": "other"}}).encode()
+    request = urllib.request.Request(mock.url + "/v1/servers", order, {"Authorization": "Bearer " + mock.token})
+    urllib.request.urlopen(request).close()
+    row = json.loads(tnr(home, "status", "--json", **there).stdout)["machines"][0]
+    assert (row["name"], row["price"]["currency"], round(row["price"]["per_hour"], 6)) == ("other", "EUR", 0.0064), row
+    tnr(home, "delete", "other", "--provider", "hetzner", "--yes", **there)
+    assert mock.ask("left") == []
+
+    tnr(home, "logout", "hetzner", **there)
+    assert "hetzner" not in stored.read_text()
+    refused = tnr(home, "login", "hetzner", given=mock.token + "\n", status=2, HCLOUD_ENDPOINT="http://api.example/v1")
+    assert "https://" in refused.stderr
+    mock.check_description()
+print("tnr signed in, looked around, and signed out")

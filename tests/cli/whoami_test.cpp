@@ -1,0 +1,46 @@
+// `tnr whoami`.
+#include "tests/api_client/clouds/mock_world.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+namespace {
+
+nlohmann::json identity_in(const nlohmann::json& document, const std::string& provider) {
+    for (const auto& each : document["providers"])
+        if (each["provider"] == provider) return each;
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("whoami shows every provider, signed in or not, and what is wrong with a token", "[cli][whoami]") {
+    test::MockCloud cloud("hetzner", "hetzner_mock.py", "HCLOUD_ENDPOINT", "/v1");
+    test::FakeSession fake;
+    fake.session.world = cloud.world;
+    auto document = fake.document({"whoami"});
+    CHECK(document["providers"].size() == provider_names().size());
+    CHECK(document["errors"].empty());
+    CHECK(identity_in(document, "local")["signed_in"] == true);
+    CHECK(identity_in(document, "hetzner")["signed_in"] == false);
+    CHECK(identity_in(document, "hetzner")["who"].is_null());
+    CHECK(fake.tnr({"whoami", "hetzner"}) == 4);
+    CHECK(fake.err.str().find("`tnr login hetzner`") != std::string::npos);
+
+    cloud.variables["HCLOUD_TOKEN"] = "wrong-token-wrong";
+    document = fake.document({"whoami"});
+    REQUIRE(document["errors"].size() == 1);
+    CHECK(document["errors"][0]["about"] == "hetzner");
+    CHECK(document["errors"][0]["kind"] == "auth");
+    CHECK(identity_in(document, "hetzner")["source"] == "HCLOUD_TOKEN");
+    CHECK(fake.tnr({"whoami"}) == 0);
+    CHECK(fake.out.str().find("this computer") != std::string::npos);
+    CHECK(fake.err.str().find("tnr: ") == 0);
+    CHECK(fake.tnr({"whoami", "hetzner"}) == 4);
+
+    cloud.variables["HCLOUD_TOKEN"] = cloud.token;
+    document = fake.document({"whoami", "hetzner"});
+    CHECK(document["providers"].size() == 1);
+    CHECK(identity_in(document, "hetzner")["who"] == "a project with 0 servers");
+}
