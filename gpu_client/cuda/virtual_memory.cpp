@@ -249,7 +249,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
         {
             LockGuard lock(mappings().mutex);
             auto [first, last, covered] = mappings_from(address, bytes);
-            if (covered != bytes) return CUDA_ERROR_INVALID_VALUE;
+            if (bytes == 0 || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
             for (auto mapping = first; mapping != last; ++mapping) {
                 device_of_address(address)->memory->sends().put(
                     wire::UnmapAllocation{mapping->first, mapping->second.bytes});
