@@ -309,14 +309,8 @@ CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* 
 
 // Green contexts cannot be made yet, so no stream belongs to one.
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
-    return guarded("cuStreamGetGreenCtx", [&]() -> CUresult {
-        StreamRef stream;
-        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
-        Context* context = nullptr;
-        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
-        *out = nullptr;
-        return CUDA_SUCCESS;
-    });
+    CUcontext context = nullptr;
+    return out ? cuStreamGetCtx_v2(handle, &context, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {

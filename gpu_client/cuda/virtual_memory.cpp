@@ -86,6 +86,20 @@ const std::pair<const uint64_t, Mapping>* find_mapping(uint64_t address) TNR_REQ
     return address - found.first < found.second.bytes ? &found : nullptr;
 }
 
+// The mappings side by side from `address` on that `bytes` reach into, and how much they cover.
+struct Run {
+    std::map<uint64_t, Mapping>::iterator first, last;  // [first, last)
+    uint64_t covered = 0;
+};
+Run mappings_from(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mutex) {
+    auto& all = mappings().by_address;
+    auto found = all.find(address);
+    Run run{found, found};
+    while (run.last != all.end() && run.last->first == address + run.covered && run.covered < bytes)
+        run.covered += (run.last++)->second.bytes;
+    return run;
+}
+
 // Is all of it reserved, and none of it mapped?
 bool may_be_mapped(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mutex) {
     auto after = mappings().reserved.upper_bound(address);
@@ -234,12 +248,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
         Freed freed;
         {
             LockGuard lock(mappings().mutex);
-            auto& all = mappings().by_address;
-            auto first = all.find(address), last = first;
-            uint64_t covered = 0;
-            while (last != all.end() && last->first == address + covered && covered < bytes)
-                covered += (last++)->second.bytes;
-            if (first == all.end() || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
+            auto [first, last, covered] = mappings_from(address, bytes);
+            if (bytes == 0 || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
             for (auto mapping = first; mapping != last; ++mapping) {
                 device_of_address(address)->memory->sends().put(
                     wire::UnmapAllocation{mapping->first, mapping->second.bytes});
@@ -247,7 +257,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
                 --physical->mapped;
                 release_if_unused(mapping->second.allocation, *physical, freed);
             }
-            all.erase(first, last);
+            mappings().by_address.erase(first, last);
             device_of_address(address)->memory->forget_mapping(address, bytes);
         }
         return send_changes(freed);
@@ -262,12 +272,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
                 return CUDA_ERROR_INVALID_DEVICE;
         {
             LockGuard lock(mappings().mutex);
-            auto& all = mappings().by_address;
-            auto first = all.find(address), last = first;
-            uint64_t covered = 0;
-            while (last != all.end() && last->first == address + covered && covered < bytes)
-                covered += (last++)->second.bytes;
-            if (first == all.end() || covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            auto [first, last, covered] = mappings_from(address, bytes);
+            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
             for (size_t i = 0; i < count; ++i) {
                 int ordinal = wanted[i].location.id;
                 device_of_address(address)->memory->sends().put(wire::SetAccess<>{

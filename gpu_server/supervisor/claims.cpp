@@ -21,7 +21,6 @@ Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, Clai
     : loop_(loop), gpus_(gpus), workers_(workers), store_(store), options_(std::move(options)) {
     workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
-                 [this](Worker& worker, const MemoryWish& wish) { memory_returned(worker, wish); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
     gpus_.on_change([this] { try_waiting(); });
 }

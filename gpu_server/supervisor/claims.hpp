@@ -155,7 +155,6 @@ private:
     void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
-    void memory_returned(Worker& worker, const MemoryWish& wish);
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then

@@ -179,7 +179,6 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"client_key", session.caller.public_key},
                   {"server_public", keys.public_key},
                   {"server_secret", keys.secret_key},
-                  {"grant_bytes", 0},
                   {"account", claim.account},
                   {"machine", claim.machine},
                   {"lanes", options_.lanes},
@@ -287,14 +286,6 @@ void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
     memory.grant(bytes);
     session->granted_bytes[wish.device] += bytes;
     workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
-}
-
-void Claims::memory_returned(Worker& worker, const MemoryWish& wish) {
-    auto* session = session_of(worker);
-    if (!session) return;
-    uint64_t bytes = std::min(wish.bytes, session->granted_bytes[wish.device]);
-    session->granted_bytes[wish.device] -= bytes;
-    gpus_.at(worker.gpus[wish.device]).memory.take_back(bytes);
 }
 
 void Claims::worker_gone(Worker& worker, const std::string& how) {

@@ -136,11 +136,10 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) try {
     } else if (message.contains("connected")) {
         if (worker.state != Worker::State::serving) return false;
         events_.connected(worker);
-    } else if (message.contains("grant") || message.contains("returned")) {
-        bool grant = message.contains("grant");
-        auto wish = memory_wish(message.at(grant ? "grant" : "returned"));
+    } else if (message.contains("grant")) {
+        auto wish = memory_wish(message.at("grant"));
         if (wish.device >= worker.gpus.size() || worker.state != Worker::State::serving) return false;
-        (grant ? events_.wants_memory : events_.returns_memory)(worker, wish);
+        events_.wants_memory(worker, wish);
     } else if (message.contains("ended") || message.contains("failed")) {
         worker.last_word = printable(message.at(message.contains("ended") ? "ended" : "failed").get<std::string>());
     } else if (image_message_ && worker.state == Worker::State::serving) {

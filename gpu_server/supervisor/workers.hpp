@@ -3,13 +3,10 @@
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
-//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine,
-//                        shared, lanes}}
-//                        grant_bytes: of each device, before it has asked; the keys are empty for plain text; lanes: how
-//                        many the client may open
+//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes}}
+//                        the keys are empty for plain text; lanes: how many the client may open
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
-//   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
 //                        the last other one has gone; what the worker knows first is in "serve"
 //   supervisor → worker  {"end": "why"}                                    say good-bye to the client and exit
@@ -65,7 +62,6 @@ public:
         std::function<void(Worker&)> ready;
         std::function<void(Worker&)> connected;
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
-        std::function<void(Worker&, const MemoryWish&)> returns_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;
     };

@@ -105,6 +105,8 @@ TEST_CASE("one memory mapped twice is seen at both addresses", "[address space]"
     unsigned value = 0;
     CU_OK(cu.cuMemcpyDtoH(&value, address + bytes + 64, sizeof(value)));
     CHECK(value == 0x5eed);
+    CHECK(cu.cuMemUnmap(address, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cu.cuMemUnmap(address, bytes + 1) == CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMemUnmap(address, 2 * bytes));
     CU_OK(cu.cuMemRelease(handle));
     CU_OK(cu.cuMemAddressFree(address, 2 * bytes));
