@@ -1,12 +1,12 @@
-// The workers of this node, to those who decide what they are for (gpus.hpp, claims.hpp). They are processes:
-// worker_processes.hpp; in tests of orders of events they are not.
+// The workers of this node, as those see them who decide what they are for (gpus.hpp, claims.hpp). worker_processes.hpp
+// runs them as processes; tests of the orders of events have none.
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, grant_bytes, account, machine,
 //                        shared, lanes}}
-//                        grant_bytes: of each device, before it has asked; the keys are empty for plain text; lanes: how
-//                        many the client may open
+//                        grant_bytes: of each device, before it has asked (0: it must ask); the keys are empty for
+//                        plain text; lanes: how many the client may open
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   worker → supervisor  {"returned": {device, bytes}}                     memory it does not need any more
