@@ -1,4 +1,4 @@
-// How many connections each key has open. For the one thread that hears both of handshakes and of ends (Zap's).
+// How many connections each key has open. Used on Zap's thread only, which hears both of handshakes and of ends.
 #pragma once
 
 #include <map>

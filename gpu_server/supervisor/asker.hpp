@@ -8,8 +8,8 @@ namespace tnr::server {
 
 class Asker {
 public:
-    Asker() = default;  // nobody that can be looked at
-    // `connection`: ZeroMQ's descriptor, of which we keep our own.
+    Asker() = default;  // no connection to look at
+    // `connection`: ZeroMQ's descriptor, of which we keep a duplicate.
     explicit Asker(int connection);
     bool gone() const;
 

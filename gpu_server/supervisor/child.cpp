@@ -74,7 +74,7 @@ Result<Child> start_child(const ChildPlan& plan) {
 }
 
 void kill_child(pid_t pid) {
-    kill(-pid, SIGKILL);  // its group; not yet there in the moment before the child's setsid()
+    kill(-pid, SIGKILL);  // its group, which does not exist until the child's setsid()
     kill(pid, SIGKILL);
 }
 

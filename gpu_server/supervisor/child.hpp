@@ -35,10 +35,10 @@ struct Child {
     UniqueFd control;  // non-blocking
 };
 
-// From the thread that lives as long as the process: the kernel ties a child's life to the thread that made it.
+// Call it on a thread that lives as long as the process: the kernel ties a child's life to the thread that made it.
 Result<Child> start_child(const ChildPlan& plan);
 
-// The child and all it has started. It still must be waited for.
+// Kills the child and all it has started. It must still be waited for.
 void kill_child(pid_t pid);
 // "exited with code 1", "was killed by signal 9 (Killed)"
 std::string describe_exit(int status);
@@ -46,7 +46,7 @@ std::string describe_exit(int status);
 // What is set in our environment and of use to a child: PATH, locale, TNR_LOG, and what CUDA reads.
 std::vector<std::string> inherited_environment();
 
-// One message to the other end, and a descriptor if there is one. False when it is gone (or hopelessly behind).
+// Sends one message, and a descriptor if there is one. False when the other end is gone (or hopelessly behind).
 bool send_message(int control, const nlohmann::json& message, int file = -1);
 struct Received {
     enum class What { message, nothing_now, closed, nonsense } what;

@@ -56,7 +56,7 @@ void Claims::remove_over() {
     if (!trying_) waiting_.remove_if([](const Waiting& one) { return one.over; });
 }
 
-// First come, first served. An attempt may change the world again: then all are asked once more.
+// First come, first served. An attempt may itself change something: then all are tried once more.
 void Claims::try_waiting() {
     try_again_ = true;
     if (trying_) return;
@@ -123,8 +123,8 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
     return found;
 }
 
-// Not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for somebody else, or
-// belong to a claim that ends.
+// Called when not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for
+// somebody else, or belong to a claim that ends.
 bool Claims::make_room(const Caller& caller, const GpuWish& wish) {
     auto missing = wish.count - static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
                                                  gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
@@ -178,7 +178,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
 }
 
 void Claims::release(const Caller& caller, const std::string& why) {
-    // What it asked for before shall not come true after.
+    // What it asked for before must not be granted afterwards.
     for (auto& one : waiting_)
         if (one.caller.account == caller.account && one.caller.machine == caller.machine)
             give_up(one, {Error::Kind::remote, why});

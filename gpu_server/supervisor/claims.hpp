@@ -38,8 +38,8 @@ struct Caller {
     std::string machine;     // whose GPUs it is about
     std::string public_key;  // empty when plain
     std::string label() const { return account.empty() ? machine : account + "/" + machine; }
-    // Who may find what its last claim left in a GPU: whoever holds the same key. In an open pool, where nobody has one, the
-    // same machine.
+    // Only the same owner may find what a claim left in a GPU: whoever holds the same key; in an open pool, where
+    // nobody has one, the same machine.
     std::string owner() const { return public_key.empty() ? "machine " + machine : "key " + public_key; }
 };
 
@@ -72,7 +72,8 @@ struct Session {
     Asker asker;
     std::optional<EventLoop::Clock::time_point> asker_gone_since;
     std::string why_ending;
-    // starting: it takes too long. serving: to look at the asker. ending: it is killed.
+    // Due when a `starting` one takes too long, when a `serving` one's asker is to be looked at, and when an `ending`
+    // one's worker is to be killed.
     EventLoop::TimerId timer = 0;
 };
 
@@ -86,10 +87,10 @@ struct Claim {
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
     bool ending = false;
-    bool keep = true;  // its GPUs, for the owner's next claim: no worker of it has failed, and nobody ended it
+    bool keep = true;  // the GPUs for the owner's next claim: no worker has failed, and nobody ended the claim
     std::string why_ending;
     bool belongs_to(const Caller& caller) const { return account == caller.account && machine == caller.machine; }
-    // Its GPUs come back soon: nothing is left but processes that end.
+    // True if its GPUs come back soon: all its processes are ending.
     bool soon_over() const;
 };
 
@@ -112,7 +113,7 @@ public:
     // Likewise, without waiting for a description.
     Result<std::vector<int>> would_get(const Caller& caller, const GpuWish& wish);
     void release(const Caller& caller, const std::string& why);
-    // Ends what belongs to keys that are not known any more.
+    // Ends the claims of keys that are not known any more, and refuses what they wait for.
     void end_revoked(const std::function<bool(const std::string& public_key)>& known);
     // Ends the largest session of every claim whose workers hold more of the host's memory than `bytes_max` for each of its
     // GPUs. `bytes_of`: a worker's.
@@ -122,7 +123,7 @@ public:
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }
 
 private:
-    // Something to try again whenever the world has changed. It says whether it is done.
+    // A request that is tried again whenever something has changed. `attempt` returns whether it is done.
     struct Waiting {
         Caller caller;
         std::function<bool()> attempt;
@@ -138,7 +139,7 @@ private:
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
-    Claim* find(const Caller& caller, const std::string& gpu);  // that a session of the caller joins
+    Claim* find(const Caller& caller, const std::string& gpu);  // the claim that a session of the caller joins
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
@@ -158,7 +159,7 @@ private:
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
-    // `keep`: its owner may only have paused; else nobody shall find the memory as it is.
+    // `keep`: the owner may come back in a moment; otherwise nobody shall find the memory as it is.
     void end(Claim& claim, const std::string& why, bool keep = false);
     void finish(Claim& claim);
     std::string labels(const std::vector<int>& gpus);
@@ -169,7 +170,7 @@ private:
     Store& store_;
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
-    // Who has let sessions end without connecting, lately.
+    // Who has lately let sessions end without connecting.
     struct Distrust {
         int in_a_row = 0;
         milliseconds pause{0};

@@ -39,8 +39,8 @@ int port_of(int socket) {
 UniqueFd try_bind(const addrinfo& address, bool port_given) {
     UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket) return {};
-    // A given port is used again and again, also right after connections to it. Where the kernel chooses, it would choose
-    // one twice.
+    // A given port is used again and again, also right after connections to it. Where the kernel chooses, this option
+    // would let it choose one twice.
     int on = port_given;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) return {};

@@ -30,12 +30,12 @@ public:
     TimerId after(std::chrono::milliseconds delay, Callback due);
     // When the next timer is due, if there is one.
     std::optional<Clock::time_point> next_due() const;
-    void cancel(TimerId timer);  // of one that has fired already or of 0: does nothing
+    void cancel(TimerId timer);  // does nothing if it has fired already, or is 0
 
     void run();  // until stop()
     void stop() { stopped_ = true; }
     bool stopped() const { return stopped_; }
-    // One round: waits for the next event, at most until `limit`.
+    // One round: waits for the next event, for `limit` at most.
     void run_once(std::chrono::milliseconds limit);
 
 private:

@@ -15,9 +15,9 @@ public:
     using Line = std::function<void(const std::string& line)>;
     explicit ForeignLines(Line line) : line_(std::move(line)) {}
 
-    // What has been written. Of more than foreign_log_bytes_max within foreign_log_window the rest is left out.
+    // Adds what has been written. What exceeds foreign_log_bytes_max within foreign_log_window is left out.
     void add(std::string_view bytes, EventLoop::Clock::time_point now);
-    // The last line, if it has no end.
+    // Logs the last line, if it has no end.
     void finish();
 
 private:

@@ -157,7 +157,7 @@ void Gpus::try_again(Gpu& gpu, milliseconds pause, Again again) {
     gpu.restart = loop_.after(pause, [this, index = gpu.index, again] { (this->*again)(at(index)); });
 }
 
-// Once more, later and later.
+// Tries again, after growing pauses.
 void Gpus::strike(Gpu& gpu, const std::string& why, Again again) {
     if (gpu.state == Gpu::State::broken || ++gpu.strikes >= strikes_max) return out_of_order(gpu, why);
     log(LogLevel::warning, gpu.label() + ": " + why + "; trying again");

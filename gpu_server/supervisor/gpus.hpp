@@ -64,7 +64,7 @@ public:
     void claim(const std::vector<int>& indexes, const std::string& owner);
     // The GPU's waiting worker, if it has one, is the caller's now.
     Worker* take_warm(Gpu& gpu);
-    // claimed → kept, for the owner's next claim; after `linger` → wiping. Only when no process of ours has anything on it
+    // claimed → kept, for the owner's next claim; after `linger` → wiping. Only when no process of ours uses the GPU
     // any more.
     void keep(const std::vector<int>& indexes, milliseconds linger);
     // claimed or kept → wiping → free. Likewise.
@@ -72,7 +72,7 @@ public:
 
     // From Workers' events.
     void describe(Worker& worker);
-    bool warm_worker_gone(Worker& worker, const std::string& how);  // false: it was none
+    bool warm_worker_gone(Worker& worker, const std::string& how);  // false: it was not a warm one
     void stop() { stopping_ = true; }                               // start nothing any more
 
 private:

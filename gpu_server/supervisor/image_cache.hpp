@@ -1,8 +1,8 @@
 // Code images on disk, so that a program's second run need not send them: which files there are, whose they are, and which
-// go when there are too many. What is in them is for whoever reads them to check against their name.
+// go when there are too many. Whoever reads a file checks its contents against its name.
 //
 //   STATE/images/TENANT/HASH        mode 0600 in folders of mode 0700
-//   STATE/images/TENANT/HASH.new    being written; a crash's are removed at the start
+//   STATE/images/TENANT/HASH.new    being written; what a crash leaves is removed at the start
 //
 // A tenant is an account. Where there are no accounts (an open pool) it is a machine, as it names itself: whoever reaches
 // such a pool may also join that machine's claims. Nothing is shared between tenants, not even the knowledge that somebody
@@ -31,7 +31,7 @@ struct ImageCacheLimits {
     uint64_t disk_bytes_free = disk_bytes_kept_free;
 };
 
-// The tenant's name, fit for a folder; empty when there is neither.
+// The tenant's name, fit for a folder; empty when both are empty.
 std::string image_tenant(const std::string& account, const std::string& machine);
 // The account of such a name; empty for machines.
 std::string account_of_tenant(const std::string& tenant);
@@ -47,12 +47,12 @@ public:
     // Where to write an image (then rename it to the same without ".new"), after room has been made for it by dropping
     // what was used longest ago: the tenant's own first, then anybody's. Empty: there is no room for it.
     std::filesystem::path begin(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes);
-    // What begin() made room for has been written, or has not. Call it once for each begin() that found room.
+    // Tells whether what begin() made room for has been written. Call it once for each begin() that found room.
     void end(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes, bool written);
 
     void remove(const std::string& tenant, const wire::ImageHash& hash);
     void forget(const std::string& tenant);
-    // Forgets the tenants that are not `known` any more, and images that nobody has used for so long.
+    // Forgets the tenants that are not `known` any more, and images that nobody has used for the time `unused`.
     void tidy(const std::function<bool(const std::string& tenant)>& known, std::chrono::hours unused);
 
     uint64_t bytes() const { return bytes_; }  // of all, with those for which room has been made

@@ -1,4 +1,4 @@
-// What workers ask of the cache of code images: they have no filesystem of their own. Files travel as descriptors, so
+// Serves workers from the cache of code images: they have no filesystem of their own. Files travel as descriptors, so
 // nothing of 400 MB passes through here; a helper process writes what shall be kept (store_image.cpp).
 //
 // An image that is still being written is lent from the memory it arrived in: a program's second run may start the moment

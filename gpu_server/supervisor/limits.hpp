@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 // A request. The longest that our clients make has 1 KiB.
 inline constexpr size_t request_bytes_max = size_t{16} << 10;
-// What we still read, so that the sender of an oversized one gets an answer; beyond, ZeroMQ cuts the line.
+// What we still read, so that the sender of an oversized one gets an answer; beyond, ZeroMQ cuts the connection.
 inline constexpr size_t request_answerable_bytes = 2 * request_bytes_max;
 // Parts of a message; likewise. Requests have one, those of a REQ socket an empty one before it.
 inline constexpr int request_parts_max = 2;

@@ -19,7 +19,7 @@ namespace tnr::server {
 
 class NvmlLibrary {
 public:
-    // False from started() when it does not load or does not start: it tells nothing then.
+    // started() is false when the library does not load or does not start; then every call fails.
     explicit NvmlLibrary(const std::string& path);
     bool started() const { return started_; }
 

@@ -206,7 +206,7 @@ void Claims::serve(Claim& claim, Session& session) {
     std::exchange(session.reply, nullptr)(*session.answer);
 }
 
-// Until the client has come. Its program may have been killed meanwhile.
+// Again and again until the client has come: its program may have been killed meanwhile.
 void Claims::look_at_asker(Claim& claim, Session& session) {
     session.timer = 0;
     if (session.connected) return;

@@ -1,5 +1,5 @@
-// Requests that wait for their turn. Each peer has a queue of its own, with a limit; served is one request of each peer
-// that has any, round and round. So whoever asks much waits for itself, and everybody else for at most one request of it.
+// Requests that wait for their turn. Each peer has a queue of its own, with a limit, and the queues are served round
+// robin, one request each. So whoever asks much waits for itself, and everybody else for at most one request of it.
 #pragma once
 
 #include <deque>

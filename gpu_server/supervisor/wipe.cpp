@@ -55,7 +55,7 @@ private:
     bool ok(CUresult result, const char* doing) {
         if (result == CUDA_SUCCESS) return true;
         why_ = std::string(doing) + ": " + driver_.name_of(result);
-        // Another's process has the GPU for itself, or nobody may have it.
+        // Another process has the GPU for itself, or nobody may have it.
         if (result == CUDA_ERROR_DEVICE_UNAVAILABLE) why_ += " (is its compute mode exclusive? nvidia-smi -c 0)";
         return false;
     }

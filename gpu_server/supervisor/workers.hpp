@@ -1,5 +1,5 @@
-// The workers of this node, to those who decide what they are for (gpus.hpp, claims.hpp). They are processes:
-// worker_processes.hpp; in tests of orders of events they are not.
+// The workers of this node, as those see them who decide what they are for (gpus.hpp, claims.hpp). worker_processes.hpp
+// runs them as processes; tests of the orders of events have none.
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}

@@ -26,7 +26,7 @@ static wire::KernelDescription describe_kernel(CUkernel kernel, CUdevice device)
     return description;
 }
 
-// As many KernelsDescribed as the limit of a record asks for.
+// Describes the kernels, in as many KernelsDescribed as the limit of a record requires.
 static void describe_library(WorkerSession& session, const Library& library, uint64_t call_number, CUdevice device) {
     wire::KernelsDescribed described{call_number, {}};
     size_t bytes = 0;
@@ -78,8 +78,8 @@ static CUresult load(Library& library, std::span<const std::byte> image, Library
     return result;
 }
 
-// Some context, while this lives: kernels can only be described in one, and a program that loads a library may not have
-// one yet.
+// While this lives, some context is current: kernels can only be described in one, and a program that loads a library
+// may not have one yet.
 class AnyContext {
 public:
     explicit AnyContext(CUdevice device) : device_(device) {
@@ -129,7 +129,7 @@ static CUresult load_image(WorkerSession& session, LoadRequest& request, const C
     return result;
 }
 
-// The server is asked for the image, and what it gives is read through once: not on the dispatcher's thread.
+// Not on the dispatcher's thread: the supervisor has to answer, and the image is read through once to check its hash.
 static Answer load_offered(WorkerSession& session, Call& call, LoadRequest request) {
     auto offer = session.images.offer(request.library);
     return session.run_aside(call, [&session, offer, request](wire::Bytes& outputs) mutable {
@@ -148,7 +148,7 @@ static Answer load_library(WorkerSession& session, Call& call, const wire::LoadL
     auto image = session.images.take(record.library, record.image_bytes);
     if (!image) return CUDA_ERROR_INVALID_IMAGE;
     auto result = load_image(session, request, *image, call.outputs);
-    // For the next program that offers it. Code that a driver does not take is not worth keeping.
+    // For the next program that offers it. Code that a driver rejects is not worth keeping.
     if (offer && result == CUDA_SUCCESS) session.supervisor.keep_image(offer->hash(), image->size(), image->file());
     return result;
 }

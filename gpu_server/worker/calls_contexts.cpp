@@ -20,7 +20,7 @@ static Answer retain_primary(WorkerSession& session, Call&, const wire::RetainPr
     return session.handles.contexts.add(wanted.context, device.primary) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The context is gone, and with it the access that it had or gave.
+// Once the context is gone: takes back the access that it had or gave.
 static void forget_peers(WorkerSession& session, uint64_t number) {
     auto& all = session.memory.peers;
     for (auto next = all.begin(); next != all.end();) {
@@ -70,7 +70,7 @@ static Answer synchronize(WorkerSession& session, Call& call, const wire::Synchr
     if (!session.current()) return CUDA_ERROR_INVALID_CONTEXT;
     auto before = session.downloads.next();
     auto idle = [&] { return all_streams_idle(session) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
-    // Also where nothing is left to wait for: errors and what kernels printed come out here.
+    // Also called when nothing is left to wait for: errors and what kernels printed come out here.
     auto wait = [] { return driver().cuCtxSynchronize(); };
     return session.query_briefly(idle) == CUDA_SUCCESS ? session.answer_wait(call, wait(), before)
                                                        : session.wait_aside(call, before, wait);

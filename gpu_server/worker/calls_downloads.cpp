@@ -68,7 +68,7 @@ static Answer copy_now(WorkerSession& session, Call& call, const Source& source,
     return session.answer_wait(call, result, before);
 }
 
-// Through a pinned block: into pageable memory the driver would copy before it returns, and wait for the stream to do so.
+// Through a pinned block: to copy into pageable memory the driver would wait for the stream before it returns.
 static Answer copy_later(WorkerSession& session, Call& call, const Source& source, const Resolved::Stream& stream,
                          Staging::Block block) {
     auto data = std::make_shared<Staging::Block>(std::move(block));
@@ -90,7 +90,7 @@ static Answer copy_later(WorkerSession& session, Call& call, const Source& sourc
 // Holds a stream back until the pump has read what the stream's later work may overwrite.
 class Gate {
 public:
-    // The stream waits from here on. Failing is harmless for correctness only when nobody works behind the copy.
+    // The stream waits from here on. If this fails the copy must not be made: later work might overwrite its source.
     static CUresult close(std::shared_ptr<Gate> gate, CUstream stream) {
         auto* held = new std::shared_ptr<Gate>(std::move(gate));
         auto result = driver().cuLaunchHostFunc(stream, wait, held);
@@ -128,7 +128,7 @@ struct Pump {
     ContextUses::Use use;
     SharedEvent ready;           // the stream has reached the copy
     std::shared_ptr<Gate> gate;  // null: the program waits for the copy
-    uint64_t copy;               // among session.downloads, where there is a gate
+    uint64_t copy;               // its number in session.downloads, if there is a gate
     uint64_t number;
     uint16_t op;
 
@@ -193,7 +193,7 @@ static Answer pump(WorkerSession& session, Call& call, const Source& source, CUs
     if (auto result = mark(ready, stream); result != CUDA_SUCCESS) return failed(call, result);
     Pump pump{session,     source, session.current(), session.context_uses.begin(session.current()), ready, nullptr, 0,
               call.number, call.op};
-    // A program that waits for the copy puts nothing behind it meanwhile.
+    // A program that waits for the copy needs no gate: it puts nothing behind the copy meanwhile.
     if (!program_waits) {
         pump.gate = std::make_shared<Gate>();
         if (auto result = Gate::close(pump.gate, stream); result != CUDA_SUCCESS) return failed(call, result);

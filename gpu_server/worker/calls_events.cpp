@@ -12,7 +12,7 @@ static Answer create_event(WorkerSession& session, Call&, const wire::CreateEven
 }
 
 static Answer destroy_event(WorkerSession& session, Call&, const wire::DestroyEvent<Resolved>& event) {
-    session.handles.events.remove(event.named.number);  // who still waits for it destroys it
+    session.handles.events.remove(event.named.number);  // the last thread that still waits for it destroys it
     return CUDA_SUCCESS;
 }
 

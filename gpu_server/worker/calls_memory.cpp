@@ -35,7 +35,7 @@ static CUmemAccessDesc access_of(WorkerSession& session, uint32_t device, CUmemA
     return {{CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle}, flags};
 }
 
-// Blocks until the supervisor has answered: how much more it grants.
+// Blocks until the supervisor has answered, and returns how much more it grants.
 static uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes) {
     auto answer = std::make_shared<std::promise<uint64_t>>();
     auto granted = answer->get_future();
@@ -43,8 +43,8 @@ static uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64
     return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
 }
 
-// Makes something of physical memory that the session's account has paid for. Clients ask before they need it; for one
-// that does not (older ones, in cuMemCreate) the supervisor is asked here. What it does not grant is not to be had.
+// Calls `make` with physical memory that is charged to the session's account. Clients ask for a grant before they need
+// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here. Without a grant the call fails.
 template <class Make>
 static Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Device& on, uint64_t bytes,
                           Make make) {
@@ -163,7 +163,7 @@ static Answer memory_info(WorkerSession&, Call& call, const wire::GetMemoryInfo&
     return result;
 }
 
-// What the client may conclude for itself as long as it hears of no other process.
+// As long as the client hears of no other process on the GPU, it works out later answers for itself.
 static Answer memory_info_and_sharing(WorkerSession& session, Call& call, const wire::MemoryInfo&) {
     session.supervisor.watch_sharing([&session](bool shared) { session.outbox.tell(wire::MemoryShared{shared}); });
     wire::MemoryInfo::Reply reply;

@@ -14,7 +14,7 @@ static Answer create_stream(WorkerSession& session, Call&, const wire::CreateStr
     return session.handles.streams.add(wanted.stream, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What the stream still holds is waited for by waits for its context.
+// So that a wait for the context still waits for the work of a stream that is destroyed.
 static void remember_work_of(WorkerSession& session, const Stream& stream) {
     auto* context = session.handles.contexts.find(stream.context);
     if (!context || driver().cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY) return;

@@ -41,7 +41,7 @@ static Answer copy_later(WorkerSession& session, const Call& call, const Upload&
         return session.run_aside(call, [upload, hold = call.hold] { return enqueue(upload, upload.data.data()); });
     std::memcpy(block.get(), upload.data.data(), upload.data.size());
     auto result = enqueue(upload, block.get());
-    // The block goes back when the stream has passed it. std::function wants to copy, hence shared.
+    // The block goes back when the stream has passed it. It is shared because a std::function must be copyable.
     auto held = std::make_shared<Staging::Block>(std::move(block));
     session.after(upload.stream.handle, upload.stream.number, [held](CUresult) {});
     return result;
@@ -54,8 +54,8 @@ static Answer run(WorkerSession& session, Call& call, const Upload& upload) {
     if (!whole) return CUDA_ERROR_INVALID_VALUE;
     if (!upload.program_waits) return copy_later(session, call, upload);
     if (driver().cuStreamQuery(upload.stream.handle) == CUDA_SUCCESS) return copy_now(upload);
-    // The client went on when the data had left it, but to its program the copy is done: no later work of any stream or
-    // context may overtake it.
+    // The client went on once the data had left it, and its program takes the copy for done: no later work of any
+    // stream or context may overtake it.
     return session.run_aside(call, [upload, hold = call.hold] { return copy_now(upload); });
 }
 

@@ -1,4 +1,4 @@
-// Which contexts our own threads are at work in: a context is not destroyed under them.
+// Which contexts our own threads use: a context is destroyed only when none of them uses it.
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@ namespace tnr::worker {
 
 class ContextUses {
 public:
-    // Held by a task that will call the driver in `context`, until it has ended.
+    // A task that calls the driver in `context` holds one until it has ended.
     using Use = std::shared_ptr<void>;
     Use begin(CUcontext context) TNR_EXCLUDES(mutex_);
 
-    // Blocks until nobody uses `context` any more. No use may begin meanwhile. What users wait for is the context's own
-    // work, which its destruction waits for as well.
+    // Blocks until nobody uses `context`. The caller sees to it that no use begins meanwhile. Users wait only for the
+    // context's own work, which its destruction waits for as well.
     void wait_until_unused(CUcontext context) TNR_EXCLUDES(mutex_);
 
 private:
@@ -24,7 +24,7 @@ private:
 
     Mutex mutex_;
     Condition ended_;
-    std::map<CUcontext, size_t> users_ TNR_GUARDED_BY(mutex_);  // more than none
+    std::map<CUcontext, size_t> users_ TNR_GUARDED_BY(mutex_);  // counts, all above 0
 };
 
 }  // namespace tnr::worker

@@ -1,5 +1,5 @@
-// Reads one record's payload: plain values, and what the client's names for things stand for. A name that stands for
-// nothing or a short record is remembered, and asked for once by status().
+// Reads one record's payload: plain values, and what the client's numbers stand for. Errors stick: a short payload or
+// an unknown number is remembered, and status() reports it.
 #pragma once
 
 #include "gpu_client/protocol/record.hpp"
@@ -11,7 +11,7 @@ class Decoder {
 public:
     Decoder(std::span<const std::byte> payload, Handles& handles) : in_(payload), handles_(handles) {}
 
-    // A whole record; what is behind it is still to be read if it is open-ended.
+    // Reads a whole record. Behind an open-ended one there is more to read, and then status() to ask.
     template <class Record>
     CUresult read(Record& record) {
         if (!read_field(*this, record)) return refused_ != CUDA_SUCCESS ? refused_ : CUDA_ERROR_INVALID_VALUE;
@@ -29,7 +29,7 @@ public:
     size_t left() const { return in_.left(); }
     bool ok() const { return in_.ok() && refused_ == CUDA_SUCCESS; }
 
-    // A number, and what it stands for: one of Resolved.
+    // Reads a number and resolves it. `Thing` is one of Resolved's.
     template <class Thing>
     Thing named() {
         Thing thing;
@@ -50,7 +50,7 @@ private:
     CUresult refused_ = CUDA_SUCCESS;
 };
 
-// What wire::read_field() needs to know of names.
+// wire::read_field() of a field that is resolved.
 template <class Thing>
 requires requires(Handles& handles, Thing& thing) {
     handles.resolve(thing);

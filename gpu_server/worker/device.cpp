@@ -10,13 +10,14 @@
 namespace tnr::worker {
 
 // Addresses cost nothing until they are backed. Four times the memory leaves the client room to hold freed addresses
-// back until the GPU has passed them, and to place large blocks between small ones. The least is for programs that
+// back until the GPU has passed them, and to place large blocks between small ones. The minimum is for programs that
 // reserve far more addresses than there is memory and fill them as they grow, as PyTorch's expandable segments do.
 static constexpr uint64_t range_per_memory = 4;
 static constexpr uint64_t range_bytes_min = uint64_t{1} << 40;
 
-// Random places that are tried before the driver chooses. The client needs the same addresses in its own process: where a
-// driver puts a range by itself, beside its libraries, a client often has its own, and must propose another place.
+// How many random places are tried before the driver chooses. The client needs the same addresses in its own process:
+// where a driver puts a range by itself, beside its libraries, a client often has its own, and must propose another
+// place.
 static constexpr int placement_tries = 8;
 
 static Error failed(const char* what, CUresult result) {
@@ -75,7 +76,7 @@ static uint64_t limit_of_range(const DeviceDescription& description) {
     return std::max(range_bytes_min, description.memory_bytes * range_per_memory);
 }
 
-// A driver takes the address for a hint, so where it has put the range is looked at.
+// A driver takes the address as a hint, so we check where it has put the range.
 static CUresult reserve_at(uint64_t wanted, uint64_t bytes) {
     CUdeviceptr address = 0;
     auto result = driver().cuMemAddressReserve(&address, bytes, 0, wanted, 0);

@@ -19,7 +19,7 @@ struct Device {
 // before a claim.
 Result<std::vector<Device>> warm_devices();
 
-// Reserves the device's range of addresses at `address` instead, or leaves it where it is. Nothing may be mapped in it.
+// Moves the device's address range to `address`; on failure it stays where it is. Nothing may be mapped in it.
 CUresult move_range(Device& device, uint64_t address, uint64_t bytes);
 
 }  // namespace tnr::worker

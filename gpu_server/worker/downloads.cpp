@@ -11,7 +11,7 @@ uint64_t Downloads::begin(PastGpu past_gpu) {
 }
 
 void Downloads::end(uint64_t copy) {
-    std::shared_ptr<const PastGpu> last;  // what it holds is let go without the lock
+    std::shared_ptr<const PastGpu> last;  // released after the lock
     LockGuard lock(mutex_);
     auto found = copies_.find(copy);
     last = std::move(found->second);
@@ -24,7 +24,7 @@ uint64_t Downloads::next() {
     return next_;
 }
 
-// A list of its own, so that the driver is asked without the lock.
+// A copy of the list, so that the driver is asked without the lock.
 std::vector<Downloads::Copy> Downloads::begun_before(uint64_t before) {
     std::vector<Copy> begun;
     LockGuard lock(mutex_);

@@ -1,8 +1,8 @@
-// Copies to the client that a wait must not overtake: once the client hears that the GPU is past a copy, in whatever
-// stream it asked, the copy's data must have gone before that word.
+// Copies to the client that a wait must not overtake: a copy's data is sent before any word from which the client can
+// tell, whatever stream it asked about, that the GPU is past the copy.
 //
-// Only copies that their callers do not wait for are entered here. Of a copy that a thread of the program still waits
-// for, no other thread can know that it is done.
+// A copy that a thread of the program waits for need not be entered: until that call returns, no other thread can
+// know that the copy is done.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace tnr::worker {
 // Any thread.
 class Downloads {
 public:
-    // True once work behind the copy may have been seen done. Asked on any thread; must not wait.
+    // True once the client may have learned that work behind the copy is done. Called on any thread; must not block.
     using PastGpu = std::function<bool()>;
-    // Returns the copy's number. Numbers rise.
+    // Enters a copy and returns its number. Numbers rise.
     uint64_t begin(PastGpu past_gpu) TNR_EXCLUDES(mutex_);
-    // All its data and the answer to it have been handed to the link.
+    // Call it when all the copy's data and its answer have been handed to the link.
     void end(uint64_t copy) TNR_EXCLUDES(mutex_);
 
-    // What a wait that begins now may have to wait for: the copies with smaller numbers.
+    // The next copy's number. A wait that begins now may have to wait for the copies with smaller ones.
     uint64_t next() TNR_EXCLUDES(mutex_);
     // True if a copy with a number below `before` is past the GPU and has not ended.
     bool any_leaving(uint64_t before) TNR_EXCLUDES(mutex_);
-    // Blocks until no such copy is left. Takes moments: what is past the GPU needs no more credit of the client.
+    // Blocks until no such copy is left. That takes moments: a copy past the GPU needs no more credit from the client.
     void wait_until_gone(uint64_t before) TNR_EXCLUDES(mutex_);
 
 private:

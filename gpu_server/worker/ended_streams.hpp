@@ -1,4 +1,4 @@
-// Streams that the client has destroyed: what they still hold goes on, and a wait for their context waits for it, too.
+// Streams that the client has destroyed. Their work goes on, and a wait for their context waits for it, too.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace tnr::worker {
 
-// The dispatcher's alone, hence without a lock. Contexts by number.
+// Used by the dispatcher only, so there is no lock. Contexts are named by number.
 class EndedStreams {
 public:
     // `last` is recorded behind all work of the stream.
     void add(uint64_t context, SharedEvent last) { streams_.push_back({context, std::move(last)}); }
     // True when all work of the context's ended streams is done.
     bool idle(uint64_t context);
-    // The context ends.
+    // Call it when the context ends.
     void forget(uint64_t context);
 
 private:

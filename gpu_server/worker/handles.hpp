@@ -1,4 +1,5 @@
-// The client's numbers and the driver's handles behind them. Used by the dispatcher thread only.
+// The client's numbers and the driver's handles behind them. Used by the dispatcher thread, or while it holds all
+// records back (WorkerSession::run_aside).
 #pragma once
 
 #include <cstdint>
@@ -53,11 +54,11 @@ struct Library {
     std::vector<Kernel> kernels;
 };
 
-// Where the driver writes the logs of a link and of its inputs, and its options: all must stay where they are.
+// A link with its options and log buffers. It never moves: the driver keeps pointers to both.
 struct Link;
 
-// What the names in a client's records stand for here: the Side of record.hpp that handlers see. Valid while the handler
-// runs, unless it says otherwise.
+// The Side of record.hpp that handlers see: each of the client's numbers with what it stands for here. Valid while the
+// handler runs, unless a member says otherwise.
 struct Resolved {
     struct Context {
         uint64_t number = 0;
@@ -70,7 +71,7 @@ struct Resolved {
     struct Event {
         uint64_t number = 0;
         CUevent handle = nullptr;
-        SharedEvent shared;  // for who needs it after the handler has returned
+        SharedEvent shared;  // stays valid after the handler has returned
     };
     struct Library {
         uint64_t number = 0;
@@ -103,7 +104,7 @@ public:
     explicit Handles(std::vector<Device>& devices) : devices(devices) {}
 
     std::vector<Device>& devices;
-    CUcontext current = nullptr;  // that the records run in
+    CUcontext current = nullptr;  // in which records run
     NumberedHandles<CUcontext> contexts;
     NumberedHandles<Stream> streams;
     NumberedHandles<SharedEvent> events;
@@ -111,7 +112,7 @@ public:
     NumberedHandles<std::shared_ptr<Link>> links;
     NumberedHandles<Created> allocations;
 
-    // Fill in what the number stands for, or say what a driver says of a handle that is none.
+    // Fill in what the number stands for, or return what a driver returns for an invalid handle.
     CUresult resolve(Resolved::Context& context);
     CUresult resolve(Resolved::Stream& stream);
     CUresult resolve(Resolved::Event& event);

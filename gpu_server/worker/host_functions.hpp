@@ -12,13 +12,13 @@ namespace tnr::worker {
 // Any thread.
 class HostFunctions {
 public:
-    // `start` has the client run the function with this ticket. Called on a thread of the driver's, which must not call
-    // the driver: it must not wait either.
+    // `start` has the client run the function with this ticket. It is called on a thread of the driver, so it must
+    // neither call the driver nor block.
     explicit HostFunctions(std::function<void(uint64_t ticket)> start) : start_(std::move(start)) {}
 
-    // The stream has reached the function: blocks until done(ticket). Called by the driver.
+    // Called by the driver when the stream reaches the function. Blocks until done(ticket).
     void run(uint64_t ticket) TNR_EXCLUDES(mutex_);
-    // The client has run it. Tickets that do not run are ignored.
+    // Call it when the client has run the function. Tickets that are not running are ignored.
     void done(uint64_t ticket) TNR_EXCLUDES(mutex_);
     bool any_running() TNR_EXCLUDES(mutex_);
 

@@ -1,7 +1,7 @@
 // Code images on their way to the driver: received in pieces, or offered by name and found in the server's cache.
 //
-// A large image is received into a memory file, which is sealed before it is read: the supervisor can then keep it for
-// later programs, and lend it to them at once, without anybody being able to change it under them.
+// A large image is received into a memory file and sealed before it is read. The supervisor can then keep it for later
+// programs and lend it to them at once: nobody can change it any more.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace tnr::worker {
 
 class SupervisorLink;
 
-// A complete image in memory. Behind its bytes are zeros to read: PTX needs a NUL there, whatever the client sent.
+// A complete image in memory. Readable zeros follow its bytes: PTX needs a NUL there, whatever the client sent.
 class CodeImage {
 public:
     explicit CodeImage(wire::Bytes bytes);
@@ -32,7 +32,7 @@ public:
 
     std::span<const std::byte> bytes() const { return {start_, size_}; }
     size_t size() const { return size_; }
-    int file() const { return file_.get(); }  // that it is mapped from; -1: none
+    int file() const { return file_.get(); }  // the file it is mapped from; -1: none
 
 private:
     CodeImage() = default;
@@ -50,9 +50,9 @@ public:
     const wire::ImageHash& hash() const { return hash_; }
     uint64_t bytes() const { return bytes_; }
 
-    void answered(UniqueFd file);  // none: the server does not have it
-    // Blocks until the answer is there. What comes is what was offered: it has been read through and hashed, and the
-    // supervisor hears of a file that is something else.
+    void answered(UniqueFd file);  // empty: the server does not have it
+    // Blocks until the answer is there. Returns the image only if its hash is the offered one; the supervisor is told
+    // of a file with another.
     std::optional<CodeImage> wait(SupervisorLink& supervisor);
 
 private:
@@ -64,17 +64,18 @@ private:
     UniqueFd file_ TNR_GUARDED_BY(mutex_);
 };
 
-// By the number of the library. The dispatcher's, as everything here.
+// By the number under which an image travels. Used by the dispatcher, or while it holds all records back
+// (WorkerSession::run_aside).
 class IncomingImages {
 public:
     void limit_bytes(uint64_t most) { bytes_max_ = most; }  // for tests
     CUresult piece(uint64_t number, uint64_t offset, uint64_t total, std::span<const std::byte> bytes);
-    // Asks the supervisor.
+    // Asks the supervisor whether it has the image.
     CUresult offered(uint64_t number, const wire::ImageHash& hash, uint64_t total, SupervisorLink& supervisor);
 
     bool only_offered(uint64_t number, uint64_t total) const;
     std::shared_ptr<ImageOffer> offer(uint64_t number) const;  // may be null
-    // The image, if all of it has come. It is forgotten here in any case.
+    // Returns the image if all of it has come, and forgets it in any case.
     std::optional<CodeImage> take(uint64_t number, uint64_t total);
     void forget(uint64_t number);
 
@@ -87,7 +88,7 @@ private:
         bool append(std::span<const std::byte> piece);
     };
     std::unordered_map<uint64_t, Incoming> images_;
-    uint64_t received_ = 0;  // by all of them
+    uint64_t received_ = 0;  // bytes of all images
     uint64_t bytes_max_ = wire::incoming_images_bytes_max;
 };
 

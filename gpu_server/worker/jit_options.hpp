@@ -9,7 +9,7 @@
 
 namespace tnr::worker {
 
-// The client's, of which only numbers travel.
+// The client's options; only those whose values are plain numbers travel.
 struct JitOptions {
     JitOptions() = default;
     explicit JitOptions(const wire::JitOptions& given) {
@@ -28,7 +28,8 @@ struct JitOptions {
     unsigned count() const { return static_cast<unsigned>(ids.size()); }
 };
 
-// What the driver has to say; it cuts what is longer. Stays where it is while the driver may write.
+// Buffers for the compiler's logs, which the driver cuts if they are longer. They never move: the driver may still
+// write.
 class JitLogs {
 public:
     JitLogs() = default;
@@ -41,7 +42,7 @@ public:
         options.add(CU_JIT_INFO_LOG_BUFFER, information_.data());
         options.add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(bytes_max));
     }
-    // Views of what it has said.
+    // Views of the logs.
     wire::JitLogs said() const { return {errors_.c_str(), information_.c_str()}; }
 
 private:

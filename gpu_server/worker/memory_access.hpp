@@ -1,14 +1,14 @@
-// Opening one device's memory to another. What is mapped with cuMemMap is its own device's alone until cuMemSetAccess
-// says otherwise, so peer access between contexts has to be carried over to every mapping, those of today and of later.
+// Opening one device's memory to another. Only its own device may access what is mapped with cuMemMap until
+// cuMemSetAccess says otherwise, so peer access between contexts is applied to every mapping, present and future.
 #pragma once
 
 #include "gpu_server/worker/session.hpp"
 
 namespace tnr::worker {
 
-// What is mapped for the client on `device` may be used by `to`. Each opening needs a closing of its own.
+// Lets `to` access what is mapped for the client on `device`. Each opening needs a closing of its own.
 CUresult open_memory(WorkerSession& session, uint32_t device, uint32_t to);
-// Nothing of `to` may be running that still uses it.
+// Nothing that still uses the memory may be running on `to`.
 CUresult close_memory(WorkerSession& session, uint32_t device, uint32_t to);
 
 }  // namespace tnr::worker

@@ -1,4 +1,4 @@
-// How much of each device's memory the supervisor has granted this session, and what has been made of it. Any thread.
+// How much of each device's memory the supervisor has granted this session, and how much of it is used. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ public:
     explicit MemoryAccounts(size_t devices) : accounts_(devices) {}
 
     void grant(uint32_t device, uint64_t bytes);
-    // False: more than is granted. `lacking` says by how much.
+    // False if too little of the grant is left; `lacking` says how much more it takes.
     bool take(uint32_t device, uint64_t bytes, uint64_t& lacking);
     void give_back(uint32_t device, uint64_t bytes);
 
@@ -27,10 +27,10 @@ private:
     std::vector<Account> accounts_ TNR_GUARDED_BY(mutex_);
 };
 
-// Physical memory that the session's account stands for. It is used until its handle is released and no mapping is left.
+// Physical memory, charged to the session's account until its handle is released and no mapping is left.
 class Physical {
 public:
-    // The memory is paid for already.
+    // `bytes` have been taken from `accounts` already.
     Physical(MemoryAccounts& accounts, uint32_t device, uint64_t bytes)
         : device(device), accounts_(accounts), bytes_(bytes) {}
     ~Physical() { accounts_.give_back(device, bytes_); }

@@ -1,5 +1,5 @@
 // What this session holds of each device's memory, and how much the supervisor has granted it. A client asks before it
-// maps, but it is the worker that knows: nothing is made beyond what is granted, whatever the client sends.
+// maps, but the worker enforces it: it makes nothing beyond what is granted, whatever the client sends.
 //
 // The accounts may be used from any thread; the rest belongs to the dispatcher, or to what it holds all records back for
 // (WorkerSession::run_aside).
@@ -18,7 +18,7 @@ namespace tnr::worker {
 struct Mapping {
     uint64_t bytes = 0;
     std::shared_ptr<Physical> physical;
-    bool for_client = false;  // op_memory_map: the client's own, which it carves allocations out of
+    bool for_client = false;  // op_memory_map: the client carves allocations out of it
 };
 
 class MemoryBook {
@@ -34,10 +34,10 @@ public:
 
     // Devices that may use what is mapped for the client on `device`, itself included.
     std::vector<uint32_t> who_may_use(uint32_t device) const;
-    // Counts; true when it makes the difference between open and closed.
+    // Openings count; true if this call has opened or closed the memory.
     bool open(uint32_t device, uint32_t to) { return openings_[device][to]++ == 0; }
     bool close(uint32_t device, uint32_t to) { return openings_[device][to] > 0 && --openings_[device][to] == 0; }
-    // Calls what follows for everything that is mapped for the client on the device: address, bytes.
+    // Calls visit(address, bytes) for everything that is mapped for the client on the device.
     template <class Visit>
     void each_for_client(uint32_t device, Visit&& visit) const {
         for (auto& [address, mapping] : mappings_)

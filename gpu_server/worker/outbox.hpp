@@ -14,23 +14,23 @@ class Outbox {
 public:
     explicit Outbox(wire::Link& link) : link_(link) {}
 
-    // The answer to call `number`; `outputs` as the record's description says.
+    // Answers call `number`; `outputs` holds the fields of the record's Reply.
     void reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
-    // A record of the worker's own.
+    // Sends a record that answers no call.
     template <class Record>
     void tell(const Record& record) {
         link_.send_record(Record::op, wire::payload_of(record));
     }
-    // A piece of a copy. Waits while the client has no credit left for us, or enough is on its way to it.
+    // Sends a piece of a copy. Blocks while the client has no credit left for us, or enough is on its way to it.
     void piece(uint64_t number, uint64_t offset, zmq::message_t&& data) TNR_EXCLUDES(mutex_);
-    // An asynchronous call failed. A fatal error makes every later call fail alike: it is told once.
+    // Reports that an asynchronous call failed. A fatal error makes every later call fail alike, so it is told once.
     void failed(uint16_t op, CUresult result, std::string_view detail) TNR_EXCLUDES(mutex_);
 
-    void credit_arrived() TNR_EXCLUDES(mutex_);  // the dispatcher received something
+    void credit_arrived() TNR_EXCLUDES(mutex_);  // call it when the dispatcher has received something
 
 private:
     wire::Link& link_;
-    Mutex mutex_;  // also orders the look for credit and its arrival
+    Mutex mutex_;  // also orders looking for credit and its arrival
     Condition credit_;
     CUresult told_ TNR_GUARDED_BY(mutex_) = CUDA_SUCCESS;
 };

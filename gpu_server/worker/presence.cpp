@@ -5,7 +5,7 @@
 
 namespace tnr::worker {
 
-// Who is away is looked for this often.
+// How often we look for a client that is away.
 static constexpr std::chrono::milliseconds look_out_every{50};
 
 bool Presence::connected() {

@@ -1,8 +1,9 @@
 // How long a worker waits for a client whose connection has ended.
 //
-// A process that is killed has its connection closed by its kernel, and so has one whose connection was cut on the way:
-// but the latter knocks again at once. When the network fails the client falls silent first, and may need the whole grace
-// period to come back. So whoever was lively until the end gets a moment, whoever was silent the grace period.
+// The kernel of a killed process closes its connection. A connection that is cut on the way looks the same, but then
+// the client knocks again at once. When the network fails, the client falls silent first and may need the whole grace
+// period to come back. So a client that was lively until the end gets a moment, and one that was silent the grace
+// period.
 #pragma once
 
 #include <chrono>
@@ -18,9 +19,9 @@ public:
 
     // A client connects at once after it was told our address; one that has not within this time never will.
     static constexpr milliseconds comes_within{15'000};
-    // Whoever is at the door may be the client, or a stranger who never says anything: waited for is one handshake.
+    // Whoever is at the door may be the client, or a stranger who never says anything, so we wait for one handshake.
     static constexpr milliseconds handshakes_within = wire::worker_handshake_timeout;
-    // Silence is looked at this often.
+    // How often we look for silence.
     static constexpr milliseconds look_every = wire::heartbeat_interval;
 
     struct Patience {
@@ -29,7 +30,7 @@ public:
     };
     Presence(Patience patience, Time now) : patience_(patience), since_(now) {}
 
-    // True: for the first time.
+    // True the first time.
     bool connected();
     // The client's machine has sent nothing for `silence`.
     void look(milliseconds silence, Time now);

@@ -12,10 +12,10 @@ namespace tnr::worker {
 
 class PrintCapture {
 public:
-    // From now on stdout belongs to the client. `tell` is called with what was printed, from several threads, never at
-    // once.
+    // From now on stdout belongs to the client. `tell` is called with what was printed, from several threads but never
+    // concurrently.
     void start(std::function<void(std::string_view)> tell);
-    // After a wait for the GPU: everything printed so far has been told when this returns.
+    // Call it after a wait for the GPU. When it returns, everything printed so far has been told.
     void flush() TNR_EXCLUDES(mutex_);
 
 private:

@@ -12,12 +12,13 @@ namespace tnr::worker {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// While kernels run, their events are asked for this often.
+// How often events are queried while kernels run.
 static constexpr auto look_every = 10ms;
-// A float counts tenths of microseconds up to here.
+// Up to here, a float of milliseconds resolves tenths of microseconds.
 static constexpr auto base_lasts = 1s;
-// A base's event is waited for, as it is the first thing in its stream. Longer, and the GPU or its machine is busy: the time
-// would not be sure enough, and is tried again with a little more patience when kernels are looked at next.
+// How long we wait for a base's event, which is the first thing in its stream. If it takes longer, the GPU or its
+// machine is busy and the time would be too uncertain: the next look at kernels tries again, with a little more
+// patience.
 static constexpr auto base_takes_at_most = 1ms;
 static constexpr int patience_max = 20;
 
@@ -89,7 +90,7 @@ static bool is_capturing(CUstream stream) {
     auto status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!driver().cuStreamIsCapturing) return false;
     auto result = driver().cuStreamIsCapturing(stream, &status);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) return false;  // nor is capturing
+    if (result == CUDA_ERROR_NOT_SUPPORTED) return false;  // then neither is capturing
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -123,7 +124,7 @@ void Profiler::end_launch(CUresult result) {
     ++running_count_;
 }
 
-// False: it runs, or the context has no base yet.
+// False: the kernel still runs, or the context has no base yet.
 bool Profiler::tell(const Timed& timed) {
     auto done = driver().cuEventQuery(timed.end);
     if (done == CUDA_ERROR_NOT_READY) return false;
@@ -145,7 +146,7 @@ void Profiler::tell_times(const Timed& timed, ContextTimes& times) {
                  driver().cuEventElapsedTime(&took_ms, timed.begin, timed.end) == CUDA_SUCCESS;
     if (!known) return;
     auto took = nanoseconds(took_ms);
-    // No kernel begins before its launch, nor ends after it was seen to have: what contradicts that is the base.
+    // No kernel begins before its launch or ends after it was seen done: if the times say so, the base is wrong.
     auto begin = times.base_made + nanoseconds(since_base_ms);
     auto late = begin + took - Clock::now();
     if (late.count() > 0) times.base_made -= late, begin -= late;

@@ -1,7 +1,7 @@
 // What a client that profiles wants to know of its worker: when records were dispatched, when batches came and went, and
 // when kernels ran. (gpu_client/cuda/profile.hpp makes a file of it.)
 //
-// A kernel is timed with two events around its launch, read when they have happened. An event's time is only known
+// A kernel is timed with two events around its launch, read when they have completed. An event's time is only known
 // relative to another event's, so each context has a base: an event in a stream of ours, whose time by our own clock is
 // known. It is renewed every second, since the differences are floats.
 //
@@ -26,9 +26,9 @@ class Profiler : public wire::BatchWatcher {
 public:
     explicit Profiler(wire::Link& link) : link_(link) {}
 
-    // The dispatcher's, all of these.
-    void start();  // again: does nothing
-    // Of the record being handled, counted from the one that came with start(): that has 0.
+    // All of these are for the dispatcher.
+    void start();  // a second call does nothing
+    // The position of the record being handled; the record that led to start() has 0.
     uint64_t position() const { return position_; }
     struct Report {
         std::vector<wire::ProfiledRecord> records;
@@ -36,9 +36,10 @@ public:
     };
     // What was seen since the last time.
     Report report();
-    // Not later than when kernels have to be looked at. Does so if it is time.
+    // Looks at the kernels if it is time. Returns how long the dispatcher may wait before it calls again, at most
+    // `otherwise`.
     std::chrono::milliseconds look_within(std::chrono::milliseconds otherwise);
-    // Before the context ends.
+    // Call it before the context ends.
     void context_ends(CUcontext context);
 
     // One record's handling.

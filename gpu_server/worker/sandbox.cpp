@@ -40,7 +40,7 @@ constexpr rlim_t threads_of_all_max = 32768;
 // What the private /tmp may hold: the driver's compile cache of one process.
 constexpr const char* tmp_options = "size=256m,mode=1777";
 constexpr uid_t nobody = 65534;
-// Users that are nobody else: one for each worker, told apart by its process id (at most 2^22). No system gives such
+// User ids that nobody else has: one for each worker, told apart by its process id (at most 2^22). No system gives such
 // numbers to people or services.
 constexpr uid_t first_user = 0x70000000;
 const std::string cache_bytes = std::to_string(128 << 20);  // half of /tmp
@@ -125,8 +125,9 @@ private:
         return mount(nullptr, path.c_str(), nullptr, flags, nullptr) == 0;
     }
 
-    // Only our own: others' command lines are their business. Linux before 5.8 does not know the word; a number it would
-    // take, and hide processes from the whole host. The root of a user namespace may not mount it: it sees all.
+    // Shows our own processes only: others' command lines are their business. Linux before 5.8 does not know the word;
+    // it would take a number, but then hide processes from the whole host. The root of a user namespace may not mount
+    // /proc, and sees all.
     bool show_processes() {
         std::error_code error;
         fs::create_directories(inside("/proc"), error);
@@ -219,8 +220,8 @@ std::vector<gid_t> device_groups(const SandboxOptions& options) {
     return groups;
 }
 
-// A user of our own, so that nothing that a user may do to its processes reaches another worker. In a container that has
-// only some users, the one that all share.
+// Takes a user id of our own, so that nothing a user may do to its processes reaches another worker. In a container
+// that has only some ids, takes the one that all share.
 bool become_nobody_else() {
     auto user = first_user + static_cast<uid_t>(getpid());
     if (setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0) return true;

@@ -28,11 +28,11 @@ struct SandboxOptions {
 // when it is empty.
 std::vector<std::string> nvidia_devices(const std::vector<int>& minors);
 
-// The same as TNR_GPU_MINORS says ("0,3"), which the supervisor sets where it knows them.
+// Likewise for the GPUs in TNR_GPU_MINORS ("0,3"), which the supervisor sets where it knows their numbers.
 std::vector<std::string> given_nvidia_devices();
 
-// Before the process has threads, and before it loads the driver. An Error means that the process is in no state to go
-// on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).
+// Call it before the process has threads and before it loads the driver. An Error means that the process is in no state
+// to go on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).
 Result<> enter_sandbox(const SandboxOptions& options);
 
 }  // namespace tnr::worker

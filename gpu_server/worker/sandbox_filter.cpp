@@ -53,7 +53,7 @@ constexpr long denied[] = {
 
 class Program {
 public:
-    // Returns, with `error` to the caller, when the call is `number`.
+    // The call `number` fails with `error`.
     void deny(long number, int error = EPERM) {
         add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1);
         refuse(error);
@@ -134,7 +134,7 @@ Result<> filter_system_calls(const FilterOptions& options) {
     program.start();
     for (long number : denied) program.deny(number);
 
-    // Threads, no processes. clone3 hides its flags in memory; told that there is none, libc uses clone.
+    // Threads, no processes. clone3 hides its flags in memory; told that it does not exist, libc uses clone.
     program.deny(SYS_clone3, ENOSYS);
     program.when(SYS_clone, [&] { program.refuse_unless_argument_has(0, CLONE_THREAD, EPERM); });
 
@@ -142,15 +142,15 @@ Result<> filter_system_calls(const FilterOptions& options) {
     for (long number : {SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo})
         program.when(number, [&] { program.refuse_unless_argument(0, self, EPERM); });
     program.deny(SYS_tkill);
-    // Signals that the kernel sends for us, to whom we name.
+    // The kernel would send signals for us, to whomever we name.
     program.when(SYS_fcntl, [&] {
         for (uint32_t command : {F_SETOWN, F_SETOWN_EX, F_SETSIG}) program.refuse_if_argument(1, command, EPERM);
     });
     // What works on other processes of the same user.
     for (long number : {SYS_prlimit64, SYS_move_pages})
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, EPERM); });
-    // Our other threads cannot be told from other processes, and libzmq aborts when it may not schedule its own: nothing is
-    // done, and no error told.
+    // Our other threads cannot be told from other processes, and libzmq aborts when it may not schedule its own: the
+    // call does nothing and reports success.
     for (long number : {SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setaffinity, SYS_sched_setattr})
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, 0); });
     for (long number : {SYS_setpriority, SYS_ioprio_set})
@@ -169,7 +169,7 @@ Result<> filter_system_calls(const FilterOptions& options) {
     program.when(SYS_sendmsg, [&] { program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM); });
     program.when(SYS_sendmmsg, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
 
-    // Pushes characters into a terminal's input.
+    // TIOCSTI pushes characters into a terminal's input.
     program.when(SYS_ioctl, [&] {
         program.refuse_if_argument(1, TIOCSTI, EPERM);
         for (uint32_t owner : {FIOSETOWN, SIOCSPGRP}) program.refuse_if_argument(1, owner, EPERM);  // as F_SETOWN

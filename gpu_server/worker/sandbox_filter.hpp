@@ -11,7 +11,7 @@ struct FilterOptions {
     bool local_sockets = false;
 };
 
-// For the calling process and its threads to come; there is no way back.
+// Applies to the calling thread and to those it starts later; there is no way back.
 Result<> filter_system_calls(const FilterOptions& options);
 
 }  // namespace tnr::worker

@@ -13,7 +13,7 @@ namespace tnr::worker {
 
 using namespace std::chrono_literals;
 
-// For the last message to leave the process before it ends.
+// How long the last message gets to leave the process before it ends.
 static constexpr auto goodbye_takes = 50ms;
 
 using Clock = std::chrono::steady_clock;
@@ -102,8 +102,8 @@ void WorkerSession::say_goodbye(const std::string& why) {
 
 void WorkerSession::take(wire::Batch&& batch) {
     auto hold = std::make_shared<BatchHold>(*link_, std::move(batch));
-    // A driver call may already wait for a host function, or begin to before its turn comes here: the news that one has
-    // ended never queues. Only one that runs can be told of.
+    // News that a host function is done never queues: a driver call may already wait for it, or begin to before this
+    // batch's turn comes. Only a running one can be done.
     if (host_functions.any_running()) {
         wire::RecordReader reader(hold->batch.records);
         for (wire::Record record; reader.next(record);) {
@@ -116,8 +116,8 @@ void WorkerSession::take(wire::Batch&& batch) {
     backlog_.push_back({std::move(hold), wire::RecordReader(records)});
 }
 
-// What holds records back may end at any moment, which is not the end of the batch: so it is asked once per record, and
-// nothing is decided by the difference between two answers.
+// held_back_ may be cleared at any moment, also within a batch: so it is read once per record, and nothing depends on
+// two readings being the same.
 void WorkerSession::work_off() {
     while (!backlog_.empty() && !held_back_ && reason_.empty()) {
         auto& now = backlog_.front();

@@ -55,7 +55,7 @@ struct Call {
     Decoder in;
     std::span<const std::byte> bulk;  // empty when the record has none
     std::shared_ptr<BatchHold> hold;  // keep a copy while `bulk` or the payload is needed after the handler returns
-    wire::Bytes outputs;              // what a handler that answers at once has to say
+    wire::Bytes outputs;              // of a handler that answers at once
 
     template <class Reply>
     void reply(const Reply& reply) {
@@ -72,8 +72,8 @@ class HandlerTable {
 public:
     using Handler = Answer (*)(WorkerSession& session, Call& call);
 
-    // Of the record that `handler` takes: Answer handler(WorkerSession&, Call&, const Record&). It sees only records that are
-    // whole, and whose names all stand for something.
+    // Enters `handler` under the op of the record that it takes: Answer handler(WorkerSession&, Call&, const Record&).
+    // It sees only records that are whole and whose numbers all stand for something.
     template <auto handler>
     void add() {
         enter<handler>(handler);
@@ -97,7 +97,7 @@ class WorkerSession {
 public:
     WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor);
 
-    // Until the client has gone for good; says how it went. Call it once.
+    // Serves the client until it has gone for good, and returns why it ended. Call it once.
     std::string run();
 
     // For handlers.
@@ -107,7 +107,7 @@ public:
     EndedStreams ended_streams;
     MemoryBook memory;
     IncomingImages images;
-    Profiler profiler;  // the dispatcher, but for what it is told of batches
+    Profiler profiler;  // the dispatcher's, except batch()
     // Any thread.
     Outbox outbox;
     Staging staging;
@@ -123,14 +123,14 @@ public:
     uint64_t current_number() const { return current_number_; }
     void set_current(uint64_t number);
 
-    // For driver calls that wait for the GPU inside the driver (unmapping, unloading, destroying): runs `call` on
-    // another thread, with the same context current, and holds all later records back until it has returned. Only word
-    // that a host function is done still gets through: it may be what the GPU, and so the driver, is waiting for.
+    // For driver calls that wait for the GPU inside the driver (unmapping, unloading, destroying): runs `driver_call`
+    // on another thread, with the same context current, and holds all later records back until it has returned. Only
+    // word that a host function is done still gets through: it may be what the GPU, and so the driver, is waiting for.
     Answer run_aside(const Call& call, std::function<CUresult()> driver_call);
-    // Likewise for the call that destroys or resets context `number`. It is made when no thread of ours is at work in the
-    // context any more.
+    // Likewise for the call that destroys or resets context `number`. It is made once no thread of ours uses the
+    // context.
     Answer end_context(const Call& call, uint64_t number, std::function<CUresult()> driver_call);
-    // The same with something to say beside the result. It may use what belongs to the dispatcher.
+    // run_aside() for a call with outputs. It may use what belongs to the dispatcher.
     Answer run_aside(const Call& call, std::function<CUresult(wire::Bytes& outputs)> driver_call);
 
     // Streams of different contexts share the numbers 0 and 1.
@@ -142,15 +142,15 @@ public:
     // The same for an event that is recorded already.
     void after(SharedEvent reached, uint64_t stream_number, std::function<void(CUresult)> then);
 
-    // ---- Calls that wait for the GPU. Before the client hears that a wait is over, it hears what was printed and gets
-    // what was copied before: `before` is downloads.next() of when the call came.
+    // ---- Calls that wait for the GPU. Before the client hears that a wait is over, it receives what was printed and
+    // what was copied before. `before`: what downloads.next() returned when the call came.
 
-    // Asks `query` until it says something else than CUDA_ERROR_NOT_READY, but only for moments, and only while no other
-    // call of the client is held up by it. Most waits that are worth a message end within moments, and another thread
-    // would cost two wake-ups.
+    // Repeats `query` while it returns CUDA_ERROR_NOT_READY, for `brief` at most and only if that holds up no other
+    // call of the client. Most waits that are worth a message end that soon, and another thread would cost two
+    // wake-ups.
     template <class Query>
     CUresult query_briefly(Query query);
-    // The answer to a call that has seen the GPU's work done, with `call.outputs`: at once, or from another thread when
+    // Answers a call that has seen the GPU's work done, with `call.outputs`: at once, or from another thread while
     // copies are still leaving.
     Answer answer_wait(Call& call, CUresult result, uint64_t before);
     // Calls `wait`, which blocks, on another thread with the same context current, and answers with what it returns.

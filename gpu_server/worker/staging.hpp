@@ -27,13 +27,13 @@ public:
     };
     using Block = std::unique_ptr<std::byte, GiveBack>;
 
-    // Both need a current context. take_upload returns null when the pool is exhausted or the driver has no more pinned
-    // memory; take_download waits for its turn.
+    // Both need a current context. take_upload() returns null when no block is free and none can be added;
+    // take_download() blocks until it has one.
     Block take_upload() TNR_EXCLUDES(mutex_);
     Block take_download() TNR_EXCLUDES(mutex_);
 
-    // A context was destroyed or reset: pinning done in it is gone, and done again when a block is next used. Copies from memory
-    // that is not pinned would make the driver wait for the stream.
+    // Call it when a context is destroyed or reset: pinning done in it is gone. Blocks are pinned again when they are
+    // next used, since the driver may wait for the stream to copy from memory that is not pinned.
     void context_gone() TNR_EXCLUDES(mutex_);
 
 private:
@@ -45,7 +45,7 @@ private:
     Mutex mutex_;
     Condition returned_;
     std::vector<std::byte*> free_ TNR_GUARDED_BY(mutex_);
-    // By block: how many contexts had gone when it was pinned, 0 never.
+    // By block: contexts_gone_ when it was last pinned; 0: never.
     std::map<std::byte*, uint64_t> pinned_in_ TNR_GUARDED_BY(mutex_);
     uint64_t contexts_gone_ TNR_GUARDED_BY(mutex_) = 1;
     size_t downloads_ TNR_GUARDED_BY(mutex_) = 0;

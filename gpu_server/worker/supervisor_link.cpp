@@ -1,4 +1,4 @@
-// See supervisor_link.hpp. The messages are described where the supervisor reads them, gpu_server/supervisor/.
+// See supervisor_link.hpp. The messages are listed in gpu_server/supervisor/workers.hpp.
 #include "gpu_server/worker/supervisor_link.hpp"
 
 #include <unistd.h>

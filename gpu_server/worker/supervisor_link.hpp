@@ -33,10 +33,10 @@ public:
     // The client has come, for the first time.
     void connected();
 
-    // Blocks until the worker is wanted. Nothing: the supervisor has gone.
+    // Blocks until a claim takes the worker. False: the supervisor has gone.
     bool wait_for_work(Serve& serve);
-    // Starts listening on a thread of its own, for answers to grants and for the order to end (`end` is told why).
-    // Afterwards the process ends by itself when the supervisor goes.
+    // Starts listening on a thread of its own, for answers and for the order to end (`end` is told why). From then on
+    // the process ends when the supervisor goes.
     void start(std::function<void(const std::string& why)> end);
     // Whether another process of the claim uses one of the GPUs. `changed` is called on another thread with every change
     // from now on.
@@ -45,12 +45,12 @@ public:
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
         TNR_EXCLUDES(mutex_);
-    // Asks for a code image out of this tenant's cache. `answer` runs on the listening thread, so it must be quick; no
-    // descriptor: it is not there.
+    // Asks for a code image out of this tenant's cache. `answer` runs on the listening thread, so it must be quick; it
+    // gets no descriptor if the image is not there.
     void find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer);
-    // Offers one to the cache: a sealed memory file. The supervisor may leave it.
+    // Offers one to the cache: a sealed memory file. The supervisor may decline.
     void keep_image(const wire::ImageHash& hash, uint64_t bytes, int file);
-    // What find_image() gave is something else.
+    // Reports that what find_image() gave has another hash.
     void image_is_damaged(const wire::ImageHash& hash);
 
 private:

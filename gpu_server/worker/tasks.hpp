@@ -18,8 +18,8 @@ namespace tnr::worker {
 
 using Task = std::function<void()>;
 
-// Concurrent waits of one client process; further ones queue up. Programs with more threads than this do not wait on
-// all.
+// Concurrent waits of one client process; further ones queue up. Programs with more threads than this do not let all of
+// them wait.
 inline constexpr size_t waiting_threads_max = 256;
 
 // Any thread.
@@ -27,9 +27,9 @@ class WaitingThreads {
 public:
     explicit WaitingThreads(size_t threads_max) : threads_max_(threads_max) {}
 
-    // Runs the task on a thread that has none; tasks begin in the order in which they came. Makes a thread if need be.
+    // Runs the task on an idle thread, or on a new one. Tasks begin in the order in which they came.
     void run(Task task) TNR_EXCLUDES(mutex_);
-    // No task is running or queued.
+    // True if no task is running or queued.
     bool idle() TNR_EXCLUDES(mutex_);
 
 private:
@@ -46,9 +46,9 @@ private:
 // Any thread.
 class StreamQueues {
 public:
-    // `key`: stream number and context make one, see WorkerSession::queue_key.
+    // `key`: made of stream number and context by WorkerSession::queue_key().
     void post(uint64_t key, Task task) TNR_EXCLUDES(mutex_);
-    // The stream is gone: its thread ends once its tasks have run.
+    // Call it when the stream is gone: its thread ends once its tasks have run.
     void close(uint64_t key) TNR_EXCLUDES(mutex_);
 
 private:

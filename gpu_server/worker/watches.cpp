@@ -10,7 +10,7 @@
 
 namespace tnr::worker {
 
-// How often events that found no thread are asked for.
+// How often events that found no thread are polled.
 static constexpr std::chrono::milliseconds patrol_every{1};
 
 void Watches::add(Watch watch) {
@@ -25,7 +25,7 @@ void Watches::add(Watch watch) {
         }
     }
     waiting_.run([this, entry] {
-        if (entry->told) return;  // on patrol
+        if (entry->told) return;  // by the patrol
         driver().cuCtxSetCurrent(entry->watch.context);
         tell(*entry, driver().cuEventSynchronize(entry->watch.event.get()));
     });
@@ -47,7 +47,7 @@ void Watches::patrol() {
             while (untold_.size() <= threads_max) crowded_.wait(mutex_);
             untold.assign(untold_.begin(), untold_.end());
         }
-        // Threads take the oldest first.
+        // The oldest have threads.
         for (size_t i = threads_max; i < untold.size(); ++i) {
             auto& watch = untold[i]->watch;
             driver().cuCtxSetCurrent(watch.context);

@@ -1,8 +1,8 @@
 // Tells the client, unasked, when an event has completed.
 //
-// A driver has no way to say so but to let a thread wait inside it, so each watch has one. One thread for all events of
-// a stream would not do: it would wait for a later event while an earlier one completes that the program needs to see
-// before it lets the stream go on. The number of threads is limited; what is beyond is asked for now and then instead.
+// A driver tells of completion only by letting a thread wait inside it, so each watch has a thread. One thread for all
+// events of a stream would not do: it could wait for a later event while an earlier one completes, which the program
+// may need to see before it lets the stream go on. The number of threads is limited; the watches beyond it are polled.
 #pragma once
 
 #include <atomic>
