@@ -19,10 +19,10 @@ namespace tnr::cuda {
 
 namespace {
 
-// Random places in the zone before the whole address space is searched; a program that uses the zone at all leaves most
-// of it free.
+// Random places tried in the zone before the whole address space is searched; a program that uses the zone at all
+// leaves most of it free.
 constexpr int tries_in_zone = 16;
-// The part of a gap between two mappings that is left to both: a heap grows upwards, stacks and mappings downwards.
+// Left free at either end of a gap between two mappings: a heap grows upwards, stacks and mappings downwards.
 constexpr uint64_t gap_margin = uint64_t{64} << 30;
 // Pages that are tried one by one when not all of a piece can be held.
 constexpr uint64_t single_pages_max = 4096;
@@ -31,7 +31,7 @@ struct Range {
     uint64_t begin, end;
 };
 
-// Past the C library's mmap: sanitizers put something in front of it that moves what it does not expect.
+// Bypasses the C library's mmap: sanitizers intercept it, and move what they do not expect.
 enum class Mapped { yes, taken, not_allowed };
 Mapped map_without_access(uint64_t address, uint64_t bytes) {
     auto* wanted = reinterpret_cast<void*>(address);
@@ -43,7 +43,7 @@ Mapped map_without_access(uint64_t address, uint64_t bytes) {
         (void)::madvise(wanted, bytes, MADV_DONTFORK);
         return Mapped::yes;
     }
-    ::syscall(SYS_munmap, got, bytes);  // a kernel before 4.17 takes the flag for nothing and the address for a hint
+    ::syscall(SYS_munmap, got, bytes);  // a kernel before 4.17 ignores the flag and takes the address as a hint
     return Mapped::taken;
 }
 

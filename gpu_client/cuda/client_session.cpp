@@ -1,4 +1,4 @@
-// The outgoing half of a session: see session.hpp.
+// The outgoing half of a session: see client_session.hpp.
 #include "gpu_client/cuda/client_session.hpp"
 
 #include <sys/prctl.h>
@@ -10,21 +10,22 @@
 
 namespace tnr::cuda {
 
-// A batch that is this large goes out at once: the worker could have begun.
+// A batch this large goes out at once, so that the worker can begin.
 static constexpr size_t flush_bytes = 64 << 10;
-// While more than this is on its way the worker has enough to do, and what counts is what a batch costs: some ten system calls
-// and wake-ups at both ends, as much as a dozen small copies. Then batches may grow to `busy_flush_bytes`.
+// While more than this is on its way, the worker has enough to do, and what counts is the cost of a batch: some ten
+// system calls and wake-ups at both ends, as much as a dozen small copies. Batches may then grow to `busy_flush_bytes`.
 static constexpr size_t busy_bytes = 256 << 10;
 static constexpr size_t busy_flush_bytes = 192 << 10;
-// The flusher looks this often while records are being added, and sends what is there after a tick without additions, or
-// after this many ticks with.
+// The flusher looks this often while records are being added. It sends them after a tick without additions, or after
+// this many ticks with some.
 static constexpr long tick_ns = 10'000;
 static constexpr int ticks_before_sending = 5;
-// Where the program waits for each of its launches, it sends them itself and the flusher only takes a core from it (20 µs for
-// each time it wakes, in a virtual machine): each tick that finds nothing unsent makes the next one longer, up to this. So what
-// is not waited for after all is late by no more than the time for which everything was, once: having to send makes ticks short.
+// A program that waits for each of its launches sends them itself, and the flusher only takes a core from it (20 µs per
+// wake-up, in a virtual machine). So each tick that finds nothing unsent makes the next one longer, up to this. The
+// first record that is not waited for may then be late, by no more than the time for which everything was waited for;
+// having to send makes ticks short again.
 static constexpr long tick_max_ns = 128 * tick_ns;
-// After so long without records the flusher sleeps until it is woken, so that a quiet program costs nothing.
+// After this long without records the flusher sleeps until it is woken, so that a quiet program costs nothing.
 static constexpr long quiet_ns = 500'000;
 
 ClientSession::ClientSession(std::unique_ptr<wire::Channel> channel)
@@ -138,7 +139,8 @@ void ClientSession::flush() {
     link_.send(sending_, std::move(bulk));
 }
 
-// Receipts lie unread while nobody waits for anything, and what was sent is kept until they are read.
+// Reads receipts without waiting. They lie unread while nobody waits for anything, and what was sent is kept until they
+// are read.
 void ClientSession::read_receipts() {
     auto many = [this] { return link_.kept() > wire::receipt_every_bytes; };
     if (!many()) return;
@@ -200,7 +202,7 @@ void ClientSession::flusher() {
             flush();
         }
         flusher_asleep_.store(true, std::memory_order_seq_cst);
-        // Whoever appended before seeing that we sleep has not woken us.
+        // A thread that appended before it saw us asleep has not woken us.
         if (position() != flushed_.load(std::memory_order_acquire) && flusher_asleep_.exchange(false))
             flusher_wake_.release();
     }

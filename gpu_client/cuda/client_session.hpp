@@ -3,14 +3,15 @@
 // Out: append() adds a record to a buffer under a short lock. The buffer goes out when a caller must wait, when it is
 // large, or when a flusher thread finds that nothing was added for a few microseconds.
 //
-// In: there is no receiving thread in the ordinary case. Whoever waits for a reply receives for itself; of several
-// waiting threads one (the leader) receives and hands the others theirs. Only while news is expected that nobody waits
-// for (host functions, copies into pinned memory) a background thread receives when no one else does.
+// In: usually there is no receiving thread. A thread that waits for a reply receives for itself; of several, one (the
+// leader) receives and hands the others their replies. A background thread receives only while news is expected that
+// nobody waits for (host functions, copies into pinned memory) and no other thread receives.
 //
-// A third thread keeps the connection (reconnect.cpp): when it breaks, calls that wait go on waiting until it is back, or
-// until the session is lost with it.
+// A third thread keeps the connection (reconnect.cpp). While it is broken, waiting calls keep waiting until it is back
+// or the session is lost.
 //
-// Locks, outermost first: order_mutex_, buffer_mutex_; receive_mutex_ stands alone. Nothing is waited for while one is held.
+// Locks, outermost first: order_mutex_, buffer_mutex_; receive_mutex_ stands alone. No thread blocks while it holds
+// one.
 #pragma once
 
 #include <functional>
@@ -32,7 +33,7 @@ struct Destination {
     uint64_t bytes = 0;  // packed
     uint64_t row_bytes = 0;
     uint64_t pitch = 0;
-    // False: outside.
+    // False if the piece lies outside.
     bool write(uint64_t offset, std::span<const std::byte> data);
 };
 
@@ -43,8 +44,8 @@ struct Pending {
     wire::Bytes answer;  // what follows the CUresult
     Destination destination;
     std::vector<wire::Bytes> described;  // payloads of wire::KernelsDescribed
-    // When set, nobody waits: called (by whichever thread receives) once the reply is there or the session is lost, and
-    // must not call into the session.
+    // If set, nobody waits: it is called once the reply is there or the session is lost, on whichever thread finds out
+    // and with the receive lock held. It must not call into the session.
     std::function<void(Pending&)> when_done;
 
     bool as_news = false;  // nobody will wait for it soon: the background thread may have to receive it
@@ -53,7 +54,7 @@ struct Pending {
     bool done = false;
 };
 
-// A payload in pieces that lie in different places.
+// A payload in several pieces of memory.
 using Parts = std::initializer_list<std::span<const std::byte>>;
 
 class ClientSession {
@@ -61,8 +62,9 @@ public:
     explicit ClientSession(std::unique_ptr<wire::Channel> channel);
     ~ClientSession() = delete;  // threads and programs' late calls use it until the process is gone
 
-    // Adds one record that runs in context number `context`; its payload is `parts` behind each other, `bulk` may be null.
-    // Returns its position, 0 when the session is lost. May wait for credit.
+    // Adds a record to be run in context number `context`. The payload is `parts` concatenated; `bulk` may be null.
+    // Returns the record's position, or 0 if the session is lost or the payload exceeds record_bytes_max. May wait for
+    // credit.
     uint64_t append(uint64_t context, uint16_t op, Parts parts, zmq::message_t* bulk = nullptr)
         TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
     uint64_t append(uint64_t context, uint16_t op, std::span<const std::byte> payload, zmq::message_t* bulk = nullptr) {
@@ -72,47 +74,50 @@ public:
     uint64_t append(uint64_t context, const Record& record) {
         return append(context, Record::op, wire::payload_of(record));
     }
-    // A record that the worker may be waiting for before it takes any other: goes out at once and needs no credit.
+    // Sends a record at once and without credit: the worker may be waiting for it before it takes any other.
     void send_at_once(const wire::HostFunctionDone& done);
-    // Adds a record whose payload starts with room for the call number (wire::question_of), and flushes. Then wait(), unless
-    // when_done is set.
+    // Adds and flushes a record that wants a reply. The payload must start with room for the call number
+    // (wire::question_of). Follow with wait(), unless when_done is set.
     uint64_t request(uint64_t context, uint16_t op, std::span<std::byte> payload, Pending& pending);
-    // pending.result tells what became of it; false when it took longer than `timeout`.
+    // Blocks until the reply is there or the session is lost; pending.result says what became of the call. False after
+    // `timeout`.
     bool wait(Pending& pending, std::chrono::milliseconds timeout = std::chrono::hours(24 * 365))
         TNR_EXCLUDES(receive_mutex_);
-    // Waits until `ready` (asked with the receive lock held, whenever something may have changed).
+    // Blocks until ready() is true; false if the session is lost or `timeout` passes first. Calls ready() with the
+    // receive lock held, whenever something may have changed.
     bool wait_until(const std::function<bool()>& ready, std::chrono::milliseconds timeout = std::chrono::hours(8760));
-    // Something that wait_until() waits for may have changed; any thread.
+    // Makes wait_until() call ready() again. Any thread.
     void poke();
 
     void flush() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
-    // Waits while more is on its way than keeps the line busy: what a copy adds to that would only be one more buffer.
+    // Blocks while more is on its way than keeps the line busy: whatever a copy added would only fill one more buffer.
     void wait_for_room() TNR_EXCLUDES(order_mutex_, buffer_mutex_, receive_mutex_);
-    // Works off what has arrived, without waiting.
+    // Handles what has arrived, without waiting.
     void drain();
-    // Waits until `done`, which comes about once nothing refers to memory of the program any more: when the worker has
-    // received it, or soon after the session is lost. Somebody must say memory_freed() whenever it may have.
+    // Blocks until done(): nothing refers to some memory of the program any more. Gives up a few seconds after the
+    // session is lost. Outgoing and StreamWork call memory_freed() when they let go of such memory.
     void wait_for_memory(const std::function<bool()>& done);
     void memory_freed();
-    // While the count is above 0 the background thread receives when nobody else does.
+    // Adds to the count of expected news. While it is above 0, the background thread receives when no other thread
+    // does.
     void expect_news(int change);
 
     bool lost() const { return lost_.load(std::memory_order_acquire); }
     uint64_t position() const { return position_.load(std::memory_order_acquire); }
     const wire::Link& link() const { return link_; }
 
-    // News; set before the session is used. Called with the receive lock held: must not wait.
+    // Handlers of news; set before the session is used. Called with the receive lock held, so they must not block.
     struct News {
         std::function<void(const wire::Completed&)> completed;
         std::function<void(const wire::Failed&)> failed;
         std::function<void(uint64_t ticket)> run_host_function;
-        std::function<void()> memory_shared;  // whether the GPU is shared has changed
+        std::function<void()> memory_shared;  // the GPU has become shared, or is no longer
     };
     News news;
-    void start();  // the threads
+    void start();  // starts the threads
 
-    // The process ends: tells the worker, and waits at most so long for it to let go. From now on losing the connection is
-    // no news, and final.
+    // Tells the worker that the process ends. Waits at most `timeout` for credit, and as long again for the answer.
+    // From then on a broken connection is neither reported nor retried.
     void say_goodbye(std::chrono::milliseconds timeout);
 
 private:
@@ -130,7 +135,7 @@ private:
     };
     template <class Ready>
     bool wait_locked(Ready&& ready, std::chrono::steady_clock::time_point deadline) TNR_REQUIRES(receive_mutex_);
-    // Lets go of the lock while it receives.
+    // Releases the lock while it receives.
     wire::Link::Event lead(std::chrono::milliseconds timeout) TNR_REQUIRES(receive_mutex_);
     void hand_over() TNR_REQUIRES(receive_mutex_);
     void lose_locked(const char* reason) TNR_REQUIRES(receive_mutex_);
@@ -153,7 +158,7 @@ private:
     wire::Bytes frame_ TNR_GUARDED_BY(buffer_mutex_);
     wire::Frames bulk_ TNR_GUARDED_BY(buffer_mutex_);
     size_t bulk_bytes_ TNR_GUARDED_BY(buffer_mutex_) = 0;
-    uint64_t context_ TNR_GUARDED_BY(buffer_mutex_) = 0;  // that the stream's last record runs in
+    uint64_t context_ TNR_GUARDED_BY(buffer_mutex_) = 0;  // of the last record in the stream
     std::atomic<uint64_t> position_{0};                   // written with buffer_mutex_ held
     std::atomic<uint64_t> flushed_{0};                    // position of the last record that has left the buffer
     std::atomic<uint64_t> next_call_{1};
@@ -171,17 +176,17 @@ private:
     int news_expected_ TNR_GUARDED_BY(receive_mutex_) = 0;
     Condition background_wake_;
 
-    Mutex memory_mutex_;  // nothing but the condition's
+    Mutex memory_mutex_;  // guards no data, serves only the condition
     Condition memory_freed_;
 };
 
-// How long a broken connection is tried again: TNR_GRACE_MS.
+// How long to retry a broken connection; TNR_GRACE_MS sets it.
 wire::Keeper::Patience patience_from_environment();
 
-// Opens the device's session unless it is open. Tells on stderr why it could not.
+// Opens the device's session unless it is open. Explains a failure on stderr.
 struct Device;
 CUresult open_session(Device& device);
-// All that have been opened.
+// Every session that has been opened.
 std::vector<ClientSession*> open_sessions();
 
 }  // namespace tnr::cuda

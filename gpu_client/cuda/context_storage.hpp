@@ -10,11 +10,12 @@ namespace tnr::cuda {
 
 using StorageDestructor = void (*)(CUcontext context, void* key, void* value);
 
-// `context`: null or -1 mean the current one. A missing key, or one that is there already (put): INVALID_HANDLE.
+// `context`: null and -1 mean the current one. CUDA_ERROR_INVALID_HANDLE if the key is missing or, for put, already
+// there.
 CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructor destructor);
 CUresult storage_delete(CUcontext context, void* key);
 CUresult storage_get(void** value, CUcontext context, void* key);
-// The context ends: runs every destructor once.
+// Runs each destructor of a context that ends, once.
 void storage_context_ends(uint64_t context_handle);
 
 }  // namespace tnr::cuda

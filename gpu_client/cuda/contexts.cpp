@@ -18,8 +18,8 @@ namespace tnr::cuda {
 
 static constexpr int devices_max = 64;
 
-// Retaining and releasing wait for the network, and destructors of stored values may call back: hence a turn. One for all
-// devices, as a destructor may release another device's.
+// A turn instead of a mutex: retaining and releasing wait for the network, and destructors of stored values may call
+// back. One for all devices, as a destructor may release another device's context.
 namespace {
 struct Primaries {
     Turn turn;

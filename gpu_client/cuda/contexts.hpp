@@ -1,15 +1,15 @@
-// Contexts begin and end.
+// How contexts begin and end.
 #pragma once
 
 #include "gpu_client/cuda/objects.hpp"
 
 namespace tnr::cuda {
 
-// Known flags, and one way of waiting at most.
+// True if all flags are known and at most one of them says how to wait.
 bool are_context_flags(unsigned flags);
-// Waits for all work of the context; what was freed before may then be used again.
+// Waits for all work of the context; memory freed before may then be reused.
 CUresult synchronize_context(Context& context);
-// Everything that belonged to the context is gone: memory, streams, events, modules, values that libraries kept.
+// Drops everything that belonged to the context: memory, streams, events, modules, values that libraries kept.
 void context_ends(Context& context);
 
 }  // namespace tnr::cuda

@@ -1,9 +1,9 @@
 // See copies.hpp.
 //
-// To the device, small data travels inside the record; larger data in pieces that overlap sending with the copy to the
-// GPU. Pieces read the program's memory directly where CUDA's contract lets us: pinned memory must stay untouched anyway,
-// and a large copy from pageable memory returns when the worker has received them (until then they may have to be sent
-// again), whether it is asynchronous by name or not: so it is with NVIDIA's driver, whose staging memory is small.
+// To the device, small data is sent inside the record; larger data in pieces that overlap sending with the copy to the
+// GPU. Pieces read the program's memory directly where CUDA's contract lets us: pinned memory must stay untouched
+// anyway, and a large copy from pageable memory, asynchronous by name or not, returns when the worker has received the
+// pieces (until then they may have to be sent again). NVIDIA's driver, whose staging memory is small, does the same.
 // Everything else is copied once.
 #include "gpu_client/cuda/copies.hpp"
 
@@ -25,9 +25,9 @@ namespace {
 
 // Below this a copy into a frame costs less than keeping count of it.
 constexpr uint64_t unstaged_bytes_min = 128 << 10;
-// The end of such a copy is copied into frames, too: as much as keeps the line busy. It travels while the word that the
-// pieces before it have arrived is on its way back, so the copy hardly waits for the round trip; one that is no longer than
-// this does not wait at all.
+// The end of such a copy is copied into frames, too: as much as keeps the line busy. It is sent while the receipt of
+// the pieces before it is on its way back, so the copy hardly waits for the round trip; one that is no longer than this
+// does not wait at all.
 uint64_t copied_end_bytes(const ClientSession& session) {
     return session.link().kept_enough();
 }
@@ -200,7 +200,7 @@ struct PlacedRows {
     Context* context;  // that may use them
 };
 
-// The driver copies between any two contexts, but only lines.
+// The driver copies between any two contexts, but only contiguous memory: hence row by row.
 CUresult copy_between_devices(const PlacedRows& to, const PlacedRows& from, uint64_t row_bytes, uint64_t rows,
                               CUstream in) {
     if (!to.context || !from.context) return CUDA_ERROR_INVALID_VALUE;
@@ -219,9 +219,9 @@ CUresult copy_between_devices(const PlacedRows& to, const PlacedRows& from, uint
     return CUDA_SUCCESS;
 }
 
-// ZeroMQ allocates every piece that arrives. Before the program has freed anything large itself, the C library takes such
-// memory from the kernel and gives it back each time, and the page faults cost a tenth of a copy's speed. It keeps twice of
-// the largest block that was ever freed: so we free one, as any program may, of as much as is on its way at once.
+// ZeroMQ allocates every piece that arrives. Before the program has freed anything large itself, the C library takes
+// such memory from the kernel and gives it back each time, and the page faults cost a tenth of a copy's speed. It keeps
+// twice the largest block ever freed, so we free one, as any program may, as large as what is on its way at once.
 void keep_memory_of_pieces() {
     static const bool once = [] {
         void* volatile block = std::malloc(wire::kept_bytes_min);

@@ -5,8 +5,8 @@
 
 namespace tnr::cuda {
 
-// `wait`: the call returns when the host memory may be used again and, from the device, the data is there. Without it,
-// only pinned memory is used after the return.
+// With `wait`, returns once the host memory may be reused and, for copies from the device, the data has arrived.
+// Without it, only pinned memory is used after the return.
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream stream, bool wait);
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream stream, bool wait);
 CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream stream, bool wait);

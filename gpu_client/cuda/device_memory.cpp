@@ -21,12 +21,12 @@ static constexpr uint64_t small_max = 1 << 20;
 static constexpr uint64_t grant_step = uint64_t{1} << 30;
 // With this much in quarantine a synchronisation is cheaper than asking for yet more memory.
 static constexpr uint64_t quarantine_max = uint64_t{1} << 30;
-// With this much more in quarantine than when the GPU was asked last (or an eighth of the grant, which is a few dozen
-// questions per turnover of a large GPU's memory) it is asked again how far it is.
+// The GPU is asked again how far it is once this much more is in quarantine than when it was asked last; or an eighth
+// of the grant if that is more, so at most eight questions per turnover of a large GPU's memory.
 static constexpr uint64_t drain_step_min = uint64_t{64} << 20;
 static constexpr uint64_t drain_share = 8;
 // Mapped memory kept for the next allocation of its size, so that malloc and free in a loop do not map and unmap: this
-// or a quarter of the grant, which is nobody else's anyway.
+// or, if more, a quarter of the grant, which is nobody else's anyway.
 static constexpr uint64_t spare_max = uint64_t{256} << 20;
 static constexpr uint64_t spare_share = 4;
 
@@ -167,7 +167,8 @@ void DeviceMemory::unmap_spares() {
     spare_bytes_ = 0;
 }
 
-// The record that maps it has raised the position since it was noted. The program does not have the address yet.
+// Notes the position again, which the record that maps the allocation has raised. The program does not have the address
+// yet.
 void DeviceMemory::note_untouched(uint64_t address) {
     LockGuard lock(mutex_);
     if (auto found = allocations_.find(address); found != allocations_.end())
@@ -184,7 +185,7 @@ CUresult DeviceMemory::take_grant(uint64_t bytes) {
             taken = room() >= bytes;
             if (taken) created_ += bytes;
         }
-        // What was unmapped to make room must be so for the worker, too, when it hears what the room is for.
+        // The worker must unmap what made room before it hears what the room is for.
         if (taken) return sends_.flush();
         if (session().lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (!make_space(bytes, given_back)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -254,7 +255,7 @@ bool DeviceMemory::ask_for(uint64_t bytes) {
     return more != 0;
 }
 
-// Waits for the GPU so that the quarantine may be used again. False when that frees nothing.
+// Waits for the GPU so that quarantined memory may be reused. False if that frees nothing.
 bool DeviceMemory::force_sync() {
     std::vector<uint64_t> waiting;
     size_t before = 0;
@@ -341,7 +342,7 @@ void DeviceMemory::drain(uint64_t handle) {
     context->session.load()->request(context->number, wire::op_cuCtxSynchronize, question->question, question->pending);
 }
 
-// How far the contexts of other devices are that may use this memory.
+// How far the contexts of other devices that may use this memory have come.
 uint64_t DeviceMemory::passed_by_others() const {
     uint64_t passed = UINT64_MAX;
     if (reached_from_ == 0) return passed;

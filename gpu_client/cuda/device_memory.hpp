@@ -1,13 +1,13 @@
-// One device's memory as this process sees it: the session's range of addresses, of which allocations are carved, and
+// One device's memory as this process sees it: the session's range of addresses, from which allocations are carved, and
 // the grant of physical memory that backs them.
 //
-// Nothing here waits for the network while there is grant left: an address is chosen here, and the record that backs it
-// with memory travels in order with everything else. What is freed is quarantined until the GPU is known to be past
-// every command that was given before, since they may still use it; what no command can have touched is free at once.
-// When much is quarantined the GPU is asked how far it is, without waiting for the answer.
+// While grant is left, nothing here waits for the network: the address is chosen here, and the record that maps memory
+// there travels in order with all others. Freed memory is quarantined until the GPU is known to have passed every
+// command sent before, since those may still use it; memory that no command can have touched is free at once. When much
+// is in quarantine, the GPU is asked how far it is, without waiting for the answer.
 //
-// Small allocations share mapped blocks, large ones have mappings of their own. Any thread. No lock of the caller may be
-// held where a function may wait.
+// Small allocations share mapped blocks, large ones have mappings of their own. Any thread. Callers must hold no lock
+// where a function may wait.
 #pragma once
 
 #include <atomic>
@@ -28,20 +28,21 @@ struct Device;
 
 class DeviceMemory {
 public:
-    // `synchronize` waits for a context's work, and says context_synced().
+    // `synchronize` waits for a context's work, then calls context_synced().
     DeviceMemory(Device& device, CUresult (*synchronize)(Context&))
         : device_(device), synchronize_(synchronize), sends_(device) {}
 
     void take_range(uint64_t address, uint64_t bytes, uint64_t granularity);
-    // Asks for the first grant without waiting: it is here when the program first allocates.
+    // Asks for the first grant without waiting, so that it is here by the program's first allocation.
     void ask_ahead();
 
-    // `stream` + 1 for a stream-ordered allocation (0: not): memory freed in the same stream may be reused at once.
-    // Waits only when the grant or the addresses are used up.
+    // `stream`: the stream's number + 1 for a stream-ordered allocation, which may reuse memory freed in the same
+    // stream at once; 0 for any other. Waits only when the grant or the addresses are used up.
     CUresult allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool, uint64_t& address);
     // Never waits for the GPU.
     CUresult release(uint64_t address, uint64_t stream);
-    // Physical memory that the program makes by itself comes out of the same grant. take_grant() waits as allocate() does.
+    // Physical memory that the program creates itself (cuMemCreate) comes out of the same grant. take_grant() waits as
+    // allocate() does.
     CUresult take_grant(uint64_t bytes);
     void return_grant(uint64_t bytes);
 
@@ -49,24 +50,25 @@ public:
     // The allocation that contains the address.
     bool find(uint64_t address, Allocation& found) const;
     bool holds_any(uint64_t context) const;
-    // What the driver counts as used because of us, and how much of that is free to allocate all the same. What was decided
-    // is in the session's stream on return.
+    // `backed`: what the driver counts as used because of us. `free`: how much of that could still be allocated. On
+    // return, all mappings and unmappings decided so far are in the session's stream.
     struct Usage {
         uint64_t backed = 0;
         uint64_t free = 0;
     };
     Usage usage();
-    // What of the grant backs nothing that the program has allocated.
+    // The part of the grant that backs no allocation of the program.
     uint64_t idle_grant() const;
     uint64_t granularity() const { return granularity_; }
 
-    // The GPU has finished all that was sent up to `position` in the context (or in one stream of it).
+    // The GPU has finished everything sent up to `position` in the context (or in one of its streams).
     void context_synced(uint64_t context, uint64_t position);
     void stream_synced(uint64_t stream, uint64_t position);
-    // Waits for what asked about the context, as nothing may name it afterwards.
+    // Gives back the context's memory. Waits for a pending question about the context, since nothing may name it
+    // afterwards.
     void context_ends(uint64_t context);
     void trim();  // unmaps what is free
-    // From now on commands of another device may use this memory, too: what is freed waits for them as well.
+    // From now on commands of `device` may use this memory, too, so freed memory waits for them as well.
     void reached_from(int device) { reached_from_.fetch_or(uint64_t{1} << device); }
 
     // The program's own use of the range: addresses without memory, and mappings it made.
@@ -88,7 +90,7 @@ private:
     struct Drain;
 
     ClientSession& session() const;  // open once there is memory to ask for
-    // What these have to send is put into sends_.
+    // These put what must be sent into sends_.
     bool try_allocate(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
     bool find_place(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
     bool take_small(uint64_t bytes, Allocation& made) TNR_REQUIRES(mutex_);
@@ -130,7 +132,7 @@ private:
     uint64_t granted_ TNR_GUARDED_BY(mutex_) = 0;
     uint64_t mapped_ TNR_GUARDED_BY(mutex_) = 0;
     uint64_t created_ TNR_GUARDED_BY(mutex_) = 0;
-    uint64_t given_back_ TNR_GUARDED_BY(mutex_) = 0;     // how often anything was
+    uint64_t given_back_ TNR_GUARDED_BY(mutex_) = 0;     // how often memory was given back
     uint64_t drained_bytes_ TNR_GUARDED_BY(mutex_) = 0;  // quarantined when the GPU was asked last
 
     std::atomic<uint64_t> draining_{0};  // the context that is being asked how far it is; 0: none

@@ -82,7 +82,7 @@ static Device* make_device(DeviceDescription description, int number) {
     return device;
 }
 
-// CUDA_VISIBLE_DEVICES: ordinals or beginnings of UUIDs, up to the first that is none.
+// CUDA_VISIBLE_DEVICES: ordinals or beginnings of UUIDs, up to the first invalid entry.
 static std::vector<Device*> visible(const std::vector<Device*>& all) {
     const char* wanted = std::getenv("CUDA_VISIBLE_DEVICES");
     if (!wanted) return all;

@@ -13,7 +13,7 @@ namespace tnr::cuda {
 class ClientSession;
 class DeviceMemory;
 
-// Attribute ids that fit; cuda.h 13.0 ends at 146.
+// Attributes with ids below this are kept; cuda.h 13.0 ends at 146.
 inline constexpr int device_attributes_max = 512;
 
 struct Device {
@@ -35,7 +35,7 @@ struct Device {
     bool runs_ptx_only() const;  // the emulated GPU has no machine code of its own
 };
 
-// Asks the pool once per process. Failure is told on stderr once.
+// Asks the pool once per process. Reports a failure on stderr once.
 CUresult describe_devices();
 // Empty before describe_devices().
 const std::vector<Device*>& devices();

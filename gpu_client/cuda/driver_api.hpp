@@ -1,5 +1,5 @@
 // cuda.h as the library that implements it must see it: every version of every function under its own ELF name, and
-// with the types of the programs that load us. What is defined behind this header as cuX is tnr_cuX to the linker: the
+// with the types of the programs that load us. A cuX defined after including this header is tnr_cuX to the linker; the
 // exported cuX is generated around it (watched_calls.hpp).
 #pragma once
 

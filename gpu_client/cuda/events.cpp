@@ -9,7 +9,7 @@
 
 namespace tnr::cuda {
 
-// In Event::stream; no handle.
+// In Event::stream while a recording is under way; no handle.
 static constexpr uint64_t being_recorded = ~uint64_t{0};
 
 // Where an event was last recorded.
@@ -31,7 +31,7 @@ static Recording recording_of(const Event& event) {
     return recording;
 }
 
-// The stream is past the event. Takes no locks.
+// Notes that the stream has passed the event. Takes no locks.
 static void note_complete(const Recording& recording, const Event& event) {
     if (!recording.stream_known) return;
     auto* context = contexts().find(event.context);
@@ -49,7 +49,7 @@ void event_completed(uint64_t number, uint64_t position) {
     if (auto recording = recording_of(*event); recording.position == position) note_complete(recording, *event);
 }
 
-// The worker hears of each: its number will be used again.
+// Tells the worker of each, since its number will be reused.
 void forget_events_of(const Context& context) {
     auto* open = context.session.load();
     events().each([&](Event& event, uint64_t handle) {
@@ -112,7 +112,8 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-// From what has been waited for or told already: the event, a later one of its stream, its stream or its context.
+// True if it follows from what has been waited for or reported already: the event, a later one of its stream, its
+// stream or its context.
 static bool known_complete(const Event& event, const Recording& recording, const Context& context) {
     if (recording.position <= event.completed || recording.position <= context.synced) return true;
     return recording.stream_known && recording.position <= synced_position(recording.stream, context);

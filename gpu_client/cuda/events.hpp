@@ -5,9 +5,9 @@
 
 namespace tnr::cuda {
 
-// The worker's word that the event's record at `position` is complete.
+// The worker reports that the event, as recorded at `position`, is complete.
 void event_completed(uint64_t number, uint64_t position);
-// The context ends, and they with it.
+// Destroys the events of a context that ends.
 void forget_events_of(const Context& context);
 
 }  // namespace tnr::cuda

@@ -1,6 +1,6 @@
 // cuGetExportTable: tables of functions that NVIDIA's libraries ask for by UUID and that no header documents. What each
-// slot must do was found by watching what cudart and the libraries call; a slot that we do not know answers "not
-// supported", and is there, since empty slots have been called.
+// slot must do was found by watching what cudart and the libraries call. A slot that we do not know answers "not
+// supported" instead of being empty, since empty slots have been called.
 //
 // Slot 0 of a table is its size in bytes, except in the context storage, which begins with a function.
 #include <pthread.h>
@@ -27,7 +27,7 @@ void* bytes_of(size_t slots) {
     return reinterpret_cast<void*>(slots * sizeof(void*));
 }
 
-// In a slot that nobody is known to need.
+// Fills slots that nobody is known to need.
 CUresult unknown_slot() {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -120,7 +120,7 @@ struct ThreadLocal : Table<4> {
     ThreadLocal() { slots[2] = slot(current_context_of_thread); }
 };
 
-// Has somebody wrapped this context in another? Nobody has.
+// Whether the context is wrapped in another: never.
 CUresult is_wrapped(CUcontext, uint32_t* wrapped, void**) {
     if (wrapped) *wrapped = 0;
     return CUDA_SUCCESS;
@@ -159,7 +159,7 @@ struct ContextBypass : Table<2> {
     ContextBypass() { slots[1] = slot(create_plain_context); }
 };
 
-// Callbacks at the end of a thread; accepted and never made, as nothing of ours ends with a thread.
+// Callbacks at the end of a thread: accepted, but never made.
 CUresult notify_at_thread_end(void** handle, void*, void*) {
     static int accepted;
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
@@ -202,7 +202,7 @@ struct LibraryServices : Table<96> {
 };
 
 using EachFunction = void (*)(void* data, CUfunction function, uint64_t owner);
-// Tells every kernel of a module; 1 on success.
+// Calls `tell` for every kernel of a module; 1 on success.
 uint64_t enumerate_functions(CUcontext, CUmodule module, EachFunction tell, void* data, CUmodule) {
     uint64_t told = 0;
     guarded("6E16[7]", [&]() -> CUresult {
@@ -229,8 +229,8 @@ struct Matmul : Table<64> {};
 
 // ---- profilers ----
 
-// CUPTI 13.2 and newer ask the driver which implementation of a call of theirs to use, and for ever again when it has none.
-// The one they bring along: it finds no more of the driver's tables, and answers with an error.
+// CUPTI 13.2 and newer ask the driver which implementation of one of their calls to use, and ask for ever if it has
+// none. We name the one that they bring along: it finds none of the driver's other tables, and returns an error.
 CUresult profiler_call(void** out, void* const* own, uint32_t index, uint32_t count) {
     if (!out || !own || index >= count) return CUDA_ERROR_INVALID_VALUE;
     *out = own[index];

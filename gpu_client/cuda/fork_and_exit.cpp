@@ -44,7 +44,7 @@ void remember_endpoint(const std::string& endpoint) {
     if (colon == std::string::npos || slashes == std::string::npos || colon < slashes + 2) return;
     auto host = endpoint.substr(slashes + 2, colon - slashes - 2);
     sockaddr_in address{};
-    if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) return;  // a name: TCP's own death rattle must do
+    if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) return;  // a name: TCP alone must tell the worker
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(std::strtoul(endpoint.c_str() + colon + 1, nullptr, 10)));
     worker_address = address;

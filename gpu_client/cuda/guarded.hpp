@@ -1,8 +1,9 @@
-// What every exported CUDA function does its work inside. (What its callers see is generated around it: watched_calls.hpp.)
+// The wrapper in which every exported CUDA function does its work. (The exported symbol is generated around it:
+// watched_calls.hpp.)
 //
-// The host program was built against a C API: an exception crossing into it would end a training run that a status
-// code lets it survive. And two states refuse every call alike: before cuInit, and in the child of a fork (which has
-// inherited our data but none of our threads, and must not touch its parent's sockets).
+// The host program was built against a C API: an exception crossing into it would end a training run that a status code
+// lets it survive. And no call is served before cuInit, in the child of a fork (which has inherited our data but none
+// of our threads, and must not touch its parent's sockets), or after the driver has ended at exit.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace tnr::cuda {
 enum class LibraryState : int { uninitialized, ready, forked, ended };
 inline std::atomic<LibraryState> library_state{LibraryState::uninitialized};
 
-// Why no call can be served now; CUDA_SUCCESS when it can.
+// Why no call can be served now; CUDA_SUCCESS if calls are served.
 inline CUresult refusal() {
     switch (library_state.load(std::memory_order_acquire)) {
         case LibraryState::ready:
@@ -28,13 +29,13 @@ inline CUresult refusal() {
     }
 }
 
-// The process is exiting, and this call came after the driver has ended: see fork_and_exit.cpp.
+// For calls that come after the driver has ended, while the process exits: see fork_and_exit.cpp.
 void late_call();
 
 // Translates the exception in flight: std::bad_alloc is out of memory, the rest is our fault and is logged.
 CUresult report_exception(const char* name) noexcept;
 
-// What nothing serves yet: CUDA_ERROR_NOT_SUPPORTED, and a line on stderr, once per name.
+// For calls that nothing serves yet: returns CUDA_ERROR_NOT_SUPPORTED and writes a line to stderr, once per name.
 int unsupported(const char* name);
 
 // For the few functions that answer before cuInit.

@@ -96,7 +96,7 @@ private:
     }
     uint64_t take_slot() TNR_REQUIRES(mutex_) {
         if (!free_.empty()) {
-            uint64_t index = free_.front();  // the one that is free for longest: its old handles are stale for longest
+            uint64_t index = free_.front();  // free for longest, so its old handles have been stale for longest
             free_.pop_front();
             return index;
         }

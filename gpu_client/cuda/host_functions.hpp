@@ -1,4 +1,4 @@
-// Functions of the program that a stream calls when it gets there.
+// Functions of the program that run when a stream reaches them.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace tnr::cuda {
 
-// Calls `run` on a thread of ours when the stream gets there; the stream goes on when it has returned.
+// Calls `run` on a thread of ours when the stream reaches it; the stream continues once `run` has returned.
 CUresult run_in_stream(CUstream stream, std::function<void()> run);
 
-// A stream has reached the function of this ticket. Runs it soon, on a thread of its own: it may take its time.
+// A stream has reached the function with this ticket. Hands it to the thread that runs host functions and does not wait
+// for it: it may take its time.
 void run_host_function_soon(uint64_t ticket);
 
 }  // namespace tnr::cuda

@@ -18,13 +18,13 @@ struct PinnedRange {
     std::atomic<int>* in_flight = nullptr;  // copies that still read or write it; shared with them, never freed
 };
 
-// The pinned range that covers all of it.
+// Finds the pinned range that covers all of the memory; false if there is none.
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
-// True for pinned memory at an address that a program may use as the device's (every address means the same to both).
+// True if the address is in pinned memory. A program may use it as a device address, too: addresses are unified.
 bool is_pinned(uint64_t address);
 
-// Copies to the GPU read the program's memory when they are called. What an earlier call has still to write there (when
-// its stream gets so far) is noted here, so that they can wait for it.
+// Memory that an earlier call has yet to write, when its stream gets there. Copies to the GPU read the program's memory
+// at the time of the call, so they wait for such writes.
 class PendingWrite {
 public:
     PendingWrite(const void* address, size_t bytes);
@@ -35,8 +35,8 @@ public:
 private:
     uint64_t ticket_;
 };
-// Blocks until no pending write overlaps it, or the session is lost. Whoever ends a PendingWrite outside the receiving
-// thread must poke() the session.
+// Blocks until no pending write overlaps the memory, or the session is lost. Code that ends a PendingWrite outside the
+// receiving thread must poke() the session.
 void await_writes(const void* address, size_t bytes);
 
 }  // namespace tnr::cuda

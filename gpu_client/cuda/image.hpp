@@ -1,5 +1,5 @@
-// A code image as it travels: bytes of ours, then bytes of the program's. A large library is not copied just to be asked
-// about.
+// A code image as it is sent: bytes of ours, then bytes borrowed from the program, so that a large library is not
+// copied just to be asked about.
 #pragma once
 
 #include <array>

@@ -65,8 +65,8 @@ static CUresult bare_image_for_device(const void* image, const Device& device, I
     return CUDA_SUCCESS;
 }
 
-// What nvcc has linked is for other GPUs: the driver there links its inputs anew. It gets of each the entry that fits; an
-// input without one may not be needed (nvcc adds libcudadevrt).
+// For code that nvcc has linked for other GPUs: the worker's driver links its inputs anew. Of each it gets the entry
+// that fits; an input without one may not be needed (nvcc adds libcudadevrt).
 static CUresult bundle_inputs(const void* linked, const std::vector<const void*>& inputs, const Device& device,
                               Image& found) {
     std::vector<Image> chosen(inputs.size());

@@ -1,4 +1,4 @@
-// From the pointer that a program calls code to the bytes that travel: one entry, the one that fits the GPU.
+// From a program's pointer to code to the bytes that are sent: the one entry that fits the GPU.
 #pragma once
 
 #include "gpu_client/cuda/devices.hpp"
@@ -6,8 +6,8 @@
 
 namespace tnr::cuda {
 
-// CUDA_ERROR_INVALID_IMAGE when it is no image, CUDA_ERROR_NO_BINARY_FOR_GPU when nothing in it fits the device. What is
-// found borrows the program's memory.
+// CUDA_ERROR_INVALID_IMAGE if it is no image, CUDA_ERROR_NO_BINARY_FOR_GPU if nothing in it fits the device. `found`
+// borrows the program's memory.
 CUresult image_for_device(const void* image, const Device& device, Image& found);
 // A file's contents as they are.
 CUresult read_file(const char* path, wire::Bytes& bytes);

@@ -64,8 +64,8 @@ struct Range {
     uint64_t bytes = 0;
 };
 
-// The worker keeps the devices in the order in which the pool described them. It has reserved a range for each before it
-// knew us; in the ordinary case they are free here as well, and it need not be asked.
+// The worker keeps the devices in the order in which the pool described them. It has reserved a range for each before
+// it knew us; usually these are free here as well, and nothing needs to be moved.
 static Result<std::vector<Range>> hold_ranges(const SessionOffer& offer) {
     std::vector<Range> ranges;
     for (auto* device : devices()) {

@@ -1,4 +1,4 @@
-// What a program tells a compiling call: options, and the buffers it wants the logs written to.
+// What a program passes to a compiling call: options, and the buffers it wants the logs written to.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tnr::cuda {
 
-// As the program gave them; `values` is written to, too. What takes them wants them sound.
+// As the program passed them; `values` is also written to. Check sound() before use.
 struct JitArguments {
     unsigned count = 0;
     CUjit_option* options = nullptr;
@@ -19,7 +19,7 @@ struct JitArguments {
     bool sound() const { return count == 0 || (options && values); }
 };
 
-// Those that travel.
+// The options that can be sent: those whose values are plain numbers.
 inline wire::JitOptions plain_jit_options(const JitArguments& given) {
     wire::JitOptions plain;
     for (unsigned i = 0; i < given.count && plain.size() < wire::jit_options_max; ++i)

@@ -10,16 +10,17 @@
 
 namespace tnr::cuda {
 
-// CUDA_ERROR_INVALID_VALUE, as the driver API has it; but the runtime hands a launch's result on as it is, and its programs
-// know cudaErrorInvalidConfiguration (9), which is no CUresult. The runtime's kernels are known by how it loads its code.
+// CUDA_ERROR_INVALID_VALUE, as the driver API has it. But the runtime passes a launch's result on as it is, and its
+// programs expect cudaErrorInvalidConfiguration (9), which is no CUresult. The runtime's kernels are known by how it
+// loads its code.
 static CUresult bad_shape(const Function& function) {
     auto* library = libraries().find(function.library);
     constexpr auto invalid_configuration = static_cast<CUresult>(9);
     return library && library->of_runtime ? invalid_configuration : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The threads of a block for which the multiprocessor has registers. They are given to a warp in units of 256, and to the
-// four parts of the multiprocessor alike.
+// The most threads of a block that the multiprocessor has registers for. A warp is given them in units of 256, and the
+// four parts of the multiprocessor have equal shares.
 static uint64_t threads_by_registers(const KernelInfo& kernel, const Device& device) {
     constexpr uint64_t warp_threads = 32, unit = 256, parts = 4;
     auto each = static_cast<uint64_t>(std::max(1, kernel.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS].load()));

@@ -1,4 +1,4 @@
-// Sending code to the worker and keeping what it tells of it.
+// Sending code to the worker and keeping what it says about it.
 #include "gpu_client/cuda/libraries.hpp"
 
 #include <deque>
@@ -79,7 +79,7 @@ static bool take_kernels(LoadedCode& code, const std::vector<wire::Bytes>& paylo
     return true;
 }
 
-// Of the image that was offered or sent before.
+// Loads the image that was offered or sent before.
 static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context) {
     RemoteCall call(wire::LoadLibrary{library.number, code.image.size(), code.options.library, code.options.compiler});
     call.in_context(context);
@@ -93,7 +93,8 @@ static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context
     return sound ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-// A large image is offered first: the load goes out right behind, so a worker that has it costs no round trip more.
+// A large image is offered first. The load follows at once, so if the worker has the image that costs no extra round
+// trip.
 static CUresult load(Library& library, LoadedCode& code) {
     Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
     if (context && !context->active) context = nullptr;
@@ -137,7 +138,7 @@ static void bury(LoadedCode* code) {
     if (graves.codes.size() > unloaded_kept) graves.codes.pop_front();
 }
 
-// Everything but telling the worker.
+// Forgets the library here; the caller tells the worker.
 static bool forget_library(uint64_t handle, Library& library, bool& was_loaded) {
     auto* code = library.code.load();
     uint64_t number = library.number;

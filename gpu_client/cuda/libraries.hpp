@@ -16,7 +16,7 @@ namespace tnr::cuda {
 
 class RemoteCall;
 
-// Numbers and values.
+// Options that are sent, each as a number and a value.
 struct LoadOptions {
     wire::LibraryOptions library = {};  // CUlibraryOption
     wire::JitOptions compiler = {};     // CUjit_option
@@ -25,7 +25,7 @@ struct LoadOptions {
 
 // The code behind a Library. Sent when something of it is first needed; its kernels are known from then on.
 struct LoadedCode {
-    Turn sending;  // of the thread that writes what follows; all may read it when it is loaded
+    Turn sending;  // held by the thread that writes what follows; any may read it once `loaded`
     std::atomic<bool> loaded{false};
     CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
     std::string errors, information;  // the compiler's logs
@@ -35,21 +35,20 @@ struct LoadedCode {
     std::map<std::string, size_t, std::less<>> by_name;
 
     Mutex mutex;  // also held while a kernel's handle is made
-    // Address, bytes, once asked.
+    // Address and size of the globals asked for so far.
     std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals TNR_GUARDED_BY(mutex);
 };
 
-// Makes the handle; `image` is what image_for_device() made of the program's pointer. A module (context not 0) is
-// loaded at once, a library when it is first needed: until then the image must be its own, or borrowed of memory that the
-// program preserves.
+// Makes the handle. `image` comes from image_for_device(). A module (`context` not 0) is loaded at once, a library when
+// first needed: until then the image must own its bytes, or borrow them from memory that the program preserves.
 CUresult create_library(Image image, LoadOptions options, uint64_t context, Library*& library);
-// Images travel under a number of their own, ahead of the call that uses them. Never reused.
+// Images are sent ahead of the call that uses them, each under a number that is never reused.
 uint64_t next_library_number();
 CUresult send_image(uint64_t number, const Image& image, Context* context);
-// Loads it unless it is. Its kernels are known afterwards.
+// Loads the library unless it is loaded; its kernels are known afterwards.
 CUresult ensure_loaded(Library& library);
 CUresult unload_library(uint64_t handle);
-// The handle of the kernel called `name`; CUDA_ERROR_NOT_FOUND.
+// The handle of the kernel called `name`; CUDA_ERROR_NOT_FOUND if there is none.
 CUresult get_kernel(Library& library, const char* name, uint64_t& handle);
 CUresult kernel_handle(Library& library, size_t index, uint64_t& handle);
 CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes);

@@ -18,7 +18,7 @@ static bool loads_eagerly() {
     return wanted && std::strcmp(wanted, "EAGER") == 0;
 }
 
-// The one whose code is wanted: the current context's, else the first.
+// The device whose code is wanted: the current context's, else the first.
 static const Device* target_device() {
     auto* context = contexts().find(current_context_handle());
     return find_device(context ? context->device : 0);
@@ -27,7 +27,7 @@ static const Device* target_device() {
 static wire::LibraryOptions library_options(const CUlibraryOption* options, void** values, unsigned count) {
     wire::LibraryOptions kept;
     for (unsigned i = 0; i < count; ++i) {
-        // The other one hands over a table of host addresses, which mean nothing there.
+        // Neither is for the worker: one is about the program's memory, the other is a table of host addresses.
         if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
         if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) continue;
         if (kept.size() < wire::library_options_max)

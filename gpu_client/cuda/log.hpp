@@ -15,7 +15,7 @@ bool logs(LogLevel level);
 // One line, written with a single write(2) so that lines of several threads do not mix.
 void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void log_error(const Error& error);
-// As one line, and each text only once per process: programs try in loops.
+// Logs the text as one line, and each text only once per process: programs retry in loops.
 void log_once(LogLevel level, std::string text);
 
 }  // namespace tnr::cuda

@@ -7,9 +7,9 @@
 
 namespace tnr::cuda {
 
-// Does allocated device memory (or a symbol of loaded code) cover all of it? Yes when `bytes` is 0.
+// True if allocated device memory, or a symbol of loaded code, covers all of it; always true if `bytes` is 0.
 bool is_allocated(uint64_t address, uint64_t bytes);
-// Lies it in a device's range or in a known symbol? The rest is the host's.
+// True if the address is in a device's range or a known symbol; otherwise it is host memory.
 bool is_device_address(uint64_t address);
 // The device whose range contains the address; null when none does.
 Device* device_of_address(uint64_t address);

@@ -58,7 +58,7 @@ bool holds(const Answer& answer) {
            Clock::now() - answer.at < answer_lasts;
 }
 
-// Kept only when nothing has changed while it was asked for, and nobody else can change anything.
+// Kept only if nothing changed while it was asked for and nobody else can change anything.
 CUresult ask_worker(DeviceMemory& memory, int device, Answer& answer) {
     answer.calls = calls_taking_memory();
     answer.changes = changes;

@@ -3,7 +3,7 @@
 
 namespace tnr::cuda {
 
-// The worker's word that another process has come or gone: what it said before about free memory is worth nothing.
+// The worker reports that another process has come or gone: its earlier answers about free memory no longer hold.
 // Called with the session's receive lock held.
 void memory_shared();
 

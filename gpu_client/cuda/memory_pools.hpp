@@ -1,6 +1,6 @@
-// What memory pools hold of a device, as programs are told. A pool reserves memory in granules. What is freed stays
+// What a device's memory pools hold, as reported to programs. A pool reserves memory in granules. Freed memory stays
 // reserved until the program waits for the GPU (beyond the release threshold), until the pool is trimmed, or until an
-// allocation needs the room. Nothing is told as reserved that this process has not been granted.
+// allocation needs the room. No more is reported as reserved than this process has been granted.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tnr::cuda {
 
-// What a pool reserves at a time: 32 MiB, as the driver does, or where less is granted, 2 MiB.
+// A pool reserves this much at a time: 32 MiB, as the driver does, or 2 MiB where less is granted.
 inline constexpr uint64_t pool_granule = uint64_t{32} << 20, pool_granule_small = uint64_t{2} << 20;
 
 // One pool's amounts of bytes. The caller's lock guards them.
@@ -22,7 +22,7 @@ struct PoolAmounts {
     uint64_t reserved = 0, reserved_high = 0;
 
     uint64_t unused() const { return reserved - used; }
-    // True when more was reserved for it.
+    // True if the pool had to reserve more.
     bool take(uint64_t bytes) {
         used += bytes;
         used_high = std::max(used_high, used);
@@ -42,7 +42,7 @@ private:
     static uint64_t whole(uint64_t bytes, uint64_t granule) { return (bytes + granule - 1) / granule * granule; }
 };
 
-// Of all pools' amounts. Inside it: DeviceMemory's lock and the registry's.
+// Guards the amounts of all pools. DeviceMemory's lock and the registry's may be taken inside it.
 Mutex& amounts_mutex();
 
 struct MemoryPool {
@@ -56,18 +56,18 @@ struct MemoryPool {
 using MemoryPools = HandleRegistry<MemoryPool, HandleKind::pool>;
 MemoryPools& pools();  // never destroyed
 
-// Handles.
+// These return handles.
 uint64_t create_pool(const Device& device, bool is_default);
 uint64_t default_pool(Device& device);
 uint64_t chosen_pool(Device& device);  // cuDeviceSetMemPool
 
-// `bytes` have been allocated from the pool.
+// Counts `bytes` as allocated from the pool.
 void take_from_pool(MemoryPool& pool, uint64_t bytes);
-// An allocation of `bytes` that came from the pool of this handle is freed. The pool may have been destroyed.
+// Counts `bytes` that came from the pool with this handle as freed. The pool may have been destroyed.
 void return_to_pool(uint64_t pool, uint64_t bytes);
-// The program has waited for work on the device: its pools let go of what their thresholds do not keep.
+// The program has waited for work on the device: its pools release what their thresholds do not keep.
 void pools_after_wait(int device);
-// More of the device's grant is in use: its pools let go of what they do not use when the grant does not cover it.
+// More of the device's grant is in use: its pools release unused memory that the grant no longer covers.
 void pools_make_room(int device);
 
 }  // namespace tnr::cuda

@@ -1,5 +1,5 @@
-// Carves pieces out of ranges of addresses: best fit, neighbours grow together again when they are given back.
-// Knows nothing of devices or threads.
+// Carves pieces out of ranges of addresses: best fit; free neighbours merge when they are given back. Knows nothing of
+// devices or threads.
 #pragma once
 
 #include <cstdint>

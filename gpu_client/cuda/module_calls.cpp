@@ -11,7 +11,8 @@
 using namespace tnr;
 using namespace tnr::cuda;
 
-// The image made of what the program handed over; the compiler's logs where the program wants them, also when it failed.
+// Loads the image that `find_image` makes of the program's. Writes the compiler's logs where the program wants them,
+// also on failure.
 template <class FindImage>
 static CUresult load_module(CUmodule* out, const JitArguments& jit, FindImage&& find_image) {
     if (!out || !jit.sound()) return CUDA_ERROR_INVALID_VALUE;

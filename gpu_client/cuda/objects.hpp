@@ -53,7 +53,7 @@ struct Stream {
     int priority = 0;
     std::atomic<uint64_t> last_use{0};
     std::atomic<uint64_t> synced{0};
-    std::atomic<uint64_t> waited{0};   // synced by a call that waits: what kernels printed before has come out, too
+    std::atomic<uint64_t> waited{0};   // synced by a waiting call: what earlier kernels printed has come out, too
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
     std::atomic<uint64_t> asked{0};    // completions_heard() when the worker was last asked and said "not ready"
 };
@@ -94,7 +94,7 @@ struct KernelInfo {
 
 struct LoadedCode;  // libraries.hpp
 
-// Both CUmodule and CUlibrary: the worker makes no difference either.
+// Both CUmodule and CUlibrary: the worker does not tell them apart either.
 struct Library {
     uint64_t number = 0;
     uint64_t handle = 0;
@@ -152,7 +152,7 @@ inline Function* find_function(CUkernel handle) {
     return functions().find(value_of(handle));
 }
 
-// The number that stands for a handle on the wire, or what a driver says of one that is none.
+// The number that stands for a handle on the wire. For an invalid handle `none`, the error that a driver would return.
 template <class Object>
 CUresult number_of_object(const Object* object, uint64_t& number, CUresult none = CUDA_ERROR_INVALID_HANDLE) {
     if (!object) return none;

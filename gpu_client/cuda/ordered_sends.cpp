@@ -5,7 +5,7 @@
 
 namespace tnr::cuda {
 
-// The right to send, and the lock let go of meanwhile. Both as before however sending ends.
+// Holds the right to send, with the lock released meanwhile. Both end with the scope, however sending ends.
 class TNR_SCOPED_CAPABILITY OrderedSends::Sending {
 public:
     explicit Sending(OrderedSends& sends) TNR_RELEASE(sends.mutex_) : sends_(sends) {

@@ -1,5 +1,5 @@
 // Records that must leave in the order in which they were decided on under their owner's lock. Sending may wait for
-// credit, and nothing may wait while it holds a lock: so they are put down under the lock and sent after it.
+// credit, and nothing may wait while it holds a lock, so they are queued under the lock and sent after it.
 #pragma once
 
 #include <deque>
@@ -21,8 +21,9 @@ public:
     void put(const Record& record) {
         put(Record::op, wire::payload_of(record));
     }
-    // Returns once everything that was put before the call is in the session's stream, whoever has sent it: what the
-    // caller appends then comes behind it. No lock may be held. The result is that of the records sent by this call.
+    // Returns once every record put before the call is in the session's stream, whichever thread has sent it: what the
+    // caller appends next comes after them. No lock may be held. The result covers only the records that this call has
+    // sent.
     CUresult flush() TNR_EXCLUDES(mutex_);
 
 private:
@@ -35,13 +36,13 @@ private:
     void put(uint16_t op, wire::Bytes payload);
     CUresult send_next() TNR_REQUIRES(mutex_);
 
-    Device& device_;  // with whose session they are sent
+    Device& device_;  // whose session they are sent with
     Mutex mutex_;
     Condition sent_more_;
     std::deque<Sendable> waiting_ TNR_GUARDED_BY(mutex_);
     uint64_t put_ TNR_GUARDED_BY(mutex_) = 0;  // counts
     uint64_t sent_ TNR_GUARDED_BY(mutex_) = 0;
-    bool sending_ TNR_GUARDED_BY(mutex_) = false;  // one thread at a time, so that the order stays
+    bool sending_ TNR_GUARDED_BY(mutex_) = false;  // one thread at a time, to keep the order
 };
 
 }  // namespace tnr::cuda

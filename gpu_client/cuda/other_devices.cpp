@@ -16,7 +16,7 @@ bool opens_to(uint64_t devices, int ordinal) {
     return (devices >> ordinal & 1) != 0;
 }
 
-// An active context on one of the devices (a bit for each), the preferred one if it is.
+// An active context on one of the devices (a bit for each); `preferred` if it is one.
 Context* active_context(uint64_t devices, uint64_t preferred) {
     auto suits = [&](Context& context) {
         return opens_to(devices, context.device) && usable(&context) == CUDA_SUCCESS;
@@ -29,7 +29,7 @@ Context* active_context(uint64_t devices, uint64_t preferred) {
     return found;
 }
 
-// One stream for each that detours start from: sharing one would make the work of one stream wait for another's. They
+// One stream for each stream that detours start from: sharing one would make one stream's work wait for another's. They
 // end with their context.
 using Way = std::tuple<uint64_t, uint64_t, uint64_t>;  // context there, context here, stream here
 struct Ways {
@@ -80,7 +80,7 @@ public:
         call.in_context(&context_);
         return call.send();
     }
-    // A driver lets a wait that was put before go on.
+    // A driver lets waits that were submitted before complete.
     CUresult end() {
         RemoteCall call(wire::DestroyEvent<>{number_});
         call.in_context(&context_);

@@ -1,24 +1,24 @@
-// Work on memory of another device than the one whose stream it is put into. Addresses are unified, so copies take any
-// device's memory whatever context is current. But what we map may be used by its own device alone, unless the program
-// has opened it to others: so a copy to or from the host takes a detour through the memory's own device, in the order
-// of the stream that it was put into.
+// Work on memory of a device other than the stream's. Addresses are unified, so copies take any device's memory
+// whatever context is current. But memory that we map may be used by its own device only, unless the program has opened
+// it to others. So a copy to or from the host takes a detour through the memory's own device, in the order of the
+// stream it was submitted to.
 #pragma once
 
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
-// The context in which a command must run that uses this address: `here` if its device may, else one of a device that
-// may. Null: there is none.
+// The context in which a command that uses this address must run: `here` if its device may use it, else one of a device
+// that may. Null if there is none.
 Context* context_for_memory(uint64_t address, Context& here);
 
 class Detour {
 public:
-    // Where stream() is another than `from`, what is put into it runs behind all that `from` holds now.
+    // If stream() is not `from`, work submitted to it runs after everything that `from` holds now.
     CUresult begin(uint64_t address, const StreamRef& from);
     const StreamRef& stream() const { return stream_; }
     Context& context() const { return *context_; }
-    // What `from` gets next runs behind what has been put into stream().
+    // Work submitted to `from` next runs after what has been submitted to stream().
     CUresult end();
 
 private:

@@ -1,5 +1,5 @@
-// Data on its way to the GPU without having been copied: ZeroMQ reads the program's own memory, and may do so again when
-// the connection breaks, until the worker has said that the data has arrived.
+// Data sent to the GPU without being copied first: ZeroMQ reads the program's own memory, and may read it again after
+// the connection has broken, until the worker has said that the data has arrived.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@ namespace tnr::cuda {
 
 class ClientSession;
 
-// Counts the frames that still read the memory of one copy. Lives until the last of them is received; owned by them and by
-// the copy that waits for them.
+// Counts the frames that still read the memory of one copy. Deletes itself once the copy has called wait() or let_go()
+// and the last frame has been received.
 class Outgoing {
 public:
-    // `range`: pinned memory that stays in use; null when the copy waits.
+    // `range`: the pinned memory that stays in use until then; null if the copy waits.
     static Outgoing* begin(ClientSession& session, const PinnedRange* range);
     zmq::message_t frame(const void* data, size_t bytes);
-    // The copy has handed out its last frame, and waits for them (or gives them up when the session is lost).
+    // After the last frame(): blocks until all frames have been received, or gives up after the session is lost.
     void wait();
-    // It does not wait.
+    // After the last frame() of a copy that does not wait.
     void let_go();
 
 private:

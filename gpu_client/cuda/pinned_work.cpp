@@ -77,7 +77,7 @@ CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait) {
     return run_or_wait(stream, wait, start, bytes, {range}, [fill] { fill_rows(fill); });
 }
 
-// After the stream's earlier work. Memory that is not pinned may be gone when the stream gets there: it is waited for.
+// Runs after the stream's earlier work. Memory that is not pinned may be gone by then, so the call waits.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
     if (from.row_bytes == 0 || from.rows == 0) return CUDA_SUCCESS;
     if (!to.address || !from.address) return CUDA_ERROR_INVALID_VALUE;

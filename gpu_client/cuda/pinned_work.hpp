@@ -1,5 +1,5 @@
-// What a GPU does in pinned memory when a program addresses it as device memory: fills, and copies from host to host. Done
-// in this process, in the order of the stream.
+// Fills and host-to-host copies in pinned memory that a program addresses as device memory. A GPU would do them; here
+// this process does, in the order of the stream.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@ struct Fill {
     size_t width = 0;   // units
     size_t height = 1, pitch = 0;
 };
-// All of it must be pinned. `wait`: the call returns when it is filled.
+// All of the memory must be pinned. With `wait`, returns once it is filled.
 CUresult fill_pinned(const Fill& fill, CUstream stream, bool wait);
-// After the stream's earlier work.
+// Runs after the stream's earlier work.
 CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait);
 
 }  // namespace tnr::cuda

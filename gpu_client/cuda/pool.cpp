@@ -32,8 +32,8 @@ Pool& pool() {
     return *one;
 }
 
-// The pool answers when it has what it tells of: a worker that is not warm yet has a driver to initialise, and when that
-// takes 10 s the pool says so itself. One that cannot even be reached is reported after control::default_timeout.
+// The pool answers once it has what it promises: a worker that is not warm yet must initialise a driver, and if that
+// takes 10 s the pool itself says so. An unreachable pool is reported after control::default_timeout.
 constexpr std::chrono::milliseconds answer_timeout{15'000};
 }  // namespace
 
@@ -97,7 +97,7 @@ static size_t wanted_lanes() {
                   : wire::lanes_for_cores(std::thread::hardware_concurrency());
 }
 
-// The nonce is by which the pool knows the request when it has to be made twice.
+// By the nonce the pool recognises a request that has to be repeated.
 Result<SessionOffer> ask_for_session() try {
     auto answer =
         ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});
@@ -112,7 +112,7 @@ Result<SessionOffer> ask_for_session() try {
     offer.keys.own = config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())
         offer.keys.server_public = key.get<std::string>();
-    // Without encryption there is nothing that more threads would do faster; older servers do not say.
+    // Without encryption there is nothing that more threads would do faster. Older servers offer no lanes.
     if (!offer.keys.plain()) offer.lanes = std::min(answer->value("lanes", size_t{0}), wanted_lanes());
     return offer;
 } catch (const json::exception& error) {

@@ -1,4 +1,4 @@
-// What we ask the pool's supervisor: what GPUs there are, and for a session with a worker.
+// What we ask of the pool's supervisor: which GPUs there are, and a session with a worker.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct SessionOffer {
     std::vector<DeviceDescription> devices;
 };
 
-// Each waits at most a few seconds. Reads the configuration at first use.
+// Each waits at most 15 s (answer_timeout). Reads the configuration at first use.
 Result<std::vector<DeviceDescription>> ask_for_devices();
 Result<SessionOffer> ask_for_session();
 

@@ -1,10 +1,12 @@
-// TNR_PROFILE=FILE: what the program and its GPU did when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
+// TNR_PROFILE=FILE: what the program and its GPU did when, as a file for Perfetto (ui.perfetto.dev) and
+// chrome://tracing.
 //
-// The threads of the program note events in a buffer. A thread of ours (profile_writer.hpp) writes them to the file four
-// times a second, together with what the worker has seen in the meantime (profile_worker.hpp) and tells when asked. The file is complete
-// after each of these times, so a program that is killed or calls _exit() loses the last moment and nothing else.
+// The program's threads note events in a buffer. Four times a second a thread of ours (profile_writer.hpp) writes them
+// to the file, together with what the worker reports when asked (profile_worker.hpp). The file is complete after each
+// write, so a program that is killed or calls _exit() loses only the last moment.
 //
-// Everything here costs one load while no profile is wanted. Events that do not fit are dropped, and the file says how many.
+// Everything here costs one load while no profile is wanted. Events that do not fit are dropped, and the file says how
+// many.
 #pragma once
 
 #include <atomic>
@@ -15,7 +17,7 @@
 
 namespace tnr::cuda {
 
-// The file's name; null: no profile. As it was when the library was loaded.
+// The file's name, as it was set when the library was loaded; null: no profile.
 const char* wanted_profile();
 extern std::atomic<bool> profile_runs;
 inline bool profiling() {
@@ -53,16 +55,16 @@ public:
     }
 };
 
-// The record at `position` of the stream has been appended by this thread. (Launches begin an arrow to their kernel.)
+// This thread has appended the record at `position` of the stream. (Launches begin an arrow to their kernel.)
 void profile_appended(uint64_t position, uint16_t op);
 // A kernel's name, before its first launch. Any thread.
 void profile_kernel(uint64_t function, const std::string& name);
-// The batches of this process's link; null unless profiling.
+// Watches the batches of this process's link; null unless profiling.
 wire::BatchWatcher* profiled_batches();
 
-// Nothing that the calling thread does is told.
+// Keeps what the calling thread does out of the profile.
 void leave_out_of_profile();
-// In the child of a fork, async-signal-safe: the profile is its parent's.
+// For the child of a fork: the profile is its parent's. Async-signal-safe.
 void abandon_profile();
 
 }  // namespace tnr::cuda

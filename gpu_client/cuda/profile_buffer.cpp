@@ -20,7 +20,8 @@ bool ProfileBuffer::add(const ProfileEvent& event) {
     return true;
 }
 
-// The worker keeps within profiled_records_max, and is asked again only when this was taken; another one is not trusted.
+// A worker keeps at most profiled_records_max and is asked again only once these have been taken. One that sends more
+// is not trusted.
 void ProfileBuffer::add_worker(std::span<const wire::ProfiledRecord> records) {
     LockGuard lock(mutex_);
     if (now_.worker.size() + records.size() > 2 * wire::profiled_records_max)

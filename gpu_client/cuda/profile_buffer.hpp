@@ -1,4 +1,4 @@
-// Where threads leave what a profile shall tell, until its writer takes it.
+// Where threads leave the events of a profile until its writer takes them.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ public:
     // 16 MiB.
     static constexpr size_t events_max = size_t{1} << 18;
 
-    // False: dropped, and counted. A slice that has begun is sure of the room for its end.
+    // False if the event was dropped, and counted. A slice that has begun is sure of room for its end.
     bool add(const ProfileEvent& event) TNR_EXCLUDES(mutex_);
     void add_worker(std::span<const wire::ProfiledRecord> records) TNR_EXCLUDES(mutex_);
     void add_kernel(uint64_t function, const std::string& name) TNR_EXCLUDES(mutex_);
@@ -45,10 +45,11 @@ public:
     // All that was added since the last time.
     Contents take() TNR_EXCLUDES(mutex_);
 
-    // The writer sleeps: until stop(), or the buffer is half full, or the time is over. True: stopped.
+    // For the writer: sleeps until stop() is called, the buffer is half full or the time is over. True: stopped.
     bool wait(std::chrono::milliseconds at_most) TNR_EXCLUDES(mutex_);
     void stop() TNR_EXCLUDES(mutex_);
-    // The writer has written all there was, and ends. The other side of it waits, but not for ever.
+    // The writer calls finished() when it has written everything and ends; wait_until_finished() waits for that, but
+    // not for ever.
     void finished() TNR_EXCLUDES(mutex_);
     void wait_until_finished(std::chrono::milliseconds at_most) TNR_EXCLUDES(mutex_);
 

@@ -1,16 +1,16 @@
-// What the worker's clock says when ours says something.
+// How far the worker's clock is ahead of ours.
 #pragma once
 
 #include <cstdint>
 
 namespace tnr::cuda {
 
-// The worker's clock minus ours, by round trips: what a quick one tells is wrong by at most half of it, and less and less
-// right as the clocks drift apart.
+// The worker's clock minus ours, measured by round trips. A measurement is wrong by at most half its round trip, and
+// less and less accurate as the clocks drift apart.
 class WorkerClock {
 public:
     int64_t offset_ns() const { return offset_ns_; }
-    // Its count of records is behind ours by so much: it began when it was told to.
+    // How far the worker's count of records is behind ours: it begins when profiling does.
     uint64_t positions_behind = 0;
     // The worker said `worker_ns` between these two moments of ours.
     void compare(uint64_t asked_ns, uint64_t answered_ns, uint64_t worker_ns);

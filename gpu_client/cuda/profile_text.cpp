@@ -163,7 +163,7 @@ void ProfileText::add_event(const ProfileEvent& event) {
 
 // ---- the worker
 
-// Slices of a track do not overlap; where the clocks' difference was measured anew, or the GPU's time was, they might seem to.
+// Slices of a track must not overlap, but may seem to when the clocks' difference or the GPU's time is measured anew.
 uint64_t ProfileText::in_order(Track track, uint64_t when_ns) {
     return std::max(when_ns, ended_[{track.process, track.thread}]);
 }

@@ -1,8 +1,8 @@
 // A profile's events as JSON, in the Trace Event Format.
 //
-// Three "processes": the program with its threads; the worker, with its dispatcher and its two ends of the connection; and
-// the GPU, with a track for each stream. An arrow leads from each launch through the dispatcher to its kernel: its id is the
-// launch's position in the stream of records.
+// Three "processes": the program with its threads; the worker, with its dispatcher and its two ends of the connection;
+// and the GPU, with a track for each stream. An arrow leads from each launch through the dispatcher to its kernel: its
+// id is the launch's position in the stream of records.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tnr::cuda {
 
-// A driver call or a record of the session's own. For ever valid.
+// The name of a driver call or of a record of the session's own. Valid for ever.
 const char* name_of_record(uint16_t op);
 
 class ProfileText {
@@ -25,7 +25,7 @@ public:
     void add(ProfileBuffer::Contents&& contents, const WorkerClock& clock);
     // Ends the slices that are still open, now.
     void close();
-    // What was added since, for ProfileFile::add().
+    // What was added since the last take(), for ProfileFile::add().
     std::string take() { return std::exchange(out_, {}); }
 
 private:

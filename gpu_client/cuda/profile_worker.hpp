@@ -10,8 +10,8 @@ namespace tnr::cuda {
 
 // Makes the worker watch from here on.
 void profile_session(ClientSession& session);
-// Compares the clocks, and has the worker's records sent: they are in the profile's buffer before this returns. Returns how many the
-// worker has had to drop since it was last asked.
+// Compares the clocks and fetches the worker's records, which are in the profile's buffer on return. Returns how many
+// the worker has dropped since it was last asked.
 uint64_t ask_worker(ClientSession& session, WorkerClock& clock);
 
 }  // namespace tnr::cuda

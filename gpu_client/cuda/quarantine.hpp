@@ -1,5 +1,5 @@
-// Memory that the program has freed but that commands given before may still use on the GPU. It leaves when the GPU is
-// known to be past them. The caller's lock guards it all.
+// Memory that the program has freed but that earlier commands may still use on the GPU. It leaves when the GPU is known
+// to have passed them. The caller's lock guards it all.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ struct Allocation {
 
 class Quarantine {
 public:
-    // Freed when the session's stream was at `position`, in order with stream number `stream` - 1 (0: with all).
+    // The memory was freed when the session's stream was at `position`, in order with stream number `stream` - 1 (0:
+    // with all).
     void add(const Allocation& allocation, uint64_t position, uint64_t stream) {
         freed_.push_back({allocation, position, stream, false});
         bytes_ += allocation.reserved;
@@ -42,7 +43,8 @@ public:
         return found;
     }
 
-    // What was freed in the same stream may be used in it again at once. False: nothing of that size.
+    // Takes memory that was freed in the same stream, where it may be reused at once. False if there is none of that
+    // size.
     bool take_in_stream(uint64_t context, uint64_t stream, uint64_t bytes, uint64_t bytes_max, Allocation& taken) {
         auto fits = [&](const Freed& one) {
             return one.stream == stream && one.allocation.context == context && one.allocation.reserved >= bytes &&
@@ -56,14 +58,15 @@ public:
         return true;
     }
 
-    // The GPU has passed what was given up to `position` in the context, or in one stream.
+    // The GPU has passed everything sent up to `position` in the context, or in one stream.
     void context_passed(uint64_t context, uint64_t position) {
         for (auto& one : freed_) one.passed |= one.allocation.context == context && one.position <= position;
     }
     void stream_passed(uint64_t stream, uint64_t position) {
         for (auto& one : freed_) one.passed |= one.stream == stream + 1 && one.position <= position;
     }
-    // Lets go of what its own context or stream has passed, as far as all others have (up to `others_passed`).
+    // Removes what its own context or stream has passed, as far as all others have passed it, too (up to
+    // `others_passed`).
     std::vector<Allocation> leave(uint64_t others_passed) {
         return leave_if([&](auto& one) { return one.passed && one.position <= others_passed; });
     }

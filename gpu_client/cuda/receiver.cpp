@@ -73,7 +73,7 @@ bool ClientSession::wait_locked(Ready&& ready, Clock::time_point deadline) {
     return ended;
 }
 
-// Somebody else may want to receive now.
+// Wakes another thread that may want to receive now.
 void ClientSession::hand_over() {
     if (leading_) return;
     if (!waiters_.empty())
@@ -158,7 +158,7 @@ void ClientSession::lose_locked(const char* reason) {
     for (auto* waiter : waiters_) waiter->wake.notify_one();
 }
 
-// The reply is there, or will never come (result is then as it was made).
+// The reply is there, or will never come because the session is lost.
 void ClientSession::finish(Pending& pending) {
     if (lost()) pending.result = lost_result;
     pending.done = true;

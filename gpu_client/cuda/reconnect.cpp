@@ -9,8 +9,8 @@ namespace tnr::cuda {
 
 using std::chrono::milliseconds;
 
-// After the session is lost, ZeroMQ lets go of memory within moments. Longer, and something is wrong with it: the
-// program goes on then, rather than not at all.
+// After the session is lost, ZeroMQ releases memory within moments. If it takes longer than this something is wrong
+// with it, and the program goes on rather than hang.
 static constexpr milliseconds memory_free_within{5'000};
 
 wire::Keeper::Patience patience_from_environment() {

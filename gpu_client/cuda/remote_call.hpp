@@ -1,8 +1,8 @@
 // The seam between CUDA's functions and the wire: submit a record, learn what became of it. Knows handles only as the
-// objects behind them; who has handles and addresses to check uses table_call.hpp.
+// objects behind them; to have handles and addresses checked, use table_call.hpp.
 //
-// A RemoteCall is made of a record, or collects its payload; the first thing that is wrong with an argument is kept and
-// returned by send(), which then sends nothing.
+// A RemoteCall is made from a record, or collects its payload. The first error found in an argument is kept: send()
+// then returns it and sends nothing.
 #pragma once
 
 #include "gpu_client/cuda/client_session.hpp"
@@ -43,18 +43,18 @@ public:
     uint64_t position() const { return position_; }  // of the record, once it is sent
     Pending& pending() { return pending_; }
 
-    // What was answered, after a send(): a failed call may say something, too. False: not such a reply. Views in it last as
-    // long as the call.
+    // Reads the answer, after send(); a failed call may have one, too. False if it is not such a reply. Views in it
+    // last as long as the call.
     template <wire::HasFields Reply>
     bool read(Reply& reply) {
         return wire::read(answer_, reply);
     }
-    // The same after a successful one.
+    // The same, after a successful send().
     template <wire::HasFields Reply>
     CUresult take(Reply& reply) {
         return read(reply) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     }
-    // Its values one by one.
+    // The answer's values, one by one.
     template <class T>
     void out(T* value) {
         *value = answer_.get<T>();
@@ -82,17 +82,17 @@ private:
     uint64_t position_ = 0;
 };
 
-// A record that nobody waits for, put together by the caller: for launches and small copies, where each copy of the
-// payload counts. The caller has found `context` usable.
+// Submits a record that nobody waits for, assembled by the caller: for launches and small copies, where each copy of
+// the payload counts. The caller has checked that `context` is usable.
 CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts parts);
 
-// Grows with everything that tells this process of completed work. What completes may have waited for work of other
-// streams, so it tells of that, too: a "not ready" that was heard at a smaller count may be out of date. The count must
-// grow before the program can see what completed.
+// A count that grows with every report of completed work. What completes may have waited for work of other streams, so
+// a "not ready" heard at a smaller count may be out of date. The count must grow before the program can see what
+// completed.
 uint64_t completions_heard();
 void note_completion_heard();
 
-// Answers of `cached` calls that depend on attributes of kernels: ask again.
+// Forgets the answers of `cached` calls, which may depend on attributes of kernels: they are asked again.
 void forget_cached_answers();
 
 // TNR_SYNC=1: every call waits for its result.

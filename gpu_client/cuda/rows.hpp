@@ -1,4 +1,4 @@
-// A side of a copy, which may be rows of a larger thing.
+// One side of a copy, which may be rows of a larger thing.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct DeviceRows {
     uint64_t address = 0, pitch = 0;
 };
 
-// The bytes that rows span, from the first to behind the last.
+// The bytes that rows span, from the start of the first to the end of the last.
 constexpr uint64_t extent(uint64_t row_bytes, uint64_t rows, uint64_t pitch) {
     return rows == 0 || row_bytes == 0 ? 0 : (rows - 1) * pitch + row_bytes;
 }

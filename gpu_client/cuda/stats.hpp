@@ -27,7 +27,7 @@ struct Stats {
 };
 
 Stats& stats();
-// The table for stderr; nothing unless TNR_STATS=1. `link`: null when there was no session.
+// Prints the table to stderr if TNR_STATS=1. `links`: one for each session, so perhaps none.
 void print_stats(std::span<const wire::Link* const> links);
 
 }  // namespace tnr::cuda

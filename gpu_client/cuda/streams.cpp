@@ -129,7 +129,7 @@ void stream_completed(uint64_t number, uint64_t position) {
     if (auto* stream = streams().at(number - wire::first_minted_stream)) raise_to(stream->synced, position);
 }
 
-// The worker hears of each: its number will be used again.
+// Tells the worker of each, since its number will be reused.
 void forget_streams_of(const Context& context) {
     auto* open = context.session.load();
     streams().each([&](Stream& stream, uint64_t handle) {
@@ -169,14 +169,14 @@ static CUresult destroy_stream(CUstream handle) {
     return streams().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// An earlier call has waited for all that the stream was given, as a copy to pageable memory does. To know that the work
-// is complete would not be enough: waiting also brings what kernels printed and copies to pinned memory.
+// True if an earlier call has waited for everything in the stream, as a copy to pageable memory does. Knowing that the
+// work is complete is not enough: a wait also brings what kernels printed and copies to pinned memory.
 static bool waited_already(const StreamRef& stream, const Context& context) {
     auto& waited = stream.object ? stream.object->waited : context.default_waited;
     return waited >= last_use(stream, context) && context.downloads == 0 && !sync_mode();
 }
 
-// What the program has freed in the stream meanwhile has nothing to wait for either.
+// A wait that needs no round trip. What the program has freed in the stream meanwhile has nothing to wait for either.
 static CUresult synchronized(const StreamRef& stream, Context& context) {
     auto& session = *context.session.load();
     session.drain();
@@ -201,9 +201,9 @@ static CUresult synchronize_stream(CUstream handle) {
     return CUDA_SUCCESS;
 }
 
-// The first question travels; after a "not ready" the worker tells by itself when the work is done, so that later
-// questions are answered here. Until something else completes: then only the worker knows whether that has told the
-// program of this work as well.
+// The first question goes to the worker. After a "not ready" the worker reports by itself when the work is done, so
+// later questions are answered here, until something else completes: then only the worker knows whether that has told
+// the program of this work as well.
 static CUresult query_stream(CUstream handle) {
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;

@@ -14,15 +14,16 @@ CUresult context_of_stream(const StreamRef& stream, Context*& context);
 // A new stream of the context, made there in order with everything else.
 CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle);
 
-// Position up to which all of the stream's work is known to be complete, and of its last record.
+// The position up to which all of the stream's work is known to be complete, and that of its last record.
 uint64_t synced_position(const StreamRef& stream, const Context& context);
 uint64_t last_use(const StreamRef& stream, const Context& context);
-// A question about the stream, sent at `position`, was answered: all is complete. note_waited(): it was a wait.
+// A question about the stream, sent at `position`, was answered: all work before it is complete. note_waited(): the
+// question was a wait.
 void note_synced(const StreamRef& stream, Context& context, uint64_t position);
 void note_waited(const StreamRef& stream, Context& context, uint64_t position);
-// The worker's word that a watched stream has got past `position`.
+// The worker reports that a watched stream has passed `position`.
 void stream_completed(uint64_t number, uint64_t position);
-// Handles of a context that ends.
+// Forgets the streams of a context that ends.
 void forget_streams_of(const Context& context);
 
 }  // namespace tnr::cuda

@@ -1,5 +1,5 @@
-// A call with arguments as programs give them: handles and addresses are checked, and our numbers for them travel. What
-// callgen.py writes speaks through this.
+// A call whose arguments come from the program: handles and addresses are checked, and our numbers for them are sent.
+// The code that callgen.py generates is built on this.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,7 @@ private:
     Detour detour_;
 };
 
-// True for memory that the current context's device may not use, but another of ours.
+// True for memory that the current context's device may not use but another of ours may.
 bool is_elsewhere(CUdeviceptr address);
 
 }  // namespace tnr::cuda

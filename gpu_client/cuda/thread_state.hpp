@@ -27,10 +27,11 @@ struct ThreadState {
 };
 
 ThreadState& thread_state();
-// Called with the state of each thread that ends while the library can still be used. One function, set once or often.
+// Sets the one function that is called with the state of each thread that ends while the library can still be used.
+// Setting it again replaces it.
 void when_threads_end(void (*tidy_up)(ThreadState&));
 
-// How often this thread has judged a context and has looked up a device: a launch does each once, and a test counts.
+// How often this thread has checked a context and looked up a device. A launch does each once, and a test counts them.
 struct Lookups {
     uint64_t contexts = 0, devices = 0;
 };
@@ -39,10 +40,10 @@ extern constinit thread_local Lookups lookups;
 // The current context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone, its
 // sticky error when a kernel has ended it.
 CUresult current_context(Context*& context);
-// Without any judgement: the handle on top of the stack, 0 for none.
+// The handle on top of the stack, unchecked; 0 if there is none.
 uint64_t current_context_handle();
 
-// The same for a context that was named.
+// The same check, for a context that the caller names.
 CUresult usable(Context* context);
 
 }  // namespace tnr::cuda

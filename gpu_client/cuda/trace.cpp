@@ -11,7 +11,7 @@ namespace tnr::cuda {
 
 namespace {
 
-// Of a text that a program passes: PTX is passed as one, too.
+// The most characters shown of a text that a program passes: PTX is passed as one, too.
 constexpr int text_shown_max = 60;
 
 class Line {

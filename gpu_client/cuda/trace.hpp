@@ -2,8 +2,8 @@
 //
 //     tnr: cuMemAlloc_v2(*dptr=0x302000000, bytesize=4096) = CUDA_SUCCESS
 //
-// Handles and addresses are in hex. `*name=` is what the call has written behind that pointer; if it failed, or `name` is a
-// list or a structure, the pointer itself stands there.
+// Handles and addresses are in hex. `*name=` is what the call has written behind that pointer; if it failed, or `name`
+// is a list or a structure, the pointer itself stands there.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace tnr::cuda {
 
-// An argument without its type. The generated code says which integers are addresses and which pointers may be followed.
+// An argument without its type. The generated code says which integers are addresses and which pointers may be
+// followed.
 struct Argument {
     enum class Form : uint8_t { number, natural, address, real, text, structure };
     const char* name;

@@ -11,7 +11,7 @@ namespace tnr::cuda {
 
 namespace {
 
-// Lives until the program has released it as often as it got it, and no mapping is left.
+// Lives until the program has released it as often as it obtained it and no mapping is left.
 struct Physical {
     uint64_t number = 0;
     uint64_t bytes = 0;
@@ -40,7 +40,7 @@ Mappings& mappings() {
     return *all;
 }
 
-// Memory that has been given back to its device's grant once the worker knows.
+// Memory to give back to its device's grant once the worker knows.
 using Freed = std::vector<std::pair<int, uint64_t>>;  // device, bytes
 
 CUresult send_changes(const Freed& freed = {}) TNR_EXCLUDES(mappings().mutex) {
@@ -100,7 +100,7 @@ Run mappings_from(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mute
     return run;
 }
 
-// Is all of it reserved, and none of it mapped?
+// True if all of it is reserved and none of it is mapped.
 bool may_be_mapped(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mutex) {
     auto after = mappings().reserved.upper_bound(address);
     if (after == mappings().reserved.begin()) return false;
@@ -117,7 +117,7 @@ uint64_t open_to(const Mapping& mapping) {
     return devices;
 }
 
-// A mapping is memory to copies and questions when somebody may use it.
+// A mapping counts as memory for copies and queries when some device may use it.
 void note_access(uint64_t address, const Mapping& mapping) TNR_REQUIRES(mappings().mutex) {
     auto& memory = *device_of_address(address)->memory;
     memory.forget_mapping(address, mapping.bytes);

@@ -1,7 +1,7 @@
 // What the generated exported functions pass through while somebody watches: TNR_LOG=trace prints each call with its
 // arguments (trace.hpp), TNR_PROFILE notes when it began and ended (profile.hpp).
 //
-// An exported function cuX that nobody watches is a test and a jump to tnr_cuX, which does the work.
+// While nobody watches, an exported function cuX is a test and a jump to tnr_cuX, which does the work.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,8 @@
 
 namespace tnr::cuda {
 
-// Set from the environment when the library is loaded; the child of a fork clears it. No atomic, as only one thread runs then,
-// and each call has to pass by.
+// Set from the environment when the library is loaded; the child of a fork clears it. Not atomic: only one thread runs
+// at those times, and every call reads it.
 extern bool calls_watched;
 
 inline bool calls_are_watched() {
@@ -22,7 +22,7 @@ inline bool calls_are_watched() {
 class WatchedCall {
 public:
     explicit WatchedCall(const char* name) : name_(name), slice_(name) {}
-    // Returns `result`. An out-parameter is read now, behind the call.
+    // Returns `result`. An out-parameter is read now, after the call.
     CUresult ended(CUresult result, std::initializer_list<Argument> arguments);
 
 private:

@@ -21,7 +21,7 @@ size_t aligned(size_t size) {
     return (size + alignment - 1) / alignment * alignment;
 }
 
-// The container that the bytes begin with, checked; null when they do not.
+// The size of the container that the bytes begin with, checked; 0 if they do not begin with one.
 size_t container_size(std::span<const std::byte> bytes) {
     constexpr size_t header_bytes = 16;
     if (bytes.size() < header_bytes || image_kind(bytes) != Image::header) return 0;

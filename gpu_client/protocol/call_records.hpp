@@ -10,7 +10,7 @@ namespace tnr::wire {
 
 inline constexpr uint64_t first_minted_stream = 16;
 
-// A call that names one thing, and nothing else.
+// A call whose only field names one thing.
 template <uint16_t Op, CallWay Way, class Thing>
 struct Names {
     static constexpr uint16_t op = Op;
@@ -82,7 +82,7 @@ enum LaunchFlags : uint32_t { launch_cooperative = 1 };
 inline constexpr uint32_t launch_attributes_max = 32;   // cuda.h 13.0 names 17
 inline constexpr uint32_t parameter_bytes_max = 32764;  // the driver's own limit from CUDA 12.1 on
 
-// Then come the attributes, without a count, and the parameters' bytes.
+// Followed by the attributes, without a count, and the bytes of the parameters.
 template <class Side = Numbers>
 struct Launch {
     static constexpr uint16_t op = op_cuLaunchKernel;
@@ -125,7 +125,7 @@ struct Upload {
     auto fields() { return std::tie(destination, stream, flags, bytes); }
 };
 
-// Long copies come in pieces (BulkDown) before the reply, which is empty then; short ones in the reply.
+// Long copies arrive in pieces (BulkDown) before the reply, which is then empty; short ones in the reply.
 struct DownloadReply {
     Data data;
     auto fields() { return std::tie(data); }
@@ -145,7 +145,7 @@ struct Download {
 
 enum class CopyDirection : uint32_t { to_device, from_device, on_device };
 
-// To the device: data as with Upload. From the device it is `sync`, and answered as Download is.
+// To the device: the data comes as with Upload. From the device: `sync`, and answered as Download is.
 template <class Side = Numbers>
 struct CopyRows {
     static constexpr uint16_t op = op_cuMemcpy2DAsync_v2;
@@ -170,7 +170,7 @@ struct CopyLine {
     typename Side::Stream stream{};
     auto fields() { return std::tie(destination, source, bytes, stream); }
 };
-// Older clients': in the null stream.
+// Sent by older clients; runs in the null stream.
 struct CopyLineInNullStream {
     static constexpr uint16_t op = op_cuMemcpyDtoD_v2;
     uint64_t destination = 0, source = 0, bytes = 0;
@@ -244,7 +244,7 @@ using SynchronizeEvent = Names<op_cuEventSynchronize, CallWay::sync, typename Si
 template <class Side = Numbers>
 using QueryEvent = Names<op_cuEventQuery, CallWay::sync, typename Side::Event>;
 
-// The worker says RunHostFunction when the stream gets there, and hears HostFunctionDone.
+// The worker sends RunHostFunction when the stream gets there, and is answered with HostFunctionDone.
 template <class Side = Numbers>
 struct LaunchHostFunction {
     static constexpr uint16_t op = op_cuLaunchHostFunc;

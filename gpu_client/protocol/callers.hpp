@@ -11,21 +11,22 @@ namespace tnr::wire {
 
 class Callers {
 public:
-    // What the monitor told. True: it was the client's connection that ended.
+    // Takes in what the monitor reported. True if the client's connection has ended.
     bool note(const Monitor::News& news);
-    // The client has spoken over connection `fd`. Everything told before must have been noted: numbers are used again.
+    // The client has spoken over connection `fd`. All earlier reports must have been noted, since descriptors are
+    // reused.
     void client_speaks_on(int fd);
 
-    // Somebody is connected who may turn out to be the client: handshakes take time.
+    // True if anybody is connected: it may turn out to be the client, as handshakes take time.
     bool anybody() const { return !connections_.empty(); }
-    // Since the client's machine last sent anything, be it only the answer to a heartbeat. While it is not connected: how
-    // long that was when its connection ended.
+    // The time since the client's machine last sent anything, even if only the answer to a heartbeat. While it is not
+    // connected: what that was when its connection ended.
     std::chrono::milliseconds silence() const;
 
 private:
     std::set<int> connections_;
     int client_ = -1;
-    UniqueFd look_at_;  // the same connection: a number of our own that nobody closes behind our back
+    UniqueFd look_at_;  // the same connection: a descriptor of our own, which nobody else closes
     std::chrono::milliseconds silence_at_end_{0};
 };
 

@@ -16,12 +16,12 @@ namespace tnr::wire {
 // Longer than any socket is kept after its connection broke.
 static constexpr int reconnect_never_ms = 24 * 3600 * 1000;
 
-// A socket that is closed lets go of its messages within this time. Told to do so at once, ZeroMQ cannot take the rest of a
-// message of which it has sent some frames; if the connection breaks just then, it aborts the program (4.3.4,
+// A socket that is closed lets go of its messages within this time. Told to do so at once, ZeroMQ cannot take the rest
+// of a message of which it has sent some frames; if the connection breaks just then, it aborts the program (4.3.4,
 // session_base.cpp, clean_pipes: EAGAIN).
 static constexpr int end_within_ms = 200;
 
-// ZeroMQ's threads notice the end of a connection when they have encrypted what they are at.
+// ZeroMQ's threads notice the end of a connection only after they have encrypted the message at hand.
 static constexpr std::chrono::milliseconds cut_within{1000}, look_while_cutting{5};
 
 Channel::Channel(zmq::context_t& context, const std::string& session, size_t lanes)
@@ -37,7 +37,7 @@ std::string Channel::name(const Way& way) const {
     return session_ + "/" + std::to_string(way.connection) + "/" + std::to_string(way.lane);
 }
 
-// Nothing: a stranger's.
+// Nothing if the name is a stranger's.
 std::optional<Channel::Way> Channel::way_named(std::string_view name) const {
     if (!name.starts_with(session_)) return std::nullopt;
     name.remove_prefix(session_.size());
@@ -61,8 +61,9 @@ zmq::socket_t Channel::make_socket(int type) {
     socket.set(zmq::sockopt::heartbeat_ivl, static_cast<int>(heartbeat_interval.count()));
     socket.set(zmq::sockopt::heartbeat_timeout, static_cast<int>(heartbeat_timeout.count()));
     socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(batch_bytes_max));
-    // The keeper dials anew, on a socket of its own. Told never to reconnect, ZeroMQ ends a DEALER's pipe as soon as it hears
-    // of the break, also between two frames of one message, and then aborts the program (4.3.4, fq.cpp: "!_more").
+    // The keeper dials anew, on a socket of its own. Told never to reconnect, ZeroMQ ends a DEALER's pipe as soon as it
+    // hears of the break, also between two frames of one message, and then aborts the program (4.3.4, fq.cpp:
+    // "!_more").
     socket.set(zmq::sockopt::reconnect_ivl, reconnect_never_ms);
     if (!wake_fd_) wake_fd_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     return socket;

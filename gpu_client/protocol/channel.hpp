@@ -3,8 +3,8 @@
 // ZeroMQ sockets are not thread-safe, and a dedicated I/O thread in between would cost every waiting call two thread
 // switches. So a short lock guards the socket, and whoever waits for a reply receives for itself.
 //
-// The client's end makes each connection with a socket of its own (dial) instead of letting ZeroMQ reconnect: what was
-// queued for a broken connection would otherwise travel over the next one first, in vain.
+// The client's end dials each connection on a socket of its own instead of letting ZeroMQ reconnect: that would first
+// send over the new connection, in vain, what was queued for the broken one.
 //
 // A channel with lanes (lanes.hpp) has several connections on its socket; lane 0 is the main one.
 #pragma once
@@ -34,16 +34,16 @@ using Frames = std::vector<zmq::message_t>;
 class Channel {
 public:
     enum class Event { message, timeout, woken, disconnected };
-    // One connection among those of the session. Both ends know it by the session's id alone, or, where the client has lanes,
-    // by "ID/CONNECTION/LANE". A ROUTER that hands a name over to a newer connection while the older one lives leaves that
-    // one in the state in which ZeroMQ aborts (dialled.hpp); so no name is used twice.
+    // One of the session's connections. Both ends name it by the session's id alone or, where the client has lanes, by
+    // "ID/CONNECTION/LANE", so that no name is used twice: a ROUTER that hands a name over to a newer connection while
+    // the older one lives leaves the older one in the state in which ZeroMQ aborts (dialled.hpp).
     struct Way {
         uint64_t connection = 0;  // as the client counts; 0: it has no lanes
         size_t lane = 0;
     };
 
-    // The client's end, dialled once. `identity`: the session id, non-empty. Connecting happens behind our back.
-    // `context` has an I/O thread for each of the lanes and one more.
+    // The client's end, dialled once. `identity`: the session id, not empty. ZeroMQ connects in the background.
+    // `context` has one I/O thread more than there are lanes.
     static Result<std::unique_ptr<Channel>> connect(zmq::context_t& context, const std::string& endpoint,
                                                     const ClientKeys& keys, const std::string& identity,
                                                     size_t lanes = 0);
@@ -58,28 +58,27 @@ public:
     // Never blocks: the credit window above us bounds what is queued. Any thread. Consumes the frames; without a
     // connection they are lost.
     void send(Frames& frames, size_t lane = 0);
-    // One thread at a time. `disconnected` comes on the worker's end only: its client's connection ended. `way`: where to
-    // say by which one a message came.
+    // One thread at a time. `disconnected` comes on the worker's end only: its client's connection has ended. `way`, if
+    // not null, is set to the connection that the message came by.
     Event receive(Frames& frames, std::chrono::milliseconds timeout, Way* way = nullptr);
     // Makes a receive() that is waiting return `woken`. Any thread.
     void wake();
 
-    // The client's end; one thread, which may be another than receive()'s.
-    // A new connection takes the place of the old one, whose messages that have arrived are still received. False: the
-    // system has no more sockets for us.
+    // The client's end; one thread, which need not be receive()'s. Replaces the connection by a new one; messages that
+    // have already arrived over the old one are still received. False if the system has no more sockets for us.
     bool dial(uint64_t connection);
-    // One connection more on the socket of the latest dial.
+    // Adds a connection on the socket of the latest dial.
     bool dial_lane(size_t lane);
     void close();
-    // What becomes of the latest dial: ZMQ_EVENT_HANDSHAKE_SUCCEEDED of each of its connections; ZMQ_EVENT_DISCONNECTED and
-    // ZMQ_EVENT_CLOSED are its end.
+    // News of the latest dial: ZMQ_EVENT_HANDSHAKE_SUCCEEDED for each of its connections; ZMQ_EVENT_DISCONNECTED and
+    // ZMQ_EVENT_CLOSED mean its end.
     std::optional<Monitor::News> dial_news();
     int dial_news_fd() const { return monitor_.fd(); }
-    // Ends what is left of it, before dial() and close(). Waits for ZeroMQ's threads, moments.
+    // Ends what is left of the latest dial; call it before dial() and close(). Waits a moment for ZeroMQ's threads.
     void cut();
     const std::string& endpoint() const { return endpoint_; }
 
-    // The worker's end; receive()'s thread. `frame` is of the client's latest connection.
+    // The worker's end; on receive()'s thread. `frame` came over the client's latest connection.
     void client_speaks(zmq::message_t& frame, uint64_t connection) TNR_EXCLUDES(mutex_);
     const Callers& callers() const { return callers_; }
 
@@ -92,7 +91,7 @@ private:
     void connect_or_throw(zmq::socket_t& socket, const Way& way);
     std::string name(const Way& way) const;
     std::optional<Way> way_named(std::string_view name) const;
-    // The sockets of both ends are told with each message whom it is for: the worker's, and the client's if it has lanes.
+    // True if each message must be addressed to a connection: on the worker's end, and on the client's if it has lanes.
     bool addressed() const { return !dials() || lanes() > 0; }
     bool take_message(Frames& frames, Way& way) TNR_REQUIRES(mutex_);
     bool take_from_socket(Frames& frames, Way& way) TNR_REQUIRES(mutex_);
@@ -109,7 +108,7 @@ private:
 
     Mutex mutex_;
     zmq::socket_t socket_ TNR_GUARDED_BY(mutex_);
-    uint64_t connection_ TNR_GUARDED_BY(mutex_) = 0;        // that we send over
+    uint64_t connection_ TNR_GUARDED_BY(mutex_) = 0;        // the one we send over
     int socket_fd_ TNR_GUARDED_BY(mutex_) = -1;             // its own, to poll on
     std::deque<Message> left_over_ TNR_GUARDED_BY(mutex_);  // of sockets that have been replaced
     bool receiver_waits_ TNR_GUARDED_BY(mutex_) = false;

@@ -8,8 +8,8 @@
 
 namespace tnr::wire {
 
-// What loading answers when the image was only offered and is not there: CUDA_ERROR_FILE_NOT_FOUND, which a driver says of
-// files only, and none is named here.
+// The answer to a load whose image was only offered and is not there: CUDA_ERROR_FILE_NOT_FOUND, which a driver returns
+// for files only, and no load names one.
 inline constexpr int image_is_unknown = 301;
 
 // Kernels per library: far above any (the largest cubins of cuBLASLt hold a few thousand).
@@ -64,7 +64,7 @@ struct KernelParameter {
     uint32_t offset = 0, size = 0;
     auto fields() { return std::tie(offset, size); }
 };
-// Parameters of one kernel: 32764 bytes hold no more single bytes than that, and real kernels have under 100.
+// Parameters of one kernel; real kernels have under 100.
 inline constexpr uint32_t kernel_parameters_max = 4096;
 inline constexpr uint32_t function_attributes = 16;
 
@@ -82,7 +82,7 @@ struct KernelsDescribed {
     auto fields() { return std::tie(call, kernels); }
 };
 
-// The library's number is the image's. Before the reply come KernelsDescribed.
+// The library's number is the image's. KernelsDescribed records precede the reply.
 struct LoadLibrary {
     static constexpr uint16_t op = op_cuLibraryLoadData;
     static constexpr auto way = CallWay::sync;
@@ -136,7 +136,7 @@ struct AddToLink {
 
 inline constexpr size_t linked_piece_bytes_max = size_t{512} << 10;  // half of a record
 
-// The linked image, from `offset` on.
+// Fetches a piece of the linked image, from `offset` on.
 template <class Side = Numbers>
 struct CompleteLink {
     static constexpr uint16_t op = op_cuLinkComplete;

@@ -89,7 +89,7 @@ public:
         auto text = request.dump();
         auto deadline = Clock::now() + timeout;
         if (!connected()) dial();
-        // Whatever has gone down with its connection, request or answer, is asked for again over a new one.
+        // A request or an answer that is lost with its connection is asked for again over a new one.
         for (auto left = timeout; left.count() > 0; left = left_until(deadline), dial()) {
             auto connect_timeout = std::min(left, default_timeout);
             if (!send(text, connect_timeout)) return unreachable(connect_timeout);
@@ -120,12 +120,12 @@ private:
     void dial() {
         auto socket = std::make_unique<zmq::socket_t>(*context_, ZMQ_DEALER);
         socket->set(zmq::sockopt::linger, 0);
-        // Sending waits for a connection: an address where nobody is, or that does not know our key, is told from a
-        // pool that takes its time.
+        // Sending waits for a connection: so an address where nobody listens, or that does not know our key, can be
+        // told from a pool that takes its time.
         socket->set(zmq::sockopt::immediate, 1);
         socket->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(wire::control_bytes_max));
         socket->set(zmq::sockopt::heartbeat_ivl, static_cast<int>(wire::heartbeat_interval.count()));
-        // Unless said, ZeroMQ takes the interval, and a pool that is busy for half a second for gone.
+        // ZeroMQ's default is the interval: a pool that is busy for half a second would be taken for gone.
         socket->set(zmq::sockopt::heartbeat_timeout, static_cast<int>(wire::heartbeat_timeout.count()));
         if (!keys_.plain()) {
             socket->set(zmq::sockopt::curve_serverkey, keys_.server_public);
@@ -167,7 +167,7 @@ private:
         return std::nullopt;
     }
 
-    // Both descriptors tell of changes since the last look only: look at both before.
+    // Both descriptors signal only changes since the last look, so look at both before.
     void wait_for_news(milliseconds limit) {
         pollfd fds[] = {{socket_->get(zmq::sockopt::fd), POLLIN, 0}, {monitor_->fd(), POLLIN, 0}};
         ::poll(fds, 2, static_cast<int>(limit.count()));

@@ -16,9 +16,9 @@
 //   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
 //   release         -                           {}; ends the caller's own claim
 //
-// `session` makes the machine's claim or joins it. A nonce (random, up to 64 characters) that one of the claim's sessions
-// has already means that one: the answer to it was lost. Its endpoint is tcp://HOST:PORT, where the host "*" stands for the
-// one under which the client reached the pool: see worker_endpoint().
+// `session` makes the machine's claim or joins it. If one of the claim's sessions already has the nonce (random, up to
+// 64 characters), the answer is that session: the first answer was lost. The endpoint is tcp://HOST:PORT, where the
+// host "*" stands for the one under which the client reached the pool: see worker_endpoint().
 //
 // Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
 //          attributes: {"id": value…}, range: {address, bytes} (session only)}; see device_description.hpp.
@@ -36,7 +36,7 @@ namespace tnr::control {
 
 inline constexpr std::chrono::milliseconds default_timeout{5000};
 
-// The server's word for "out of GPUs", Error::Kind::remote, is told by what(); a mismatch of versions names both.
+// "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {
 public:
     // Only makes the socket; an unreachable pool shows at the first request. `endpoint`: "tcp://host:port".
@@ -44,8 +44,8 @@ public:
     virtual ~Client() = default;
 
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
-    // reached at all is given up after default_timeout, however long `timeout` is. When the connection breaks the request
-    // is made again over a new one. One thread at a time.
+    // reached at all is given up after default_timeout, however long `timeout` is. If the connection breaks, the
+    // request is repeated over a new one. One thread at a time.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
     // After fork(): forget the socket without touching it (it belongs to the parent).
@@ -54,8 +54,8 @@ public:
 
 // Parses foreign bytes: an object within control_bytes_max and a nesting depth of 16, else an Error. Never throws.
 Result<nlohmann::json> parse(const void* data, size_t size);
-// Where the worker of a session is for somebody who reached the pool at `pool`: the host "*" in what the pool told
-// stands for that of `pool`. Other text is returned as it is.
+// The address of a session's worker, for a client that reached the pool at `pool`: the host "*" in `told` is replaced
+// by the pool's. Other text is returned unchanged.
 std::string worker_endpoint(const std::string& told, const std::string& pool);
 // {"error": …} as an answer carries it, and back.
 nlohmann::json to_json(const Error& error);

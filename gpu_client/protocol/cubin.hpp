@@ -1,7 +1,7 @@
 // What the client needs to know of a cubin (an ELF file of GPU code): its architecture, its kernels, and
 // where each kernel's parameters go, since kernelParams says neither how many there are nor their sizes.
 //
-// Takes untrusted bytes, never reads outside the span.
+// Takes untrusted bytes and never reads outside the span; only file_size() has no span.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct Kernel {
     uint32_t parameter_bytes = 0;       // of the whole buffer
 };
 
-// Is this an ELF file for NVIDIA's GPUs (e_machine 190)?
+// True for an ELF file for NVIDIA's GPUs (e_machine 190).
 bool is_cubin(std::span<const std::byte> image);
 
 // 90 for sm_90.
@@ -38,8 +38,8 @@ Result<uint32_t> architecture(std::span<const std::byte> image);
 
 Result<std::vector<Kernel>> kernels(std::span<const std::byte> image);
 
-// The length of the ELF file that `header` (its first 64 bytes) begins: the end of its farthest table.
-// Needs the tables of a real file behind the pointer, so only for images a program passed by bare pointer.
+// The length of the ELF file at `image`: the end of its farthest table. Reads that file's header, and perhaps its
+// section table, so it is only for images that a program passed by bare pointer.
 Result<uint64_t> file_size(const void* image);
 
 }  // namespace tnr::cubin

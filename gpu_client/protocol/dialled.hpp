@@ -1,8 +1,8 @@
 // The TCP connections of a client's latest dial: all of them end when one does.
 //
-// A ZeroMQ socket must not be closed while one of its connections lives. It goes on sending what is queued for up to the
-// linger time and takes nothing in any more; when the peer closes then and a heartbeat is due, it aborts the program (4.3.4,
-// stream_engine_base.cpp, out_event: "!_io_error").
+// A ZeroMQ socket must not be closed while one of its connections lives. It goes on sending what is queued for up to
+// the linger time but reads nothing more; if the peer then closes and a heartbeat is due, ZeroMQ aborts the program
+// (4.3.4, stream_engine_base.cpp, out_event: "!_io_error").
 #pragma once
 
 #include <map>
@@ -16,12 +16,12 @@ class Dialled {
 public:
     void note(const Monitor::News& news);
     bool any() const { return !connections_.empty(); }
-    // The peer and ZeroMQ's thread see them end.
+    // Ends the connections so that the peer and ZeroMQ's thread notice.
     void cut() const;
 
 private:
     std::map<int, UniqueFd>
-        connections_;  // by ZeroMQ's number: a number of our own, which nobody closes behind our back
+        connections_;  // by ZeroMQ's descriptor; ours refers to the same connection, and nobody else closes it
 };
 
 }  // namespace tnr::wire

@@ -1,5 +1,5 @@
-// Which results end a context: cuda.h says of them that all further work returns the same error, and of 214, 220 and 810
-// the driver behaves so. The worker tells such a result once; the client returns it from every later call.
+// Which results end a context: cuda.h says of them that all further work returns the same error, and of 214, 220 and
+// 810 the driver behaves so. The worker tells such a result once; the client returns it from every later call.
 #pragma once
 
 #include <cuda.h>

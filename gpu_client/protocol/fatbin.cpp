@@ -1,4 +1,4 @@
-// The container format; facts in docs of the wire: a 16-byte header, then entries of {header, payload}.
+// The container format: a 16-byte header, then entries of {header, payload}.
 #include "gpu_client/protocol/fatbin.hpp"
 
 #include <lz4.h>

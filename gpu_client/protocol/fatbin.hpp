@@ -53,14 +53,14 @@ enum class Image { unknown, wrapper, header, elf, ptx };
 // Looks at the first bytes only. Text that may be PTX is Image::ptx; its parser has the last word.
 Image image_kind(std::span<const std::byte> start);
 
-// How many bytes the image at `image` has: a header's own length, an ELF's farthest table, a text's NUL
-// included. Wrappers hold pointers: resolve them with header_of_wrapper() first. Fails on anything unknown.
+// The size of the image at `image`: a header's own length, the end of an ELF's farthest table, a text with its NUL.
+// Wrappers hold pointers: resolve them with header_of_wrapper() first. Fails on anything unknown.
 Result<uint64_t> image_size(const void* image);
 
 // The container behind a wrapper in this process's memory: null when `wrapper` is not one.
 const void* header_of_wrapper(const void* wrapper);
-// The containers that the wrapper's own was linked from. `nvcc -rdc=true` keeps them beside the result, so that a driver
-// can link them anew for a GPU that the result does not fit. Empty when there are none.
+// The containers that the wrapper's own was linked from. `nvcc -rdc=true` keeps them beside the result, so that a
+// driver can link them anew for a GPU that the result does not fit. Empty when there are none.
 std::vector<const void*> inputs_of_wrapper(const void* wrapper);
 
 // The entries of a container that starts with a header (not a wrapper).

@@ -1,9 +1,9 @@
-// Buffers of batches and of copied pieces, used again and again. A batch is written into a plain buffer, and that buffer
-// becomes ZeroMQ's message: one of ZeroMQ's own would be one more copy of every record and an allocation for each batch. And
-// what is as large as a piece the C library takes from the kernel and gives back each time: its page faults cost a third of
-// what it costs to send it.
+// Reused buffers for batches and copied pieces. A batch is written into a plain buffer, which then becomes ZeroMQ's
+// message: a buffer of ZeroMQ's own would cost one more copy of every record and an allocation per batch. And the C
+// library takes a buffer as large as a piece from the kernel and gives it back each time: the page faults cost a third
+// of what sending it costs.
 //
-// Any thread: ZeroMQ lets go of a message on its own threads.
+// Any thread: ZeroMQ releases messages on its own threads.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace tnr::wire {
 
 class FrameBuffers {
 public:
-    // The message holds what `frame` held, and `frame` a buffer with nothing but room for a batch's header.
+    // Turns the content of `frame` into a message. `frame` is left with nothing but room for a batch's header.
     zmq::message_t message_from(Bytes& frame) TNR_EXCLUDES(mutex_);
     // The message holds a copy of `data`.
     zmq::message_t copy_of(std::span<const std::byte> data) TNR_EXCLUDES(mutex_);

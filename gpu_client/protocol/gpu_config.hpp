@@ -22,7 +22,7 @@ struct GpuConfig {
 inline constexpr const char* gpu_config_path = "/etc/tnr/gpu.json";
 
 // Reads the file named by TNR_CONFIG, else gpu_config_path. TNR_POOL and TNR_GPU ("h100" or "h100:2") in the
-// environment win over the file and suffice without one. Never throws.
+// environment override the file and suffice without one. Never throws.
 Result<GpuConfig> load_gpu_config();
 std::string to_json_text(const GpuConfig& config);
 Result<GpuConfig> parse_gpu_config(const std::string& text);

@@ -15,8 +15,8 @@ namespace tnr::wire {
 using ImageHash = std::array<std::byte, 32>;
 using ImageParts = std::span<const std::span<const std::byte>>;
 
-// Of the parts' bytes behind each other. Uses a few threads of its own, with all signals blocked, and has joined them when
-// it returns. Any thread.
+// The hash of the concatenated parts. Uses a few threads of its own, with all signals blocked, and joins them before it
+// returns. Any thread.
 ImageHash hash_of_image(ImageParts parts);
 
 // 64 lower-case hexadecimal digits.

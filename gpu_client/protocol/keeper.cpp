@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 // Between attempts: at first the worker waits only for a moment, later it is the network that takes its time.
 static constexpr milliseconds pause_min{20}, pause_max{1000};
-// For the kernel's answer why an attempt has failed; it has just given one.
+// How long the kernel may take to say why an attempt has failed; it has just told ZeroMQ.
 static constexpr milliseconds refusal_within{500};
 
 // Whether nobody listens there. ZeroMQ knew, but does not tell.
@@ -54,8 +54,8 @@ bool Keeper::broke() {
     return ended;
 }
 
-// For what becomes of the connection; `open` only after a dial. Looks before it polls: ZeroMQ's descriptor tells of
-// changes since the last look only.
+// Waits for what becomes of the connection; `open` only after a dial. Looks before it polls: ZeroMQ's descriptor
+// signals only changes since the last look.
 Keeper::Outcome Keeper::wait(Clock::time_point until) {
     while (!stopped_) {
         if (broke()) return Outcome::failed;

@@ -1,5 +1,5 @@
-// Keeps a client's link connected: notices that its connection broke, dials until the worker answers again, and gives up
-// when the worker has ended or the grace period is over.
+// Keeps a client's link connected: notices that its connection broke, dials until the worker answers again, and gives
+// up when the worker has ended or the grace period is over.
 #pragma once
 
 #include <functional>
@@ -15,24 +15,25 @@ public:
     using milliseconds = std::chrono::milliseconds;
     struct Patience {
         milliseconds grace = default_grace;
-        // One attempt. A lost first packet of TCP is sent again after 1 s and 3 s, and a handshake over a slow link takes a
-        // few round trips.
+        // One attempt. A lost first packet of TCP is sent again after 1 s and 3 s, and a handshake over a slow link
+        // takes a few round trips.
         milliseconds attempt{5'000};
-        // Nobody listens at the worker's port: it has ended, and its kernel says so. Once may be a router's whim.
+        // How long the worker's port must refuse us until the worker counts as ended; a single refusal may be a
+        // router's whim.
         milliseconds refused{1'000};
-        // An interruption that is over sooner is not worth a word.
+        // A shorter interruption is not reported.
         milliseconds unnoticed{1'000};
     };
     // All are called on the thread of run().
     struct Hooks {
         std::function<bool()> broken;         // somebody has to receive from now on; false: do not try again
-        std::function<void()> trying;         // it takes longer than a moment
-        std::function<void(bool told)> back;  // after `broken`, and perhaps `trying`
+        std::function<void()> trying;         // reconnecting takes longer than `unnoticed`
+        std::function<void(bool told)> back;  // after `broken`; `told`: `trying` was called, too
         std::function<void(const char* why)> lost;
     };
 
     Keeper(Link& link, Patience patience, Hooks hooks);
-    // Until the link is lost or stop() is called; closes it then. On a thread of its own.
+    // Runs until the link is lost or stop() is called, then closes it. Needs a thread of its own.
     void run();
     void stop();  // any thread, also before run()
 

@@ -1,8 +1,9 @@
-// Lanes: connections of an encrypted session beside its main one, for batches with much data. ZeroMQ encrypts a connection
-// in one I/O thread, which is what limits a copy; each lane has an I/O thread of its own at either end.
+// Lanes: connections of an encrypted session beside its main one, for batches with much data. ZeroMQ encrypts a
+// connection in one I/O thread, which is what limits a copy; each lane has an I/O thread of its own at either end.
 //
-// A lane carries whole batches. They are numbered, so the receiver restores the order: what comes before its turn waits in
-// Overtakers. A lane that breaks breaks the connection; whatever has not been received is sent again. README.md: "Lanes".
+// A lane carries whole batches. They are numbered, so the receiver restores the order: a batch that arrives before its
+// turn waits in Overtakers. A lane that breaks breaks the whole connection; whatever has not been received is sent
+// again. README.md: "Lanes".
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@
 
 namespace tnr::wire {
 
-// How many lanes a machine with so many cores offers. Each keeps a core busy; the other half is for the program, the
-// driver and the kernel. A single lane would be no faster than none.
+// How many lanes a machine with this many cores offers. Each lane keeps a core busy; half of the cores are left to the
+// program, the driver and the kernel. A single lane would be no faster than none.
 size_t lanes_for_cores(unsigned cores);
 
 // Which lanes one end may send over; they are numbered from 1.
@@ -24,7 +25,7 @@ public:
     // The other end's socket knows the lane as one of connection number `connection`.
     void up(size_t lane, uint64_t connection);
     size_t count_up(uint64_t connection) const;
-    // The lane for a batch with so many bytes of data: the one that was given least. 0: the main connection.
+    // The lane for a batch with this much data: the one that was given least. 0: the main connection.
     size_t pick(uint64_t connection, size_t data_bytes);
 
 private:
@@ -54,16 +55,16 @@ private:
     std::array<Counts, lanes_max + 1> counts_;
 };
 
-// In which order a client dials: the main connection, then lane after lane, each when the one before has shaken hands.
-// ZeroMQ gives a connection that it accepts to the I/O thread with the fewest, and of several at once it would give more
-// than one to the same.
+// The order in which a client dials: the main connection, then lane after lane, each once the one before has shaken
+// hands. ZeroMQ gives an accepted connection to the I/O thread that has the fewest; of several accepted at once, it
+// would give more than one to the same thread.
 class LaneDials {
 public:
     explicit LaneDials(size_t wanted) : wanted_(wanted) {}
 
-    // The main connection is dialled anew. A way that always breaks when there are lanes on it gets none any more.
+    // The main connection is dialled anew. If connections keep breaking while lanes are dialled, no more lanes are.
     void begin();
-    // The one that was dialled last has shaken hands: its number, 0 is the main connection.
+    // The connection dialled last has shaken hands. Returns its lane; 0 is the main connection.
     size_t shaken() { return up_++; }
     // The lane to be dialled now; 0: none.
     size_t next() const { return up_ <= wanted_ ? up_ : 0; }
@@ -74,12 +75,12 @@ private:
     int failures_ = 0;
 };
 
-// Batches that have come before their turn. The receiver's.
+// Batches that have arrived before their turn. For the receiver only.
 class Overtakers {
 public:
-    // False: more than an honest sender has on its way. One that is here already is dropped.
+    // False if that is more than an honest sender has on its way. A batch that is here already is dropped.
     bool put(Batch&& batch);
-    // False: it is not here.
+    // False if it is not here.
     bool take(uint64_t sequence, Batch& batch);
     bool empty() const { return batches_.empty(); }
 

@@ -25,7 +25,7 @@ Link::Link(std::unique_ptr<Channel> channel)
 
 // ---- out
 
-// What every header says of the other direction.
+// Fills in what every header says about the other direction.
 void Link::stamp(BatchHeader& header) {
     LockGuard lock(book_mutex_);
     header.acknowledged = worked_off_;
@@ -69,7 +69,7 @@ void Link::send(Bytes& frame, Frames&& bulk) {
     send_frames(lanes_.pick(connection_, data_bytes), bytes);
 }
 
-// What is in outgoing_.
+// Sends what is in outgoing_.
 void Link::send_frames(size_t lane, size_t bytes) {
     traffic_.sent(lane, bytes);
     channel_->send(outgoing_, lane);
@@ -85,7 +85,7 @@ void Link::send_record(uint16_t op, std::span<const std::byte> payload) {
     send(frame, {});
 }
 
-// Before it is sent: the receipt may come at once.
+// Called before the batch is sent: the receipt may come at once.
 void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     LockGuard lock(book_mutex_);
     kept_records_ += frames.front().size();
@@ -97,7 +97,8 @@ void Link::keep(uint64_t sequence, size_t bytes, Frames&& frames) {
     kept_ += bytes;
 }
 
-// A batch of the link's own: it has no number and is not kept, for each connection begins with all it could say.
+// Sends a batch of the link's own. It has no number and is not kept, since each connection begins with everything it
+// could say.
 void Link::send_unnumbered(uint16_t op, uint64_t connection, size_t lane) {
     Bytes frame;
     begin(frame);
@@ -119,7 +120,7 @@ void Link::send_receipt() {
     if (open()) send_unnumbered(0, 0);
 }
 
-// All that has not arrived. The lock keeps anything newer from getting in between.
+// Sends all that has not arrived. The lock keeps anything newer from getting in between.
 void Link::send_again() {
     LockGuard lock(book_mutex_);
     pace_.new_connection();
@@ -144,7 +145,7 @@ Link::Event Link::receive(Batch& batch, std::chrono::milliseconds timeout) {
         batch = {};
         auto event = std::exchange(after_, Event::timeout);
         if (event == Event::timeout) event = receive_next(batch, timeout);
-        // Not behind a small one: it is most likely a question, and an empty look costs its answer a few µs.
+        // Not after a small one: it is most likely a question, and an empty look delays its answer by a few µs.
         if (event == Event::batch && batch.bytes >= receipt_when_quiet_bytes) look_ahead();
         return event;
     }
@@ -154,7 +155,7 @@ Link::Event Link::receive(Batch& batch, std::chrono::milliseconds timeout) {
     return Event::batch;
 }
 
-// Whoever receives may be slow to work off; what has arrived is taken note of all the same.
+// Takes note of what has arrived even while the receiver is slow to work it off.
 void Link::look_ahead() {
     while (after_ == Event::timeout && early_.size() < early_batches_max) {
         Batch next;
@@ -207,7 +208,7 @@ void Link::note_paces() {
     kept_records_max_.store(record_pace_.limit(), std::memory_order_relaxed);
 }
 
-// What the other side says of our batches.
+// Takes in what the other side says about our batches.
 void Link::take_word(const BatchHeader& header) {
     {
         LockGuard lock(book_mutex_);
@@ -243,7 +244,7 @@ void Link::take_word(const BatchHeader& header) {
     arrived_.clear();  // calls back whoever lent the memory: not with our lock held
 }
 
-// One that has waited for its turn, if it has come.
+// Takes the batch whose turn it is, if it arrived early.
 bool Link::take_overtaker(Batch& batch) {
     if (overtakers_.empty()) return false;
     LockGuard lock(book_mutex_);
@@ -258,7 +259,7 @@ Link::Event Link::take_numbered(Batch& batch) {
         if (batch.header.sequence < expected) return Event::receipt;  // sent again, but had arrived
         if (batch.header.sequence > expected && channel_->lanes() > 0)
             return overtakers_.put(std::move(batch)) ? Event::receipt : Event::malformed;
-        // One that overtook what broke with its connection comes again; without a break, there is no overtaking.
+        // A batch that overtook one lost with its connection comes again; without a break, there is no overtaking.
         if (batch.header.sequence > expected) return open() ? Event::malformed : Event::receipt;
         received_up_to_ = expected;
         received_.push_back({expected, batch.bytes, false});
@@ -306,7 +307,7 @@ Link::Event Link::take_hello(Batch& batch, uint64_t connection) {
 
 Link::Event Link::take_welcome(uint64_t connection) {
     LockGuard lock(send_mutex_);
-    // To a hello of the connection before, or to the first one, which did not wait for it.
+    // It answers the hello of an earlier connection, or the first one, which did not wait for it.
     if (connection != connection_ || open()) return Event::receipt;
     send_again();
     open_ = true;

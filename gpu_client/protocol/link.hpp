@@ -3,9 +3,9 @@
 //
 // What was sent is kept until the other side says that it has arrived (`received` in every batch's header). Each
 // connection begins with the client's hello and the worker's welcome, which say how far either side had come; then both
-// send the rest again, in order. A batch whose number is not the next one is dropped: it has been here, or comes again.
-// Only where there are lanes one may overtake another, and waits for its turn.
-// README.md tells the whole protocol.
+// send the rest again, in order. A batch whose number is not the next one is dropped: it has been here before, or will
+// come again. Only where there are lanes may one batch overtake another; it then waits for its turn. README.md
+// describes the whole protocol.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace tnr::wire {
 
-// Is told of each numbered batch, once. Must not wait: it is called with the link's lock held, or by whoever receives.
+// Called once for each numbered batch, with the link's lock held or by whoever receives: must not block.
 class BatchWatcher {
 public:
     enum class Way { in, out };
@@ -34,32 +34,32 @@ protected:
 
 class Link {
 public:
-    // `receipt`: nothing to work off, but the other side has taken something: there may be credit, and memory is free.
-    // `connected`: a connection begins; what was missing is on its way. `disconnected`: the worker's client has left;
-    // it may come back.
+    // `receipt`: nothing to work off, but the other side has received something, so there may be credit and lent memory
+    // may be free. `connected`: a connection begins; what was missing is on its way. `disconnected`: the worker's
+    // client has left; it may come back.
     enum class Event { batch, receipt, connected, timeout, woken, disconnected, malformed };
 
     explicit Link(std::unique_ptr<Channel> channel);
 
     // Room for the header at the front of frame 0: start every batch's buffer with it.
     static void begin(Bytes& frame) { frame.resize(sizeof(BatchHeader)); }
-    // Sends `frame` (begun with begin(), records behind) and its bulk frames, now or when there is a connection again. Any
-    // thread; batches go out in the order of the calls' lock. `frame` is left begun and empty; its buffer may have become
-    // the message, and another one taken its place.
-    // Memory that a bulk frame only refers to stays in use until the other side has received it.
+    // Sends `frame` (begin(), then records) and its bulk frames, now or once there is a connection again. Any thread;
+    // batches go out in the order in which the calls take the lock. `frame` is left begun and empty, perhaps with
+    // another buffer. Memory that a bulk frame only refers to stays in use until the other side has received it.
     void send(Bytes& frame, Frames&& bulk);
     // A batch of one record, likewise.
     void send_record(uint16_t op, std::span<const std::byte> payload);
     // Bytes sent and not yet acknowledged.
     size_t in_flight() const { return in_flight_.load(std::memory_order_acquire); }
-    // A sender that finds none receives until there is.
+    // A sender without credit receives until there is some.
     bool has_credit() const {
         return in_flight() < window_bytes && kept_batches_.load(std::memory_order_relaxed) < kept_batches_max &&
                kept_records_.load(std::memory_order_acquire) < kept_records_max_.load(std::memory_order_relaxed);
     }
     // Bytes that are kept because the other side has not said that they have arrived.
     size_t kept() const { return kept_.load(std::memory_order_acquire); }
-    // What a large copy need not exceed of them so that the line never runs dry. More would only leave the caches in between.
+    // How many kept bytes are enough for a large copy to keep the line busy. More would only fall out of the caches
+    // meanwhile.
     size_t kept_enough() const { return kept_enough_.load(std::memory_order_relaxed); }
 
     // One thread at a time. Events other than `batch` leave `batch` without records.
@@ -69,21 +69,22 @@ public:
     // is due.
     void worked_off(uint64_t sequence);
 
-    // Batches go out; while they do not, they are kept.
+    // True while batches go out; otherwise they are only kept.
     bool open() const { return open_.load(std::memory_order_acquire); }
-    // The client's end: a new connection instead of the one before. False: no more sockets. It is open when the worker has
-    // welcomed us, if somebody receives: opened_fd() is readable then, until take_opened() has said so.
+    // The client's end: replaces the connection by a new one. False if the link is closed or there are no more sockets.
+    // The link is open once somebody has received the worker's welcome: then opened_fd() is readable, until
+    // take_opened() has returned true.
     bool dial();
     int opened_fd() const { return opened_fd_.get(); }
     bool take_opened();
-    // The client's end: the connection that was dialled last has shaken hands. Goes on with the next lane.
+    // The client's end: the connection dialled last has shaken hands. Dials the next lane.
     void shaken_hands();
-    // That we send over now.
+    // The number of lanes that we send over now.
     size_t lanes_up() const TNR_EXCLUDES(send_mutex_);
     LaneTraffic::Bytes traffic(size_t lane) const { return traffic_.of(lane); }
-    // Any thread; null: nobody watches. It must live as long as the link.
+    // Any thread; null: nobody watches. The watcher must live as long as the link.
     void watch(BatchWatcher* watcher) { watcher_.store(watcher, std::memory_order_release); }
-    // Nothing is sent any more, and all memory is let go.
+    // Stops sending for good and releases all kept memory.
     void close();
 
     Channel& channel() { return *channel_; }

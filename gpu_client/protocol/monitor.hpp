@@ -1,4 +1,4 @@
-// What ZeroMQ's own thread tells about the TCP connections of one socket: that one was accepted, that one ended.
+// What ZeroMQ's own thread reports about the TCP connections of one socket: that one was accepted, that one ended.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@ public:
     };
 
     Monitor() = default;
-    // `events`: ZMQ_EVENT_… that one wants to hear of. Before the socket connects or binds.
+    // `events`: the ZMQ_EVENT_… to report. Construct it before the socket connects or binds.
     Monitor(zmq::context_t& context, zmq::socket_t& watched, int events);
 
-    // Before a monitor goes whose socket, or what ZeroMQ still keeps of it after close(), has connections: ZeroMQ's thread
-    // would wait for ever to tell of them.
+    // Call before a monitor is destroyed while its socket, or what ZeroMQ keeps of the socket after close(), has
+    // connections: ZeroMQ's thread would wait for ever to report on them.
     static void stop(zmq::socket_t& watched);
 
     // Without waiting. One thread at a time.

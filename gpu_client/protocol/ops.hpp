@@ -1,5 +1,5 @@
-// The records that are not driver calls: the session's own. Ids of driver calls are in cuda.calls (below 0xf000). What the
-// records hold: session_records.hpp, code_records.hpp; what the link's hold: link.hpp.
+// The records that are not driver calls: the session's own. Ids of driver calls are in cuda.calls (below 0xf000). What
+// the records hold: session_records.hpp, code_records.hpp; what the link's hold: link.hpp.
 #pragma once
 
 #include <cstdint>

@@ -26,13 +26,13 @@ struct ProfiledRecord {
 static_assert(sizeof(ProfiledRecord) == 48);
 
 enum ProfileWish : uint32_t {
-    profile_clock = 0,   // begin if that has not been done, and tell what time it is
-    profile_report = 1,  // tell what was seen, too
+    profile_clock = 0,   // begin unless already begun, and report the time
+    profile_report = 1,  // report what was seen, too
 };
 
 // What a worker keeps until it is asked; more is dropped and counted. 3 MiB: half a second of launches in a burst.
 inline constexpr size_t profiled_records_max = size_t{1} << 16;
-// Of one op_profiled.
+// Records in one op_profiled.
 inline constexpr size_t profiled_piece_max = 4096;
 // Launches whose times are still to come from the GPU; those beyond it are not timed.
 inline constexpr size_t timed_launches_max = 4096;

@@ -36,7 +36,7 @@ struct Numbers {
     using Allocation = uint64_t;
     using Device = uint32_t;  // in the order of the session's answer
 };
-// What the client has chosen for something that the record makes. Nothing of its kind has it.
+// The number that the client has chosen for something that the record makes. Nothing else of its kind has it.
 using NewNumber = uint64_t;
 
 // u32 count, then the items. Reading more than Max fails.
@@ -63,7 +63,7 @@ void write_field(Writer& out, const T& field);
 
 template <HasFields Record>
 void write(Writer& out, const Record& record) {
-    // fields() is for both directions; this one changes nothing.
+    // fields() serves both directions; this one changes nothing.
     std::apply([&](const auto&... field) { (write_field(out, field), ...); }, const_cast<Record&>(record).fields());
 }
 
@@ -94,7 +94,7 @@ Bytes payload_of(const Record& record) {
     return payload;
 }
 
-// With room for the call number in front, as who asks needs it (Session::request).
+// The same, with room for the call number in front: for ClientSession::request().
 template <HasFields Record>
 Bytes question_of(const Record& record) {
     Bytes payload(sizeof(uint64_t));
@@ -103,7 +103,7 @@ Bytes question_of(const Record& record) {
     return payload;
 }
 
-// The same for records of plain values only, on the stack: for the calls of which there are many.
+// payload_of() on the stack, for records of plain values only: for the most frequent calls.
 template <HasFields Record>
 auto packed(const Record& record) {
     return std::apply(
@@ -119,8 +119,8 @@ auto packed(const Record& record) {
 
 // ---- reading ----
 
-// False: the bytes are no such field. `In` is a Reader, or what else offers get(), string(), bytes(), left() and ok(): the
-// worker's Decoder brings read_field() for what names stand for, inside lists and structs as well.
+// False if the bytes are no such field. `In` is a Reader, or anything with get(), string(), bytes(), left() and ok():
+// the worker's Decoder has a read_field() of its own that resolves names, inside lists and structs as well.
 template <class In, class T>
 bool read_field(In& in, T& field);
 
@@ -137,7 +137,7 @@ bool read_field(In& in, Data& bytes) {
 template <class In, class Item, uint32_t Max>
 bool read_field(In& in, List<Item, Max>& items) {
     auto count = in.template get<uint32_t>();
-    if (count > Max || count > in.left()) return false;  // an item has a byte at least
+    if (count > Max || count > in.left()) return false;  // an item takes at least one byte
     items.resize(count);
     for (auto& item : items)
         if (!read_field(in, item)) return false;
@@ -153,7 +153,7 @@ bool read_field(In& in, T& field) {
     }
 }
 
-// All of it, and nothing is left.
+// True if all of the record was read and nothing is left.
 template <HasFields Record>
 bool read(Reader& in, Record& record) {
     return read_field(in, record) && in.finished();

@@ -9,10 +9,10 @@ namespace tnr::wire {
 
 // ---- client → worker ----
 
-// The records behind it run in this context (0: in none).
+// The records after it run in this context (0: in none).
 struct SetContext {
     static constexpr uint16_t op = op_set_context;
-    uint64_t context = 0;  // a number on the worker's side, too: it may stand for nothing any more
+    uint64_t context = 0;  // a number on the worker's side, too: the context may be gone
     auto fields() { return std::tie(context); }
 };
 
@@ -41,15 +41,15 @@ struct PartOfRange {
 // Back this part of the session's range with memory.
 template <class Side = Numbers>
 using MapMemory = PartOfRange<op_memory_map, CallWay::async_, Side>;
-// As mapped; the GPU has finished with it.
+// Unmaps exactly what was mapped; the GPU has finished with it.
 template <class Side = Numbers>
 using UnmapMemory = PartOfRange<op_memory_unmap, CallWay::async_, Side>;
-// Reserve the session's range of this device here instead, because in the client something else is where it is. Before
-// anything is mapped in it. An error: it is not free here either.
+// Moves the session's range of this device to this address, because the client has something else where it is. Only
+// before anything is mapped in it. An error if the new place is not free in the worker either.
 template <class Side = Numbers>
 using MoveRange = PartOfRange<op_move_range, CallWay::sync, Side>;
 
-// What is mapped with MapMemory on the device, now and later, may be used by the other device, too (or not any more).
+// Lets the other device use what is mapped with MapMemory on this one, now and later (or no longer lets it).
 template <class Side = Numbers>
 struct MemoryAccess {
     static constexpr uint16_t op = op_memory_access;
@@ -59,7 +59,7 @@ struct MemoryAccess {
     auto fields() { return std::tie(device, other, flags); }
 };
 
-// Of the current context's device. From then on the client is told of changes of `shared` (MemoryShared).
+// Asks about the current context's device. From then on the client is told when `shared` changes (MemoryShared).
 struct MemoryInfo {
     static constexpr uint16_t op = op_memory_info;
     static constexpr auto way = CallWay::sync;
@@ -71,7 +71,7 @@ struct MemoryInfo {
     };
 };
 
-// A name, and the client's word for a point in the stream of records.
+// Names a thing, and a point in the stream of records as the client counts them.
 template <uint16_t Op, CallWay Way, class Thing>
 struct Position {
     static constexpr uint16_t op = Op;
@@ -80,13 +80,13 @@ struct Position {
     uint64_t position = 0;
     auto fields() { return std::tie(named, position); }
 };
-// As QueryEvent and QueryStream; but CUDA_ERROR_NOT_READY promises that Completed will come, with this position, when the
-// event has completed, or all that the stream holds now.
+// Like QueryEvent and QueryStream, but CUDA_ERROR_NOT_READY promises a Completed with this position once the event, or
+// everything that the stream holds now, has completed.
 template <class Side = Numbers>
 using QueryAndWatchEvent = Position<op_query_event, CallWay::sync, typename Side::Event>;
 template <class Side = Numbers>
 using QueryAndWatchStream = Position<op_query_stream, CallWay::sync, typename Side::Stream>;
-// Older clients say these behind a question that was answered "not ready".
+// Older clients send these after a question that was answered "not ready".
 template <class Side = Numbers>
 using WatchEvent = Position<op_watch_event, CallWay::async_, typename Side::Event>;
 template <class Side = Numbers>
@@ -104,8 +104,8 @@ struct Goodbye {
     auto fields() { return std::tie(); }
 };
 
-// The first one makes the worker watch itself, and has position 0 in its reply. Before the reply to a report come Profiled
-// records.
+// The first one starts the worker's profile, and its reply has position 0. Profiled records precede the reply to a
+// report.
 struct Profile {
     static constexpr uint16_t op = op_profile;
     static constexpr auto way = CallWay::sync;

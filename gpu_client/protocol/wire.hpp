@@ -70,8 +70,8 @@ private:
     size_t record_at_ = 0;
 };
 
-// Reads values out of foreign bytes. After the first shortage everything reads as zero and ok() stays false, so a
-// decoder reads all it expects and asks once, at the end.
+// Reads values out of foreign bytes. After the first read beyond the end everything reads as zero and ok() stays false,
+// so a decoder reads all it expects and asks once, at the end.
 class Reader {
 public:
     explicit Reader(std::span<const std::byte> in) : in_(in) {}
