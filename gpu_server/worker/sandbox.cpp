@@ -79,9 +79,8 @@ public:
         if (!choose_base()) return "find a place for a new root";
         if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return "make mounts private";
         if (mount("tmpfs", base_.c_str(), "tmpfs", MS_NOSUID, "mode=0755,size=4m") != 0) return "mount a new root";
-        for (const char* path :
-             {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/ld.so.conf",
-              "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/sys"})
+        for (const char* path : {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache",
+                                 "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/sys"})
             if (!show(path, true)) return "show the system's files";
         if (!show_processes()) return "show /proc";
         if (!make_tmp()) return "make a private /tmp";  // first: what is shown next may lie below it
@@ -232,8 +231,7 @@ bool become_nobody_else() {
 
 Result<> drop_rights(bool root, const std::vector<gid_t>& groups) {
     for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) prctl(PR_CAPBSET_DROP, capability);
-    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else()))
-        return failed("become nobody");
+    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else())) return failed("become nobody");
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[2]{};
     if (syscall(SYS_capset, &header, none) != 0) return failed("drop its capabilities");
