@@ -2,7 +2,8 @@
 //
 // A worker runs a driver on what an unknown client sends. Should that ever break out of the protocol, it finds: no
 // network but the connection it was given, a filesystem with system libraries and nothing to write but a private /tmp,
-// no device but its GPU's, no capability, no other process within reach, no way to start a program.
+// no device but its GPU's, no capability, no other process in sight or within reach, no way to start a program. On a server
+// that is root it is a user of its own, so that nothing it may do to its user's processes reaches another worker.
 //
 // Where the system does not let us take something away (no namespaces in an unprivileged container), the rest still is,
 // and one line in the log says what is missing.
