@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "api_client/provider.hpp"
+#include "api_client/base/result.hpp"
+#include "api_client/vocabulary.hpp"
 
 namespace tnr {
 

@@ -71,15 +71,18 @@ Result<> look_at(Session& session, const std::string& provider_name, Doomed& doo
     return Ok{};
 }
 
-// Without a record and without --provider the machine may be at any provider. One that we are not signed in to is passed
+// Without a record and without --provider the machine may be at any provider. Those that we are not signed in to are passed
 // over, with a word; one that does not answer may have it.
 Result<> look_everywhere(Session& session, Doomed& doomed) {
+    std::string passed_over;
     for (const auto& name : session.provider_names) {
         auto looked = look_at(session, name, doomed);
         if (looked) continue;
         if (looked.error().kind != Error::Kind::auth) return looked;
-        session.err << "note: provider " << name << " was not asked: " << looked.error().what << "\n";
+        passed_over += (passed_over.empty() ? "" : ", ") + name;
     }
+    if (!passed_over.empty())
+        session.err << "note: not asked, since you are not signed in there: " << passed_over << "\n";
     return Ok{};
 }
 
