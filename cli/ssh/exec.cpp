@@ -278,6 +278,7 @@ Result<int> run(Client& client, const Command& command, const Streams& streams) 
               command.pty ? &*command.pty : nullptr,
               Deadline::max()};
     if (auto ran = command.pty ? pump.run() : run_passing_signals(client, pump); !ran) return ran.error();
+    (void)client.listened();  // who was told of silence is told that it is over, though the command has ended with it
     if (pump.broken()) {
         (void)send_signal(client, SIGPIPE);  // what it would get here at its next write, which may be far away
         return pipe_closed_code;
