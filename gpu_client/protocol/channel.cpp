@@ -95,8 +95,11 @@ void Channel::dial_or_throw(uint64_t connection) {
     int fd = socket.get(zmq::sockopt::fd);
     {
         LockGuard lock(mutex_);
-        for (Message message; socket_ && take_from_socket(message.first, message.second);)
+        while (socket_) {
+            Message message;
+            if (!take_from_socket(message.first, message.second)) break;
             left_over_.push_back(std::move(message));
+        }
         std::swap(socket_, socket);
         std::swap(socket_fd_, fd);
         connection_ = connection;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "gpu_server/worker/memory_accounts.hpp"
@@ -48,7 +49,10 @@ public:
     struct Peers {
         uint64_t context, peer;
         uint32_t device, peer_device;
-        auto operator<=>(const Peers&) const = default;
+        bool operator<(const Peers& other) const {
+            return std::tie(context, peer, device, peer_device) <
+                   std::tie(other.context, other.peer, other.device, other.peer_device);
+        }
     };
     std::set<Peers> peers;
 
