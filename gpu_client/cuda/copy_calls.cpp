@@ -3,6 +3,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/pinned_work.hpp"
 
 using namespace tnr::cuda;
 

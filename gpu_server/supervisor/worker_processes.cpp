@@ -14,6 +14,7 @@
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
 

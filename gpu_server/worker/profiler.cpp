@@ -6,6 +6,7 @@
 
 #include "gpu_client/protocol/ops.hpp"
 #include "gpu_server/worker/decoder.hpp"
+#include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
 

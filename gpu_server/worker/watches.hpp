@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "api_client/base/mutex.hpp"
-#include "gpu_client/protocol/ops.hpp"
+#include "gpu_client/protocol/session_records.hpp"
 #include "gpu_server/worker/context_uses.hpp"
 #include "gpu_server/worker/events.hpp"
 #include "gpu_server/worker/tasks.hpp"
