@@ -1,6 +1,8 @@
 // See text.hpp.
 #include "cli/ui/text.hpp"
 
+#include <utility>
+
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
