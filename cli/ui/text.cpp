@@ -1,12 +1,11 @@
 // See text.hpp.
 #include "cli/ui/text.hpp"
 
-#include <utility>
-
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <numeric>
+#include <utility>
 
 namespace tnr::ui {
 namespace {
