@@ -60,7 +60,7 @@ class Bench:
         more = [*more, "--host", way.host]
         if way.delay_ms:
             more += ["--ping-port", str(way.spare[0]), "--tcp-port", str(way.spare[1]), "--counts-port", str(way.counts_port)]
-        if not self.options.quick:
+        if gpu or not self.options.quick:  # a claim of another size must not meet the one before, which is still ending
             way.pool.settle()
         self.take(label or row, way.delay_ms, prefix, lambda: self.run_row(row, way.environment(gpu or self.options.gpu, lanes), more))
 
