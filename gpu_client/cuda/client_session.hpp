@@ -21,6 +21,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
 #include "gpu_client/protocol/keeper.hpp"
 #include "gpu_client/protocol/link.hpp"
 #include "gpu_client/protocol/session_records.hpp"
@@ -111,6 +112,9 @@ public:
         std::function<void(const wire::Completed&)> completed;
         std::function<void(const wire::Failed&)> failed;
         std::function<void(uint64_t ticket)> run_host_function;
+        std::function<void(const wire::RunGraphFunction&)> run_graph_function;
+        std::function<void(uint64_t number)> user_object_gone;
+        std::function<void(uint64_t ticket, uint64_t offset, std::span<const std::byte>)> seen_data;
         std::function<void()> memory_shared;  // the GPU has become shared, or is no longer
     };
     News news;

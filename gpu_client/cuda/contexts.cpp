@@ -1,7 +1,7 @@
 // Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
 #include "gpu_client/cuda/contexts.hpp"
+#include "gpu_client/cuda/captures.hpp"
 
-#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/context_storage.hpp"
@@ -16,27 +16,14 @@
 
 namespace tnr::cuda {
 
-static constexpr int devices_max = 64;
-
-// A turn instead of a mutex: retaining and releasing wait for the network, and destructors of stored values may call
-// back. One for all devices, as a destructor may release another device's context.
-namespace {
-struct Primaries {
-    Turn turn;
-    int retained[devices_max] TNR_GUARDED_BY(turn) = {};  // how often the program holds each primary context
-};
-Primaries& primaries() {
-    static auto* all = new Primaries;
-    return *all;
-}
-}  // namespace
-
 static uint64_t next_context_id() {
     static std::atomic<uint64_t> last{1000};
     return ++last;
 }
 
 CUresult synchronize_context(Context& context) {
+    if (captures_in(context))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the driver's own refusal would spoil them
     RemoteCall call(wire::SynchronizeContext{});
     call.in_context(&context);
     auto result = call.send();
@@ -74,11 +61,11 @@ static CUresult activate(Context& context, Device& device) {
 }
 
 template <class Record>  // wire::ReleasePrimary or wire::ResetPrimary
-static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(primaries().turn) {
+static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(primary_contexts_turn()) {
     finish_work(context);
     context_ends(context);
     context.active = false;
-    primaries().retained[device.ordinal] = 0;
+    device.primary_held = 0;
     RemoteCall call(Record{device.number, context.number});
     call.on(device);
     auto result = call.send();
@@ -158,12 +145,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxRetain", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto* device = find_device(ordinal);
-        if (!device || ordinal >= devices_max) return CUDA_ERROR_INVALID_DEVICE;
-        TakenTurn turn(primaries().turn);
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        TakenTurn turn(primary_contexts_turn());
         auto& context = *contexts().find(device->primary_context);
-        if (primaries().retained[ordinal] == 0)
+        if (device->primary_held == 0)
             if (auto result = activate(context, *device); result != CUDA_SUCCESS) return result;
-        ++primaries().retained[ordinal];
+        ++device->primary_held;
         *out = handle_of<CUcontext>(context.handle);
         return CUDA_SUCCESS;
     });
@@ -173,9 +160,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxRelease", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        TakenTurn turn(primaries().turn);
-        if (primaries().retained[ordinal] == 0) return CUDA_ERROR_INVALID_CONTEXT;
-        if (--primaries().retained[ordinal] > 0) return CUDA_SUCCESS;
+        TakenTurn turn(primary_contexts_turn());
+        if (device->primary_held == 0) return CUDA_ERROR_INVALID_CONTEXT;
+        if (--device->primary_held > 0) return CUDA_SUCCESS;
         auto& context = *contexts().find(device->primary_context);
         return end_primary<wire::ReleasePrimary<>>(context, *device);
     });
@@ -189,7 +176,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxReset", [&]() -> CUresult {
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        TakenTurn turn(primaries().turn);
+        TakenTurn turn(primary_contexts_turn());
         auto& context = *contexts().find(device->primary_context);
         if (!context.active) return CUDA_SUCCESS;
         return end_primary<wire::ResetPrimary<>>(context, *device);
@@ -270,6 +257,7 @@ CUresult CUDAAPI cuCtxSynchronize() {
     return guarded("cuCtxSynchronize", []() -> CUresult {
         Context* context = nullptr;
         if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        if (auto result = refuse_wait(*context); result != CUDA_SUCCESS) return result;
         return synchronize_context(*context);
     });
 }
@@ -279,6 +267,7 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
         if (!handle) return cuCtxSynchronize();
         auto* context = find_context(handle);
         if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (auto result = refuse_wait(*context); result != CUDA_SUCCESS) return result;
         return synchronize_context(*context);
     });
 }

@@ -10,8 +10,10 @@
 #include <cstdlib>
 
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/outgoing.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
@@ -231,6 +233,26 @@ void keep_memory_of_pieces() {
     (void)once;
 }
 
+CUresult refuse_copy(const StreamRef& stream, bool wait) {
+    return wait ? refuse_wait(stream) : refuse_work(stream);
+}
+
+// Between the device and a mirror of the host's rows: graph_needs.hpp says what launches do with that.
+CUresult capture_host_copy(const HostRows& host, const DeviceRows& device, bool to_device, const StreamRef& stream,
+                           CUstream in) {
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    auto copy = std::make_shared<HostCopy>();
+    copy->stream = stream.object->handle;
+    auto result = mirror_copy(*context, host, to_device, needs_so_far(stream), *copy);
+    if (result != CUDA_SUCCESS) return result;
+    const DeviceRows mirror{*copy->mirror, host.row_bytes};
+    result = to_device ? copy_on_device(device, mirror, host.row_bytes, host.rows, in, false)
+                       : copy_on_device(mirror, device, host.row_bytes, host.rows, in, false);
+    if (result == CUDA_SUCCESS) add_needs(stream, {{copy}, {}});
+    return result;
+}
+
 }  // namespace
 
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
@@ -238,6 +260,8 @@ CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
     if (!is_sound(from, to)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
+    if (is_captured(stream)) return capture_host_copy(from, to, true, stream, in);
     await_writes(from.address, extent(from.row_bytes, from.rows, from.pitch));
     Detour detour;
     if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;
@@ -251,6 +275,8 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     if (!is_sound(to, from)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
+    if (is_captured(stream)) return capture_host_copy(to, from, false, stream, in);
     Detour detour;
     if (auto result = detour.begin(from.address, stream); result != CUDA_SUCCESS) return result;
     stream = detour.stream();
@@ -286,6 +312,7 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     if (!there) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (rows == 1 || (to.pitch == row_bytes && from.pitch == row_bytes)) {
         row_bytes *= rows;
         rows = 1;

@@ -1,79 +1,12 @@
 // Copies of rectangles and boxes. A box is copied slice by slice, unless it is one rectangle after all.
+#include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/host_memory.hpp"
-#include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
 
 namespace tnr::cuda {
 
 namespace {
-
-struct Side {
-    bool on_device = false;
-    uint64_t address = 0;  // of the first byte that is copied
-    uint64_t pitch = 0;
-    uint64_t slice_bytes = 0;  // from one slice to the next
-};
-
-struct Box {
-    Side to, from;
-    uint64_t row_bytes = 0, rows = 0, slices = 1;
-};
-
-CUresult find_side(CUmemorytype type, const void* host, CUdeviceptr device, Side& side) {
-    switch (type) {
-        case CU_MEMORYTYPE_HOST:
-            side.address = value_of(host);
-            side.on_device = is_device_address(side.address);
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_DEVICE:
-            side.on_device = !is_pinned(device);
-            side.address = device;
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_UNIFIED:
-            side.on_device = is_device_address(device);
-            side.address = device;
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_ARRAY:
-            return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult read_2d(const CUDA_MEMCPY2D* in, Box& box) {
-    if (!in) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = find_side(in->srcMemoryType, in->srcHost, in->srcDevice, box.from); result != CUDA_SUCCESS)
-        return result;
-    if (auto result = find_side(in->dstMemoryType, in->dstHost, in->dstDevice, box.to); result != CUDA_SUCCESS)
-        return result;
-    box.row_bytes = in->WidthInBytes;
-    box.rows = in->Height;
-    box.from.pitch = in->srcPitch != 0 ? in->srcPitch : in->WidthInBytes + in->srcXInBytes;
-    box.to.pitch = in->dstPitch != 0 ? in->dstPitch : in->WidthInBytes + in->dstXInBytes;
-    box.from.address += in->srcY * box.from.pitch + in->srcXInBytes;
-    box.to.address += in->dstY * box.to.pitch + in->dstXInBytes;
-    return CUDA_SUCCESS;
-}
-
-CUresult read_3d(const CUDA_MEMCPY3D* in, Box& box) {
-    if (!in) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = find_side(in->srcMemoryType, in->srcHost, in->srcDevice, box.from); result != CUDA_SUCCESS)
-        return result;
-    if (auto result = find_side(in->dstMemoryType, in->dstHost, in->dstDevice, box.to); result != CUDA_SUCCESS)
-        return result;
-    if (in->srcLOD != 0 || in->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-    box.row_bytes = in->WidthInBytes;
-    box.rows = in->Height;
-    box.slices = in->Depth;
-    box.from.pitch = in->srcPitch != 0 ? in->srcPitch : in->WidthInBytes + in->srcXInBytes;
-    box.to.pitch = in->dstPitch != 0 ? in->dstPitch : in->WidthInBytes + in->dstXInBytes;
-    box.from.slice_bytes = box.from.pitch * (in->srcHeight != 0 ? in->srcHeight : in->Height + in->srcY);
-    box.to.slice_bytes = box.to.pitch * (in->dstHeight != 0 ? in->dstHeight : in->Height + in->dstY);
-    box.from.address += in->srcZ * box.from.slice_bytes + in->srcY * box.from.pitch + in->srcXInBytes;
-    box.to.address += in->dstZ * box.to.slice_bytes + in->dstY * box.to.pitch + in->dstXInBytes;
-    return CUDA_SUCCESS;
-}
 
 CUresult copy_slice(const Box& box, uint64_t to, uint64_t from, CUstream stream, bool wait) {
     DeviceRows device_to{to, box.to.pitch}, device_from{from, box.from.pitch};
@@ -88,12 +21,7 @@ CUresult copy_slice(const Box& box, uint64_t to, uint64_t from, CUstream stream,
 
 CUresult copy(Box box, CUstream stream, bool wait) {
     if (box.row_bytes > box.to.pitch || box.row_bytes > box.from.pitch) return CUDA_ERROR_INVALID_VALUE;
-    bool one_rectangle = box.slices > 1 && box.to.slice_bytes == box.rows * box.to.pitch &&
-                         box.from.slice_bytes == box.rows * box.from.pitch;
-    if (one_rectangle) {
-        box.rows *= box.slices;
-        box.slices = 1;
-    }
+    flatten(box);
     for (uint64_t slice = 0; slice < box.slices; ++slice) {
         auto result = copy_slice(box, box.to.address + slice * box.to.slice_bytes,
                                  box.from.address + slice * box.from.slice_bytes, stream, wait);

@@ -6,6 +6,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -325,7 +326,9 @@ bool DeviceMemory::drain_is_due() const {
 void DeviceMemory::drain(uint64_t handle) {
     auto* context = contexts().find(handle);
     uint64_t none = 0;
-    if (!context || usable(context) != CUDA_SUCCESS || !draining_.compare_exchange_strong(none, handle)) return;
+    if (!context || usable(context) != CUDA_SUCCESS || captures_in(*context) ||
+        !draining_.compare_exchange_strong(none, handle))
+        return;
     auto* question = new Drain;
     question->context = handle;
     question->position = session().position();

@@ -21,6 +21,11 @@ static std::vector<Device*>& device_list() {
     return *list;
 }
 
+Turn& primary_contexts_turn() {
+    static auto* turn = new Turn;
+    return *turn;
+}
+
 const std::vector<Device*>& devices() {
     return device_list();
 }

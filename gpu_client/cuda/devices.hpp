@@ -5,6 +5,7 @@
 #include <bitset>
 #include <vector>
 
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/protocol/device_description.hpp"
 
@@ -16,6 +17,10 @@ class DeviceMemory;
 // Attributes with ids below this are kept; cuda.h 13.0 ends at 146.
 inline constexpr int device_attributes_max = 512;
 
+// Of whoever retains, releases or resets a primary context. A turn instead of a mutex: these wait for the network, and
+// destructors of stored values may call back. One for all devices, as a destructor may release another device's context.
+Turn& primary_contexts_turn();
+
 struct Device {
     int ordinal = 0;      // as the program counts, after CUDA_VISIBLE_DEVICES
     uint32_t number = 0;  // on the wire: as the session counts
@@ -23,7 +28,8 @@ struct Device {
     CUuuid uuid{};
     int attributes[device_attributes_max] = {};
     std::bitset<device_attributes_max> known;
-    uint64_t primary_context = 0;                  // handle; made with the device, active once retained
+    uint64_t primary_context = 0;                                  // handle; made with the device, active once retained
+    int primary_held TNR_GUARDED_BY(primary_contexts_turn()) = 0;  // how often the program has retained it
     std::atomic<ClientSession*> session{nullptr};  // with the server that has it; null until open_session()
     DeviceMemory* memory = nullptr;
     struct {

@@ -1,6 +1,7 @@
 // See events.hpp.
 #include "gpu_client/cuda/events.hpp"
 
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
@@ -73,7 +74,8 @@ static CUresult create_event(CUevent* out, unsigned flags) {
         event.handle = value;
         event.context = context->handle;
         event.flags = flags;
-        event.stream = event.recorded = event.completed = event.watched = event.asked = 0;
+        event.stream = event.recorded = event.completed = event.watched = event.asked = event.capture = 0;
+        event.in_graphs = false;
         made = &event;
     });
     RemoteCall call(wire::CreateEvent<>{made->number, flags});
@@ -103,9 +105,18 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (event->context != context->handle) return CUDA_ERROR_INVALID_HANDLE;
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     RemoteCall call(wire::RecordEvent<>{event->number, stream.number, flags});
     call.use(stream);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    if (is_captured(stream)) {
+        if (flags & CU_EVENT_RECORD_EXTERNAL)
+            event->in_graphs = true;  // launches record it
+        else
+            event->capture = stream.object->capture.load();
+        return CUDA_SUCCESS;
+    }
+    event->capture = 0;
     event->stream = being_recorded;  // whoever asks meanwhile must not take one stream's position for another's
     event->recorded = call.position();
     event->stream = stream.object ? stream.object->handle : 0;
@@ -130,12 +141,22 @@ static CUresult ask(const Question& question, Event& event, const Recording& rec
     return result;
 }
 
+// An event that graphs record, too: where it was recorded last is known to the worker only.
+template <class Question>
+static CUresult ask_worker(const Event& event, Context& context) {
+    RemoteCall call(Question{event.number});
+    call.in_context(&context);
+    return call.send();
+}
+
 // As query_stream().
 static CUresult query_event(CUevent handle) {
     auto* event = find_event(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
+    if (event->in_graphs) return ask_worker<wire::QueryEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     if (known_complete(*event, recording, *context)) return CUDA_SUCCESS;
     uint64_t heard_before = completions_heard();
@@ -161,6 +182,8 @@ static CUresult synchronize_event(CUevent handle) {
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
+    if (event->in_graphs) return ask_worker<wire::SynchronizeEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     if (!known_complete(*event, recording, *context))
         if (auto result = ask(wire::SynchronizeEvent<>{event->number}, *event, recording, *context);
@@ -168,6 +191,16 @@ static CUresult synchronize_event(CUevent handle) {
             return result;
     pools_after_wait(context->device);
     return CUDA_SUCCESS;
+}
+
+CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    auto* event = find_event(handle);
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    bool of_launches = (flags & CU_EVENT_WAIT_EXTERNAL) != 0 && is_captured(stream);
+    return of_launches ? CUDA_SUCCESS : capture_wait(stream, *event);
 }
 
 }  // namespace tnr::cuda

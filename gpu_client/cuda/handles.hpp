@@ -15,7 +15,20 @@
 
 namespace tnr::cuda {
 
-enum class HandleKind : uint64_t { context = 1, stream, event, library, function, pool, allocation, link };
+enum class HandleKind : uint64_t {
+    context = 1,
+    stream,
+    event,
+    library,
+    function,
+    pool,
+    allocation,
+    link,
+    graph,
+    graph_node,
+    graph_exec,
+    user_object
+};
 
 inline constexpr unsigned slot_bits = 24;        // objects of one kind at a time: 16 million
 inline constexpr unsigned generation_bits = 12;  // uses of a slot before its handles repeat

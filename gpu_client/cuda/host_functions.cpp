@@ -1,19 +1,28 @@
 // See host_functions.hpp.
 #include "gpu_client/cuda/host_functions.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
 
 namespace tnr::cuda {
 
 namespace {
+// A copy to the host in the graph that the function sees.
+struct Seen {
+    uint64_t offset = 0;  // in what the worker sends
+    Destination to;
+};
+
 struct HostFunctions {
     Mutex mutex;
     Condition wake;
@@ -22,56 +31,204 @@ struct HostFunctions {
     struct Waiting {
         std::function<void()> run;
         ClientSession* session;  // of its stream
+        bool of_graph = false;
+        bool retired = false;   // of a graph that is gone
+        uint64_t expected = 0;  // runs that launches of a graph will still bring
+        std::vector<Seen> seen = {};
+        CUDA_HOST_NODE_PARAMS given{};
     };
-    std::map<uint64_t, Waiting> waiting TNR_GUARDED_BY(mutex);  // by ticket
-    std::deque<uint64_t> reached TNR_GUARDED_BY(mutex);
+    using Functions = std::map<uint64_t, Waiting>;  // by ticket
+    // Whoever takes one out lets go of it without the lock: what it holds may call the session, whose receiver calls us.
+    Functions waiting TNR_GUARDED_BY(mutex);
+    struct Reached {
+        uint64_t ticket, run;
+        ClientSession* session;                 // of a graph's function; else null
+        std::function<void()> plain = nullptr;  // this, and nothing of the above
+    };
+    std::deque<Reached> reached TNR_GUARDED_BY(mutex);
+
+    void start() TNR_REQUIRES(mutex);
+    uint64_t add(Waiting function);
+    void end_run(uint64_t ticket);
 };
 HostFunctions& host_functions() {
     static auto* all = new HostFunctions;
     return *all;
 }
-}  // namespace
 
 // One thread for all: CUDA promises streams no concurrency among their host functions.
-static void run_host_functions() {
+void run_host_functions() {
     auto& all = host_functions();
     while (true) {
         UniqueLock lock(all.mutex);
         all.wake.wait(all.mutex, [&]() TNR_REQUIRES(all.mutex) { return !all.reached.empty(); });
-        uint64_t ticket = all.reached.front();
+        auto reached = std::move(all.reached.front());
         all.reached.pop_front();
-        auto node = all.waiting.extract(ticket);
+        if (reached.plain) {
+            lock.unlock();
+            reached.plain();
+            continue;
+        }
+        auto found = all.waiting.find(reached.ticket);
+        bool ours = found != all.waiting.end() && found->second.of_graph == (reached.session != nullptr);
+        std::function<void()> run = ours ? found->second.run : nullptr;
+        auto* session = ours ? found->second.session : reached.session;
         lock.unlock();
-        if (node.empty()) continue;  // not one of ours
+        if (!session) continue;  // not one of ours
         note_completion_heard();
-        auto& reached = node.mapped();
-        reached.run();
-        reached.session->send_at_once(wire::HostFunctionDone{ticket});
-        reached.session->expect_news(-1);
+        if (run) run();
+        run = nullptr;
+        session->send_at_once(wire::HostFunctionDone{reached.run});
+        session->expect_news(-1);
+        if (ours) all.end_run(reached.ticket);
     }
 }
+
+void HostFunctions::start() {
+    if (!std::exchange(started, true)) start_background_thread(run_host_functions);
+}
+
+uint64_t HostFunctions::add(Waiting function) {
+    LockGuard lock(mutex);
+    start();
+    waiting[++last_ticket] = std::move(function);
+    return last_ticket;
+}
+
+// A stream's function runs once; a graph's until the graph is gone and no launch of it is on its way.
+void HostFunctions::end_run(uint64_t ticket) {
+    Functions::node_type gone;
+    LockGuard lock(mutex);
+    auto found = waiting.find(ticket);
+    if (found == waiting.end()) return;
+    auto& function = found->second;
+    if (function.expected > 0) --function.expected;
+    if (!function.of_graph || (function.retired && function.expected == 0)) gone = waiting.extract(found);
+}
+
+void retire(uint64_t ticket) {
+    auto& all = host_functions();
+    HostFunctions::Functions::node_type gone;
+    LockGuard lock(all.mutex);
+    auto found = all.waiting.find(ticket);
+    if (found == all.waiting.end()) return;
+    found->second.retired = true;
+    if (found->second.expected == 0) gone = all.waiting.extract(found);
+}
+}  // namespace
 
 void run_host_function_soon(uint64_t ticket) {
     auto& all = host_functions();
     LockGuard lock(all.mutex);
-    all.reached.push_back(ticket);
+    all.reached.push_back({ticket, ticket, nullptr, nullptr});
     all.wake.notify_one();
 }
 
-CUresult run_in_stream(CUstream in, std::function<void()> run) {
+void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t run) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    all.reached.push_back({ticket, run, &session, nullptr});
+    all.wake.notify_one();
+}
+
+void run_on_host_thread_soon(std::function<void()> run) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    all.start();
+    all.reached.push_back({0, 0, nullptr, std::move(run)});
+    all.wake.notify_one();
+}
+
+void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data) {
+    Seen into;
+    {
+        auto& all = host_functions();
+        LockGuard lock(all.mutex);
+        auto found = all.waiting.find(ticket);
+        if (found == all.waiting.end()) return;
+        for (auto& seen : found->second.seen)
+            if (seen.offset <= offset) into = seen;
+    }
+    (void)into.to.write(offset - into.offset, data);
+}
+
+void expect_functions(ClientSession& session, const GraphNeeds& needs) {
+    if (needs.functions.empty()) return;
+    {
+        auto& all = host_functions();
+        LockGuard lock(all.mutex);
+        for (auto& function : needs.functions)
+            if (auto found = all.waiting.find(*function.ticket); found != all.waiting.end()) ++found->second.expected;
+    }
+    session.expect_news(static_cast<int>(needs.functions.size()));
+}
+
+CUresult make_graph_function(ClientSession& session, const GraphNeeds& needs, std::function<void()> run,
+                             const CUDA_HOST_NODE_PARAMS& given, NewGraphFunction& made) {
+    HostFunctions::Waiting function{std::move(run), &session};
+    function.of_graph = true;
+    function.given = given;
+    uint64_t offset = 0;
+    for (auto& copy : needs.copies) {
+        if (copy->to_device) continue;
+        auto& host = copy->host;
+        uint64_t bytes = host.row_bytes * host.rows;
+        function.seen.push_back({offset, {host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch}});
+        made.seen.push_back({*copy->mirror, bytes});
+        made.copies.push_back(copy);
+        offset += bytes;
+    }
+    if (made.seen.size() > wire::seen_memory_max) return CUDA_ERROR_NOT_SUPPORTED;
+    made.ticket = std::shared_ptr<const uint64_t>(new uint64_t(host_functions().add(std::move(function))),
+                                                  [](const uint64_t* last) {
+                                                      retire(*last);
+                                                      delete last;
+                                                  });
+    return CUDA_SUCCESS;
+}
+
+void confirm_seen(const NewGraphFunction& function, const std::vector<uint8_t>& comes_after) {
+    for (size_t i = 0; i < std::min(function.copies.size(), comes_after.size()); ++i)
+        if (comes_after[i]) function.copies[i]->seen_by_function = true;
+}
+
+CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    auto found = all.waiting.find(ticket);
+    if (found == all.waiting.end()) return CUDA_ERROR_INVALID_VALUE;
+    given = found->second.given;
+    return CUDA_SUCCESS;
+}
+
+// Without copies to the host before it there is nothing that the worker would have to find out.
+static CUresult capture_function(const StreamRef& stream, ClientSession& session, std::function<void()> run,
+                                 const CUDA_HOST_NODE_PARAMS& given) {
+    NewGraphFunction function;
+    auto made = make_graph_function(session, needs_so_far(stream), std::move(run), given, function);
+    if (made != CUDA_SUCCESS) return made;
+    RemoteCall call(wire::CaptureHostFunction<>{stream.number, *function.ticket, function.seen},
+                    function.seen.empty() ? wire::CallWay::async_ : wire::CallWay::sync);
+    call.use(stream);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::SeenReply reply;
+    if (!function.seen.empty())
+        if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    confirm_seen(function, reply.seen);
+    add_needs(stream, {{}, {{function.ticket}}});
+    return CUDA_SUCCESS;
+}
+
+static CUresult run_in_stream(CUstream in, std::function<void()> run, const CUDA_HOST_NODE_PARAMS& given) {
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     auto& session = *context->session.load();
+    if (is_captured(stream)) return capture_function(stream, session, std::move(run), given);
     auto& all = host_functions();
-    uint64_t ticket = 0;
-    {
-        LockGuard lock(all.mutex);
-        if (!std::exchange(all.started, true)) start_background_thread(run_host_functions);
-        ticket = ++all.last_ticket;
-        all.waiting[ticket] = {std::move(run), &session};
-    }
+    uint64_t ticket = all.add({std::move(run), &session});
     RemoteCall call(wire::LaunchHostFunction<>{stream.number, ticket});
     call.use(stream);
     auto result = call.send();
@@ -79,9 +236,14 @@ CUresult run_in_stream(CUstream in, std::function<void()> run) {
         session.expect_news(+1);
         return result;
     }
+    HostFunctions::Functions::node_type gone;
     LockGuard lock(all.mutex);
-    all.waiting.erase(ticket);
+    gone = all.waiting.extract(ticket);
     return result;
+}
+
+CUresult run_in_stream(CUstream stream, std::function<void()> run) {
+    return run_in_stream(stream, std::move(run), {});
 }
 
 }  // namespace tnr::cuda
@@ -93,7 +255,7 @@ extern "C" {
 CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
     return guarded("cuLaunchHostFunc", [&]() -> CUresult {
         if (!function) return CUDA_ERROR_INVALID_VALUE;
-        return run_in_stream(stream, [=] { function(data); });
+        return run_in_stream(stream, [=] { function(data); }, {function, data});
     });
 }
 

@@ -3,16 +3,42 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
-#include "gpu_client/cuda/driver_api.hpp"
+#include "gpu_client/cuda/graph_needs.hpp"
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
 
 namespace tnr::cuda {
 
-// Calls `run` on a thread of ours when the stream reaches it; the stream continues once `run` has returned.
+// Calls `run` on a thread of ours when the stream reaches it; the stream continues once `run` has returned. In a stream
+// that is being captured: whenever a launch of the graph reaches it.
 CUresult run_in_stream(CUstream stream, std::function<void()> run);
+
+// A function that a graph is about to have. `copies` are those of its copies to the host that it may have to see, in the
+// order of `seen`.
+struct NewGraphFunction {
+    std::shared_ptr<const uint64_t> ticket;
+    std::vector<std::shared_ptr<HostCopy>> copies;
+    wire::List<wire::SeenMemory, wire::seen_memory_max> seen;
+};
+// `given`: as the program may ask for it again.
+CUresult make_graph_function(ClientSession& session, const GraphNeeds& needs, std::function<void()> run,
+                             const CUDA_HOST_NODE_PARAMS& given, NewGraphFunction& made);
+// The node comes after these copies; it gets no others to see.
+void confirm_seen(const NewGraphFunction& function, const std::vector<uint8_t>& comes_after);
+CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);
 
 // A stream has reached the function with this ticket. Hands it to the thread that runs host functions and does not wait
 // for it: it may take its time.
 void run_host_function_soon(uint64_t ticket);
+// The same for a function of a graph; `run` is what the worker calls this run of it.
+void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t run);
+// What the function with this ticket will see of the graph's copies to the host, before it runs.
+void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data);
+// Runs it on the same thread, soon.
+void run_on_host_thread_soon(std::function<void()> run);
+// A launch will run these.
+void expect_functions(ClientSession& session, const GraphNeeds& needs);
 
 }  // namespace tnr::cuda

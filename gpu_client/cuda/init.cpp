@@ -21,6 +21,7 @@
 #include "gpu_client/cuda/profile_worker.hpp"
 #include "gpu_client/cuda/profile_writer.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/cuda/user_objects.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
 #include "gpu_client/protocol/fatal_errors.hpp"
 
@@ -49,13 +50,18 @@ static void listen_to_news(ClientSession& session) {
         async_call_failed(told.call, static_cast<CUresult>(told.result), told.detail);
     };
     session.news.run_host_function = run_host_function_soon;
+    session.news.run_graph_function = [&session](const wire::RunGraphFunction& told) {
+        run_graph_function_soon(session, told.ticket, told.run);
+    };
+    session.news.seen_data = take_seen_data;
+    session.news.user_object_gone = user_object_gone;
     session.news.memory_shared = memory_shared;
 }
 
 // How often another place for a range is proposed to a worker. Both processes leave nearly all of the zone free.
 static constexpr int proposals_max = 8;
 // How long a worker whose ranges did not suit is given to end.
-static constexpr std::chrono::milliseconds farewell_timeout{500};
+static constexpr std::chrono::milliseconds unsuited_farewell_timeout{500};
 
 // One device's range of addresses, held in this process from the first moment on.
 struct Range {
@@ -154,7 +160,7 @@ static Result<> open_now() {
     }
     if (auto agreed = agree_on_ranges(**opened, *ranges); !agreed) {
         let_go(*ranges);
-        (*opened)->say_goodbye(farewell_timeout);
+        (*opened)->say_goodbye(unsuited_farewell_timeout);
         return agreed;
     }
     profile_session(**opened);

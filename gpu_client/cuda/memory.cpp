@@ -5,6 +5,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -115,7 +116,10 @@ static constexpr size_t pitch_bytes = 512;
 extern "C" {
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-    return guarded("cuMemAlloc", [&] { return allocate_memory(bytes, 0, 0, out); });
+    return guarded("cuMemAlloc", [&] {
+        auto refused = refuse_unsafe();
+        return refused == CUDA_SUCCESS ? allocate_memory(bytes, 0, 0, out) : refused;
+    });
 }
 
 CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
@@ -125,6 +129,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t widt
         if (!sound || width > SIZE_MAX - pitch_bytes) return CUDA_ERROR_INVALID_VALUE;
         size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
         if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
         auto result = allocate_memory(row * height, 0, 0, out);
         if (result == CUDA_SUCCESS) *pitch = row;
         return result;
@@ -132,7 +137,10 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t widt
 }
 
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-    return guarded("cuMemFree", [&] { return free_memory(address, 0); });
+    return guarded("cuMemFree", [&] {
+        auto refused = refuse_unsafe();
+        return refused == CUDA_SUCCESS ? free_memory(address, 0) : refused;
+    });
 }
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {

@@ -56,6 +56,7 @@ struct Stream {
     std::atomic<uint64_t> waited{0};   // synced by a waiting call: what earlier kernels printed has come out, too
     std::atomic<uint64_t> watched{0};  // the worker will tell when work up to this position is complete
     std::atomic<uint64_t> asked{0};    // completions_heard() when the worker was last asked and said "not ready"
+    std::atomic<uint64_t> capture{0};  // id of the capture that it takes part in; 0: none
 };
 
 // A stream as a record names it.
@@ -74,7 +75,10 @@ struct Event {
     std::atomic<uint64_t> recorded{0};  // position of that; 0: never
     std::atomic<uint64_t> completed{0};
     std::atomic<uint64_t> watched{0};
-    std::atomic<uint64_t> asked{0};  // as a stream's
+    std::atomic<uint64_t> asked{0};    // as a stream's
+    std::atomic<uint64_t> capture{0};  // id of the capture that it was last recorded in; 0: in none
+    // Launches of a graph record it, or may: only the worker knows its state.
+    std::atomic<bool> in_graphs{false};
 };
 
 struct Parameter {

@@ -68,7 +68,8 @@ public:
             event.handle = value;
             event.context = context.handle;
             event.flags = CU_EVENT_DISABLE_TIMING;
-            event.stream = event.recorded = event.completed = event.watched = 0;
+            event.stream = event.recorded = event.completed = event.watched = event.capture = 0;
+            event.in_graphs = false;
         });
     }
     ~Crossing() { events().destroy(handle_); }

@@ -3,10 +3,12 @@
 
 #include <cstring>
 
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
 
@@ -49,6 +51,10 @@ static CUresult run_or_wait(CUstream stream, bool wait, const void* written, siz
         work();
         return CUDA_SUCCESS;
     }
+    StreamRef in;
+    if (auto result = resolve_stream(stream, in); result != CUDA_SUCCESS) return result;
+    if (is_captured(in))
+        return run_in_stream(stream, std::move(work));  // at launches, when the memory must still be there
     auto later = std::make_shared<StreamWork>(written, bytes, std::move(used), std::move(work));
     return run_in_stream(stream, [later] { later->run(); });
 }
@@ -85,7 +91,10 @@ CUresult copy_on_host(HostRows to, HostRows from, CUstream stream, bool wait) {
     PinnedRange range_to, range_from;
     bool pinned = find_pinned(to.address, written, range_to) &&
                   find_pinned(from.address, extent(from.row_bytes, from.rows, from.pitch), range_from);
-    return run_or_wait(stream, wait || !pinned, to.address, written, {range_to, range_from}, [to, from] {
+    StreamRef in;
+    if (auto result = resolve_stream(stream, in); result != CUDA_SUCCESS) return result;
+    bool waits = wait || (!pinned && !is_captured(in));
+    return run_or_wait(stream, waits, to.address, written, {range_to, range_from}, [to, from] {
         for (uint64_t row = 0; row < from.rows; ++row)
             std::memmove(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes);
     });

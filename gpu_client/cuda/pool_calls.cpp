@@ -2,6 +2,7 @@
 // order), so a pool is little more than a set of counters and preferences: memory_pools.hpp says what is counted.
 #include <cstring>
 
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
@@ -16,12 +17,19 @@ MemoryPool* find_pool(CUmemoryPool handle) {
     return pools().find(value_of(handle));
 }
 
+// In a stream that is being captured it would be work of the graph.
+CUresult check_stream(const StreamRef& stream) {
+    if (is_captured(stream)) return static_cast<CUresult>(unsupported("memory that graphs allocate"));
+    return refuse_in_capture(stream);
+}
+
 CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUstream in) {
     auto* pool = pools().find(pool_handle);
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (!pool) return CUDA_ERROR_INVALID_HANDLE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = check_stream(stream); result != CUDA_SUCCESS) return result;
     if (bytes == 0) {
         *out = 0;
         return CUDA_SUCCESS;
@@ -256,6 +264,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
     return guarded("cuMemFreeAsync", [&]() -> CUresult {
         StreamRef stream;
         if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+        if (auto result = check_stream(stream); result != CUDA_SUCCESS) return result;
         return free_memory(address, stream.number + 1);
     });
 }

@@ -205,6 +205,11 @@ bool ClientSession::dispatch_record(const wire::Record& record, const zmq::messa
             });
         case wire::RunHostFunction::op:
             return take(wire::RunHostFunction{}, [&](const auto& told) { news.run_host_function(told.ticket); });
+        case wire::UserObjectGone::op:
+            --news_expected_;
+            return take(wire::UserObjectGone{}, [&](const auto& told) { news.user_object_gone(told.object); });
+        case wire::RunGraphFunction::op:
+            return take(wire::RunGraphFunction{}, news.run_graph_function);
         case wire::MemoryShared::op:
             return take(wire::MemoryShared{}, [&](const auto&) { news.memory_shared(); });
         case wire::WorkerGoodbye::op: {
@@ -230,6 +235,8 @@ bool ClientSession::take_piece(wire::Reader in, const zmq::message_t* bulk) {
     wire::BulkDown piece;
     if (!wire::read(in, piece) || !bulk) return false;
     auto found = pending_.find(piece.call);
+    if (found == pending_.end() && piece.call >= wire::graph_function_data)
+        news.seen_data(piece.call - wire::graph_function_data, piece.offset, {bulk->data<std::byte>(), bulk->size()});
     if (found == pending_.end()) return true;  // its caller gave up
     return found->second->destination.write(piece.offset, {bulk->data<std::byte>(), bulk->size()});
 }

@@ -59,6 +59,8 @@ public:
     void out(T* value) {
         *value = answer_.get<T>();
     }
+    bool has_answer() const { return answer_.left() != 0; }
+    const ClientSession& session() const { return *session_; }  // once it is sent
     CUresult finished() const { return answer_.finished() ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN; }
 
 private:

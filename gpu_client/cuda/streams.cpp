@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -28,7 +29,7 @@ CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& h
         stream.context = context.handle;
         stream.flags = flags;
         stream.priority = priority;
-        stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = 0;
+        stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = stream.capture = 0;
         made = &stream;
     });
     RemoteCall call(wire::CreateStream<>{made->number, flags, priority});
@@ -48,6 +49,7 @@ static void release_default_streams(ThreadState& thread) {
         auto* context = contexts().find(owner);
         if (!stream || !context || !context->active) continue;
         context->session.load()->append(context->number, wire::DestroyStream<>{stream->number});
+        capture_stream_gone(*stream);
         streams().destroy(handle);
     }
 }
@@ -135,6 +137,7 @@ void forget_streams_of(const Context& context) {
     streams().each([&](Stream& stream, uint64_t handle) {
         if (stream.context != context.handle) return;
         if (open) open->append(context.number, wire::DestroyStream<>{stream.number});
+        capture_stream_gone(stream);
         streams().destroy(handle);
     });
 }
@@ -166,6 +169,7 @@ static CUresult destroy_stream(CUstream handle) {
     RemoteCall call(wire::DestroyStream<>{stream->number});
     call.use({stream->number, stream});
     auto result = call.send();
+    capture_stream_gone(*stream);
     return streams().destroy(value_of(handle)) ? result : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -192,6 +196,7 @@ static CUresult synchronize_stream(CUstream handle) {
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_wait(stream); result != CUDA_SUCCESS) return result;
     if (waited_already(stream, *context)) return synchronized(stream, *context);
     RemoteCall call(wire::SynchronizeStream<>{stream.number});
     call.in_context(context);  // not use(): a wait is no work
@@ -209,6 +214,7 @@ static CUresult query_stream(CUstream handle) {
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_wait(stream); result != CUDA_SUCCESS) return result;
     uint64_t needed = last_use(stream, *context);
     if (synced_position(stream, *context) >= needed) return CUDA_SUCCESS;
     uint64_t heard_before = completions_heard();

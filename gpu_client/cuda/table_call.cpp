@@ -1,6 +1,7 @@
 // See table_call.hpp.
 #include "gpu_client/cuda/table_call.hpp"
 
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -10,12 +11,42 @@ namespace tnr::cuda {
 void TableCall::handle(CUstream given) {
     StreamRef stream;
     if (auto result = resolve_stream(given, stream); result != CUDA_SUCCESS) refuse(result);
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) refuse(result);
     if (anywhere_) {
         if (auto result = detour_.begin(*anywhere_, stream); result != CUDA_SUCCESS) return refuse(result);
         stream = detour_.stream();
     }
     put(stream.number);
     use(stream);
+}
+
+void TableCall::handle(CUgraph given) {
+    uint64_t number = 0;
+    if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
+    named_.name(given);
+    put(number);
+}
+
+void TableCall::handle(CUgraphNode given) {
+    uint64_t number = 0;
+    if (auto result = number_of(given, number); result != CUDA_SUCCESS) refuse(result);
+    named_.name(given);
+    put(number);
+}
+
+void TableCall::in_null_stream() {
+    if (auto result = refuse_wait(StreamRef{}); result != CUDA_SUCCESS) refuse(result);
+}
+
+void TableCall::put_count(uint64_t count) {
+    if (count > wire::list_items_max) refuse(CUDA_ERROR_INVALID_VALUE);
+    put(static_cast<uint32_t>(count));
+}
+
+uint64_t TableCall::out_count() {
+    uint64_t count = 0;
+    out(&count);
+    return count;
 }
 
 void TableCall::ordinal(CUdevice device) {

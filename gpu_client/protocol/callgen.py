@@ -21,11 +21,12 @@ DIR:
 import argparse
 import hashlib
 import pathlib
-import re
 
-from calltable import HANDLES, NOTES, declare, pointee, read_opaque, read_signatures, read_table, read_versions
+from calltable import NOTES, Structs, declare, read_opaque, read_signatures, read_table, read_versions
+from clientgen import write_client_stubs
 from supportgen import write_support
 from watchgen import write_implementations, write_watched_calls
+from workergen import write_handlers
 
 NOTE = "// Generated from cuda.calls by callgen.py. Do not edit: change the table and rebuild.\n"
 
@@ -84,89 +85,6 @@ inline bool call_is(uint16_t op, CallNotes note) {{
 
 
 # ---- client ----
-
-
-def split_length(text):
-    """BYTES or BYTES,UNIT."""
-    match = re.match(r"(.*),(\d+)$", text)
-    return match.groups() if match else (text, None)
-
-
-def or_pinned(call):
-    """The parameters that may be pinned memory of the program."""
-    return [n for _, n in call.parameters if call.says.get(n, "").endswith("|pinned")]
-
-
-def client_stub(call):
-    body = [f"        if (!{n}) return CUDA_ERROR_INVALID_VALUE;" for _, n in call.parameters if call.says.get(n) in ("in", "out")]
-    if or_pinned(call):
-        arguments = ", ".join(n for _, n in call.parameters)
-        asked = " || ".join(f"is_pinned({n})" for n in or_pinned(call))
-        body.append(f"        if ({asked}) return pinned_{call.symbol}({arguments});")
-        if not call.has_stream():  # the null stream's order; the caller does not wait for it in either form
-            elsewhere = " || ".join(f"is_elsewhere({n})" for n in or_pinned(call))
-            body.append(f"        if ({elsewhere}) return {call.base}Async({arguments}, nullptr);")
-    way = {"async": "async_"}.get(call.how, call.how)
-    body.append(f"        TableCall call(wire::op_{call.symbol}, wire::CallWay::{way});")
-    if "no_context" in call.notes:
-        body.append("        call.in_context(nullptr);")
-    for type_, name in call.parameters:
-        said = call.says.get(name, "").removesuffix("|pinned")
-        if said == "out":
-            continue
-        if type_ in HANDLES:
-            body.append(f"        call.handle({name});")
-        elif type_ == "CUdevice":
-            body.append(f"        call.ordinal({name});")
-        elif said.startswith("device("):
-            length, unit = split_length(said[7:-1])
-            ordered = name in or_pinned(call) and call.has_stream()
-            checked = "any_device" if ordered else "device"
-            body.append(f"        call.{checked}({name}, {length});")
-            if unit:
-                body.append(f"        call.aligned({name}, {unit});")
-        else:
-            body.append(f"        call.put({'*' if said == 'in' else ''}{name});")
-    back = call.travels_back()
-    if "sets_attribute" in call.notes:
-        kernel = next(n for t, n in call.parameters if t in ("CUfunction", "CUkernel"))
-        attribute, value = (n for t, n in call.parameters if n != kernel and t != "CUdevice")
-        body.append("        auto result = call.send();")
-        body.append(f"        if (result == CUDA_SUCCESS) note_attribute_change({kernel}, {attribute}, {value});")
-        body.append("        return result;")
-    elif not back:
-        body.append("        return call.send();")
-    else:
-        body.append("        if (auto result = call.send(); result != CUDA_SUCCESS) return result;")
-        body += [f"        call.out({name});" for _, name in back]
-        body.append("        return call.finished();")
-    lines = "\n".join(body)
-    return f"""extern "C" CUresult CUDAAPI {call.symbol}({call.signature()}) {{
-    return guarded("{call.symbol}", [&]() -> CUresult {{
-{lines}
-    }});
-}}
-"""
-
-
-def write_client_stubs(calls):
-    stubs = "\n".join(client_stub(c) for c in calls if c.generated)
-    pinned = "\n".join(f"CUresult pinned_{c.symbol}({c.signature()});" for c in calls if c.generated and or_pinned(c))
-    return f"""{NOTE}#include "cuda_calls.hpp"
-#include "gpu_client/cuda/driver_api.hpp"
-#include "gpu_client/cuda/functions.hpp"
-#include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/host_memory.hpp"
-#include "gpu_client/cuda/table_call.hpp"
-
-using namespace tnr;
-using namespace tnr::cuda;
-
-namespace tnr::cuda {{
-{pinned}
-}}  // namespace tnr::cuda
-
-{stubs}"""
 
 
 def write_per_thread_stubs(calls):
@@ -276,54 +194,6 @@ void fill_driver_table(DriverTable& table, void* (*find)(void* library, const ch
 """
 
 
-def handler(call):
-    body = [f"    if (!driver().{call.symbol}) return CUDA_ERROR_NOT_SUPPORTED;"]
-    arguments = []
-    for type_, name in call.parameters:
-        said = call.says.get(name, "")
-        if said == "out":
-            body.append(f"    {pointee(type_)} {name}{{}};")
-            arguments.append(f"&{name}")
-            continue
-        if type_ in HANDLES:
-            body.append(f"    auto {name} = in.named<Resolved::{HANDLES[type_]}>();")
-        else:
-            body.append(f"    auto {name} = in.get<{pointee(type_) if said == 'in' else type_}>();")
-        arguments.append(f"&{name}" if said == "in" else f"{name}.handle" if type_ in HANDLES else name)
-    body.append("    if (auto status = in.status(); status != CUDA_SUCCESS) return status;")
-    back = call.travels_back()
-    run = f"driver().{call.symbol}({', '.join(arguments)})"
-    if back:
-        body.append(f"    auto result = {run};")
-        body += [f"    out.put({name});" for _, name in back]
-        body.append("    return result;")
-    else:
-        body.append(f"    return {run};")
-    lines = "\n".join(body)
-    return f"""static CUresult handle_{call.symbol}([[maybe_unused]] Decoder& in, [[maybe_unused]] wire::Writer& out) {{
-{lines}
-}}
-"""
-
-
-def write_handlers(calls):
-    handlers = "\n".join(handler(c) for c in calls if c.generated)
-    rows = "\n".join(f"    table[0x{c.id:04x}] = handle_{c.symbol};" for c in calls if c.generated)
-    return f"""{NOTE}#include "driver_table.hpp"
-#include "gpu_server/worker/decoder.hpp"
-#include "gpu_server/worker/driver.hpp"
-
-namespace tnr::worker {{
-
-{handlers}
-void fill_generated_handlers(GeneratedHandler* table) {{
-{rows}
-}}
-
-}}  // namespace tnr::worker
-"""
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=pathlib.Path, required=True)
@@ -332,12 +202,13 @@ def main():
     options = parser.parse_args()
 
     signatures = read_signatures(options.headers)
-    calls = read_table(options.table, signatures, read_opaque(options.headers), *read_versions(options.headers))
+    structs = Structs(options.headers)
+    calls = read_table(options.table, signatures, read_opaque(options.headers), structs, *read_versions(options.headers))
     meaning = "\n".join(f"{c.id:x} {c.how} {c.symbol} {c.notes} {sorted(c.says.items())}" for c in calls)
     table_hash = hashlib.sha256(meaning.encode()).hexdigest()[:16]
     files = {
         "cuda_calls.hpp": write_calls_header(calls, table_hash),
-        "client_stubs.cpp": write_client_stubs(calls),
+        "client_stubs.cpp": write_client_stubs(calls, structs, NOTE),
         "per_thread_stubs.cpp": write_per_thread_stubs(calls),
         "unsupported_stubs.cpp": write_unsupported_stubs(calls),
         "implementations.hpp": write_implementations(calls, NOTE),
@@ -345,7 +216,7 @@ def main():
         "entry_points.cpp": write_entry_points(calls),
         "driver_table.hpp": write_driver_header(signatures),
         "driver_table.cpp": write_driver_source(signatures),
-        "generated_handlers.cpp": write_handlers(calls),
+        "generated_handlers.cpp": write_handlers(calls, structs, NOTE),
         "support.md": write_support(calls),
     }
     options.out.mkdir(parents=True, exist_ok=True)

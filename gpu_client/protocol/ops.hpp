@@ -1,5 +1,5 @@
 // The records that are not driver calls: the session's own. Ids of driver calls are in cuda.calls (below 0xf000). What
-// the records hold: session_records.hpp, code_records.hpp; what the link's hold: link.hpp.
+// the records hold: session_records.hpp, code_records.hpp, graph_records.hpp; what the link's hold: link.hpp.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ enum SessionOp : uint16_t {
     op_memory_info = 0xf012,
     op_query_event = 0xf013,
     op_query_stream = 0xf014,
+    op_capture_host_function = 0xf015,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
@@ -39,6 +40,8 @@ enum SessionOp : uint16_t {
     op_goodbye_worker = 0xf106,
     op_kernels_described = 0xf107,
     op_profiled = 0xf108,
+    op_run_graph_function = 0xf109,
+    op_user_object_gone = 0xf10a,
     op_memory_shared = 0xf110,
 };
 

@@ -34,10 +34,18 @@ struct Numbers {
     using Kernel = uint64_t;  // function_number()
     using Link = uint64_t;
     using Allocation = uint64_t;
+    using Graph = uint64_t;
+    using GraphNode = uint64_t;
+    using GraphExec = uint64_t;
+    using UserObject = uint64_t;
     using Device = uint32_t;  // in the order of the session's answer
 };
 // The number that the client has chosen for something that the record makes. Nothing else of its kind has it.
 using NewNumber = uint64_t;
+// What the driver made by itself, such as the nodes of a captured graph, the worker numbers: from here on.
+inline constexpr uint64_t first_number_of_worker = uint64_t{1} << 63;
+// The most entries of an array or a list in a call of the table: what fits into a record, whatever the entries are.
+inline constexpr uint64_t list_items_max = 16384;
 
 // u32 count, then the items. Reading more than Max fails.
 template <class Item, uint32_t Max>

@@ -29,17 +29,15 @@ Claims::~Claims() = default;
 
 // ---- waiting
 
-void Claims::wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply,
-                      const std::string& what) {
+void Claims::wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, milliseconds patience,
+                      const Error& too_late) {
     auto of_owner = std::count_if(waiting_.begin(), waiting_.end(),
                                   [&](const Waiting& one) { return one.caller.owner() == caller.owner(); });
     if (waiting_.size() >= waiting_requests_max || static_cast<size_t>(of_owner) >= waiting_requests_per_owner_max)
         return reply(Error{Error::Kind::remote, "too many requests wait for a GPU already", "try again later"});
     auto here = waiting_.insert(waiting_.end(), {caller, std::move(attempt), reply});
-    here->timeout = loop_.after(worker_start_timeout, [this, here, what] {
-        give_up(*here, {Error::Kind::remote,
-                        what + " was not ready within " + std::to_string(worker_start_timeout.count() / 1000) + " s",
-                        "try again; if it stays so, the server's log says why"});
+    here->timeout = loop_.after(patience, [this, here, too_late] {
+        give_up(*here, too_late);
         remove_over();
     });
 }

@@ -131,7 +131,9 @@ private:
         EventLoop::TimerId timeout = 0;
         bool over = false;  // answered; to be removed
     };
-    void wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, const std::string& what);
+    // For `patience`, then the answer is `too_late`.
+    void wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, milliseconds patience,
+                  const Error& too_late);
     void try_waiting();
     void give_up(Waiting& waiting, const Error& error);
     void remove_over();
@@ -140,6 +142,8 @@ private:
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
     Claim* find(const Caller& caller, const std::string& gpu);  // the claim that a session of the caller joins
+    // Why a claim with fewer GPUs cannot serve this wish; nothing where there is none.
+    std::optional<Error> too_few(const Caller& caller, const GpuWish& wish);
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);

@@ -74,6 +74,9 @@ inline constexpr milliseconds unconnected_pause_max{600'000};
 inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
 inline constexpr milliseconds host_memory_looked_at_every{500};
 
+// A program that has ended may still be ending here when the machine's next one asks for more GPUs than it had.
+inline constexpr milliseconds earlier_program_ends_within{2'000};
+
 // A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
 inline constexpr milliseconds worker_start_timeout{10'000};
 // A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…

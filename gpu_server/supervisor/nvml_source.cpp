@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <nvml.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/supervisor/own_facts.hpp"
@@ -56,7 +57,11 @@ namespace {
 
 class OwnFacts : public NvmlSource {
 public:
-    bool ready(const std::vector<NvmlDevice>&) override { return true; }
+    // A GPU's first worker says what it is; one that has just been found is waited for.
+    bool ready(const std::vector<NvmlDevice>& devices) override {
+        return std::all_of(devices.begin(), devices.end(),
+                           [](const NvmlDevice& device) { return device.driver_version != 0; });
+    }
     std::optional<int> minor_number(const std::string&) override { return std::nullopt; }
     Result<nlohmann::json> snapshot(const std::vector<NvmlDevice>& devices) override {
         return to_json(own_facts(devices));

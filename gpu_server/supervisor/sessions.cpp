@@ -17,13 +17,19 @@ static std::string text_of(EventLoop::Clock::duration time) {
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
+static Error not_ready(const std::string& what) {
+    return {Error::Kind::remote,
+            what + " was not ready within " + std::to_string(worker_start_timeout.count() / 1000) + " s",
+            "try again; if it stays so, the server's log says why"};
+}
+
 // ---- describe
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
     wait_for(
-        caller, [this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply,
-        "the description of the " + wish.gpu);
+        caller, [this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply, worker_start_timeout,
+        not_ready("the description of the " + wish.gpu));
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -48,9 +54,19 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (try_session(caller, wish, process, reply)) return;
-    wait_for(
-        caller, [this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); }, reply,
-        "a " + wish.gpu);
+    auto attempt = [this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); };
+    if (auto refusal = too_few(caller, wish))
+        return wait_for(caller, attempt, reply, earlier_program_ends_within, *refusal);
+    wait_for(caller, attempt, reply, worker_start_timeout, not_ready("a " + wish.gpu));
+}
+
+std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {
+    Claim* claim = find(caller, wish.gpu);
+    if (!claim || claim->ending || wish.count <= static_cast<int>(claim->gpus.size())) return std::nullopt;
+    return Error{Error::Kind::usage,
+                 caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
+                     " and asks for " + std::to_string(wish.count),
+                 "end its other GPU programs first"};
 }
 
 // True: answered, or a session has taken over the reply.
@@ -63,11 +79,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     Claim* claim = find(caller, wish.gpu);
     if (claim && claim->ending) return false;  // it starts anew when the old one is gone
     if (claim && answer_again(*claim, process, reply)) return true;
-    if (claim && wish.count > static_cast<int>(claim->gpus.size()))
-        return refuse({Error::Kind::usage,
-                       caller.label() + " already holds " + std::to_string(claim->gpus.size()) + " " + wish.gpu +
-                           " and asks for " + std::to_string(wish.count),
-                       "end its other GPU programs first"});
+    if (too_few(caller, wish)) return false;  // the program that had them may be about to end
     if (claim && claim->sessions.size() >= sessions_per_claim_max)
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
                                                 " processes of a machine can use its GPU at once"});
@@ -313,7 +325,8 @@ void Claims::note_unconnected(const Caller& caller) {
 void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
     loop_.cancel(session->timer);
     for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.take_back(session->granted_bytes[i]);
-    std::string what = session->why_ending.empty() ? "its worker " + how : session->why_ending;
+    std::string what = session->why_ending;
+    if (what.empty()) what = session->worker->last_word.empty() ? "its worker " + how : how;
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session->caller.label() + " process " +
                             std::to_string(session->process.pid) + " (" + printable(session->process.name) + ") on " +
                             labels(claim.gpus) + " ended after " + text_of(loop_.now() - session->since) + ": " + what);

@@ -136,13 +136,6 @@ struct Pump {
     CUresult copy_pieces(CUstream own);
 };
 
-// Sends a block's contents without copying them; the block goes back to the pool when the client has received it.
-static zmq::message_t as_message(Staging::Block block, size_t size) {
-    auto* held = new Staging::Block(std::move(block));
-    auto give_back = [](void*, void* hint) { delete static_cast<Staging::Block*>(hint); };
-    return zmq::message_t(held->get(), size, give_back, held);
-}
-
 CUresult Pump::copy_pieces(CUstream own) {
     struct Piece {
         Staging::Block block;

@@ -17,6 +17,9 @@ static Answer create_stream(WorkerSession& session, Call&, const wire::CreateStr
 // So that a wait for the context still waits for the work of a stream that is destroyed.
 static void remember_work_of(WorkerSession& session, const Stream& stream) {
     auto* context = session.handles.contexts.find(stream.context);
+    auto capturing = CU_STREAM_CAPTURE_STATUS_NONE;  // whose capture a question would spoil
+    if (driver().cuStreamIsCapturing) (void)driver().cuStreamIsCapturing(stream.handle, &capturing);
+    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) return;
     if (!context || driver().cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY) return;
     driver().cuCtxSetCurrent(*context);
     SharedEvent last;

@@ -34,9 +34,40 @@ public:
     Thing named() {
         Thing thing;
         thing.number = in_.get<decltype(thing.number)>();
-        if (auto result = handles_.resolve(thing); result != CUDA_SUCCESS) refused_ = result;
+        resolve(thing);
         return thing;
     }
+    // The same inside arrays and structs, where 0 stands for nothing.
+    template <class Thing>
+    Thing named_or_null() {
+        Thing thing;
+        thing.number = in_.get<decltype(thing.number)>();
+        if (thing.number != 0) resolve(thing);
+        return thing;
+    }
+    // Of an array: no more than can be there.
+    uint32_t count() {
+        auto count = in_.get<uint32_t>();
+        if (count > wire::list_items_max || count > in_.left()) {
+            refused_ = CUDA_ERROR_INVALID_VALUE;
+            return 0;
+        }
+        return count;
+    }
+
+    Handles& handles() { return handles_; }
+    // Enters what the call has made under the client's number. False if that is taken.
+    template <class Handle>
+    bool enter(uint64_t number, Handle handle) {
+        return number < wire::first_number_of_worker && handles_.graphs.enter(number, handle, named_);
+    }
+    // The number that stands for what the call has found.
+    uint64_t number_of(CUevent event) { return handles_.number_of(event); }
+    template <class Handle>
+    uint64_t number_of(Handle handle) {
+        return handles_.graphs.number_of(handle, named_);
+    }
+    const NamedGraph& named_graph() const { return named_; }
 
     // CUDA_SUCCESS when everything was there and nothing is left over.
     CUresult status() const {
@@ -45,8 +76,16 @@ public:
     }
 
 private:
+    template <class Thing>
+    void resolve(Thing& thing) {
+        if (auto result = handles_.resolve(thing); result != CUDA_SUCCESS) refused_ = result;
+        if constexpr (std::is_same_v<Thing, Resolved::Graph>) handles_.graphs.name(named_, thing.number, 0);
+        if constexpr (std::is_same_v<Thing, Resolved::GraphNode>) handles_.graphs.name(named_, 0, thing.number);
+    }
+
     wire::Reader in_;
     Handles& handles_;
+    NamedGraph named_;
     CUresult refused_ = CUDA_SUCCESS;
 };
 

@@ -74,6 +74,34 @@ CUresult Handles::resolve(Resolved::Allocation& allocation) {
     return allocation.object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult Handles::resolve(Resolved::Graph& graph) {
+    graph.handle = graphs.find_graph(graph.number);
+    return graph.handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Handles::resolve(Resolved::GraphNode& node) {
+    node.handle = graphs.find_node(node.number);
+    return node.handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Handles::resolve(Resolved::GraphExec& exec) {
+    auto* found = graphs.execs.find(exec.number);
+    if (!found) return CUDA_ERROR_INVALID_VALUE;
+    exec.handle = *found;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::UserObject& object) {
+    object.handle = user_objects.find(object.number);
+    return object.handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t Handles::number_of(CUevent event) {
+    for (auto& [number, shared] : events)
+        if (shared.get() == event) return number;
+    return 0;
+}
+
 CUresult Handles::resolve(Resolved::Device& device) {
     if (device.number >= devices.size()) return CUDA_ERROR_INVALID_DEVICE;
     device.object = &devices[device.number];

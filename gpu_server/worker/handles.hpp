@@ -11,32 +11,11 @@
 #include "driver_table.hpp"
 #include "gpu_server/worker/device.hpp"
 #include "gpu_server/worker/events.hpp"
+#include "gpu_server/worker/graphs.hpp"
 #include "gpu_server/worker/memory_accounts.hpp"
+#include "gpu_server/worker/user_objects.hpp"
 
 namespace tnr::worker {
-
-// Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
-// what a hostile client can make us remember.
-inline constexpr size_t handles_max = size_t{1} << 20;
-
-template <class T>
-class NumberedHandles {
-public:
-    // Null when the number is unknown.
-    T* find(uint64_t number) {
-        auto found = map_.find(number);
-        return found == map_.end() ? nullptr : &found->second;
-    }
-    bool add(uint64_t number, T handle) {
-        return map_.size() < handles_max && map_.emplace(number, std::move(handle)).second;
-    }
-    void remove(uint64_t number) { map_.erase(number); }
-    auto begin() { return map_.begin(); }
-    auto end() { return map_.end(); }
-
-private:
-    std::unordered_map<uint64_t, T> map_;
-};
 
 struct Stream {
     CUstream handle = nullptr;
@@ -93,6 +72,22 @@ struct Resolved {
         uint64_t number = 0;
         Created* object = nullptr;
     };
+    struct Graph {
+        uint64_t number = 0;
+        CUgraph handle = nullptr;
+    };
+    struct GraphNode {
+        uint64_t number = 0;
+        CUgraphNode handle = nullptr;
+    };
+    struct UserObject {
+        uint64_t number = 0;
+        CUuserObject handle = nullptr;
+    };
+    struct GraphExec {
+        uint64_t number = 0;
+        CUgraphExec handle = nullptr;
+    };
     struct Device {
         uint32_t number = 0;
         worker::Device* object = nullptr;
@@ -111,6 +106,8 @@ public:
     NumberedHandles<Library> libraries;
     NumberedHandles<std::shared_ptr<Link>> links;
     NumberedHandles<Created> allocations;
+    GraphBook graphs;
+    UserObjects user_objects;
 
     // Fill in what the number stands for, or return what a driver returns for an invalid handle.
     CUresult resolve(Resolved::Context& context);
@@ -121,7 +118,32 @@ public:
     CUresult resolve(Resolved::Function& function);
     CUresult resolve(Resolved::Link& link);
     CUresult resolve(Resolved::Allocation& allocation);
+    CUresult resolve(Resolved::Graph& graph);
+    CUresult resolve(Resolved::GraphNode& node);
+    CUresult resolve(Resolved::GraphExec& exec);
+    CUresult resolve(Resolved::UserObject& object);
     CUresult resolve(Resolved::Device& device);
+
+    // Makes a driver call that destroys. The client has forgotten what it named, except a node that could not be
+    // destroyed.
+    template <class Destroy>
+    CUresult end(const Resolved::Graph& graph, Destroy destroy) {
+        graphs.forget_graph(graph.number);
+        return destroy();
+    }
+    template <class Destroy>
+    CUresult end(const Resolved::GraphExec& exec, Destroy destroy) {
+        graphs.execs.remove(exec.number);
+        return destroy();
+    }
+    template <class Destroy>
+    CUresult end(const Resolved::GraphNode& node, Destroy destroy) {
+        auto result = destroy();
+        if (result == CUDA_SUCCESS) graphs.forget_node(node.number);
+        return result;
+    }
+    // 0: none of the client's.
+    uint64_t number_of(CUevent event);
 
 private:
     Kernel* find_kernel(uint64_t function_number);

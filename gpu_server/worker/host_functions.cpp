@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gpu_client/protocol/record.hpp"
+
 namespace tnr::worker {
 
 void HostFunctions::run(uint64_t ticket) {
@@ -11,8 +13,23 @@ void HostFunctions::run(uint64_t ticket) {
         running_.push_back(ticket);
     }
     start_(ticket);
+    wait_until_done(ticket);
+}
+
+void HostFunctions::run_again(const std::function<void(uint64_t)>& start) {
+    uint64_t run = 0;
+    {
+        LockGuard lock(mutex_);
+        run = wire::first_number_of_worker + ++last_run_;
+        running_.push_back(run);
+    }
+    start(run);
+    wait_until_done(run);
+}
+
+void HostFunctions::wait_until_done(uint64_t number) {
     LockGuard lock(mutex_);
-    while (std::find(running_.begin(), running_.end(), ticket) != running_.end()) done_.wait(mutex_);
+    while (std::find(running_.begin(), running_.end(), number) != running_.end()) done_.wait(mutex_);
 }
 
 void HostFunctions::done(uint64_t ticket) {

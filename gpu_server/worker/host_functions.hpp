@@ -18,14 +18,20 @@ public:
 
     // Called by the driver when the stream reaches the function. Blocks until done(ticket).
     void run(uint64_t ticket) TNR_EXCLUDES(mutex_);
+    // The same for a function that graphs reach: `start` has the client run it, under a number of ours for done(), since
+    // two launches may reach it at once.
+    void run_again(const std::function<void(uint64_t run)>& start) TNR_EXCLUDES(mutex_);
     // Call it when the client has run the function. Tickets that are not running are ignored.
     void done(uint64_t ticket) TNR_EXCLUDES(mutex_);
     bool any_running() TNR_EXCLUDES(mutex_);
 
 private:
+    void wait_until_done(uint64_t number) TNR_EXCLUDES(mutex_);
+
     std::function<void(uint64_t)> start_;
     Mutex mutex_;
     Condition done_;
+    uint64_t last_run_ TNR_GUARDED_BY(mutex_) = 0;
     std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
 };
 

@@ -58,6 +58,10 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_stream_calls(custom_);
     add_event_calls(custom_);
     add_profile_calls(custom_);
+    add_graph_calls(custom_);
+    add_user_object_calls(custom_);
+    add_graph_function_calls(custom_);
+    add_graph_node_calls(custom_);
 }
 
 std::string WorkerSession::run() {

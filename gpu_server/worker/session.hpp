@@ -156,6 +156,9 @@ public:
     // Calls `wait`, which blocks, on another thread with the same context current, and answers with what it returns.
     Answer wait_aside(const Call& call, uint64_t before, std::function<CUresult()> wait);
 
+    // Returns when the client has received what was printed and copied before. Any thread; blocks for moments.
+    void finish_wait(uint64_t before);
+
     // Tells the client when `event` has completed.
     void watch(wire::Completable what, uint64_t number, uint64_t position, SharedEvent event);
 
@@ -181,7 +184,6 @@ private:
     void dispatch(const wire::Record& record, std::span<const std::byte> bulk, const std::shared_ptr<BatchHold>& hold);
     Answer handle(Call& call);
     bool may_dawdle();
-    void finish_wait(uint64_t before);                         // any thread; blocks for moments
     void tell_completed(const Watch& watch, CUresult result);  // any thread
     void start_host_function(uint64_t ticket);                 // any thread
 
@@ -222,5 +224,9 @@ void add_memory_calls(HandlerTable& table);
 void add_stream_calls(HandlerTable& table);
 void add_event_calls(HandlerTable& table);
 void add_profile_calls(HandlerTable& table);
+void add_graph_calls(HandlerTable& table);
+void add_user_object_calls(HandlerTable& table);
+void add_graph_function_calls(HandlerTable& table);
+void add_graph_node_calls(HandlerTable& table);
 
 }  // namespace tnr::worker

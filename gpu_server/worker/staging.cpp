@@ -76,4 +76,10 @@ void Staging::give_back(std::byte* block, bool download) {
     returned_.notify_all();
 }
 
+zmq::message_t as_message(Staging::Block block, size_t size) {
+    auto* held = new Staging::Block(std::move(block));
+    auto give_back = [](void*, void* hint) { delete static_cast<Staging::Block*>(hint); };
+    return zmq::message_t(held->get(), size, give_back, held);
+}
+
 }  // namespace tnr::worker

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <vector>
+#include <zmq.hpp>
 
 #include "api_client/base/mutex.hpp"
 
@@ -50,5 +51,8 @@ private:
     uint64_t contexts_gone_ TNR_GUARDED_BY(mutex_) = 1;
     size_t downloads_ TNR_GUARDED_BY(mutex_) = 0;
 };
+
+// Sends a block's contents without copying them; the block goes back to the pool when the client has received it.
+zmq::message_t as_message(Staging::Block block, size_t size);
 
 }  // namespace tnr::worker

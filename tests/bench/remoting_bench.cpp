@@ -23,6 +23,7 @@ static constexpr Row all_rows[] = {
     {"copies", "256 MiB each way beside raw TCP", copies},
     {"claim", "claim to first answer", claim},
     {"code", "first launch of a process that carries 400 MB of code", code},
+    {"graphs", "launches of a graph of 200 nodes, 20 per synchronize", graph_launches},
     {"growth", "round trips and memory of 100,000 launches", memory_growth},
     {"threads", "slope over threads", threads},
     {"modules", "slope over modules", modules},

@@ -24,6 +24,7 @@ void step(const Options& options);  // rows_launches.cpp
 void step_pageable(const Options& options);
 void launches(const Options& options);
 void memory_growth(const Options& options);
+void graph_launches(const Options& options);
 void copies(const Options& options);  // rows_bulk.cpp
 void claim(const Options& options);
 void code(const Options& options);

@@ -68,6 +68,38 @@ void launches(const Options& options) {
     program.synchronize();
 }
 
+void graph_launches(const Options& options) {
+    constexpr int nodes = 200, burst = 20;
+    warm_program();
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUstream stream = nullptr;
+    CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CU(cuGraphCreate, &graph, 0);
+    CUgraphNode node = nullptr, before = nullptr;
+    for (int i = 0; i < nodes; ++i) {
+        CU(cuGraphAddEmptyNode, &node, graph, i == 0 ? nullptr : &before, i == 0 ? 0 : 1);
+        before = node;
+    }
+    CU(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    auto bursts = [&](int times) {
+        for (int i = 0; i < times; ++i) {
+            for (int launch = 0; launch < burst; ++launch) CU(cuGraphLaunch, exec, stream);
+            CU(cuStreamSynchronize, stream);
+        }
+    };
+    bursts(10);
+    int times = options.times(2000, 5);
+    if (auto took = seconds([&] { bursts(10); }) / 10; !options.quick)
+        times = std::min(times, static_cast<int>(3.0 / took) + 10);
+    auto trips = round_trips();
+    auto took = seconds([&] { bursts(times); });
+    figure("graph launches", times * burst / took, "/s", ">= 200,000; >= 600 at 30 ms");
+    count("round trips per synchronize", static_cast<double>(round_trips() - trips) / times, 1);
+    CU(cuGraphExecDestroy, exec);
+    CU(cuGraphDestroy, graph);
+}
+
 void memory_growth(const Options& options) {
     Program program;
     auto begin_trips = round_trips();

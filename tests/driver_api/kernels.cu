@@ -1,4 +1,5 @@
 // The kernels of the suite, compiled to PTX and to fat binaries when the tests are built. Names are not mangled.
+#include <cuda_device_runtime_api.h>
 #include <cassert>
 #include <cstdio>
 
@@ -27,6 +28,15 @@ __global__ void copy_ints(const int* from, int* to, int n) {
 // Moves the value on only when it is where the caller expects it: launches out of order leave it behind.
 __global__ void advance(int* value, int from, int to) {
     if (*value == from) *value = to;
+}
+
+// Counts down, and sets the condition to what is left.
+__global__ void count_down(cudaGraphConditionalHandle condition, int* value) {
+    cudaGraphSetConditional(condition, unsigned(--*value));
+}
+
+__global__ void set_condition(cudaGraphConditionalHandle condition, unsigned value) {
+    cudaGraphSetConditional(condition, value);
 }
 
 __global__ void spin(unsigned* out, int rounds) {

@@ -32,6 +32,7 @@ struct Allocation {
     uint64_t owner = 0;          // handle of the pool or the physical memory behind it; 0: none
     unsigned flags = 0;          // host: as given at allocation
     bool in_module = false;      // a module's variable: cuMemFree refuses it
+    bool in_graph = false;       // of a graph's node: see graph_memory.hpp
     bool freed = false;          // by a stream that has not got there yet
 
     uint64_t end() const { return begin + size; }

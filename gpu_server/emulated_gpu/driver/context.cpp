@@ -1,6 +1,7 @@
 // What a context is made of; the functions that programs call are in context_api.cpp.
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
@@ -184,7 +185,10 @@ void Context::tear_down() {
         per_thread_.clear();
         peers_.clear();
     }
-    for (auto& stream : streams) driver().registry.remove(stream->handle());
+    for (auto& stream : streams) {
+        abandon_capture(*stream);
+        driver().registry.remove(stream->handle());
+    }
     for (uint64_t handle : owned)
         if (auto object = driver().registry.take(handle)) object->dismiss();
     free_memory_of(*this);

@@ -41,7 +41,7 @@ public:
     // Guarded by Context's lock; clang cannot tell that `context` is the one that has locked.
     bool retired = false;  // destroyed, but not yet empty
     std::unordered_map<int, CUstreamAttrValue> attributes;
-    // Non-null while the stream is being captured; see capture.hpp for the rules.
+    // Non-null while the stream is being captured. Guarded by graph_mutex(); see capture.hpp for the rules.
     std::shared_ptr<Capture> capture;
 };
 

@@ -1,5 +1,6 @@
 // cuCtx* and cuDevicePrimaryCtx*.
 #include "api_client/base/turn.hpp"
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
@@ -183,6 +184,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
 
 CUresult cuCtxSynchronize_v2(CUcontext handle) {
     return on_context(handle, [](Context& context) {
+        if (CUresult error = refuse_wait(context)) return error;
         context.synchronize();
         release_after_wait(context.device);
         return context.status();
@@ -191,6 +193,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
 
 CUresult cuCtxSynchronize() {
     return in_context([](Context& context) {
+        if (CUresult error = refuse_wait(context)) return error;
         context.synchronize();
         release_after_wait(context.device);
         return context.status();

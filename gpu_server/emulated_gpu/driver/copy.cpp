@@ -92,7 +92,7 @@ CUresult check_fill(Context& context, const Fill& fill) {
 
 CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side destination, Side source) {
     auto stream = context.stream(handle);
-    if (CUresult error = refuse_while_capturing(*stream)) return error;
+    if (CUresult error = refuse_wait(*stream)) return error;
     if (CUresult error = check_copy(context, copy, destination, source)) return error;
     if (copy.empty()) return CUDA_SUCCESS;
     auto on_device = [](uint64_t address) {
@@ -107,7 +107,7 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (CUresult error = check_copy(stream.context, copy, destination, source)) return error;
         if (copy.empty()) return CUDA_SUCCESS;
-        if (lasting(copy) || capture_of(stream)) return enqueue(stream, copy);
+        if (lasting(copy) || is_capturing(stream)) return enqueue(stream, copy);
         bool small = copy.height == 1 && copy.depth == 1 && copy.width <= staging_bytes_max;
         if (small && pinned(copy.destination, destination_span(copy))) return copy_staged(stream, copy);
         return enqueue_and_wait(stream, copy);

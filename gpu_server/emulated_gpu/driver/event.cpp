@@ -18,16 +18,27 @@ void Event::record(Stream& stream) {
     fresh->point = stream.context.submit(stream, [weak = std::weak_ptr(fresh)] {
         if (auto record = weak.lock()) record->reached = Clock::now().time_since_epoch().count();
     });
-    last_ = std::move(fresh);
-    capture = nullptr;
+    set_last_locked(std::move(fresh));
+}
+
+void Event::set_last(std::shared_ptr<Record> record) {
+    LockGuard lock(mutex);
+    set_last_locked(std::move(record));
+}
+
+void Event::set_last_locked(std::shared_ptr<Record> record) {
+    last_ = std::move(record);
+    was_captured = false;
+    capture.reset();
     captured.clear();
 }
 
-CUresult record_event(CUevent handle, Stream& stream) {
+CUresult record_event(CUevent handle, Stream& stream, const CUgraphEdgeData& data) {
     auto event = find<Event>(handle);
     if (!event || &event->context != &stream.context) return CUDA_ERROR_INVALID_HANDLE;
-    if (auto capture = capture_of(stream)) return capture->record(stream, *event);
-    event->record(stream);
+    bool captured = false;
+    if (CUresult error = capture_record(stream, *event, data, captured)) return error;
+    if (!captured) event->record(stream);
     return CUDA_SUCCESS;
 }
 
@@ -39,6 +50,16 @@ namespace {
 
 constexpr unsigned event_flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
+// Recorded each time that the graph runs, if the stream is captured.
+CUresult record_from_graph(CUevent handle, Stream& stream) {
+    auto event = find<Event>(handle);
+    if (!event || &event->context != &stream.context) return CUDA_ERROR_INVALID_HANDLE;
+    bool captured = false;
+    auto work = std::make_shared<NodeWork>(RecordWork{event});
+    if (CUresult error = capture(stream, Work(std::move(work)), captured)) return error;
+    return captured ? CUDA_SUCCESS : record_event(handle, stream);
+}
+
 // Calls on events go by the event's context, current or not.
 template <class Call>
 CUresult on_event(CUevent handle, Call&& call) {
@@ -46,10 +67,7 @@ CUresult on_event(CUevent handle, Call&& call) {
         auto event = find<Event>(handle);
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
         if (CUresult error = event->context.status()) return error;
-        {
-            tnr::LockGuard lock(event->mutex);
-            if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
-        }
+        if (CUresult error = refuse_wait(*event)) return error;
         return call(*event);
     });
 }
@@ -83,6 +101,7 @@ CUresult cuEventDestroy(CUevent event) {
 CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) return CUDA_ERROR_INVALID_VALUE;
+        if (flags & CU_EVENT_RECORD_EXTERNAL) return record_from_graph(event, stream);
         return record_event(event, stream);
     });
 }

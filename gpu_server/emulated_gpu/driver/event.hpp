@@ -28,16 +28,22 @@ public:
 
     std::shared_ptr<Record> last();  // null: never recorded
     void record(Stream& stream);
+    // A record that something else than a stream reaches.
+    void set_last(std::shared_ptr<Record> record);
 
-    // While its last recording was into a capture: that capture and the nodes that the event stands for.
     Mutex mutex;
-    std::shared_ptr<Capture> capture TNR_GUARDED_BY(mutex);
-    std::vector<std::shared_ptr<GraphNode>> captured TNR_GUARDED_BY(mutex);
+    // Was its last recording into a capture? Then that capture, while it lasts, and the nodes that the event stands for.
+    bool was_captured TNR_GUARDED_BY(mutex) = false;
+    std::weak_ptr<Capture> capture TNR_GUARDED_BY(mutex);
+    std::vector<std::pair<GraphNode*, CUgraphEdgeData>> captured TNR_GUARDED_BY(mutex);
 
 private:
+    void set_last_locked(std::shared_ptr<Record> record) TNR_REQUIRES(mutex);
+
     std::shared_ptr<Record> last_ TNR_GUARDED_BY(mutex);
 };
 
-CUresult record_event(CUevent handle, Stream& stream);
+// `data` is that of the edges to what waits for the event, should the stream be captured.
+CUresult record_event(CUevent handle, Stream& stream, const CUgraphEdgeData& data = {});
 
 }  // namespace tnr::emulated

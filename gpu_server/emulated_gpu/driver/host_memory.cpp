@@ -2,6 +2,7 @@
 // which copies may return before they are done, and which host memory kernels may touch.
 #include <sys/mman.h>
 
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
 using namespace tnr::emulated;
@@ -14,6 +15,7 @@ constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGI
 
 CUresult allocate_host(Context& context, void** out, size_t size, unsigned flags) {
     if (!out || size == 0 || (flags & ~alloc_flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult error = refuse_unsafe()) return error;
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     Allocation allocation;
@@ -44,6 +46,7 @@ CUresult cuMemFreeHost(void* memory) {
         auto found = driver().addresses.find(number(memory));
         if (!found || found->begin != number(memory) || found->type != MemoryType::host)
             return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
         found->context->synchronize();  // copies from it may be under way
         auto taken = driver().addresses.take(
             found->begin, [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });
@@ -57,6 +60,7 @@ CUresult cuMemHostRegister_v2(void* memory, size_t size, unsigned flags) {
     return in_context([&](Context& context) -> CUresult {
         if (!memory || size == 0 || (flags & ~register_flags)) return CUDA_ERROR_INVALID_VALUE;
         if (number(memory) + size < size) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
         if (driver().addresses.overlaps(number(memory), size)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
         Allocation allocation;
         allocation.begin = number(memory);
@@ -80,6 +84,7 @@ CUresult cuMemHostUnregister(void* memory) {
         auto found = driver().addresses.find(number(memory));
         if (!found || found->type != MemoryType::registered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
         if (found->begin != number(memory)) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
         found->context->synchronize();
         driver().addresses.take(found->begin,
                                 [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });

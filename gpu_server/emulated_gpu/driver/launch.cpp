@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 #include "gpu_server/emulated_gpu/driver/occupancy.hpp"
@@ -87,10 +88,12 @@ CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLa
     if (CUresult error = check_shape(request, function)) return error;
     if (request.cooperative)
         if (CUresult error = check_cooperative(context, request, function)) return error;
+    launch.handle = request.function;
     launch.grid = request.grid;
     launch.block = request.block;
     launch.dynamic_shared_bytes = request.dynamic_shared_bytes;
     launch.cooperative = request.cooperative;
+    launch.attributes = request.attributes;
     return copy_parameters(request, function.kernel(), launch.parameters);
 }
 
@@ -104,7 +107,7 @@ CUresult launch_on(Stream& stream, const LaunchRequest& request) {
     KernelLaunch launch;
     if (CUresult error = prepare_launch(stream.context, request, launch)) return error;
     flush_print();
-    if (launches_block() && !stream.capture) return enqueue_and_wait(stream, std::move(launch));
+    if (launches_block() && !is_capturing(stream)) return enqueue_and_wait(stream, std::move(launch));
     return enqueue(stream, std::move(launch));
 }
 
@@ -117,8 +120,8 @@ CUresult launch(CUstream handle, const LaunchRequest& request) {
 
 // Attributes that would change the result are honoured or refused; those that only tune are ignored.
 CUresult read_attributes(const CUlaunchConfig& config, LaunchRequest& request) {
-    for (unsigned i = 0; i < config.numAttrs; ++i) {
-        const CUlaunchAttribute& attribute = config.attrs[i];
+    request.attributes.assign(config.attrs, config.attrs + config.numAttrs);
+    for (const CUlaunchAttribute& attribute : request.attributes) {
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
             auto& size = attribute.value.clusterDim;
@@ -138,7 +141,12 @@ CUresult record_attribute_events(const CUlaunchConfig& config, Stream& stream) {
                             ? attribute.value.launchCompletionEvent.event
                             : nullptr;
         if (!event) continue;
-        if (CUresult error = record_event(event, stream)) return error;
+        bool at_start = attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+                        attribute.value.programmaticEvent.triggerAtBlockStart;
+        CUgraphEdgeData data{};
+        data.from_port = at_start ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+        if (CUresult error = record_event(event, stream, data)) return error;
     }
     return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@ struct LaunchRequest {
     bool cooperative = false;
     void** parameters = nullptr;  // one pointer per parameter, or
     void** extra = nullptr;       // the CU_LAUNCH_PARAM_* list with one buffer
+    std::vector<CUlaunchAttribute> attributes = {};
 };
 
 CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLaunch& launch);

@@ -1,4 +1,5 @@
 // cuMemAlloc and its relatives for device memory.
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
 using namespace tnr::emulated;
@@ -23,6 +24,7 @@ bool is_device(const Allocation& allocation) {
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size) {
     return in_context([&](Context& context) -> CUresult {
         if (!address) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
         uint64_t begin = 0;
         CUresult result = allocate_device(context.device, size, owned_by(context), begin);
         if (result == CUDA_SUCCESS) *address = begin;
@@ -45,6 +47,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
     return in_context([&](Context& context) -> CUresult {
         bool attach = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST;
         if (!address || !attach) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
         Allocation like = owned_by(context);
         like.type = MemoryType::managed;
         uint64_t begin = 0;
@@ -57,10 +60,15 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size, unsigned flags) {
 // Waits for the context's work first, as the driver does: a kernel may still be using the memory.
 CUresult cuMemFree_v2(CUdeviceptr address) {
     return in_context([&](Context& context) -> CUresult {
+        if (CUresult error = refuse_unsafe()) return error;
         if (address == 0) return CUDA_SUCCESS;
         auto found = driver().addresses.find(address);
         if (!found || found->begin != address || !is_device(*found) || found->in_module || found->freed)
             return CUDA_ERROR_INVALID_VALUE;
+        if (found->in_graph) {
+            context.synchronize();
+            return free_outside(address) ? context.status() : CUDA_ERROR_INVALID_VALUE;
+        }
         (found->context ? *found->context : context).synchronize();
         auto taken = driver().addresses.take(
             address, [&](const Allocation& allocation) { return allocation.buffer_id == found->buffer_id; });

@@ -13,12 +13,17 @@ void copy_row(uint64_t destination, uint64_t source, size_t bytes) {
     std::memmove(pointer(destination), pointer(source), bytes);
 }
 
-void perform_on(Context&, const Copy& copy) {
+}  // namespace
+
+void perform(Context& context, const Copy& copy) {
+    if (context.faulted()) return;
     for (size_t z = 0; z < copy.depth; ++z)
         for (size_t y = 0; y < copy.height; ++y)
             copy_row(copy.destination + z * copy.destination_slice + y * copy.destination_pitch,
                      copy.source + z * copy.source_slice + y * copy.source_pitch, copy.width);
 }
+
+namespace {
 
 template <class T>
 void fill_row(uint64_t address, unsigned value, size_t count) {
@@ -26,7 +31,10 @@ void fill_row(uint64_t address, unsigned value, size_t count) {
     std::fill_n(row, count, static_cast<T>(value));
 }
 
-void perform_on(Context&, const Fill& fill) {
+}  // namespace
+
+void perform(Context& context, const Fill& fill) {
+    if (context.faulted()) return;
     for (size_t y = 0; y < fill.height; ++y) {
         uint64_t row = fill.destination + y * fill.pitch;
         if (fill.element == 1)
@@ -37,6 +45,8 @@ void perform_on(Context&, const Fill& fill) {
             fill_row<uint32_t>(row, fill.value, fill.width);
     }
 }
+
+namespace {
 
 CUresult code_of(ptx::Outcome outcome) {
     switch (outcome) {
@@ -59,7 +69,10 @@ CUresult code_of(ptx::Outcome outcome) {
     return CUDA_ERROR_UNKNOWN;
 }
 
-void perform_on(Context& context, const KernelLaunch& launch) {
+}  // namespace
+
+void perform(Context& context, const KernelLaunch& launch) {
+    if (context.faulted()) return;
     KernelMemory memory(context);
     Module& module = *launch.function->module();
     ptx::Launch run;
@@ -73,6 +86,7 @@ void perform_on(Context& context, const KernelLaunch& launch) {
     run.cooperative = launch.cooperative;
     run.memory = &memory;
     run.print = [](void*, std::string_view text) { buffer_print(text); };
+    run.set_condition = set_condition;
     run.cancelled = context.cancelled();
     ptx::Report report = ptx::run(run);
     CUresult code = code_of(report.outcome);
@@ -82,28 +96,32 @@ void perform_on(Context& context, const KernelLaunch& launch) {
     context.fail(code);
 }
 
-void perform_on(Context&, const HostCall& call) {
+void perform(Context& context, const HostCall& call) {
+    if (context.faulted()) return;
     flush_print();
     call.function(call.data);
 }
 
-}  // namespace
+namespace {
 
-void perform(Context& context, const Operation& operation) {
-    if (context.faulted()) return;
-    std::visit([&](const auto& work) { perform_on(context, work); }, operation);
+void perform_any(Context& context, const Operation& operation) {
+    std::visit([&](const auto& work) { perform(context, work); }, operation);
 }
 
+}  // namespace
+
 CUresult enqueue(Stream& stream, Operation operation) {
-    if (auto capture = capture_of(stream)) return capture->add(stream, std::move(operation));
+    bool captured = false;
+    if (CUresult error = capture(stream, operation, captured)) return error;
+    if (captured) return CUDA_SUCCESS;
     stream.context.submit(
-        stream, [&context = stream.context, operation = std::move(operation)] { perform(context, operation); });
+        stream, [&context = stream.context, operation = std::move(operation)] { perform_any(context, operation); });
     return CUDA_SUCCESS;
 }
 
 CUresult enqueue_and_wait(Stream& stream, Operation operation) {
-    if (CUresult error = refuse_while_capturing(stream)) return error;
-    stream.context.run(stream, [&] { perform(stream.context, operation); });
+    if (CUresult error = refuse_wait(stream)) return error;
+    stream.context.run(stream, [&] { perform_any(stream.context, operation); });
     flush_print();
     return stream.context.status();
 }

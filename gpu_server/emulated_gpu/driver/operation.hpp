@@ -35,10 +35,12 @@ struct Fill {
 
 struct KernelLaunch {
     std::shared_ptr<Function> function;  // keeps its module's code and memory
+    CUfunction handle = nullptr;         // as the caller gave it: a function's or a kernel's
     ptx::Dim3 grid, block;
     unsigned dynamic_shared_bytes = 0;
     bool cooperative = false;
     std::vector<std::byte> parameters;
+    std::vector<CUlaunchAttribute> attributes;  // kept for graphs; what changes the result is above
 };
 
 struct HostCall {
@@ -46,11 +48,26 @@ struct HostCall {
     void* data = nullptr;
 };
 
-using Operation = std::variant<Copy, Fill, KernelLaunch, HostCall>;
+// The limit that cuda.h gives for a batch.
+inline constexpr unsigned value_operations_max = 255;
 
-// Does it now, on this thread. After a fault of the context it does nothing; a faulting kernel fails the
+// Words written to memory and waited for in it, one after another.
+struct ValueOperations {
+    std::vector<CUstreamBatchMemOpParams> list;
+};
+
+using Operation = std::variant<Copy, Fill, KernelLaunch, HostCall, ValueOperations>;
+
+// Each does its work now, on this thread. After a fault of the context they do nothing; a faulting kernel fails the
 // context.
-void perform(Context& context, const Operation& operation);
+void perform(Context& context, const Copy& copy);
+void perform(Context& context, const Fill& fill);
+void perform(Context& context, const KernelLaunch& launch);
+void perform(Context& context, const HostCall& call);
+void perform(Context& context, const ValueOperations& operations);
+
+// Fails unless every word may be used by the context and every operation is known.
+CUresult check_values(Context& context, const ValueOperations& operations);
 
 // Appends it to the stream, or to the graph that the stream is being captured into.
 CUresult enqueue(Stream& stream, Operation operation);

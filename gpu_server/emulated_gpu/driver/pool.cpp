@@ -1,6 +1,8 @@
 // See pool.hpp.
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
+#include "gpu_server/emulated_gpu/driver/graph_memory.hpp"
+
 #include <algorithm>
 #include <map>
 
@@ -33,6 +35,7 @@ void ensure_default(Device& device) TNR_REQUIRES(pool_mutex()) {
 }
 
 void release_unused(Device& device) {
+    release_graph_memory(device);
     LockGuard lock(pool_mutex());
     for (auto& [handle, pool] : pools())
         if (&pool->device == &device) pool->shrink_to(0);

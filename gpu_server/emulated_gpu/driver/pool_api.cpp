@@ -1,5 +1,6 @@
 // Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/graph_memory.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
@@ -21,7 +22,9 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
 CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
     if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
     if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
-    if (CUresult error = refuse_while_capturing(stream)) return error;
+    bool captured = false;
+    CUresult capturing = capture_allocation(stream, pool, size, *out, captured);
+    if (capturing || captured) return capturing;
     uint64_t address = 0;
     CUresult result = allocate_once(pool, size, address);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // what is missing may be on its way back in some stream
@@ -39,8 +42,16 @@ void release(uint64_t address, uint64_t buffer_id) {
 }
 
 CUresult free_in_order(Stream& stream, CUdeviceptr address) {
-    if (CUresult error = refuse_while_capturing(stream)) return error;
+    bool captured = false;
+    CUresult capturing = capture_free(stream, address, captured);
+    if (capturing || captured) return capturing;
     auto found = driver().addresses.find(address);
+    if (found && found->in_graph) {
+        auto allocation = found->begin == address ? free_outside(address) : nullptr;
+        if (!allocation) return CUDA_ERROR_INVALID_VALUE;
+        stream.context.submit(stream, [allocation] {});  // held until the stream gets here
+        return CUDA_SUCCESS;
+    }
     if (!found || found->begin != address || found->type != MemoryType::device || found->in_module)
         return CUDA_ERROR_INVALID_VALUE;
     bool first = false;

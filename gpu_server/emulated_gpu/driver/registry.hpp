@@ -27,7 +27,9 @@ enum class Kind : uint8_t {
     pool,
     graph,
     graph_node,
-    graph_exec
+    graph_exec,
+    condition,
+    user_object
 };
 
 // The base of everything that has a handle. Owned by shared_ptr: the registry holds one reference, work

@@ -3,8 +3,8 @@
 // Ownership: Driver owns devices and, through the registry, every object that has a handle. Nothing of it
 // is ever destroyed: programs call the driver from exit handlers that run after our static destructors
 // would have, and our threads may still be at work then.
-// Locks, outermost first: primary_turn() (context.hpp; a turn, as tearing down waits) > Context::mutex_ > Queue >
-// pool_mutex() (pool.cpp) > Pool, AddressMap, Registry.
+// Locks, outermost first: primary_turn() (context.hpp; a turn, as tearing down waits) > graph_mutex() (graph.hpp) >
+// Event > Context::mutex_ > Queue > pool_mutex() (pool.cpp) > Pool, AddressMap, Registry.
 // No lock is held while a caller's function (callback, host node) runs or while work is waited for.
 #pragma once
 

@@ -40,6 +40,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
     return initialized([&]() -> CUresult {
         auto stream = find<Stream>(handle);
         if (!stream || !driver().registry.remove(stream->handle())) return CUDA_ERROR_INVALID_HANDLE;
+        abandon_capture(*stream);
         stream->context.retire(stream);
         return CUDA_SUCCESS;
     });
@@ -51,7 +52,7 @@ CUresult cuStreamDestroy(CUstream stream) {
 
 CUresult cuStreamQuery(CUstream handle) {
     return on_stream(handle, [](Stream& stream) -> CUresult {
-        if (CUresult error = refuse_while_capturing(stream)) return error;
+        if (CUresult error = refuse_wait(stream)) return error;
         if (!stream.context.passed_through(stream)) return CUDA_ERROR_NOT_READY;
         return stream.context.status();
     });
@@ -59,7 +60,7 @@ CUresult cuStreamQuery(CUstream handle) {
 
 CUresult cuStreamSynchronize(CUstream handle) {
     return on_stream(handle, [](Stream& stream) -> CUresult {
-        if (CUresult error = refuse_while_capturing(stream)) return error;
+        if (CUresult error = refuse_wait(stream)) return error;
         stream.context.wait_through(stream);
         flush_print();
         release_after_wait(stream.context.device);
@@ -72,10 +73,11 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned flags
         if (flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) return CUDA_ERROR_INVALID_VALUE;
         auto event = find<Event>(event_handle);
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
-        if (bool done = false; CUresult error = capture_wait(stream, *event, done))
-            return error;
-        else if (done)
-            return CUDA_SUCCESS;
+        bool captured = false;
+        CUresult error = flags & CU_EVENT_WAIT_EXTERNAL
+                             ? capture(stream, Work(std::make_shared<NodeWork>(WaitWork{event})), captured)
+                             : capture_wait(stream, *event, captured);
+        if (error || captured) return error;
         if (auto record = event->last()) stream.context.submit(stream, [] {}, {record->point});
         return CUDA_SUCCESS;
     });

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
-#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
+#include "gpu_server/emulated_gpu/driver/operation.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 
 namespace tnr::emulated {
@@ -37,49 +37,87 @@ void wait_for(Context& context, uint64_t address, T value, unsigned condition) {
 
 constexpr unsigned conditions = CU_STREAM_WAIT_VALUE_NOR;  // both bits
 
-template <class T>
-CUresult wait_value(Stream& stream, uint64_t address, T value, unsigned flags) {
-    if (flags & ~conditions || address % sizeof(T)) return CUDA_ERROR_INVALID_VALUE;
-    if (!usable(stream.context, address, sizeof(T))) return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult error = refuse_while_capturing(stream)) return error;
-    stream.context.submit(
-        stream, [&context = stream.context, address, value, flags] { wait_for<T>(context, address, value, flags); });
-    return CUDA_SUCCESS;
+bool is_word(Context& context, uint64_t address, size_t bytes) {
+    return address % bytes == 0 && usable(context, address, bytes);
 }
 
-template <class T>
-CUresult write_value(Stream& stream, uint64_t address, T value, unsigned flags) {
-    if (flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER} || address % sizeof(T))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!usable(stream.context, address, sizeof(T))) return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult error = refuse_while_capturing(stream)) return error;
-    stream.context.submit(stream, [&context = stream.context, address, value] {
-        if (!context.faulted()) std::atomic_ref(*static_cast<T*>(pointer(address))).store(value);
-    });
-    return CUDA_SUCCESS;
-}
-
-CUresult one_of_batch(Stream& stream, const CUstreamBatchMemOpParams& op) {
+CUresult check_one(Context& context, const CUstreamBatchMemOpParams& op) {
+    auto when = [](bool fine) { return fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; };
+    constexpr unsigned write_flags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+    const auto& wait = op.waitValue;
+    const auto& write = op.writeValue;
     switch (op.operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            return wait_value<uint32_t>(stream, op.waitValue.address, op.waitValue.value, op.waitValue.flags);
+            return when(!(wait.flags & ~conditions) && is_word(context, wait.address, 4));
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            return wait_value<uint64_t>(stream, op.waitValue.address, op.waitValue.value64, op.waitValue.flags);
+            return when(!(wait.flags & ~conditions) && is_word(context, wait.address, 8));
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-            return write_value<uint32_t>(stream, op.writeValue.address, op.writeValue.value, op.writeValue.flags);
+            return when(!(write.flags & ~write_flags) && is_word(context, write.address, 4));
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            return write_value<uint64_t>(stream, op.writeValue.address, op.writeValue.value64, op.writeValue.flags);
+            return when(!(write.flags & ~write_flags) && is_word(context, write.address, 8));
         case CU_STREAM_MEM_OP_BARRIER:
-            return CUDA_SUCCESS;  // memory is coherent
+            return CUDA_SUCCESS;
         default:
             return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
 
-// The limit that cuda.h gives for a batch.
-constexpr unsigned batch_max = 255;
+void perform_one(Context& context, const CUstreamBatchMemOpParams& op) {
+    const auto& wait = op.waitValue;
+    const auto& write = op.writeValue;
+    switch (op.operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+            return wait_for<uint32_t>(context, wait.address, wait.value, wait.flags);
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            return wait_for<uint64_t>(context, wait.address, wait.value64, wait.flags);
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            return std::atomic_ref(*static_cast<uint32_t*>(pointer(write.address))).store(write.value);
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            return std::atomic_ref(*static_cast<uint64_t*>(pointer(write.address))).store(write.value64);
+        default:
+            return;  // a barrier: memory is coherent
+    }
+}
+
+CUresult enqueue_values(Stream& stream, ValueOperations operations) {
+    if (CUresult error = check_values(stream.context, operations)) return error;
+    return operations.list.empty() ? CUDA_SUCCESS : enqueue(stream, std::move(operations));
+}
+
+template <class T>
+CUresult wait_value(Stream& stream, uint64_t address, T value, unsigned flags) {
+    CUstreamBatchMemOpParams op{};
+    op.waitValue.operation = sizeof(T) == 4 ? CU_STREAM_MEM_OP_WAIT_VALUE_32 : CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    op.waitValue.address = address;
+    op.waitValue.value64 = value;
+    op.waitValue.flags = flags;
+    return enqueue_values(stream, {{op}});
+}
+
+template <class T>
+CUresult write_value(Stream& stream, uint64_t address, T value, unsigned flags) {
+    CUstreamBatchMemOpParams op{};
+    op.writeValue.operation = sizeof(T) == 4 ? CU_STREAM_MEM_OP_WRITE_VALUE_32 : CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    op.writeValue.address = address;
+    op.writeValue.value64 = value;
+    op.writeValue.flags = flags;
+    return enqueue_values(stream, {{op}});
+}
 
 }  // namespace
+
+CUresult check_values(Context& context, const ValueOperations& operations) {
+    if (operations.list.size() > value_operations_max) return CUDA_ERROR_INVALID_VALUE;
+    for (const CUstreamBatchMemOpParams& op : operations.list)
+        if (CUresult error = check_one(context, op)) return error;
+    return CUDA_SUCCESS;
+}
+
+void perform(Context& context, const ValueOperations& operations) {
+    for (const CUstreamBatchMemOpParams& op : operations.list)
+        if (!context.faulted()) perform_one(context, op);
+}
+
 }  // namespace tnr::emulated
 
 using namespace tnr::emulated;
@@ -99,10 +137,8 @@ CUresult cuStreamWriteValue64_v2(CUstream handle, CUdeviceptr address, cuuint64_
 
 CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, CUstreamBatchMemOpParams* operations, unsigned flags) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
-        if (flags || count > batch_max || (count && !operations)) return CUDA_ERROR_INVALID_VALUE;
-        for (unsigned i = 0; i < count; ++i)
-            if (CUresult error = one_of_batch(stream, operations[i])) return error;
-        return CUDA_SUCCESS;
+        if (flags || count > value_operations_max || (count && !operations)) return CUDA_ERROR_INVALID_VALUE;
+        return enqueue_values(stream, {{operations, operations + count}});
     });
 }
 

@@ -85,6 +85,13 @@ void assert_fail(Warp& w, uint32_t lane, const Call& call) {
     fault(w, Outcome::assert_failed, lane, "assertion `" + message + "` failed");
 }
 
+// cudaGraphSetConditional(handle, value)
+void set_condition(Warp& w, uint32_t lane, const Call& call) {
+    auto& launch = *w.block->grid->launch;
+    if (launch.set_condition)
+        launch.set_condition(argument<uint64_t>(w, lane, call, 0), argument<uint32_t>(w, lane, call, 1));
+}
+
 bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, uint32_t result_bytes) {
     if (call.arguments.size() != arguments.size()) return false;
     size_t k = 0;
@@ -98,6 +105,7 @@ bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, ui
 Builtin builtin_named(std::string_view name) {
     if (name == "vprintf") return Builtin::vprintf;
     if (name == "__assertfail") return Builtin::assert_fail;
+    if (name == "cudaGraphSetConditional") return Builtin::set_condition;
     if (name == "malloc") return Builtin::malloc;
     return name == "free" ? Builtin::free : Builtin::none;
 }
@@ -108,6 +116,8 @@ bool builtin_fits(const Call& call) {
             return long_enough(call, {8, 8}, 4);
         case Builtin::assert_fail:
             return long_enough(call, {8, 8, 4, 8, 8}, 0);
+        case Builtin::set_condition:
+            return long_enough(call, {8, 4}, 0);
         case Builtin::malloc:
             return long_enough(call, {8}, 8);
         case Builtin::free:
@@ -127,6 +137,9 @@ void call_builtin(Warp& w, const Call& call) {
                 break;
             case Builtin::assert_fail:
                 assert_fail(w, lane, call);
+                break;
+            case Builtin::set_condition:
+                set_condition(w, lane, call);
                 break;
             case Builtin::malloc:
                 result(w, lane, call, DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 0)));

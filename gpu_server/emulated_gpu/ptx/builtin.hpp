@@ -1,4 +1,4 @@
-// The functions that device code calls and no module defines: printf, assert, malloc, free.
+// The functions that device code calls and no module defines: printf, assert, malloc, free, and setting the condition of a graph's node.
 #pragma once
 
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"

@@ -61,7 +61,7 @@ struct Function {
     std::vector<uint32_t> shared_variables;  // it mentions, of ast::Unit
 };
 
-enum class Builtin : uint8_t { none, vprintf, assert_fail, malloc, free };
+enum class Builtin : uint8_t { none, vprintf, assert_fail, set_condition, malloc, free };
 
 struct Call {
     uint32_t function = ~0u;  // ~0: through register `a` of the Instr

@@ -99,6 +99,8 @@ struct Launch {
     // Receives what device printf wrote, whole lines in order per thread. Called from any thread.
     void (*print)(void* context, std::string_view text) = nullptr;
     void* print_context = nullptr;
+    // Called for cudaGraphSetConditional, from any thread.
+    void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
     const bool* cancelled = nullptr;  // read with atomic_ref now and then; true: stop early
 };
 

@@ -2,24 +2,21 @@
 // addresses that come back. Runs beside a server with two GPUs (with_server.py).
 #include <atomic>
 #include <chrono>
-#include <future>
 #include <random>
 #include <thread>
 #include <vector>
-#include "tests/support/catch.hpp"
 
 #include "cuda_calls.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/stats.hpp"
+#include "tests/gpu_client/cuda/costs.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
 
 namespace {
-
-#define OK(call) REQUIRE((call) == CUDA_SUCCESS)
 
 constexpr uint64_t kib = 1024, mib = 1024 * kib;
 
@@ -43,39 +40,16 @@ CUdeviceptr allocate(uint64_t bytes) {
     return address;
 }
 
-struct Cost {
-    uint64_t round_trips, records;
-};
-template <class Work>
-Cost cost_of(Work&& work) {
-    uint64_t trips = stats().round_trips(), records = open_sessions().front()->position();
-    work();
-    return {stats().round_trips() - trips, open_sessions().front()->position() - records};
+CUstream new_stream() {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
 }
 
-// Holds a stream until it is opened. Not in the destructor's way: that opens it, too.
-class HeldStream {
-public:
-    HeldStream() {
-        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-        auto* opened = new std::shared_future<void>(promise_.get_future().share());
-        OK(cuLaunchHostFunc(stream, wait, opened));
-    }
-    ~HeldStream() { open(); }
-    HeldStream(const HeldStream&) = delete;
-    HeldStream& operator=(const HeldStream&) = delete;
-    void open() {
-        if (!std::exchange(open_, true)) promise_.set_value();
-    }
-    CUstream stream = nullptr;
-
-private:
-    static void wait(void* opened) {
-        std::unique_ptr<std::shared_future<void>> owned(static_cast<std::shared_future<void>*>(opened));
-        owned->wait();
-    }
-    std::promise<void> promise_;
-    bool open_ = false;
+struct HeldStream {
+    void open() { hold.open(); }
+    CUstream stream = new_stream();
+    Hold hold{stream};
 };
 
 }  // namespace

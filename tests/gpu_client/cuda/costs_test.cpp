@@ -7,15 +7,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <string>
 #include <vector>
-#include "tests/support/catch.hpp"
 
 #include "cuda_calls.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "tests/gpu_client/cuda/costs.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -64,8 +63,6 @@ extern "C" void* memmove(void* to, const void* from, size_t bytes) {
 
 namespace {
 
-#define OK(call) REQUIRE((call) == CUDA_SUCCESS)
-
 template <class Work>
 int copies_of(Work&& work) {
     copies = 0;
@@ -112,33 +109,6 @@ private:
     CUfunction function_ = nullptr;
     char much_[parameter_bytes] = {};
 };
-
-// Holds a stream until it is opened.
-class Hold {
-public:
-    explicit Hold(CUstream stream) {
-        auto* opened = new std::shared_future<void>(promise_.get_future().share());
-        OK(cuLaunchHostFunc(stream, wait, opened));
-    }
-    void open() { promise_.set_value(); }
-
-private:
-    static void wait(void* opened) {
-        std::unique_ptr<std::shared_future<void>> owned(static_cast<std::shared_future<void>*>(opened));
-        owned->wait();
-    }
-    std::promise<void> promise_;
-};
-
-struct Cost {
-    uint64_t round_trips, records;
-};
-template <class Work>
-Cost cost_of(Work&& work) {
-    uint64_t trips = stats().round_trips(), records = open_sessions().front()->position();
-    work();
-    return {stats().round_trips() - trips, open_sessions().front()->position() - records};
-}
 
 // How often threads of the library that are not ZeroMQ's have gone to sleep.
 long naps() {

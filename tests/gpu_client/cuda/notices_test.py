@@ -46,11 +46,11 @@ class Cuda:
 
 
 def unsupported():
-    cuda, graph = Cuda(), ctypes.c_void_p()
+    cuda, array = Cuda(), ctypes.c_void_p()
     for _ in range(3):
-        assert cuda.call("cuGraphCreate", ctypes.byref(graph), 0) == NOT_SUPPORTED
-        assert cuda.call("cuGraphLaunch", graph, None) == NOT_SUPPORTED
-        assert cuda.call("cuGraphLaunch_ptsz", graph, None) == NOT_SUPPORTED
+        assert cuda.call("cuArrayCreate_v2", ctypes.byref(array), None) == NOT_SUPPORTED
+        assert cuda.call("cuMemBatchDecompressAsync", None, 0, 0, None, None) == NOT_SUPPORTED
+        assert cuda.call("cuMemBatchDecompressAsync_ptsz", None, 0, 0, None, None) == NOT_SUPPORTED
 
 
 def mapped():
@@ -78,8 +78,8 @@ PROGRAMS = {"unsupported": unsupported, "mapped": mapped, "code": code, "code_wi
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
-    ("unsupported", None, [("cuGraphCreate", "tnr support"), ("cuGraphLaunch", "tnr support")]),
-    ("unsupported", "warning", [("cuGraphCreate",), ("cuGraphLaunch",)]),
+    ("unsupported", None, [("cuArrayCreate", "tnr support"), ("cuMemBatchDecompressAsync", "tnr support")]),
+    ("unsupported", "warning", [("cuArrayCreate",), ("cuMemBatchDecompressAsync",)]),
     ("unsupported", "error", []),
     ("unsupported", "none", []),
     ("mapped", None, [("DEVICEMAP",)]),

@@ -188,7 +188,7 @@ def silent_for_longer(arguments):
         output, errors = world.program.communicate(timeout=ENDS_WITHIN_S)
         assert world.program.returncode == 3 and "failed" in output, output
         assert "did not come back" in errors, errors
-        world.wait_for_log("its worker the client is gone")
+        world.wait_for_log("the client is gone")
         world.silence(False)
         world.start(1)
         world.ends_right()

@@ -32,15 +32,15 @@ std::string lacks(const LoadedDriver& driver, const std::string& names, int leas
 }
 
 std::string unsupported(const LoadedDriver& driver) {
-    CUgraph graph = nullptr;
+    CUmipmappedArray mipmaps = nullptr;
     CUarray array = nullptr;
     CUDA_ARRAY_DESCRIPTOR shape{};
     DRIVER_CALL(driver, cuInit)(0);
     void* found = nullptr;
     CUdriverProcAddressQueryResult status;
-    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuGraphCreate", &found, 13000, 0, &status);
-    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuGraphCreate));
-    return std::to_string(DRIVER_CALL(driver, cuGraphCreate)(&graph, 0)) + " " +
+    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuMipmappedArrayCreate", &found, 13000, 0, &status);
+    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuMipmappedArrayCreate));
+    return std::to_string(DRIVER_CALL(driver, cuMipmappedArrayCreate)(&mipmaps, nullptr, 1)) + " " +
            std::to_string(DRIVER_CALL(driver, cuArrayCreate)(&array, &shape)) + " " + std::to_string(got) + " " +
            std::to_string(status) + (same ? " same" : " other");
 }

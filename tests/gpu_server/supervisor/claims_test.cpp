@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <future>
 #include <set>
 #include <thread>
 #include "tests/support/catch.hpp"
@@ -190,6 +191,29 @@ TEST_CASE("who asks while a claim's last worker is on its way out gets the GPU i
     auto answer = ask(*client, session_request("two"));
     INFO(answer);
     CHECK(answer.contains("session"));
+}
+
+TEST_CASE("a program that asks for more GPUs than the one before waits for that one to end", "[server]") {
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2", "TNR_WORKER_FAKE_END=slow"});
+    auto client = client_of(server);
+    auto first = ask(*client, session_request("torchrun"));
+    auto connection = connect_to(first["endpoint"]);
+    SECTION("its worker is on its way out") {
+        connection.reset();
+        REQUIRE(server.wait_for_note("ends slowly"));
+    }
+    SECTION("it has not even gone") {
+        auto gone = std::async(std::launch::async, [&] {
+            std::this_thread::sleep_for(
+                std::chrono::milliseconds(200));  // a test that is quicker than that passes, too
+            connection.reset();
+        });
+        CHECK(ask(*client, session_request("torchrun", "h100", 2)).contains("session"));
+        return;
+    }
+    auto answer = ask(*client, session_request("torchrun", "h100", 2));
+    INFO(answer);
+    CHECK(answer["devices"].size() == 2);
 }
 
 TEST_CASE("wishes that cannot come true are named", "[server]") {

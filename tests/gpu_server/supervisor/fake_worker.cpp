@@ -100,8 +100,11 @@ static uint64_t find_image(char number) {
     tnr::server::send_message(
         child_control_fd, {{"find_image", {{"hash", hash_of_image(number)}, {"bytes", image_bytes}, {"ticket", 7}}}});
     pollfd item{child_control_fd, POLLIN, 0};
-    poll(&item, 1, -1);
-    auto received = tnr::server::receive_message(child_control_fd);
+    tnr::server::Received received;
+    do {
+        poll(&item, 1, -1);
+        received = tnr::server::receive_message(child_control_fd);
+    } while (json::parse(received.text).contains("shared"));  // word of other sessions
     if (json::parse(received.text)["image"]["ticket"] != 7) abort();
     if (!received.file) return 0;
     std::string content(image_bytes, '\0');

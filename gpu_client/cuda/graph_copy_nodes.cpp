@@ -1,0 +1,186 @@
+// Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
+#include "gpu_client/cuda/boxes.hpp"
+#include "gpu_client/cuda/graph_nodes.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+struct PreparedCopy {
+    wire::CopyWork<> work;
+    std::shared_ptr<HostCopy> host;  // null: both sides are the device's
+};
+
+bool is_sound(const BoxSide& side, const Box& box) {
+    if (box.row_bytes > side.pitch || (box.slices > 1 && side.slice_bytes % side.pitch != 0)) return false;
+    uint64_t bytes = (box.slices - 1) * side.slice_bytes + extent(box.row_bytes, box.rows, side.pitch);
+    return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
+}
+
+// Makes the host's side a mirror.
+CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
+                     PreparedCopy& copy) {
+    if (box.slices != 1) return static_cast<CUresult>(unsupported("a graph's copy of a box from or to the host"));
+    copy.host = std::make_shared<HostCopy>();
+    const HostRows rows{handle_of<std::byte*>(side.address), box.row_bytes, box.rows, side.pitch};
+    // Which functions come before it, the worker finds out.
+    auto result = mirror_copy(context, rows, to_device, {before.copies, {}}, *copy.host);
+    if (result != CUDA_SUCCESS) return result;
+    side.address = *copy.host->mirror;
+    side.pitch = box.row_bytes;
+    side.slice_bytes = box.row_bytes * box.rows;
+    return CUDA_SUCCESS;
+}
+
+CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared_ptr<const GraphNeeds>& before,
+                 PreparedCopy& copy) {
+    auto* context = find_context(handle);
+    if (auto result = context ? usable(context) : CUDA_ERROR_INVALID_CONTEXT; result != CUDA_SUCCESS) return result;
+    Box box;
+    if (auto result = read_3d(given, box); result != CUDA_SUCCESS) return result;
+    if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
+    flatten(box);
+    if (!is_sound(box.to, box) || !is_sound(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
+    bool from_host = !box.from.on_device;
+    if (from_host && !box.to.on_device)
+        return static_cast<CUresult>(unsupported("a graph's copy within the host's memory"));
+    const GraphNeeds none;
+    auto result = CUDA_SUCCESS;
+    if (from_host) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
+    if (!box.to.on_device) result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
+    copy.work = {box.to.address,   box.to.pitch,   box.to.slice_bytes / box.to.pitch,
+                 box.from.address, box.from.pitch, box.from.slice_bytes / box.from.pitch,
+                 box.row_bytes,    box.rows,       box.slices,
+                 context->number,  from_host};
+    return result;
+}
+
+// What the node does now, as the worker's driver sees it.
+CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
+    TableCall call(wire::GetCopyNode<>::op, wire::GetCopyNode<>::way);
+    call.handle(handle);
+    auto result = call.send();
+    return result == CUDA_SUCCESS ? call.take(work) : result;
+}
+
+// The needs with another copy for the node, which was `old`.
+std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
+                                            const wire::CopyWork<>& old, const PreparedCopy& copy) {
+    auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
+    std::erase_if(changed->copies, [&](auto& one) {
+        bool captured = one->node == 0 && (one->to_device ? *one->mirror == old.from : *one->mirror == old.to);
+        return captured || one->node == value_of(node);
+    });
+    if (copy.host) {
+        copy.host->node = value_of(node);
+        changed->copies.push_back(copy.host);
+    }
+    return changed->empty() ? nullptr : changed;
+}
+
+void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
+    if (auto* node = find_graph_node(handle)) node->copy = std::make_shared<CUDA_MEMCPY3D>(given);
+}
+
+CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
+    PreparedCopy copy;
+    if (auto result = prepare(given, context, needs_of(place.graph), copy); result != CUDA_SUCCESS) return result;
+    if (auto result = add_node(wire::AddCopyNode<>::op, place, copy.work); result != CUDA_SUCCESS) return result;
+    remember(*place.out, *given);
+    if (copy.host) {
+        copy.host->node = value_of(*place.out);
+        add_needs(place.graph, {{copy.host}, {}});
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
+    auto* node = find_graph_node(handle);
+    if (!node) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = handle_of<CUgraph>(node->graph);
+    auto needs = needs_of(graph);
+    PreparedCopy copy;
+    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), needs, copy);
+    if (result != CUDA_SUCCESS) return result;
+    wire::CopyWork<> old;
+    if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
+    if (result = set_node(wire::SetCopyNode<>::op, handle, copy.work); result != CUDA_SUCCESS) return result;
+    remember(handle, *given);
+    set_needs(graph, with_copy(needs, handle, old, copy));
+    return result;
+}
+
+CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
+    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
+    auto needs = needs_of(exec);
+    PreparedCopy copy;
+    if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
+    wire::CopyWork<> old;
+    if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
+    auto result = set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, copy.work);
+    if (result == CUDA_SUCCESS) set_needs(exec, with_copy(needs, handle, old, copy));
+    return result;
+}
+
+// A side of a node that the program has not described, such as one that was captured.
+struct ShownSide {
+    CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+    void* host = nullptr;
+    CUdeviceptr device = 0;
+    size_t pitch = 0;
+};
+ShownSide show_side(const GraphNeeds& needs, uint64_t address, uint64_t pitch) {
+    for (auto& copy : needs.copies)
+        if (*copy->mirror == address) return {CU_MEMORYTYPE_HOST, copy->host.address, 0, copy->host.pitch};
+    return {CU_MEMORYTYPE_DEVICE, nullptr, address, pitch};
+}
+
+CUresult show_copy(CUgraphNode handle, CUDA_MEMCPY3D* out) {
+    auto* node = find_graph_node(handle);
+    if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
+    if (node->copy) {
+        *out = *node->copy;
+        return CUDA_SUCCESS;
+    }
+    wire::CopyWork<> work;
+    if (auto result = ask_work(handle, work); result != CUDA_SUCCESS) return result;
+    auto needs = needs_of(handle_of<CUgraph>(node->graph));
+    const GraphNeeds none;
+    auto from = show_side(needs ? *needs : none, work.from, work.from_pitch);
+    auto to = show_side(needs ? *needs : none, work.to, work.to_pitch);
+    *out = {};
+    out->srcMemoryType = from.type, out->srcHost = from.host, out->srcDevice = from.device;
+    out->srcPitch = from.pitch, out->srcHeight = work.from_rows;
+    out->dstMemoryType = to.type, out->dstHost = to.host, out->dstDevice = to.device;
+    out->dstPitch = to.pitch, out->dstHeight = work.to_rows;
+    out->WidthInBytes = work.row_bytes, out->Height = work.rows, out->Depth = work.slices;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                      const CUDA_MEMCPY3D* given, CUcontext context) {
+    return guarded("cuGraphAddMemcpyNode", [&] { return add_copy({out, graph, dependencies, count}, given, context); });
+}
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* out) {
+    return guarded("cuGraphMemcpyNodeGetParams", [&] { return show_copy(node, out); });
+}
+CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* given) {
+    return guarded("cuGraphMemcpyNodeSetParams", [&] { return set_copy(node, given); });
+}
+CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* given,
+                                                CUcontext context) {
+    return guarded("cuGraphExecMemcpyNodeSetParams", [&] { return set_copy(exec, node, given, context); });
+}
+
+}  // extern "C"

@@ -1,0 +1,128 @@
+// Functions of the program as nodes of graphs.
+#include "gpu_client/cuda/graph_nodes.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_functions.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+CUresult prepare(const CUDA_HOST_NODE_PARAMS* given, std::shared_ptr<const GraphNeeds> needs,
+                 NewGraphFunction& function) {
+    if (!given || !given->fn) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    auto run = [function = given->fn, data = given->userData] { function(data); };
+    return make_graph_function(*context->session.load(), needs ? *needs : GraphNeeds(), run, *given, function);
+}
+
+void put_function(TableCall& call, const NewGraphFunction& function) {
+    call.put(*function.ticket);
+    call.put(function.seen);
+}
+
+CUresult sent(TableCall& call, const NewGraphFunction& function) {
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::SeenReply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    confirm_seen(function, reply.seen);
+    return CUDA_SUCCESS;
+}
+
+CUresult add_host(const NodePlace& place, const CUDA_HOST_NODE_PARAMS* given) {
+    if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
+    NewGraphFunction function;
+    if (auto result = prepare(given, needs_of(place.graph), function); result != CUDA_SUCCESS) return result;
+    TableCall call(wire::AddHostNode<>::op, wire::AddHostNode<>::way);
+    Minted<CUgraphNode> made;
+    put_place(call, made, place);
+    put_function(call, function);
+    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
+    *place.out = made.keep(call);
+    add_needs(place.graph, {{}, {{function.ticket, value_of(*place.out)}}});
+    return CUDA_SUCCESS;
+}
+
+CUresult ask_ticket(CUgraphNode handle, uint64_t& ticket) {
+    TableCall call(wire::GetHostNode<>::op, wire::GetHostNode<>::way);
+    call.handle(handle);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::HostWork work;
+    auto result = call.take(work);
+    ticket = work.ticket;
+    return result;
+}
+
+// The needs with another function for the node.
+std::shared_ptr<const GraphNeeds> with_function(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
+                                                uint64_t old_ticket, const NewGraphFunction& function) {
+    auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
+    std::erase_if(changed->functions,
+                  [&](auto& old) { return old.node == value_of(node) || *old.ticket == old_ticket; });
+    changed->functions.push_back({function.ticket, value_of(node)});
+    return changed;
+}
+
+CUresult set_host(CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
+    auto* node = find_graph_node(handle);
+    if (!node) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = handle_of<CUgraph>(node->graph);
+    auto needs = needs_of(graph);
+    NewGraphFunction function;
+    if (auto result = prepare(given, needs, function); result != CUDA_SUCCESS) return result;
+    uint64_t old_ticket = 0;
+    if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
+    TableCall call(wire::SetHostNode<>::op, wire::SetHostNode<>::way);
+    call.handle(handle);
+    put_function(call, function);
+    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
+    set_needs(graph, with_function(needs, handle, old_ticket, function));
+    return CUDA_SUCCESS;
+}
+
+CUresult set_host(CUgraphExec exec, CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
+    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
+    auto needs = needs_of(exec);
+    NewGraphFunction function;
+    if (auto result = prepare(given, needs, function); result != CUDA_SUCCESS) return result;
+    uint64_t old_ticket = 0;
+    if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
+    TableCall call(wire::SetExecHostNode<>::op, wire::SetExecHostNode<>::way);
+    call.handle(exec);
+    call.handle(handle);
+    put_function(call, function);
+    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
+    set_needs(exec, with_function(needs, handle, old_ticket, function));
+    return CUDA_SUCCESS;
+}
+
+CUresult show_host(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* out) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t ticket = 0;
+    auto result = ask_ticket(handle, ticket);
+    return result == CUDA_SUCCESS ? find_graph_function(ticket, *out) : result;
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                    const CUDA_HOST_NODE_PARAMS* given) {
+    return guarded("cuGraphAddHostNode", [&] { return add_host({out, graph, dependencies, count}, given); });
+}
+CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* out) {
+    return guarded("cuGraphHostNodeGetParams", [&] { return show_host(node, out); });
+}
+CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* given) {
+    return guarded("cuGraphHostNodeSetParams", [&] { return set_host(node, given); });
+}
+CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS* given) {
+    return guarded("cuGraphExecHostNodeSetParams", [&] { return set_host(exec, node, given); });
+}
+
+}  // extern "C"

@@ -1,0 +1,62 @@
+// Launching graphs: one small record, unless launches need something of the program (graph_needs.hpp).
+#include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/copies.hpp"
+#include "gpu_client/cuda/graph_objects.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_functions.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+DeviceRows mirror_of(const HostCopy& copy) {
+    return {*copy.mirror, copy.host.row_bytes};
+}
+
+// Memory that an earlier launch has yet to write is read when it has: copy_to_device() waits for that.
+CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream stream,
+                           const std::function<CUresult()>& submit_launch) {
+    for (auto& copy : needs.copies) {
+        if (!copy->to_device) continue;
+        if (auto result = copy_to_device(mirror_of(*copy), copy->host, stream, false); result != CUDA_SUCCESS)
+            return result;
+    }
+    expect_functions(*context.session.load(), needs);
+    if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
+    for (auto& copy : needs.copies) {
+        if (copy->to_device || copy->seen_by_function) continue;
+        if (auto result = copy_from_device(copy->host, mirror_of(*copy), stream, false); result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult launch_graph(CUgraphExec handle, CUstream in) {
+    auto* exec = find_graph_exec(handle);
+    if (!exec) return CUDA_ERROR_INVALID_VALUE;
+    StreamRef stream;
+    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+    const wire::LaunchGraph<> record{exec->number, stream.number};
+    auto submit_launch = [&] { return submit(record.op, *context, stream, {wire::packed(record)}); };
+    if (!exec->has_needs) return submit_launch();
+    auto needs = needs_of(handle);
+    if (!is_captured(stream)) return launch_with_needs(*needs, *context, in, submit_launch);
+    add_needs(stream, *needs);  // it becomes a part of the graph
+    return submit_launch();
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    return guarded("cuGraphLaunch", [&] { return launch_graph(exec, stream); });
+}

@@ -1,0 +1,43 @@
+// What launches of a graph need of the program: its memory, for copies from and to the host, and its functions.
+//
+// A host copy in a graph is one between the device and a mirror of the host memory, which is device memory of ours. So
+// each launch copies what the program has in that memory by then into the mirror, and after it what the graph has put
+// into a mirror back, both in the stream's order and by the ordinary way of copies.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gpu_client/cuda/rows.hpp"
+
+namespace tnr::cuda {
+
+struct HostCopy {
+    bool to_device = false;
+    HostRows host;
+    // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
+    std::shared_ptr<const uint64_t> mirror;
+    uint64_t stream = 0;  // handle of the one that it was captured in, or
+    uint64_t node = 0;    // of the node that it was added or set as
+    // A function of the graph comes behind it and has seen what it brought; it may have changed that.
+    bool seen_by_function = false;
+};
+
+struct GraphFunction {
+    // By which the worker names a function of the program. It is given back with the last graph that has it.
+    std::shared_ptr<const uint64_t> ticket;
+    uint64_t node = 0;  // handle of the node that it was added or set as
+};
+
+struct GraphNeeds {
+    std::vector<std::shared_ptr<HostCopy>> copies;
+    std::vector<GraphFunction> functions;
+
+    bool empty() const { return copies.empty() && functions.empty(); }
+    void add(const GraphNeeds& more) {
+        copies.insert(copies.end(), more.copies.begin(), more.copies.end());
+        functions.insert(functions.end(), more.functions.begin(), more.functions.end());
+    }
+};
+
+}  // namespace tnr::cuda

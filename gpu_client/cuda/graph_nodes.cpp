@@ -1,0 +1,212 @@
+// See graph_nodes.hpp; and the calls that add and change nodes of any kind.
+#include "gpu_client/cuda/graph_nodes.hpp"
+
+#include <algorithm>
+
+#include "gpu_client/cuda/guarded.hpp"
+
+namespace tnr::cuda {
+
+void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place) {
+    call.put(made.number());
+    call.handle(place.graph);
+    call.put_count(place.count);
+    if (place.count > wire::list_items_max) return;  // the call is refused
+    for (size_t i = 0; i < place.count; ++i) call.handle(place.dependencies[i]);
+}
+
+namespace {
+
+CUDA_KERNEL_NODE_PARAMS kernel_of(const CUDA_KERNEL_NODE_PARAMS_v3& all) {
+    return {all.func,      all.gridDimX,       all.gridDimY,     all.gridDimZ, all.blockDimX, all.blockDimY,
+            all.blockDimZ, all.sharedMemBytes, all.kernelParams, all.extra,    all.kern,      all.ctx};
+}
+CUDA_BATCH_MEM_OP_NODE_PARAMS batch_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& all) {
+    return {all.ctx, all.count, all.paramArray, all.flags};
+}
+CUDA_MEMSET_NODE_PARAMS memset_of(const CUDA_MEMSET_NODE_PARAMS_v2& all) {
+    return {all.dst, all.pitch, all.value, all.elementSize, all.width, all.height};
+}
+
+// The bodies go with the node, and so does the list of them.
+CUresult add_conditional(const NodePlace& place, CUDA_CONDITIONAL_NODE_PARAMS& given) {
+    if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t context = 0;
+    if (auto result = number_of(given.ctx, context); result != CUDA_SUCCESS) return result;
+    TableCall call(wire::AddConditionalNode<>::op, wire::AddConditionalNode<>::way);
+    Minted<CUgraphNode> made;
+    put_place(call, made, place);
+    call.put(wire::ConditionalWork<>{given.handle, static_cast<uint32_t>(given.type), given.size, context});
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::AddConditionalNode<>::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    *place.out = made.keep(call);
+    auto bodies = std::make_shared<std::vector<CUgraph>>(reply.bodies.size());
+    NamedGraph where{.graph = value_of(place.graph), .node = value_of(*place.out)};
+    for (size_t i = 0; i < bodies->size(); ++i) find_numbered(call.session(), reply.bodies[i], where, (*bodies)[i]);
+    given.phGraph_out = bodies->data();
+    if (auto* node = find_graph_node(*place.out)) node->bodies = std::move(bodies);
+    return CUDA_SUCCESS;
+}
+
+CUresult move_child(const NodePlace& place, CUgraph child) {
+    auto* graph = find_graph(child);
+    if (!graph || graph->holder != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto needs = needs_of(child);
+    const wire::ChildWork<wire::Numbers> work{graph->number};
+    if (auto result = add_node(wire::MoveChildGraph<>::op, place, work); result != CUDA_SUCCESS) return result;
+    moved_into(child, *place.out);
+    if (needs) add_needs(place.graph, *needs);
+    return CUDA_SUCCESS;
+}
+
+CUresult no_such_node(CUgraphNodeType type) {
+    bool known = type > CU_GRAPH_NODE_TYPE_EMPTY && type <= CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    return known ? static_cast<CUresult>(unsupported("a graph node of this type")) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult add_any(const NodePlace& place, CUgraphNodeParams& node) {
+    auto [out, graph, after, count] = place;
+    switch (node.type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL: {
+            auto kernel = kernel_of(node.kernel);
+            return cuGraphAddKernelNode_v2(out, graph, after, count, &kernel);
+        }
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return cuGraphAddMemcpyNode(out, graph, after, count, &node.memcpy.copyParams, node.memcpy.copyCtx);
+        case CU_GRAPH_NODE_TYPE_MEMSET: {
+            auto fill = memset_of(node.memset);
+            return cuGraphAddMemsetNode(out, graph, after, count, &fill, node.memset.ctx);
+        }
+        case CU_GRAPH_NODE_TYPE_HOST: {
+            CUDA_HOST_NODE_PARAMS host{node.host.fn, node.host.userData};
+            return cuGraphAddHostNode(out, graph, after, count, &host);
+        }
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            if (node.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) return move_child(place, node.graph.graph);
+            return cuGraphAddChildGraphNode(out, graph, after, count, node.graph.graph);
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+            return cuGraphAddEmptyNode(out, graph, after, count);
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+            return cuGraphAddEventWaitNode(out, graph, after, count, node.eventWait.event);
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+            return cuGraphAddEventRecordNode(out, graph, after, count, node.eventRecord.event);
+        case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+            return add_conditional(place, node.conditional);
+        case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+            auto batch = batch_of(node.memOp);
+            return cuGraphAddBatchMemOpNode(out, graph, after, count, &batch);
+        }
+        default:
+            return no_such_node(node.type);
+    }
+}
+
+bool is_plain(const CUgraphEdgeData& edge) {
+    return edge.from_port == 0 && edge.to_port == 0 && edge.type == 0;
+}
+
+// Edges with data are added behind the node, which goes again if they cannot be.
+CUresult add_with_edges(const NodePlace& place, const CUgraphEdgeData* data, CUgraphNodeParams& node) {
+    if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
+    if (place.count > wire::list_items_max) return CUDA_ERROR_INVALID_VALUE;
+    if (!data || std::all_of(data, data + place.count, is_plain)) return add_any(place, node);
+    CUgraphNode made = nullptr;
+    if (auto result = add_any({&made, place.graph, nullptr, 0}, node); result != CUDA_SUCCESS) return result;
+    std::vector<CUgraphNode> to(place.count, made);
+    auto result = cuGraphAddDependencies_v2(place.graph, place.dependencies, to.data(), data, place.count);
+    if (result == CUDA_SUCCESS)
+        *place.out = made;
+    else
+        (void)cuGraphDestroyNode(made);
+    return result;
+}
+
+CUresult set_any(CUgraphNode handle, const CUgraphNodeParams& node) {
+    switch (node.type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL: {
+            auto kernel = kernel_of(node.kernel);
+            return cuGraphKernelNodeSetParams_v2(handle, &kernel);
+        }
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return cuGraphMemcpyNodeSetParams(handle, &node.memcpy.copyParams);
+        case CU_GRAPH_NODE_TYPE_MEMSET: {
+            auto fill = memset_of(node.memset);
+            return cuGraphMemsetNodeSetParams(handle, &fill);
+        }
+        case CU_GRAPH_NODE_TYPE_HOST: {
+            CUDA_HOST_NODE_PARAMS host{node.host.fn, node.host.userData};
+            return cuGraphHostNodeSetParams(handle, &host);
+        }
+        case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+            auto batch = batch_of(node.memOp);
+            return cuGraphBatchMemOpNodeSetParams(handle, &batch);
+        }
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+            return cuGraphEventWaitNodeSetEvent(handle, node.eventWait.event);
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+            return cuGraphEventRecordNodeSetEvent(handle, node.eventRecord.event);
+        default:
+            return no_such_node(node.type);
+    }
+}
+
+CUresult set_any(CUgraphExec exec, CUgraphNode handle, const CUgraphNodeParams& node) {
+    switch (node.type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL: {
+            auto kernel = kernel_of(node.kernel);
+            return cuGraphExecKernelNodeSetParams_v2(exec, handle, &kernel);
+        }
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return cuGraphExecMemcpyNodeSetParams(exec, handle, &node.memcpy.copyParams, node.memcpy.copyCtx);
+        case CU_GRAPH_NODE_TYPE_MEMSET: {
+            auto fill = memset_of(node.memset);
+            return cuGraphExecMemsetNodeSetParams(exec, handle, &fill, node.memset.ctx);
+        }
+        case CU_GRAPH_NODE_TYPE_HOST: {
+            CUDA_HOST_NODE_PARAMS host{node.host.fn, node.host.userData};
+            return cuGraphExecHostNodeSetParams(exec, handle, &host);
+        }
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            return cuGraphExecChildGraphNodeSetParams(exec, handle, node.graph.graph);
+        case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+            auto batch = batch_of(node.memOp);
+            return cuGraphExecBatchMemOpNodeSetParams(exec, handle, &batch);
+        }
+        case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+            return cuGraphExecEventWaitNodeSetEvent(exec, handle, node.eventWait.event);
+        case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+            return cuGraphExecEventRecordNodeSetEvent(exec, handle, node.eventRecord.event);
+        default:
+            return no_such_node(node.type);
+    }
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                                   const CUgraphEdgeData* data, size_t count, CUgraphNodeParams* node) {
+    return guarded("cuGraphAddNode", [&]() -> CUresult {
+        return node ? add_with_edges({out, graph, dependencies, count}, data, *node) : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                CUgraphNodeParams* node) {
+    return cuGraphAddNode_v2(out, graph, dependencies, nullptr, count, node);
+}
+CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams* node) {
+    return guarded("cuGraphNodeSetParams",
+                   [&]() -> CUresult { return node ? set_any(handle, *node) : CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams* node) {
+    return guarded("cuGraphExecNodeSetParams",
+                   [&]() -> CUresult { return node ? set_any(exec, handle, *node) : CUDA_ERROR_INVALID_VALUE; });
+}
+
+}  // extern "C"

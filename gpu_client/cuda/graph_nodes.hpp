@@ -1,0 +1,47 @@
+// What the calls that add nodes to graphs and change them share.
+#pragma once
+
+#include "gpu_client/cuda/graph_objects.hpp"
+#include "gpu_client/cuda/table_call.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
+
+namespace tnr::cuda {
+
+// Where a node is added.
+struct NodePlace {
+    CUgraphNode* out;
+    CUgraph graph;
+    const CUgraphNode* dependencies;
+    size_t count;
+};
+
+// Puts the beginning of an AddNode: its number, its graph, its dependencies.
+void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place);
+template <class Work>
+CUresult add_node(uint16_t op, const NodePlace& place, const Work& work) {
+    if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
+    TableCall call(op, wire::CallWay::sync);
+    Minted<CUgraphNode> made;
+    put_place(call, made, place);
+    call.put(work);
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) *place.out = made.keep(call);
+    return result;
+}
+template <class Work>
+CUresult set_node(uint16_t op, CUgraphNode node, const Work& work) {
+    TableCall call(op, wire::CallWay::sync);
+    call.handle(node);
+    call.put(work);
+    return call.send();
+}
+template <class Work>
+CUresult set_exec_node(uint16_t op, CUgraphExec exec, CUgraphNode node, const Work& work) {
+    TableCall call(op, wire::CallWay::sync);
+    call.handle(exec);
+    call.handle(node);
+    call.put(work);
+    return call.send();
+}
+
+}  // namespace tnr::cuda

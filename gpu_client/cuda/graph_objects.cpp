@@ -1,0 +1,237 @@
+// See graph_objects.hpp.
+#include "gpu_client/cuda/graph_objects.hpp"
+
+#include <atomic>
+#include <map>
+#include <unordered_map>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_client/protocol/record.hpp"
+
+namespace tnr::cuda {
+
+Graphs& graphs() {
+    static auto* all = new Graphs;
+    return *all;
+}
+GraphNodes& graph_nodes() {
+    static auto* all = new GraphNodes;
+    return *all;
+}
+GraphExecs& graph_execs() {
+    static auto* all = new GraphExecs;
+    return *all;
+}
+
+UserObjects& user_objects() {
+    static auto* all = new UserObjects;
+    return *all;
+}
+
+namespace {
+
+// Who owns what, and what the numbers in answers stand for. All by handle.
+struct Ownership {
+    // By number, and for the worker's own by the session that they are of.
+    using Numbered = std::map<std::pair<const ClientSession*, uint64_t>, uint64_t>;
+    Mutex mutex;
+    std::unordered_map<uint64_t, std::vector<uint64_t>> nodes_of_graph TNR_GUARDED_BY(mutex);
+    std::unordered_map<uint64_t, std::vector<uint64_t>> graphs_of_node TNR_GUARDED_BY(mutex);
+    Numbered graphs TNR_GUARDED_BY(mutex), nodes TNR_GUARDED_BY(mutex);
+
+    using Unneeded = std::vector<std::shared_ptr<const GraphNeeds>>;
+    void node_gone(uint64_t handle, Unneeded& unneeded) TNR_REQUIRES(mutex);
+    void graph_gone(uint64_t handle, Unneeded& unneeded) TNR_REQUIRES(mutex);
+};
+Ownership& ownership() {
+    static auto* all = new Ownership;
+    return *all;
+}
+
+// Extracts what is owned by `owner`.
+std::vector<uint64_t> take(std::unordered_map<uint64_t, std::vector<uint64_t>>& owned, uint64_t owner) {
+    auto node = owned.extract(owner);
+    return node.empty() ? std::vector<uint64_t>() : std::move(node.mapped());
+}
+
+void Ownership::graph_gone(uint64_t handle, Unneeded& unneeded) {
+    for (auto node : take(nodes_of_graph, handle)) node_gone(node, unneeded);
+    auto* graph = tnr::cuda::graphs().find(handle);
+    if (!graph) return;
+    graphs.erase({graph->session, graph->number});
+    unneeded.push_back(std::move(graph->needs));
+    tnr::cuda::graphs().destroy(handle);
+}
+
+void Ownership::node_gone(uint64_t handle, Unneeded& unneeded) {
+    for (auto graph : take(graphs_of_node, handle)) graph_gone(graph, unneeded);
+    auto* node = graph_nodes().find(handle);
+    if (!node) return;
+    nodes.erase({node->session, node->number});
+    graph_nodes().destroy(handle);
+}
+
+// Never used again: a call whose number the client has given up may have succeeded all the same.
+uint64_t next_number() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+template <class Registry>
+uint64_t create(Registry& registry, const ClientSession* session, uint64_t number) {
+    return registry.create([=](auto& object, uint64_t, uint64_t handle) {
+        object = {};
+        object.session = session;
+        object.number = number;
+        object.handle = handle;
+    });
+}
+
+template <class Registry>
+uint64_t create_minted(Registry& registry, Ownership::Numbered& numbered) TNR_REQUIRES(ownership().mutex) {
+    uint64_t number = next_number();
+    return numbered[{nullptr, number}] = create(registry, nullptr, number);
+}
+
+}  // namespace
+
+void NamedGraph::name(CUgraph handle) {
+    if (by_itself) return;
+    graph = value_of(handle);
+    by_itself = true;
+}
+
+void NamedGraph::name(CUgraphNode handle) {
+    auto* named = find_graph_node(handle);
+    if (!named || node != 0) return;
+    node = value_of(handle);
+    if (!by_itself) graph = named->graph;
+}
+
+void mint(CUgraph& handle) {
+    LockGuard lock(ownership().mutex);
+    handle = handle_of<CUgraph>(create_minted(graphs(), ownership().graphs));
+}
+void mint(CUgraphNode& handle) {
+    LockGuard lock(ownership().mutex);
+    handle = handle_of<CUgraphNode>(create_minted(graph_nodes(), ownership().nodes));
+}
+void mint(CUgraphExec& handle) {
+    handle = handle_of<CUgraphExec>(create(graph_execs(), nullptr, next_number()));
+}
+
+// A clone, or an instance: it needs what the graph needs.
+void made(CUgraph handle, const NamedGraph& from) {
+    LockGuard lock(ownership().mutex);
+    auto *graph = find_graph(handle), *original = graphs().find(from.graph);
+    if (graph && original) graph->needs = original->needs;
+}
+void made(CUgraphExec handle, const NamedGraph& from) {
+    LockGuard lock(ownership().mutex);
+    auto* original = graphs().find(from.graph);
+    if (auto* exec = find_graph_exec(handle); exec && original) {
+        exec->needs = original->needs;
+        exec->has_needs = exec->needs != nullptr;
+    }
+}
+void made(CUgraphNode handle, const NamedGraph& where) {
+    LockGuard lock(ownership().mutex);
+    auto* node = find_graph_node(handle);
+    if (!node) return;
+    node->graph = where.graph;
+    ownership().nodes_of_graph[where.graph].push_back(value_of(handle));
+}
+
+void moved_into(CUgraph handle, CUgraphNode node) {
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(handle);
+    if (!graph) return;
+    graph->holder = value_of(node);
+    ownership().graphs_of_node[graph->holder].push_back(value_of(handle));
+}
+
+void forget(CUgraph handle) {
+    std::vector<std::shared_ptr<const GraphNeeds>> unneeded;  // may free memory: without the lock
+    LockGuard lock(ownership().mutex);
+    ownership().graph_gone(value_of(handle), unneeded);
+}
+void forget(CUgraphNode handle) {
+    std::vector<std::shared_ptr<const GraphNeeds>> unneeded;
+    LockGuard lock(ownership().mutex);
+    if (auto* node = find_graph_node(handle)) std::erase(ownership().nodes_of_graph[node->graph], value_of(handle));
+    ownership().node_gone(value_of(handle), unneeded);
+}
+
+void add_needs(CUgraph handle, const GraphNeeds& more) {
+    if (more.empty()) return;
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(handle);
+    if (!graph) return;
+    auto all = graph->needs ? std::make_shared<GraphNeeds>(*graph->needs) : std::make_shared<GraphNeeds>();
+    all->add(more);
+    graph->needs = all;
+}
+
+std::shared_ptr<const GraphNeeds> needs_of(CUgraph handle) {
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(handle);
+    return graph ? graph->needs : nullptr;
+}
+
+std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec handle) {
+    LockGuard lock(ownership().mutex);
+    auto* exec = find_graph_exec(handle);
+    return exec ? exec->needs : nullptr;
+}
+
+void set_needs(CUgraph handle, std::shared_ptr<const GraphNeeds> needs) {
+    LockGuard lock(ownership().mutex);
+    if (auto* graph = find_graph(handle)) graph->needs.swap(needs);
+}
+
+void set_needs(CUgraphExec handle, std::shared_ptr<const GraphNeeds> needs) {
+    LockGuard lock(ownership().mutex);
+    auto* exec = find_graph_exec(handle);
+    if (!exec) return;
+    exec->needs.swap(needs);
+    exec->has_needs = exec->needs != nullptr;
+}
+void forget(CUgraphExec handle) {
+    std::shared_ptr<const GraphNeeds> needs;  // may free memory: without the lock
+    {
+        LockGuard lock(ownership().mutex);
+        if (auto* exec = find_graph_exec(handle)) needs = std::move(exec->needs);
+        graph_execs().destroy(value_of(handle));
+    }
+}
+
+void find_numbered(const ClientSession& session, uint64_t number, const NamedGraph& where, CUgraph& handle) {
+    LockGuard lock(ownership().mutex);
+    bool own = number < wire::first_number_of_worker;
+    auto& known = ownership().graphs[{own ? nullptr : &session, number}];
+    if (known == 0 && !own) {
+        known = create(graphs(), &session, number);
+        graphs().find(known)->holder = where.node;
+        if (where.node != 0) ownership().graphs_of_node[where.node].push_back(known);
+    }
+    handle = handle_of<CUgraph>(known);
+}
+
+void find_numbered(const ClientSession& session, uint64_t number, const NamedGraph& where, CUgraphNode& handle) {
+    LockGuard lock(ownership().mutex);
+    bool own = number < wire::first_number_of_worker;
+    auto& known = ownership().nodes[{own ? nullptr : &session, number}];
+    if (known == 0 && !own) {
+        known = create(graph_nodes(), &session, number);
+        graph_nodes().find(known)->graph = where.graph;
+        ownership().nodes_of_graph[where.graph].push_back(known);
+    }
+    handle = handle_of<CUgraphNode>(known);
+}
+
+void find_numbered(const ClientSession&, uint64_t number, const NamedGraph&, CUevent& handle) {
+    auto* event = events().at(number - 1);
+    handle = handle_of<CUevent>(event ? event->handle : 0);
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,125 @@
+// Graphs, their nodes, and what was instantiated from them, as the program names them.
+//
+// A graph owns its nodes, and a node may hold a graph (a child): when an owner goes, the handles of all that it owns
+// are forgotten. Nodes that the driver makes by itself, in a capture or a clone, are numbered by the worker when the
+// program first asks for them; find_numbered() gives such a number a handle.
+#pragma once
+
+#include "gpu_client/cuda/graph_needs.hpp"
+#include "gpu_client/cuda/objects.hpp"
+
+namespace tnr::cuda {
+
+struct Graph {
+    const ClientSession* session = nullptr;  // that has numbered it; null: it was minted here
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t holder = 0;  // handle of the node that it is the child of; 0: the program's own
+    std::shared_ptr<const GraphNeeds> needs;
+};
+
+// What a program is shown of a kernel's parameters stays there until it asks again or the node is gone.
+struct ShownKernel {
+    std::vector<std::byte> bytes;
+    std::vector<void*> pointers;  // kernelParams, or `extra` with the size behind it
+    size_t size = 0;
+};
+
+struct GraphNode {
+    const ClientSession* session = nullptr;
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    uint64_t graph = 0;  // handle
+    // As the program gave or was shown them; null: not yet.
+    std::shared_ptr<const CUDA_MEMCPY3D> copy;
+    std::shared_ptr<const ShownKernel> kernel;
+    std::shared_ptr<std::vector<CUstreamBatchMemOpParams>> batch;
+    std::shared_ptr<const std::vector<CUgraph>> bodies;  // of a conditional node
+};
+
+struct GraphExec {
+    const ClientSession* session = nullptr;
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    bool has_needs = false;
+    std::shared_ptr<const GraphNeeds> needs;
+};
+
+// An object of the program that graphs keep alive. The worker's driver counts the references.
+struct UserObject {
+    uint64_t number = 0;
+    uint64_t handle = 0;
+    CUhostFn destroy = nullptr;
+    void* object = nullptr;
+};
+
+using Graphs = HandleRegistry<Graph, HandleKind::graph>;
+using GraphNodes = HandleRegistry<GraphNode, HandleKind::graph_node>;
+using GraphExecs = HandleRegistry<GraphExec, HandleKind::graph_exec>;
+using UserObjects = HandleRegistry<UserObject, HandleKind::user_object>;
+Graphs& graphs();
+GraphNodes& graph_nodes();
+GraphExecs& graph_execs();
+UserObjects& user_objects();
+
+inline Graph* find_graph(CUgraph handle) {
+    return graphs().find(value_of(handle));
+}
+inline GraphNode* find_graph_node(CUgraphNode handle) {
+    return graph_nodes().find(value_of(handle));
+}
+inline GraphExec* find_graph_exec(CUgraphExec handle) {
+    return graph_execs().find(value_of(handle));
+}
+inline CUresult number_of(CUgraph handle, uint64_t& number) {
+    return number_of_object(find_graph(handle), number, CUDA_ERROR_INVALID_VALUE);
+}
+inline CUresult number_of(CUgraphNode handle, uint64_t& number) {
+    return number_of_object(find_graph_node(handle), number, CUDA_ERROR_INVALID_VALUE);
+}
+inline CUresult number_of(CUgraphExec handle, uint64_t& number) {
+    return number_of_object(find_graph_exec(handle), number, CUDA_ERROR_INVALID_VALUE);
+}
+
+inline CUresult number_of(CUuserObject handle, uint64_t& number) {
+    return number_of_object(user_objects().find(value_of(handle)), number, CUDA_ERROR_INVALID_VALUE);
+}
+
+// What a call about graphs has named: what it makes or finds belongs there.
+struct NamedGraph {
+    uint64_t graph = 0;  // handle: the first graph that was named, else the one of the first node
+    uint64_t node = 0;   // handle of the first node that was named
+    bool by_itself = false;
+
+    void name(CUgraph handle);
+    void name(CUgraphNode handle);
+};
+
+// The handle of something that the call is about to make. forget() undoes it.
+void mint(CUgraph& handle);
+void mint(CUgraphNode& handle);
+void mint(CUgraphExec& handle);
+// The call has made it.
+void made(CUgraph handle, const NamedGraph& where);
+void made(CUgraphNode handle, const NamedGraph& where);
+void made(CUgraphExec handle, const NamedGraph& where);
+// It has become part of the node's graph.
+void moved_into(CUgraph handle, CUgraphNode node);
+// It is gone, with all that it owns.
+void forget(CUgraph handle);
+void forget(CUgraphNode handle);
+void forget(CUgraphExec handle);
+
+// What launches need of the program. It goes with the graph and the instance.
+void add_needs(CUgraph graph, const GraphNeeds& more);
+std::shared_ptr<const GraphNeeds> needs_of(CUgraph graph);  // null: nothing
+std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec exec);
+void set_needs(CUgraph graph, std::shared_ptr<const GraphNeeds> needs);
+void set_needs(CUgraphExec exec, std::shared_ptr<const GraphNeeds> needs);
+
+// What a number in an answer of the session stands for; 0: null.
+void find_numbered(const ClientSession& session, uint64_t number, const NamedGraph& where, CUgraph& handle);
+void find_numbered(const ClientSession& session, uint64_t number, const NamedGraph& where, CUgraphNode& handle);
+void find_numbered(const ClientSession& session, uint64_t number, const NamedGraph& where, CUevent& handle);
+
+}  // namespace tnr::cuda

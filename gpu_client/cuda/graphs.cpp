@@ -1,0 +1,119 @@
+// Graphs: what cuda.calls cannot say of their calls.
+#include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/graph_objects.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/cuda/table_call.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
+
+namespace tnr::cuda {
+
+CUresult check_cuGraphCreate(CUgraph*, unsigned flags) {
+    return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// A child graph ends with its node, and what is being captured into cannot.
+CUresult check_cuGraphDestroy(CUgraph handle) {
+    auto* graph = find_graph(handle);
+    return graph && graph->holder == 0 && !is_captured_into(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Not captured: it waits for nothing that a graph could hold.
+CUresult check_cuGraphUpload(CUgraphExec, CUstream in) {
+    StreamRef stream;
+    auto result = resolve_stream(in, stream);
+    if (result == CUDA_SUCCESS) result = refuse_work(stream);
+    return result == CUDA_SUCCESS ? refuse_in_capture(stream) : result;
+}
+
+// What launches of the child need, those of the graph need.
+CUresult check_cuGraphAddChildGraphNode(CUgraphNode*, CUgraph graph, const CUgraphNode*, size_t, CUgraph child) {
+    if (auto needs = needs_of(child)) add_needs(graph, *needs);
+    return CUDA_SUCCESS;
+}
+
+// What a call answers that is refused here.
+CUresult check_cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo* info) {
+    *info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
+    return CUDA_SUCCESS;
+}
+CUresult check_cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode* blamed, CUgraphExecUpdateResult* update) {
+    *blamed = nullptr;
+    *update = CU_GRAPH_EXEC_UPDATE_ERROR;
+    return CUDA_SUCCESS;
+}
+
+// An instance that was updated copies from and to where the graph says, and no longer as it did.
+void note_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo*) {
+    set_needs(exec, needs_of(graph));
+}
+void note_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode*, CUgraphExecUpdateResult*) {
+    set_needs(exec, needs_of(graph));
+}
+void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgraph child) {
+    auto needs = needs_of(exec);
+    auto all = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
+    if (auto more = needs_of(child)) all->add(*more);
+    if (!all->empty()) set_needs(exec, all);
+}
+
+static CUresult note_recorded_by_graphs(CUevent handle) {
+    auto* event = find_event(handle);
+    if (!event) return CUDA_ERROR_INVALID_VALUE;
+    event->in_graphs = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult check_cuGraphAddEventRecordNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUevent event) {
+    return note_recorded_by_graphs(event);
+}
+CUresult check_cuGraphEventRecordNodeSetEvent(CUgraphNode, CUevent event) {
+    return note_recorded_by_graphs(event);
+}
+CUresult check_cuGraphExecEventRecordNodeSetEvent(CUgraphExec, CUgraphNode, CUevent event) {
+    return note_recorded_by_graphs(event);
+}
+
+}  // namespace tnr::cuda
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+extern "C" {
+
+// The forms of CUDA 10 and 11 answer with a node that is to blame and with words; those of today have no such answers.
+static CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode* blamed, char* log, size_t log_bytes) {
+    if (blamed) *blamed = nullptr;
+    if (log && log_bytes != 0) *log = 0;
+    return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode* blamed, char* log, size_t bytes) {
+    return instantiate(exec, graph, blamed, log, bytes);
+}
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* blamed, char* log, size_t bytes) {
+    return instantiate(exec, graph, blamed, log, bytes);
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* wanted) {
+    return guarded("cuGraphInstantiateWithParams", [&]() -> CUresult {
+        if (!out || !wanted) return CUDA_ERROR_INVALID_VALUE;
+        TableCall call(wire::InstantiateGraph<>::op, wire::InstantiateGraph<>::way);
+        Minted<CUgraphExec> made;
+        call.put(made.number());
+        call.handle(graph);
+        call.put(wanted->flags);
+        call.handle(wanted->hUploadStream);
+        wanted->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+        wanted->hErrNode_out = nullptr;
+        auto result = call.send();
+        wire::InstantiateGraph<>::Reply reply;
+        if (call.read(reply)) {
+            wanted->result_out = static_cast<CUgraphInstantiateResult>(reply.result);
+            if (reply.blamed != 0) find_numbered(call.session(), reply.blamed, call.named(), wanted->hErrNode_out);
+        }
+        if (result == CUDA_SUCCESS) *out = made.keep(call);
+        return result;
+    });
+}
+
+}  // extern "C"

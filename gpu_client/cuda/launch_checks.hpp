@@ -1,0 +1,21 @@
+// What is checked of a kernel's launch before it leaves, and its parameters in one piece.
+#pragma once
+
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/call_records.hpp"
+
+namespace tnr::cuda {
+
+CUresult check_shape(const wire::Launch<>& launch, const Device& device, const Function& function);
+
+// Parameters as one buffer: copied now, since the program may reuse its memory when we return.
+struct Parameters {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    std::byte packed[wire::parameter_bytes_max];
+};
+// From kernelParams (`list`) or `extra`, as cuLaunchKernel() has them.
+CUresult collect_parameters(const KernelInfo& kernel, void** list, void** extra, Parameters& parameters);
+
+}  // namespace tnr::cuda

@@ -1,0 +1,15 @@
+// Device memory that stands for memory of the program in graphs: see graph_needs.hpp.
+#pragma once
+
+#include "gpu_client/cuda/graph_needs.hpp"
+#include "gpu_client/cuda/objects.hpp"
+
+namespace tnr::cuda {
+
+// A copy between the host's rows and the device in a graph that already has `before`: where the host's side is. The same
+// rows have the same mirror, so that a graph that brings something there and fetches it again finds it. Fails with
+// CUDA_ERROR_NOT_SUPPORTED where no mirror could be right.
+CUresult mirror_copy(const Context& context, const HostRows& host, bool to_device, const GraphNeeds& before,
+                     HostCopy& copy);
+
+}  // namespace tnr::cuda

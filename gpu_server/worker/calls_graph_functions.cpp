@@ -1,0 +1,175 @@
+// Functions of the client in graphs. Launches reach them any number of times, on threads of the driver. What the graph
+// has copied to the host before one, the client must have by the time that it runs it.
+#include <algorithm>
+
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/graph_calls.hpp"
+
+namespace tnr::worker {
+
+namespace {
+
+struct GraphFunction {
+    WorkerSession& session;
+    CUcontext context;
+    uint64_t ticket;
+    // What it sees, and where that is in what the client takes for one copy.
+    struct Seen {
+        uint64_t address, bytes, offset;
+    };
+    std::vector<Seen> seen;
+};
+
+CUresult send_seen(const GraphFunction& function) {
+    CUstream own = nullptr;
+    driver().cuCtxSetCurrent(function.context);
+    auto result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
+    for (auto& part : function.seen) {
+        for (uint64_t at = 0; at < part.bytes && result == CUDA_SUCCESS; at += wire::piece_bytes_max) {
+            auto bytes = std::min<uint64_t>(part.bytes - at, wire::piece_bytes_max);
+            auto block = function.session.staging.take_download();
+            result = driver().cuMemcpyDtoHAsync_v2(block.get(), part.address + at, bytes, own);
+            if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(own);
+            if (result == CUDA_SUCCESS)
+                function.session.outbox.piece(wire::graph_function_data + function.ticket, part.offset + at,
+                                              as_message(std::move(block), bytes));
+        }
+    }
+    if (own) driver().cuStreamDestroy_v2(own);
+    return result;
+}
+
+// The function's copy is the thread's: the graph may be gone once the client has been told.
+void reach(void* data) {
+    auto& reached = *static_cast<GraphFunction*>(data);
+    auto& all = reached.session;
+    all.host_functions.run_again([&reached, &all](uint64_t run) {
+        all.waiting.run(
+            [function = reached, run, before = all.downloads.next(), use = all.context_uses.begin(reached.context)] {
+                auto& session = function.session;
+                session.finish_wait(before);
+                auto result = function.seen.empty() ? CUDA_SUCCESS : send_seen(function);
+                if (result != CUDA_SUCCESS)
+                    session.outbox.failed(wire::op_cuGraphLaunch, result, "a copy to the host in a graph");
+                session.outbox.tell(wire::RunGraphFunction{function.ticket, run});
+            });
+    });
+}
+
+void let_go(void* data) {
+    delete static_cast<GraphFunction*>(data);
+}
+
+// Makes the graph own the function, which then goes with the last instance. A driver without user objects keeps it for
+// as long as the session lasts, and so do instances whose functions are changed.
+void give_to_graph(GraphFunction* function, CUgraph graph) {
+    auto& table = driver();
+    CUuserObject object = nullptr;
+    bool can = table.cuUserObjectCreate && table.cuGraphRetainUserObject && table.cuUserObjectRelease && graph;
+    if (!can ||
+        table.cuUserObjectCreate(&object, function, let_go, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+        return;
+    (void)table.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+}
+
+using SeenList = wire::List<wire::SeenMemory, wire::seen_memory_max>;
+
+// With what it sees of `seen`, coming after `before`, and the answer that says so.
+CUresult make_function(WorkerSession& session, Call& call, uint64_t ticket, const SeenList& seen,
+                       const std::vector<CUgraphNode>& before, std::unique_ptr<GraphFunction>& made) {
+    made.reset(new GraphFunction{session, session.current(), ticket, {}});
+    Ancestors ancestors;
+    if (!seen.empty())
+        if (auto result = ancestors.find(before); result != CUDA_SUCCESS) return result;
+    wire::SeenReply reply;
+    uint64_t offset = 0;
+    for (auto& memory : seen) {
+        bool sees = std::count(ancestors.written.begin(), ancestors.written.end(), memory.address) != 0;
+        if (sees) made->seen.push_back({memory.address, memory.bytes, offset});
+        reply.seen.push_back(sees);
+        offset += memory.bytes;
+    }
+    call.reply(reply);
+    return CUDA_SUCCESS;
+}
+
+std::vector<CUgraphNode> frontier_of(CUstream stream) {
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode* nodes = nullptr;
+    size_t count = 0;
+    auto& table = driver();
+    const CUgraphEdgeData* edges = nullptr;
+    auto result = table.cuStreamGetCaptureInfo_v3
+                      ? table.cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &nodes, &edges, &count)
+                      : table.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, &nodes, &count);
+    if (result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return {};
+    return {nodes, nodes + count};
+}
+
+}  // namespace
+
+static Answer capture_function(WorkerSession& session, Call& call, const wire::CaptureHostFunction<Resolved>& wanted) {
+    std::unique_ptr<GraphFunction> function;
+    auto before = wanted.seen.empty() ? std::vector<CUgraphNode>() : frontier_of(wanted.stream.handle);
+    auto result = make_function(session, call, wanted.ticket, wanted.seen, before, function);
+    if (result == CUDA_SUCCESS) result = driver().cuLaunchHostFunc(wanted.stream.handle, reach, function.get());
+    if (result == CUDA_SUCCESS) give_to_graph(function.release(), graph_of_capture(wanted.stream.handle));
+    return result;
+}
+
+static Answer add_function(WorkerSession& session, Call& call, const wire::AddHostNode<Resolved>& wanted) {
+    if (!driver().cuGraphAddHostNode) return CUDA_ERROR_NOT_SUPPORTED;
+    std::unique_ptr<GraphFunction> function;
+    auto after = handles_of(wanted.spot.dependencies);
+    auto result = make_function(session, call, wanted.ticket, wanted.seen, after, function);
+    if (result != CUDA_SUCCESS) return result;
+    CUDA_HOST_NODE_PARAMS params{reach, function.get()};
+    CUgraphNode made = nullptr;
+    result = driver().cuGraphAddHostNode(&made, wanted.spot.graph.handle, after.data(), after.size(), &params);
+    if (result != CUDA_SUCCESS) return result;
+    give_to_graph(function.release(), wanted.spot.graph.handle);
+    return call.in.enter(wanted.node, made) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static Answer set_function(WorkerSession& session, Call& call, const wire::SetHostNode<Resolved>& wanted) {
+    if (!driver().cuGraphHostNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
+    std::unique_ptr<GraphFunction> function;
+    auto result = make_function(session, call, wanted.ticket, wanted.seen, {wanted.node.handle}, function);
+    if (result != CUDA_SUCCESS) return result;
+    CUDA_HOST_NODE_PARAMS params{reach, function.get()};
+    result = driver().cuGraphHostNodeSetParams(wanted.node.handle, &params);
+    if (result == CUDA_SUCCESS)
+        give_to_graph(function.release(), session.handles.graphs.find_graph(call.in.named_graph().graph));
+    return result;
+}
+
+static Answer set_exec_function(WorkerSession& session, Call& call, const wire::SetExecHostNode<Resolved>& wanted) {
+    if (!driver().cuGraphExecHostNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
+    std::unique_ptr<GraphFunction> function;
+    auto result = make_function(session, call, wanted.ticket, wanted.seen, {wanted.node.handle}, function);
+    if (result != CUDA_SUCCESS) return result;
+    CUDA_HOST_NODE_PARAMS params{reach, function.get()};
+    result = driver().cuGraphExecHostNodeSetParams(wanted.exec.handle, wanted.node.handle, &params);
+    if (result == CUDA_SUCCESS) (void)function.release();
+    return result;
+}
+
+static Answer get_function(WorkerSession&, Call& call, const wire::GetHostNode<Resolved>& wanted) {
+    if (!driver().cuGraphHostNodeGetParams) return CUDA_ERROR_NOT_SUPPORTED;
+    CUDA_HOST_NODE_PARAMS params{};
+    auto result = driver().cuGraphHostNodeGetParams(wanted.named.handle, &params);
+    if (result != CUDA_SUCCESS) return result;
+    if (params.fn != reach) return CUDA_ERROR_INVALID_VALUE;
+    call.reply(wire::HostWork{static_cast<GraphFunction*>(params.userData)->ticket});
+    return result;
+}
+
+void add_graph_function_calls(HandlerTable& table) {
+    table.add<capture_function>();
+    table.add<add_function>();
+    table.add<set_function>();
+    table.add<set_exec_function>();
+    table.add<get_function>();
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,63 @@
+// The client's numbers for graphs, their nodes, and what was instantiated from them. A graph owns its nodes, and a node
+// may hold a graph: what is owned is forgotten with its owner, since the driver frees it then. What the driver made by
+// itself gets a number of ours when the client first asks for it.
+#pragma once
+
+#include <vector>
+
+#include "driver_table.hpp"
+#include "gpu_server/worker/numbered_handles.hpp"
+
+namespace tnr::worker {
+
+// What a call about graphs has named, by number: what it makes or finds belongs there.
+struct NamedGraph {
+    uint64_t graph = 0;  // the first graph that was named, else the one of the first node
+    uint64_t node = 0;   // the first node that was named
+    bool by_itself = false;
+};
+
+class GraphBook {
+public:
+    NumberedHandles<CUgraphExec> execs;
+
+    // Null when the number is unknown.
+    CUgraph find_graph(uint64_t number);
+    CUgraphNode find_node(uint64_t number);
+    void name(NamedGraph& named, uint64_t graph, uint64_t node);
+
+    // False if the number is taken, or there are too many.
+    bool enter(uint64_t number, CUgraph graph, const NamedGraph& where);
+    bool enter(uint64_t number, CUgraphNode node, const NamedGraph& where);
+    bool enter(uint64_t number, CUgraphExec exec, const NamedGraph&) { return execs.add(number, exec); }
+    // The number that is known, or a new one; 0 if there are too many.
+    uint64_t number_of(CUgraph graph, const NamedGraph& where);
+    uint64_t number_of(CUgraphNode node, const NamedGraph& where);
+    uint64_t known_number(CUgraph graph) const;  // 0: none yet
+
+    void moved_into(uint64_t graph, uint64_t node);  // the graph belongs to the node from now on
+
+    // With all that they own.
+    void forget_graph(uint64_t number);
+    void forget_node(uint64_t number);
+
+private:
+    struct Graph {
+        CUgraph handle = nullptr;
+        std::vector<uint64_t> nodes;
+    };
+    struct Node {
+        CUgraphNode handle = nullptr;
+        uint64_t graph = 0;
+        std::vector<uint64_t> graphs;
+    };
+    void node_gone(uint64_t number);
+
+    NumberedHandles<Graph> graphs_;
+    NumberedHandles<Node> nodes_;
+    std::unordered_map<CUgraph, uint64_t> graph_numbers_;
+    std::unordered_map<CUgraphNode, uint64_t> node_numbers_;
+    uint64_t last_number_ = 0;  // of ours
+};
+
+}  // namespace tnr::worker

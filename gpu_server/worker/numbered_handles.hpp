@@ -1,0 +1,34 @@
+// The driver's handles of one kind by the client's numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+namespace tnr::worker {
+
+// Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
+// what a hostile client can make us remember.
+inline constexpr size_t handles_max = size_t{1} << 20;
+
+template <class T>
+class NumberedHandles {
+public:
+    // Null when the number is unknown.
+    T* find(uint64_t number) {
+        auto found = map_.find(number);
+        return found == map_.end() ? nullptr : &found->second;
+    }
+    bool add(uint64_t number, T handle) {
+        return map_.size() < handles_max && map_.emplace(number, std::move(handle)).second;
+    }
+    void remove(uint64_t number) { map_.erase(number); }
+    auto begin() { return map_.begin(); }
+    auto end() { return map_.end(); }
+
+private:
+    std::unordered_map<uint64_t, T> map_;
+};
+
+}  // namespace tnr::worker
