@@ -37,6 +37,8 @@ struct Cloud {
     struct Secret {
         std::string name;  // "token"
         std::string what;  // "API token", asked for by `tnr login`
+        bool optional = false;
+        bool file = false;  // a file's text: on a terminal its path is asked for, else all of stdin is it
     };
     std::string name;
     std::vector<Secret> secrets = {};  // none: no sign-in is needed
@@ -44,6 +46,8 @@ struct Cloud {
     std::string sources = {};          // what `standard` looks at, for --help and errors
     // Credentials that the cloud's own tools would use, from their variables and files; nothing where there are none.
     std::function<std::optional<Credentials>(const CloudWorld&)> standard = {};
+    // What is left where neither these are nor `tnr login` has stored any: the identity of the machine that tnr runs on.
+    std::function<std::optional<Credentials>(const CloudWorld&)> ambient = {};
     std::function<std::unique_ptr<Provider>(const Credentials&, const CloudWorld&)> make = {};
 };
 

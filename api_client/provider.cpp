@@ -5,8 +5,12 @@
 
 namespace tnr {
 
+Result<std::vector<Offer>> Provider::offers_in(const std::string&) {
+    return offers();
+}
+
 Result<> Provider::check(const Order& order) {
-    auto all = offers();
+    auto all = offers_in(order.region);
     if (!all) return all.error();
     auto offer = choose_offer(*all, order);
     if (!offer && offer.error().kind == Error::Kind::usage) return offer.error();
@@ -15,6 +19,10 @@ Result<> Provider::check(const Order& order) {
 
 Error Provider::lacks(const std::string& what) const {
     return Error{Error::Kind::usage, "provider " + name() + " has no " + what};
+}
+
+Result<> Provider::remove_leftovers(const std::string&) {
+    return Ok{};
 }
 
 Result<> Provider::resize(const std::string&, const std::string&) {

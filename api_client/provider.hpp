@@ -25,9 +25,14 @@ public:
     // Its machines have GPUs of the cloud's own, which nothing of ours replaces, and no user data: the login user is
     // Machine::user, and nobody can plant a host key.
     virtual bool brings_gpus() const { return false; }
+    // Whether a machine that switches itself off costs no more than one that stop() has stopped. Where it does, the next
+    // `tnr` calls stop() for it. What a stopped machine costs is Price's to say.
+    virtual bool power_off_ends_billing() const { return true; }
 
-    // The default first.
+    // The default first. Of a cloud with many regions, those of the user's own one.
     virtual Result<std::vector<Offer>> offers() = 0;
+    // Those among which an order for that region chooses; "": offers().
+    virtual Result<std::vector<Offer>> offers_in(const std::string& region);
 
     // Whether the order makes sense, as far as that can be told without making anything: an Error of kind usage names
     // the size, region, image or name that there is not. That a size is sold out now is create()'s to say.
@@ -45,6 +50,9 @@ public:
     virtual Result<> start(const std::string& id) = 0;
     // And all that create() made for it: keys, firewall.
     virtual Result<> destroy(const std::string& id) = 0;
+
+    // Where there is no machine of this name: removes what a create() that was cut off has left of its keys and firewall.
+    virtual Result<> remove_leftovers(const std::string& name);
 
     // What not every cloud has: an Error of kind usage there.
     // Of a stopped machine, to another size at the same place.

@@ -1,10 +1,12 @@
 // Reading and writing clouds.json; whose credentials count.
 #include "cli/clouds.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
 #include "cli/session.hpp"
+#include "cli/ui/text.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -22,6 +24,12 @@ Result<CloudsJson> stored_clouds(const std::string& path) {
 
 Result<> store_clouds(const std::string& path, const CloudsJson& clouds) {
     return write_file(path, clouds.dump(2) + "\n", 0600);
+}
+
+bool has_all(const Credentials& credentials, const Cloud& cloud) {
+    return std::all_of(cloud.secrets.begin(), cloud.secrets.end(), [&](const Cloud::Secret& secret) {
+        return secret.optional || credentials.values.count(secret.name);
+    });
 }
 
 }  // namespace
@@ -54,10 +62,9 @@ Result<std::optional<Credentials>> credentials_for(Session& session, const Cloud
     if (cloud.secrets.empty()) return std::optional<Credentials>{Credentials{}};
     if (auto standard = cloud.standard(session.world)) return standard;
     auto stored = session.cloud_logins().find(cloud.name);
-    if (!stored || !*stored) return stored;
-    for (const auto& secret : cloud.secrets)
-        if (!(*stored)->values.count(secret.name)) return std::optional<Credentials>{};
-    return stored;
+    if (!stored) return stored;
+    if (*stored && has_all(**stored, cloud)) return stored;
+    return cloud.ambient ? cloud.ambient(session.world) : std::nullopt;
 }
 
 std::unique_ptr<Provider> open_with(Session& session, const Cloud& cloud, const Credentials& credentials) {
@@ -68,7 +75,9 @@ std::unique_ptr<Provider> open_with(Session& session, const Cloud& cloud, const 
 
 Result<std::unique_ptr<Provider>> open_provider(Session& session, const std::string& name) {
     auto cloud = find_cloud(name);
-    if (!cloud) return cloud.error();
+    if (!cloud)
+        return Error{cloud.error().kind, cloud.error().what,
+                     ui::did_you_mean(name, provider_names()) + cloud.error().hint};
     auto credentials = credentials_for(session, *cloud);
     if (!credentials) return credentials.error();
     if (*credentials) return open_with(session, *cloud, **credentials);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cli/commands/commands.hpp"
+#include "cli/commands/help.hpp"
 #include "cli/commands/version.hpp"
 #include "cli/json_out.hpp"
 #include "cli/usage_error.hpp"
@@ -19,9 +20,10 @@ constexpr int nobody_reads_code = 128 + 13;  // what SIGPIPE would leave, had we
 
 // --json must hold even when the command line itself is wrong and nothing was parsed.
 bool wants_json(const std::vector<std::string>& words) {
-    for (const auto& word : words) {
-        if (word == "--") return false;
-        if (word == "--json") return true;
+    for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+        const std::string &word = words[i], &before = i > 0 ? words[i - 1] : word;
+        if (word == "--json" || word == "--output=json") return true;
+        if (word == "json" && (before == "-o" || before == "--output")) return true;
     }
     return false;
 }
@@ -65,7 +67,7 @@ void protect_program(const CLI::App& tnr, std::vector<std::string>& words) {
             continue;
         }
         if (!command) {
-            auto named = tnr.get_subcommands([&](const CLI::App* each) { return each->get_name() == word; });
+            auto named = tnr.get_subcommands([&](const CLI::App* each) { return each->check_name(word); });
             if (named.empty() || !takes_program(*named.front())) return;
             command = named.front();
             names = command->get_options([](const CLI::Option* option) { return option->get_positional(); }).size() - 1;
@@ -85,23 +87,6 @@ std::string reached_command(const CLI::App& tnr) {
         path += (path.empty() ? "" : " ") + at->get_name();
     }
     return path;
-}
-
-// Help as a document: what a program needs to offer commands and options, and the text as people see it.
-void print_help(Session& session, const CLI::App& tnr, const std::vector<Place>& places) {
-    std::string path = reached_command(tnr);
-    auto list = [](const std::vector<Choice>& choices) {
-        auto entries = nlohmann::json::array();
-        for (const auto& choice : choices) entries.push_back({{"name", choice.word}, {"what", choice.what}});
-        return entries;
-    };
-    for (const auto& place : places)
-        if (place.path == path)
-            print_document(session, "help",
-                           {{"about", path},
-                            {"commands", list(place.commands)},
-                            {"options", list(place.options)},
-                            {"text", tnr.help()}});
 }
 
 int report(Session& session, const std::string& command, const Error& error) {
@@ -154,11 +139,12 @@ int parse_and_run(Session& session, const std::vector<std::string>& words) {
         session.json = wants_json(words);
         if (problem.get_exit_code() != 0)
             return report(session, reached_command(app), usage_error(app, problem, words));
-        if (!session.json) return app.exit(problem, session.out, session.err);
-        if (dynamic_cast<const CLI::CallForVersion*>(&problem))
+        if (dynamic_cast<const CLI::CallForVersion*>(&problem) && session.json)
             (void)version(session);
+        else if (dynamic_cast<const CLI::CallForVersion*>(&problem))
+            session.out << "tnr " << control::version() << "\n";
         else
-            print_help(session, app, grammar.places());
+            print_help(session, reached_command(app), grammar.places());
         return exit_done;
     }
     return session.result ? session.exit_code : report(session, reached_command(app), session.result.error());

@@ -12,6 +12,7 @@
 #include "api_client/base/interrupt.hpp"
 #include "cli/pool.hpp"
 #include "cli/ui/text.hpp"
+#include "cli/ui/time.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -58,12 +59,30 @@ public:
         auto answer = ask(client_, {{"op", "types"}});
         if (!answer) return answer.error();
         std::vector<GpuType> types;
-        for (const auto& type : answer->at("types"))
+        for (const auto& type : answer->at("types")) {
             types.push_back({type.at("name"), type.at("total"), type.at("free"),
                              static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
+            auto price = type.find("price");  // {"currency", "per_hour"}, of pools that charge
+            if (price == type.end() || price->is_null()) continue;
+            types.back().currency = price->at("currency");
+            types.back().per_hour = price->at("per_hour").get<double>();
+        }
         return types;
     } catch (const Json::exception&) {
         return Error{Error::Kind::remote, "the pool's list of GPU types makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
+    }
+
+    Result<std::vector<GpuClaim>> claims() override try {
+        auto answer = ask(client_, {{"op", "claims"}});
+        if (!answer) return answer.error();
+        std::vector<GpuClaim> claims;
+        for (const auto& claim : answer->at("claims"))
+            claims.push_back({claim.at("machine"), claim.at("gpu"), static_cast<int>(claim.at("devices").size()),
+                              ui::utc_text(claim.at("since").get<int64_t>()), claim.at("sessions")});
+        return claims;
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "the pool's list of claims makes no sense",
                      "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 

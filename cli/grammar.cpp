@@ -6,12 +6,30 @@
 namespace tnr::cli {
 namespace {
 
+Choice choice_of(const CLI::Option& option) {
+    Choice choice{"", option.get_description()};
+    choice.takes_value = option.get_items_expected_max() > 0;
+    choice.required = option.get_required();
+    choice.many = option.get_items_expected_max() > 1;
+    for (const auto& name : option.get_snames()) choice.aliases.push_back("-" + name);
+    return choice;
+}
+
 void collect(const CLI::App& app, const std::string& path, std::vector<Place>& places) {
-    Place place{path, {}, {}};
-    for (const auto* option : app.get_options())
-        for (const auto& name : option->get_lnames()) place.options.push_back({"--" + name, option->get_description()});
+    Place place{path, {}, {}, {}, app.get_description(), app.get_footer()};
+    place.text = app.get_formatter()->make_help(&app, path.empty() ? "tnr" : "tnr " + path, CLI::AppFormatMode::Normal);
+    for (const auto* option : app.get_options()) {
+        Choice choice = choice_of(*option);
+        choice.word = option->get_name();
+        if (option->get_positional()) place.arguments.push_back(choice);
+        for (const auto& name : option->get_lnames()) {
+            choice.word = "--" + name;
+            place.options.push_back(choice);
+        }
+    }
     auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-    for (const auto* command : commands) place.commands.push_back({command->get_name(), command->get_description()});
+    for (const auto* command : commands)
+        place.commands.push_back({command->get_name(), command->get_description(), command->get_aliases()});
     places.push_back(std::move(place));
     for (const auto* command : commands)
         collect(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), places);
@@ -29,6 +47,10 @@ Grammar Grammar::command(const std::string& name, const std::string& what) {
     return Grammar(*app_.add_subcommand(name, what));
 }
 
+void Grammar::alias(const std::string& name) {
+    app_.alias(name);
+}
+
 void Grammar::requires_command() {
     app_.require_subcommand(1);
 }
@@ -39,6 +61,10 @@ void Grammar::option(const std::string& names, std::string& value, const std::st
 
 void Grammar::required(const std::string& names, std::string& value, const std::string& what) {
     app_.add_option(names, value, what)->required();
+}
+
+void Grammar::options(const std::string& names, std::vector<std::string>& values, const std::string& what) {
+    app_.add_option(names, values, what)->allow_extra_args(false);
 }
 
 void Grammar::flag(const std::string& names, bool& value, const std::string& what) {

@@ -1,9 +1,12 @@
 // See json_out.hpp.
 #include "cli/json_out.hpp"
 
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/ui/time.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -18,7 +21,10 @@ void print_document(Session& session, const std::string& command, nlohmann::json
         error["about"] = trouble.about;
         results["errors"].push_back(error);
     }
-    print_json(session.out, results);
+    if (session.yaml)
+        session.out << to_yaml(results) << std::flush;
+    else
+        print_json(session.out, results);
 }
 
 void tell_error(Session& session, const Error& error) {
@@ -55,21 +61,44 @@ nlohmann::json gpu_json(const std::string& type, int count) {
     return {{"type", type}, {"count", count}};
 }
 
+nlohmann::json optional_json(const std::optional<double>& number) {
+    return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+nlohmann::json cost_json(const Cost& cost) {
+    auto list = nlohmann::json::array();
+    for (const auto& [currency, amount] : cost.amounts) list.push_back({{"currency", currency}, {"amount", amount}});
+    return {{"amounts", list},
+            {"hours_running", cost.hours_running},
+            {"hours_stopped", cost.hours_stopped},
+            {"hours_unknown", cost.hours_unknown}};
+}
+
+nlohmann::json use_json(const BudgetUse& use) {
+    return {{"provider", or_null(use.budget.provider)},
+            {"currency", or_null(use.currency)},
+            {"amount", use.budget.amount},
+            {"period", use.budget.period},
+            {"spent", use.spent},
+            {"share", use.share()}};
+}
+
 nlohmann::json price_json(const Price& price) {
-    auto number = [](const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); };
     return {{"currency", or_null(price.currency)},
-            {"per_hour", number(price.running())},
-            {"per_hour_stopped", number(price.stopped())},
-            {"per_month", number(price.monthly())},
+            {"per_hour", optional_json(price.running())},
+            {"per_hour_stopped", optional_json(price.stopped())},
+            {"per_month", optional_json(price.monthly())},
             {"source", or_null(price.source)},
             {"date", or_null(price.date)}};
 }
 
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
-                            const std::string& hint) {
+                            const std::string& hint, const MachineFacts& facts) {
     bool reachable = machine && !machine->address.empty();
-    bool ready =
-        machine && machine->state == MachineState::running && record.step == Step::proven && record.has_its_gpu();
+    bool ready = machine && machine->state == MachineState::running && record.step == Step::proven &&
+                 record.has_its_gpu() && (record.setup.empty() || record.setup_done);
+    auto tags = nlohmann::json::array();
+    for (const auto& [key, value] : record.tags) tags.push_back({{"key", key}, {"value", value}});
     return {{"name", record.name},
             {"provider", record.provider},
             {"id", or_null(machine ? machine->id : record.id)},
@@ -82,7 +111,58 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
             {"pool", or_null(record.pool)},
             {"price", machine ? price_json(machine->price) : nlohmann::json()},
             {"created", or_null(record.created)},
+            {"idle_stop_s", record.idle_stop_s > 0 ? nlohmann::json(record.idle_stop_s) : nlohmann::json()},
+            {"ttl_ends", record.ttl_ends > 0 ? nlohmann::json(ui::utc_text(record.ttl_ends)) : nlohmann::json()},
+            {"region", or_null(machine ? machine->region : record.region)},
+            {"size", or_null(machine ? machine->offer : record.size)},
+            {"tags", tags},
+            {"gpu_busy", facts.gpu_busy ? nlohmann::json(*facts.gpu_busy) : nlohmann::json()},
+            {"running_since", or_null(facts.running_since)},
+            {"cost", facts.cost ? cost_json(*facts.cost) : nlohmann::json()},
             {"hint", hint}};
+}
+
+namespace {
+
+// Words that YAML would take for something else, and all that is not plainly a word, are quoted as in JSON.
+std::string yaml_scalar(const nlohmann::json& value) {
+    if (!value.is_string()) return value.dump();
+    static const std::set<std::string> not_plain = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+    const std::string text = value;
+    bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+                 not_plain.count(ui::lower(text)) == 0;
+    for (unsigned char letter : text) plain &= std::isalnum(letter) != 0 || letter == '-' || letter == '_';
+    return plain ? text : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// What stands behind "key:" or "-": on the same line, or on lines of its own.
+void write_yaml(std::string& out, const nlohmann::json& value, const std::string& indent, bool in_list) {
+    if (!value.is_structured()) {
+        out += " " + yaml_scalar(value) + "\n";
+    } else if (value.empty()) {
+        out += value.is_array() ? " []\n" : " {}\n";
+    } else if (value.is_array()) {
+        out += "\n";
+        for (const auto& each : value) {
+            out += indent + "-";
+            write_yaml(out, each, indent + "  ", true);
+        }
+    } else {
+        bool first = in_list;  // "- key: value"
+        if (!first) out += "\n";
+        for (const auto& [key, each] : value.items()) {
+            out += (std::exchange(first, false) ? " " : indent) + yaml_scalar(key) + ":";
+            write_yaml(out, each, indent + "  ", false);
+        }
+    }
+}
+
+}  // namespace
+
+std::string to_yaml(const nlohmann::json& document) {
+    std::string text;
+    write_yaml(text, document, "", false);
+    return text.substr(text.find_first_not_of('\n'));
 }
 
 void print_json(std::ostream& out, const nlohmann::json& document) {

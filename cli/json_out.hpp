@@ -6,6 +6,7 @@
 #include <ostream>
 #include <vector>
 
+#include "cli/money/costs.hpp"
 #include "cli/session.hpp"
 
 namespace tnr::cli {
@@ -34,9 +35,22 @@ Result<> finish(Session& session, const std::string& command, nlohmann::json res
 nlohmann::json or_null(const std::string& text);              // null when it is empty
 nlohmann::json gpu_json(const std::string& type, int count);  // null when there is no type
 nlohmann::json price_json(const Price& price);                // what is unknown is null
+nlohmann::json cost_json(const Cost& cost);                   // a list, an entry a currency
+nlohmann::json use_json(const BudgetUse& use);
+nlohmann::json optional_json(const std::optional<double>& number);
+
+// What is known of a machine beside its record and what its provider says.
+struct MachineFacts {
+    std::optional<bool> gpu_busy = {};
+    std::string running_since = {};  // UTC; empty: it does not run, or nobody knows
+    std::optional<Cost> cost = {};   // of all its life, as far as it was seen
+};
 // A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
-                            const std::string& hint = "");
+                            const std::string& hint = "", const MachineFacts& facts = {});
+
+// `document` as YAML: every reader of YAML 1.2 takes it for the same values.
+std::string to_yaml(const nlohmann::json& document);
 
 // One document, indented, and a newline. Bytes that are not UTF-8 (a mistyped name, a server's words) become U+FFFD:
 // whatever happened, scripts get a document that they can parse.

@@ -36,8 +36,14 @@ public:
     virtual Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) = 0;
     // Brings what differs; the answer names what was brought, and is empty when all was there.
     virtual Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) = 0;
-    // Asks the machine for its GPUs the way any program there would.
+    // Of what install() brings, the configuration alone: /etc/tnr/gpu.json. Empty: none, and so no GPU.
+    virtual Result<> configure(const std::string& config_text) = 0;
+    // Asks the machine for its GPUs the way any program there would. When it cannot reach the pool, the Error says so.
     virtual Result<Proof> prove() = 0;
+    // Makes the machine obey these timers (timers.hpp) from now on.
+    virtual Result<> install_timers(const std::string& config, const Say& say);
+    // Runs it there as the login user, in its home folder; `line` hears each line that it prints. Its exit code.
+    virtual Result<int> run_script(const std::string& script, const Say& line);
 };
 
 // `key_path` holds this computer's own SSH key; it is made when missing.

@@ -29,10 +29,10 @@ bool has_colours(bool terminal) {
     return terminal && !(none && *none) && !(kind && std::strcmp(kind, "dumb") == 0);
 }
 
-int stderr_columns() {
-    constexpr int unless_told = 80;
+ui::Size size_of_window(int fd) {
     winsize size{};
-    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : unless_told;
+    if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+    return {size.ws_row, size.ws_col};
 }
 
 void fill(Session& session) {
@@ -41,7 +41,8 @@ void fill(Session& session) {
     session.err_is_terminal = ::isatty(STDERR_FILENO);
     session.out_paint = {has_colours(session.out_is_terminal)};
     session.err_paint = {has_colours(session.err_is_terminal)};
-    session.err_columns = stderr_columns;
+    session.err_columns = [] { return size_of_window(STDERR_FILENO).columns; };
+    session.out_size = [] { return size_of_window(STDOUT_FILENO); };
     session.config_folder = config_dir();
     session.state_folder = state_dir();
     session.cache_folder = cache_dir();

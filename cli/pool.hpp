@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,17 @@ struct GpuType {
     int total = 0;
     int free = 0;
     uint64_t memory_bytes = 0;
+    std::string currency = {};            // of the price
+    std::optional<double> per_hour = {};  // of one GPU, where the pool says; unknown where empty
+};
+
+// GPUs that a machine of ours has at this moment.
+struct GpuClaim {
+    std::string machine;
+    std::string gpu;  // type
+    int count = 0;
+    std::string since;  // UTC, ISO 8601
+    int sessions = 0;   // programs that use them; the claim outlives the last one by a little
 };
 
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
@@ -31,6 +43,7 @@ public:
     // Succeeds when the pool answers and knows our key. The answer is what we are to it: "account", "machine", "open".
     virtual Result<std::string> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
+    virtual Result<std::vector<GpuClaim>> claims() = 0;
     // Both may be repeated: enrolling again replaces the key, forgetting an unknown machine succeeds.
     virtual Result<> enroll_machine(const std::string& name, const std::string& public_key) = 0;
     virtual Result<> forget_machine(const std::string& name) = 0;

@@ -44,7 +44,14 @@ Json to_json(const Record& record) {
             {"image", record.image},
             {"has_gpu", record.has_gpu},
             {"has_count", record.has_count},
-            {"login_key", record.login_key}};
+            {"login_key", record.login_key},
+            {"setup", record.setup},
+            {"setup_done", record.setup_done},
+            {"idle_stop_s", record.idle_stop_s},
+            {"ttl_s", record.ttl_s},
+            {"ttl_ends", record.ttl_ends},
+            {"open_ports", record.open_ports},
+            {"tags", record.tags}};
 }
 
 Result<int> count_of(const Json& json) {
@@ -77,6 +84,13 @@ Result<Record> record_from_json(const Json& json) {
     record.has_gpu = json.value("has_gpu", installed ? record.gpu : "");
     record.has_count = json.value("has_count", installed ? record.count : 0);
     record.login_key = json.value("login_key", "");
+    record.setup = json.value("setup", "");
+    record.setup_done = json.value("setup_done", false);
+    record.idle_stop_s = json.value("idle_stop_s", int64_t{0});
+    record.ttl_s = json.value("ttl_s", int64_t{0});
+    record.ttl_ends = json.value("ttl_ends", int64_t{0});
+    record.open_ports = json.value("open_ports", std::vector<int>{});
+    record.tags = json.value("tags", std::map<std::string, std::string>{});
     return record;
 }
 

@@ -5,6 +5,7 @@
 // the step it speaks of, so that a crash never leaves something running that no record names.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,8 +38,15 @@ struct Record {
     std::string has_gpu = {};
     int has_count = 0;
     std::string login_key = {};  // the public line of ours that it was made with; empty: made by an older tnr
+    std::string setup = {};      // the user's script for a new machine; empty: none
+    bool setup_done = false;
+    // When it switches itself off (timers.hpp): 0 for never. `ttl_ends` is in seconds since 1970.
+    int64_t idle_stop_s = 0, ttl_s = 0, ttl_ends = 0;
+    std::vector<int> open_ports = {};              // beside SSH's, as `tnr ports` has set them
+    std::map<std::string, std::string> tags = {};  // the user's own: `--tag project=x`
 
-    bool has_its_gpu() const { return has_gpu == gpu && has_count == count; }
+    // A detached machine wants none, and has none.
+    bool has_its_gpu() const { return has_gpu == gpu && (gpu.empty() || has_count == count); }
 };
 
 // The text of a record's file, from us or anybody else. The Error says in a few words what is wrong with it.

@@ -3,6 +3,9 @@
 
 #include <cstdio>
 
+#include "cli/money/costs.hpp"
+#include "cli/ui/time.hpp"
+
 namespace tnr::cli {
 namespace {
 
@@ -66,6 +69,22 @@ Result<Known> find_running(Session& session, const std::string& name) {
     if (!known || known->machine.state == MachineState::running) return known;
     return Error{Error::Kind::remote, "'" + name + "' is " + to_string(known->machine.state) + ", not running",
                  "`tnr start " + name + "` starts it"};
+}
+
+void note_machine(Session& session, const Machine& machine, const Record& record) {
+    auto noted = session.history().note({sighting_of(session.now(), record.provider, machine, record)});
+    if (!noted)
+        session.err << "note: what '" << record.name << "' costs is not written down: " << noted.error().what << "\n";
+}
+
+std::string cost_so_far(Session& session, const Machine& machine, const Record& record) {
+    auto history = session.history().all();
+    if (!history) return "";
+    auto now = ui::seconds_of(session.now()).value_or(0);
+    auto cost = cost_of(history->sightings, record.provider, machine.id, now);
+    auto seconds = static_cast<int64_t>((cost.hours_running + cost.hours_stopped) * 3600);
+    if (cost.amounts.empty() && cost.hours_unknown == 0) return "";
+    return "it has cost " + money_text(cost) + " in " + ui::duration_text(seconds);
 }
 
 std::string to_string(MachineState state) {

@@ -11,8 +11,11 @@
 #include "cli/clouds.hpp"
 #include "cli/logins.hpp"
 #include "cli/machine_access.hpp"
+#include "cli/money/budget.hpp"
+#include "cli/money/history.hpp"
 #include "cli/records.hpp"
 #include "cli/ui/progress.hpp"
+#include "cli/ui/text.hpp"
 
 namespace tnr::cli {
 
@@ -25,9 +28,11 @@ struct Session {
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
     bool json = false;     // --json: one document on `out`
+    bool yaml = false;     // beside `json`: the document as YAML
     bool explain = false;  // --explain: each request to a cloud on `err`
     ui::Paint out_paint = {}, err_paint = {};
-    std::function<int()> err_columns = {};  // the terminal's width now; empty: not known
+    std::function<int()> err_columns = {};    // the terminal's width now; empty: not known
+    std::function<ui::Size()> out_size = {};  // likewise, of `out`
 
     std::string config_folder = {}, state_folder = {}, cache_folder = {};
     CloudWorld world = {};  // what drivers get; `provider` and signing in use it
@@ -45,6 +50,8 @@ struct Session {
     Records records() const { return Records{state_folder + "/machines"}; }
     Logins logins() const { return Logins{config_folder + "/pool.json"}; }
     CloudLogins cloud_logins() const { return CloudLogins{config_folder + "/clouds.json"}; }
+    History history() const { return History{state_folder + "/history.jsonl"}; }
+    Budgets budgets() const { return Budgets{config_folder + "/budgets.json"}; }
     ui::Screen screen() const { return {err, err_is_terminal, err_paint, err_columns}; }
 };
 
@@ -67,6 +74,11 @@ Result<Known> find_machine(Session& session, const std::string& name);
 Result<Known> find_running(Session& session, const std::string& name);
 // A provider's view of a recorded machine; nothing when it is gone.
 Result<std::optional<Machine>> look_up(Provider& provider, const Record& record);
+
+// Writes into the history what the machine is now; that it could not be written earns a word.
+void note_machine(Session& session, const Machine& machine, const Record& record);
+// "it has cost $1.23 in 4 h so far"; empty when that is nothing. With the machine as it was noted last.
+std::string cost_so_far(Session& session, const Machine& machine, const Record& record);
 
 std::string to_string(MachineState state);
 // "$0.12/h", "0.0066 EUR/h", "free", or "price unknown".

@@ -1,8 +1,13 @@
 // MachineAccess over SSH: the one that users get.
+#include <optional>
 #include <sstream>
 
+#include "api_client/base/files.hpp"
 #include "cli/install/install.hpp"
+#include "cli/install/trouble.hpp"
+#include "cli/logins.hpp"
 #include "cli/machine_access.hpp"
+#include "cli/session.hpp"
 #include "cli/ssh/exec.hpp"
 #include "cli/target.hpp"
 
@@ -13,6 +18,9 @@ namespace {
 constexpr std::chrono::minutes boot_limit{10};
 // The first CUDA call of a machine waits for a claim in the pool.
 constexpr std::chrono::minutes proof_limit{2};
+
+constexpr std::chrono::minutes bring_limit{2};
+constexpr int still_runs_code = 99;
 
 // Lines of tnr-gpu-probe --plain: a GPU's memory in bytes, its name.
 std::vector<SeenGpu> parse_gpus(const std::string& text) {
@@ -30,13 +38,15 @@ public:
     Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
         auto target = ssh_target(machine, record, key_path_);
         if (!target) return target.error();
+        target->from_image = !record.image.empty() && record.step < Step::installed;
         auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
         auto client = ssh::connect_when_ready(
             *target, ssh::Clock::now() + boot_limit,
             [&](const Error& error) {
                 return waiting(error.kind == Error::Kind::auth
                                    ? "it refuses authentication; its user may not be there yet"
-                                   : "it is booting");
+                               : error.kind == Error::Kind::remote ? "it shows its image's host key, not yet its own"
+                                                                   : "it is booting");
             },
             patience);
         if (!client) return client.error();
@@ -47,28 +57,91 @@ public:
     Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) override {
         auto embedded = install::embedded_files();
         std::string text = to_json_text(config);
+        pool_ = config.pool;
         return install::install(*client_, install::files_to_install(embedded, text), say);
     }
+
+    Result<> configure(const std::string& config_text) override { return install::configure(*client_, config_text); }
 
     Result<Proof> prove() override {
         auto output =
             ssh::capture(*client_, "/usr/local/lib/tnr/tnr-gpu-probe --plain", "", ssh::Clock::now() + proof_limit);
         if (!output) return output.error();
         if (output->code == 0) return Proof{parse_gpus(output->out), output->err.substr(0, output->err.find('\n'))};
+        if (auto unreachable = pool_out_of_reach()) return *unreachable;
         std::string words = output->err.empty() ? "it finds no GPU" : output->err;
         while (!words.empty() && words.back() == '\n') words.pop_back();
         return Error{Error::Kind::remote,
                      "a CUDA program on '" + client_->target().name + "' does not get its GPU: " + words,
-                     "can the machine reach the pool? See what it says: `tnr connect " + client_->target().name +
+                     "see what it says: `tnr connect " + client_->target().name +
                          " -- env TNR_LOG=debug /usr/local/lib/tnr/tnr-gpu-probe`"};
     }
 
+    Result<> install_timers(const std::string& config, const Say& say) override {
+        auto sent = install::install(*client_, install::timer_files(config), say);
+        return sent ? Result<>{Ok{}} : Result<>{sent.error()};
+    }
+
+    Result<int> run_script(const std::string& script, const Say& line) override {
+        auto brought = ssh::capture(*client_,
+                                    "umask 077 && mkdir -p ~/.cache/tnr && cat >~/.cache/tnr/setup && "
+                                    "chmod 700 ~/.cache/tnr/setup",
+                                    script, ssh::Clock::now() + bring_limit);
+        if (!brought) return brought.error();
+        if (brought->code != 0) return install::explained("bringing the script", brought->err, client_->target().name);
+        // One that lost its connection may still run.
+        std::string held = "cd && exec flock -o -n -E " + std::to_string(still_runs_code) +
+                           " ~/.cache/tnr/setup.lock ~/.cache/tnr/setup";
+        std::string begun;
+        auto code = ssh::follow(*client_, held, [&](std::string_view piece) {
+            begun += piece;
+            for (size_t end; (end = begun.find('\n')) != std::string::npos; begun.erase(0, end + 1))
+                line(begun.substr(0, end));
+        });
+        if (!begun.empty()) line(begun);
+        if (code && *code == still_runs_code)
+            return Error{Error::Kind::remote, "the script still runs on '" + client_->target().name + "' from before",
+                         "wait until it has ended, or end it: `tnr connect " + client_->target().name +
+                             " -- pkill -f .cache/tnr/setup`"};
+        return code;
+    }
+
 private:
-    std::string key_path_;
+    // Asked when a program does not get its GPU: is it the way to the pool? Nothing when that is open, or cannot be told.
+    std::optional<Error> pool_out_of_reach() {
+        auto pool = parse_endpoint(pool_);
+        if (!pool) return std::nullopt;
+        std::string port = std::to_string(pool->port), host = pool->host;
+        auto tried = ssh::capture(*client_,
+                                  "command -v bash >/dev/null || exit 0; LC_ALL=C timeout 10 bash -c " +
+                                      ssh::quoted(": </dev/tcp/" + host + "/" + port),
+                                  "", ssh::Clock::now() + proof_limit);
+        if (!tried || tried->code == 0) return std::nullopt;
+        std::string why = "no answer in 10 s";
+        for (const char* known : {"Connection refused", "No route to host", "Network is unreachable",
+                                  "Name or service not known", "Temporary failure in name resolution"})
+            if (tried->err.find(known) != std::string::npos) why = known;
+        return Error{Error::Kind::network,
+                     "'" + client_->target().name + "' cannot reach the pool at " + host + " port " + port + ": " + why,
+                     "TCP port " + port + " of " + host + " must accept connections from " + client_->target().host +
+                         ": see that the pool runs, and open the port in its host's firewall or security group\n"
+                         "where machines reach the pool at another address, sign in with that: "
+                         "`tnr login pool tcp://HOST:PORT …`"};
+    }
+
+    std::string key_path_, pool_;
     std::unique_ptr<ssh::Client> client_;
 };
 
 }  // namespace
+
+Result<> MachineAccess::install_timers(const std::string&, const Say&) {
+    return Error{Error::Kind::internal, "this way into a machine brings no timers"};
+}
+
+Result<int> MachineAccess::run_script(const std::string&, const Say&) {
+    return Error{Error::Kind::internal, "this way into a machine runs no scripts"};
+}
 
 Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path) {
     auto key = ssh::load_key(key_path);
@@ -85,6 +158,19 @@ Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path
                      ssh::fingerprint(ssh::public_blob(*key)) + ", not " +
                      (wanted ? ssh::fingerprint(*wanted) : record.login_key) + "), so authentication would fail",
                  "put the right file back; without it " + anew};
+}
+
+Result<ssh::KeyPair> own_login_key(Session& session, const std::string& machine, const Say& say) {
+    std::string path = session.config_folder + "/ssh_key";
+    bool anew = !file_exists(path);
+    auto key = ssh::load_or_create_key(path, "tnr");
+    std::string others;
+    for (const auto& record : session.records().all().records)
+        if (record.step >= Step::ordered && record.name != machine)
+            others += (others.empty() ? "" : ", ") + record.name;
+    if (key && anew && !others.empty())
+        say("note: made a new SSH key, " + path + "; machines made with the lost one refuse it: " + others);
+    return key;
 }
 
 Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& key_path) {

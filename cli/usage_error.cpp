@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 
 #include "cli/ui/text.hpp"
 
@@ -30,17 +31,28 @@ std::vector<std::string> names_below(const CLI::App& command) {
     return names;
 }
 
+// With their other names: who types `sl` means `ls`.
+std::vector<std::string> words_below(const CLI::App& command) {
+    auto words = names_below(command);
+    for (const auto* one : command.get_subcommands([](const CLI::App*) { return true; }))
+        words.insert(words.end(), one->get_aliases().begin(), one->get_aliases().end());
+    return words;
+}
+
 std::string commands_below(const CLI::App& command) {
     std::string list;
     for (const auto& name : names_below(command)) list += (list.empty() ? "" : ", ") + name;
     return list;
 }
 
-// CLI11 only says that a command is missing.
+// CLI11 only says that a command is missing. What was typed where one goes, with the words that lead there.
 std::string unknown_command(const Reached& at, const std::vector<std::string>& words) {
-    if (at.command->get_parent()) return "";
-    auto word = std::find_if(words.begin(), words.end(), [](const std::string& each) { return each[0] != '-'; });
-    return word == words.end() ? "" : *word;
+    if (names_below(*at.command).empty()) return "";
+    auto depth = std::count(at.path.begin(), at.path.end(), ' ');
+    for (const auto& word : words)
+        if (word.empty() || word[0] != '-')
+            if (depth-- == 0) return word;
+    return "";
 }
 
 std::string missing(const Reached& at) {
@@ -55,12 +67,32 @@ std::string missing(const Reached& at) {
 }
 
 // "The following argument was not expected: WORD …"
-std::string not_expected(const Reached& at, const std::string& said) {
+std::string unexpected_word(const std::string& said) {
     constexpr std::string_view before = "expected: ";
     auto begin = said.find(before);
-    if (begin == std::string::npos) return said;
-    std::string word = said.substr(begin + before.size());
-    word = word.substr(0, word.find(' '));
+    if (begin == std::string::npos) return "";
+    std::istringstream rest{said.substr(begin + before.size())};
+    std::string first, word;
+    rest >> first;
+    for (word = first; word[0] != '-' && rest >> word;) {
+    }
+    return word[0] == '-' ? word : first;  // an option that there is not left its value behind, too
+}
+
+// "did you mean '--gpu'? "
+std::string nearest_hint(const Reached& at, const std::string& said) {
+    const std::string word = unexpected_word(said);
+    if (word.empty() || word[0] != '-') return ui::did_you_mean(word, words_below(*at.command));
+    std::vector<std::string> options;
+    for (const auto* command = at.command; command; command = command->get_parent())
+        for (const auto* option : command->get_options())
+            for (const auto& name : option->get_lnames()) options.push_back("--" + name);
+    return ui::did_you_mean(word.substr(0, word.find('=')), options);
+}
+
+std::string not_expected(const Reached& at, const std::string& said) {
+    const std::string word = unexpected_word(said);
+    if (word.empty()) return said;
     if (word[0] == '-') return "`" + at.path + "` has no option '" + word + "'";
     return "`" + at.path + "` does not expect '" + word + "'";
 }
@@ -75,10 +107,11 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
     if (auto unknown = unknown_command(at, words); !unknown.empty())
-        return {Error::Kind::usage, "there is no command '" + unknown + "'",
-                ui::did_you_mean(unknown, names_below(tnr)) + "commands: " + commands_below(tnr)};
+        return {Error::Kind::usage, "there is no command '" + (at.path + " " + unknown).substr(4) + "'",
+                ui::did_you_mean(unknown, words_below(*at.command)) + "commands: " + commands_below(*at.command)};
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
+        hint = nearest_hint(at, what) + hint;
         what = not_expected(at, what);
         if (takes_program(*at.command))
             hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;

@@ -21,7 +21,8 @@ quietly() {
     local what=$1 status log
     shift
     mkdir -p "$log_dir"
-    log=$log_dir/$(tr -cs 'a-zA-Z0-9\n' - <<<"$what" | sed 's/-*$//').log
+    log=$(tr -cs 'a-zA-Z0-9\n' - <<<"$what" | sed 's/-*$//')
+    log=$log_dir/${log:0:100}.log  # a file's name has a limit, what we do has none
     step "$what"
     # Not `"$@" || status=$?`: inside that, a function would go on after a command of its own that failed.
     set +e
@@ -61,13 +62,14 @@ detect_distribution() {
         "install what packaging/lib.sh names yourself, then: cmake --preset release && cmake --build --preset release"
 }
 
-# What a build of everything needs. autoconf to libtool are for libsodium, whose source package has no configure.
+# What a build of everything needs. autoconf to libtool are for libsodium and libcurl, built from their source packages.
 build_packages() {
     local cppzmq=cppzmq-dev
     [ "$distribution $release" != "ubuntu 22.04" ] || cppzmq=libzmq3-dev  # zmq.hpp is part of it there
     echo ca-certificates g++ ninja-build cmake ccache pkg-config python3 python3-venv dpkg-dev xz-utils \
-        autoconf automake libtool libcli11-dev libcurl4-openssl-dev nlohmann-json3-dev libssh2-1-dev libssl-dev \
-        $cppzmq libzstd-dev liblz4-dev zlib1g-dev libsqlite3-dev
+        autoconf automake libtool libcli11-dev libnghttp2-dev nlohmann-json3-dev libssh2-1-dev libssl-dev \
+        $cppzmq libzstd-dev liblz4-dev zlib1g-dev libsqlite3-dev libpugixml-dev \
+        librsync-dev libb2-dev libxxhash-dev
 }
 
 # What the provider `local` needs to build its image and run machines.
@@ -75,13 +77,16 @@ local_machine_packages() {
     echo qemu-system-x86 qemu-utils mmdebstrap debian-archive-keyring e2fsprogs uidmap
 }
 
+# What packaging/release needs on top of a build.
+release_packages() { echo help2man; }
+
 # What the tests need on top of that.
 test_packages() {
     local clang_runtimes=libclang-rt-dev  # libFuzzer and the sanitizers, which clang only recommends
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
     local nvtop=  # in Debian's contrib, which not every machine uses; without it its test is skipped
     ! apt-cache show nvtop >/dev/null 2>&1 || nvtop=nvtop
-    echo zsh fish $nvtop catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client openssl git procps mtools dosfstools
+    echo lintian zsh fish $nvtop catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client rsync openssl git procps mtools dosfstools
 }
 
 package_installed() {
@@ -119,7 +124,7 @@ install_from_pypi() {
     local venv
     venv=$(python_venv)
     "$venv/bin/pip" freeze | grep -Fxc -f <(printf '%s\n' "$@") | grep -qx $# ||
-        quietly "install $* from PyPI" "$venv/bin/pip" install "$@"
+        quietly "install $# packages from PyPI" "$venv/bin/pip" install "$@"
 }
 
 # The presets need CMake 3.25; Ubuntu 22.04 has 3.22.

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/http/certificates.hpp"
 #include "api_client/http/redact.hpp"
 
 namespace tnr::http {
@@ -81,6 +82,12 @@ std::string host_of(const std::string& url) {
     return url.substr(begin + 3, url.find_first_of("/?", begin + 3) - begin - 3);
 }
 
+// A cloud's metadata service: the host under the machine answers it, and neither a network nor a proxy comes between.
+bool is_metadata_service(const std::string& url) {
+    const std::string host = host_of(url);
+    return host == "metadata.google.internal" || host == "169.254.169.254";
+}
+
 std::string seconds(int milliseconds) {
     return std::to_string((milliseconds + 999) / 1000) + " s";
 }
@@ -109,6 +116,7 @@ std::string Response::request_id() const {
 
 Client::Client(Surroundings world, Limits limits)
     : curl_(std::make_unique<Curl>()), world_(std::move(world)), limits_(limits) {}
+Client::Client(Client&&) noexcept = default;
 Client::~Client() = default;
 
 void Client::hide(const std::string& secret) {
@@ -121,7 +129,10 @@ std::string Client::shown(const std::string& text) const {
 
 void Client::explain_request(const Request& request) const {
     std::string line = "> " + request.method + " " + request.url;
-    if (!request.body.empty()) line += " " + redacted(request.body, secrets_);
+    if (!request.told.empty())
+        line += " " + request.told;
+    else if (!request.body.empty())
+        line += " " + redacted(request.body, secrets_);
     world_.explain(shown(line));
 }
 
@@ -148,7 +159,10 @@ Client::Outcome Client::transfer(const Request& request) {
         list = curl_slist_append(list, header.c_str());
     }
     if (!typed) list = curl_slist_append(list, "Content-Type: application/json");
-    list = curl_slist_append(list, "Expect:");  // no round trip before the body
+    if (request.signature)  // what is signed is also sent; older versions of curl sign the host without its port
+        list = curl_slist_append(list, ("Host: " + host_of(request.url)).c_str());
+    else
+        list = curl_slist_append(list, "Expect:");  // no round trip before the body
     const CurlHeaders headers(list);
 
     curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
@@ -158,6 +172,12 @@ Client::Outcome Client::transfer(const Request& request) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.c_str());
     }
+    if (const auto& signature = request.signature) {
+        const std::string how = "aws:amz:" + signature->region + ":" + signature->service;
+        curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, how.c_str());
+        curl_easy_setopt(curl, CURLOPT_USERNAME, signature->key.c_str());
+        curl_easy_setopt(curl, CURLOPT_PASSWORD, signature->secret.c_str());
+    }
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "tnr");
     curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "");
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_2TLS});
@@ -166,8 +186,11 @@ Client::Outcome Client::transfer(const Request& request) {
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, request.repeatable ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(limits_.total_ms));
-    if (const char* file = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"})) curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    const char* chosen = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"});
+    const std::string authorities = chosen ? chosen : system_authorities();
+    if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
+    if (is_metadata_service(request.url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
@@ -211,9 +234,11 @@ bool broke(CURLcode code) {
     return std::find(std::begin(codes), std::end(codes), code) != std::end(codes);
 }
 
-bool asks_for_patience(int status, bool repeatable) {
+bool asks_for_patience(const Request& request, const Response& response) {
+    if (request.asks_for_patience) return request.asks_for_patience(response);
+    const int status = response.status;
     if (status == 429) return true;  // refused before anything was done
-    return repeatable && (status == 500 || status == 502 || status == 503 || status == 504);
+    return request.repeatable && (status == 500 || status == 502 || status == 503 || status == 504);
 }
 
 }  // namespace
@@ -225,8 +250,12 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
         return Error{Error::Kind::remote, host + "'s reply is larger than " +
                                               std::to_string(limits_.reply_bytes_max >> 20) + " MiB; it was dropped"};
     if (certificate_refused(outcome.code))
-        return Error{Error::Kind::network, "the certificate of " + host + " is not trusted: " + shown(outcome.words),
-                     "behind a proxy with a certificate authority of its own, point SSL_CERT_FILE at its certificate"};
+        return Error{
+            Error::Kind::network, "the certificate of " + host + " is not trusted: " + shown(outcome.words),
+            system_authorities().empty()
+                ? "this computer has no list of certificate authorities: install the package ca-certificates, or "
+                  "point SSL_CERT_FILE at such a list"
+                : "behind a proxy with a certificate authority of its own, point SSL_CERT_FILE at its certificate"};
     if (outcome.code == CURLE_OPERATION_TIMEDOUT)
         return Error{Error::Kind::network,
                      outcome.sent ? host + " did not end its reply within " + seconds(limits_.total_ms)
@@ -245,7 +274,9 @@ Result<Response> Client::send(const Request& request) {
         Outcome outcome = transfer(request);
         const bool replied = outcome.code == CURLE_OK;
         if (world_.explain) explain_outcome(outcome);
-        bool again = replied ? asks_for_patience(outcome.response.status, request.repeatable)
+        if (auto date = outcome.response.headers.find("date"); world_.on_date && date != outcome.response.headers.end())
+            world_.on_date(date->second);
+        bool again = replied ? asks_for_patience(request, outcome.response)
                              : broke(outcome.code) && (request.repeatable || !outcome.sent);
         timeouts += outcome.code == CURLE_OPERATION_TIMEDOUT;
         if (outcome.interrupted || outcome.too_large) again = false;
@@ -270,7 +301,7 @@ Result<> check_endpoint(const std::string& url) {
     if (url.compare(0, 8, "https://") == 0 && !host.empty() && host.find('@') == std::string::npos) return Ok{};
     const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;  // not 127.0.0.1@elsewhere
     const bool here = name == "localhost" || name == "[::1]" || (numeric && name.compare(0, 4, "127.") == 0);
-    if (url.compare(0, 7, "http://") == 0 && here) return Ok{};
+    if (url.compare(0, 7, "http://") == 0 && (here || is_metadata_service(url))) return Ok{};
     return Error{Error::Kind::usage, "'" + url + "' is no address for a cloud's API",
                  "it begins with https://; plain http would show your token to the network, and is for localhost only"};
 }

@@ -8,12 +8,20 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api_client/base/result.hpp"
 
 namespace tnr::http {
+
+// What AWS wants requests signed with (SigV4). libcurl signs, with this computer's clock.
+struct AwsSignature {
+    std::string key = {}, secret = {}, region = {}, service = {};
+};
+
+struct Response;
 
 struct Request {
     std::string method = "GET";
@@ -22,6 +30,11 @@ struct Request {
     std::string body = {};                  // JSON unless a header says otherwise
     // Doing it twice is the same as doing it once. Else it is repeated only when it certainly was not done.
     bool repeatable = false;
+    std::optional<AwsSignature> signature = {};
+    // What `--explain` shows in place of a body that is no JSON.
+    std::string told = {};
+    // True: the reply asks for patience, and the request is worth another try. Empty: its status decides.
+    std::function<bool(const Response&)> asks_for_patience = {};
 };
 
 struct Response {
@@ -34,12 +47,15 @@ struct Response {
     std::string request_id() const;
 };
 
-// From outside, so that tests neither wait nor throw dice.
+// From outside, so that tests neither wait nor throw dice. A driver may ask several regions at once: `pause` and `dice` are
+// called on several threads then.
 struct Surroundings {
     std::function<bool(int milliseconds)> pause = {};  // false: the user pressed Ctrl-C; pause(0) only asks
     std::function<double()> dice = {};                 // 0 to 1: spreads repetitions out
     // Told about each request and reply, secrets hidden; may be empty.
     std::function<void(const std::string& line)> explain = {};
+    // Hears the server's own time with each reply, as HTTP writes it; may be empty.
+    std::function<void(const std::string& date)> on_date = {};
 };
 
 struct Limits {
@@ -55,6 +71,7 @@ struct Limits {
 class Client {
 public:
     explicit Client(Surroundings world, Limits limits = {});
+    Client(Client&&) noexcept;
     ~Client();
 
     // Any status is a Response. An Error of kind network: no reply came; of kind internal: the user interrupted it.
@@ -79,7 +96,8 @@ private:
     std::vector<std::string> secrets_;
 };
 
-// An address that may be given a token: https, or plain http to this computer itself.
+// An address that may be given a token: https, or plain http to this computer itself or to its cloud's metadata service,
+// which no network carries further.
 Result<> check_endpoint(const std::string& url);
 
 // A value as part of a path or a query.

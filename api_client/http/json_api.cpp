@@ -1,11 +1,10 @@
 // Requests with a token, replies as JSON, pages, and a day's cache.
 #include "api_client/http/json_api.hpp"
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
+#include "api_client/base/files.hpp"
 #include "api_client/http/parse.hpp"
 
 namespace tnr::http {
@@ -25,10 +24,7 @@ std::string day_of(const std::string& time) {
 }  // namespace
 
 JsonApi::JsonApi(Settings settings, const CloudWorld& world)
-    : settings_(std::move(settings)),
-      client_(world.http, world.limits),
-      cache_folder_(world.cache_folder),
-      now_(world.now) {
+    : settings_(std::move(settings)), client_(world.http, world.limits), world_(world) {
     client_.hide(settings_.token);
     while (!settings_.base.empty() && settings_.base.back() == '/') settings_.base.pop_back();
 }
@@ -37,12 +33,11 @@ Result<Reply> JsonApi::call(const std::string& method, const std::string& path, 
     Request request;
     request.method = method;
     request.url = settings_.base + path;
-    request.headers = {"Authorization: Bearer " + settings_.token, "Accept: application/json"};
     if (!body.is_null()) request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
     request.repeatable = repeatable || method != "POST";
-    auto response = client_.send(request);
+    auto response = send(std::move(request));
     if (!response) return response.error();
-    Reply reply{response->status, Json(), response->request_id()};
+    Reply reply{response->status, Json(), response->request_id(), response->headers};
     if (response->body.empty()) return reply;
     reply.body = parse_json(response->body);
     if (!reply.body.is_discarded()) return reply;
@@ -52,6 +47,27 @@ Result<Reply> JsonApi::call(const std::string& method, const std::string& path, 
     }
     return Error{Error::Kind::remote,
                  with_id(settings_.cloud + "'s reply to " + method + " " + path + " is no JSON", reply.request_id)};
+}
+
+// A request whose token was refused has done nothing, so it may be sent once more.
+Result<Response> JsonApi::send(Request request) {
+    if (settings_.token.empty() && settings_.fetch_token)
+        if (auto renewed = renew_token(); !renewed) return renewed.error();
+    for (bool renewed = false;; renewed = true) {
+        request.headers = {"Accept: application/json"};
+        if (!settings_.token.empty()) request.headers.push_back("Authorization: Bearer " + settings_.token);
+        auto response = client_.send(request);
+        if (renewed || !settings_.fetch_token || !response || response->status != 401) return response;
+        if (auto got = renew_token(); !got) return got.error();
+    }
+}
+
+Result<> JsonApi::renew_token() {
+    auto token = settings_.fetch_token();
+    if (!token) return token.error();
+    settings_.token = *token;
+    client_.hide(*token);
+    return Ok{};
 }
 
 Error JsonApi::refused(const Reply& reply) const {
@@ -124,24 +140,24 @@ Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<
     return false;
 }
 
-Result<JsonApi::Dated> JsonApi::daily(const std::string& name, const std::function<Result<Json>()>& ask) {
+Result<Dated> JsonApi::daily(const std::string& name, const std::function<Result<Json>()>& ask) {
+    return http::daily(world_, name, settings_.base, ask);
+}
+
+Result<Dated> daily(const CloudWorld& world, const std::string& name, const std::string& base,
+                    const std::function<Result<Json>()>& ask) {
     namespace fs = std::filesystem;
-    const fs::path folder = fs::path(cache_folder_) / "prices", file = folder / (name + ".json");
-    const std::string now = now_();
+    const fs::path file = fs::path(world.cache_folder) / "prices" / (name + ".json");
+    const std::string now = world.now();
     std::ifstream kept(file, std::ios::binary);
     const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
-    // Another endpoint has other prices.
-    if (old.is_object() && old.value("base", "") == settings_.base && day_of(old.value("date", "")) == day_of(now) &&
+    if (old.is_object() && old.value("base", "") == base && day_of(old.value("date", "")) == day_of(now) &&
         old.contains("body"))
         return Dated{old["body"], old["date"]};
     auto body = ask();
     if (!body) return body.error();
     // A cache that cannot be written costs a request the next time, and nothing else.
-    std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    const fs::path fresh = file.string() + "." + std::to_string(::getpid()) + ".new";
-    std::ofstream(fresh, std::ios::binary) << Json{{"base", settings_.base}, {"date", now}, {"body", *body}}.dump();
-    fs::rename(fresh, file, ignored);
+    (void)write_file(file, Json{{"base", base}, {"date", now}, {"body", *body}}.dump(), 0600);
     return Dated{*body, now};
 }
 

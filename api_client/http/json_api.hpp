@@ -13,6 +13,7 @@ struct Reply {
     int status = 0;
     Json body = {};  // null where there was none
     std::string request_id = {};
+    std::map<std::string, std::string> headers = {};  // names in small letters
     bool ok() const { return status >= 200 && status < 300; }
 };
 
@@ -22,14 +23,26 @@ struct Refusal {
     std::string words = {};
 };
 
+// A reply kept for a day, and the time when the cloud gave it.
+struct Dated {
+    Json body;
+    std::string date;
+};
+// What changes rarely, such as prices, from `ask` or from the cache folder. `base` says whose word it is: another endpoint
+// has other prices.
+Result<Dated> daily(const CloudWorld& world, const std::string& name, const std::string& base,
+                    const std::function<Result<Json>()>& ask);
+
 class JsonApi {
 public:
     struct Settings {
-        std::string cloud;  // as users know it: "Hetzner"
-        std::string base;   // "https://api.hetzner.cloud/v1"
-        std::string token;
-        std::string sign_in;  // hint for a token that is refused
+        std::string cloud;         // as users know it: "Hetzner"
+        std::string base;          // "https://api.hetzner.cloud/v1"
+        std::string token = {};    // empty, without fetch_token: anybody may ask
+        std::string sign_in = {};  // hint for a token that is refused
         std::function<Refusal(const Json& body)> refusal;
+        // Where tokens expire: asked for the first one, and for another when one is refused.
+        std::function<Result<std::string>()> fetch_token = {};
     };
     JsonApi(Settings settings, const CloudWorld& world);
 
@@ -45,12 +58,7 @@ public:
     // All items of a list. `next` tells from a page the path of the one after it, empty at the end.
     Result<std::vector<Json>> all(const std::string& path, const std::string& list,
                                   const std::function<std::string(const Json& page)>& next);
-    // The reply to a path that changes rarely, such as prices, kept in the cache folder for a day, and the time when the
-    // cloud gave it.
-    struct Dated {
-        Json body;
-        std::string date;
-    };
+    using Dated = http::Dated;
     Result<Dated> daily(const std::string& name, const std::function<Result<Json>()>& ask);
 
     Error refused(const Reply& reply) const;
@@ -58,11 +66,12 @@ public:
 
 private:
     Result<Json> accepted(Result<Reply> reply) const;
+    Result<Response> send(Request request);
+    Result<> renew_token();
 
     Settings settings_;
     Client client_;
-    std::string cache_folder_;
-    std::function<std::string()> now_;
+    CloudWorld world_;
 };
 
 // Asks once a second until `done` says so; false: it never did, in `seconds_max`.

@@ -15,15 +15,22 @@ using Json = nlohmann::json;
 constexpr std::string_view hidden_word = "(hidden)";
 constexpr size_t shown_bytes_max = 2000;
 
-// `key`: Thunder answers with a private key of that name.
-constexpr std::array secret_fields = {"user_data",   "password", "root_password", "token",
-                                      "private_key", "key",      "secret"};
+// `key`: Thunder answers with a private key of that name. Those that begin with a capital are AWS's.
+constexpr std::array secret_fields = {
+    "user_data",      "password",     "root_password",   "token",           "private_key",   "key",
+    "secret",         "access_token", "id_token",        "refresh_token",   "client_secret", "customData",
+    "private_key_id", "Token",        "SecretAccessKey", "secretAccessKey", "sessionToken"};
 
 bool is_secret(const std::string& name) {
     return std::find(secret_fields.begin(), secret_fields.end(), name) != secret_fields.end();
 }
 
 void hide_fields(Json& json) {
+    // Google's metadata is a list of such pairs: their keys are names, and what is secret is the value.
+    if (json.is_object() && json.contains("key") && json.contains("value")) {
+        json["value"] = hidden_word;
+        return;
+    }
     for (auto& [name, value] : json.items()) {
         if (value.is_structured())
             hide_fields(value);
@@ -46,7 +53,7 @@ std::string redacted(const std::string& body, const std::vector<std::string>& se
     // Half a reply has its secrets, too, and no names by which to find them.
     if (json.is_discarded()) return "(" + std::to_string(body.size()) + " bytes that are no JSON)";
     hide_fields(json);
-    const std::string text = without(json.dump(-1, ' ', false, Json::error_handler_t::replace), secrets);
+    std::string text = without(json.dump(-1, ' ', false, Json::error_handler_t::replace), secrets);
     if (text.size() <= shown_bytes_max) return text;
     return text.substr(0, shown_bytes_max) + "… (" + std::to_string(text.size()) + " bytes)";
 }

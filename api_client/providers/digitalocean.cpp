@@ -184,6 +184,10 @@ public:
         });
     }
 
+    Result<> remove_leftovers(const std::string& name) override {
+        return understood(cloud_name, [&] { return sweep(name); });
+    }
+
     // Keeps the disk's size: a larger one could never be made smaller again.
     Result<> resize(const std::string& id, const std::string& offer) override {
         return act_and_wait(id, {{"type", "resize"}, {"size", offer}, {"disk", false}});

@@ -17,6 +17,7 @@ constexpr const char* default_image = "debian-12";
 constexpr const char* label = "tnr";
 constexpr int action_seconds_max = 600;   // a snapshot of a full disk takes minutes
 constexpr int shutdown_seconds_max = 60;  // then the plug is pulled
+constexpr int deleting_seconds_max = 60;  // a server that is being deleted has gone
 constexpr int locked_seconds_max = 60;    // another action on the same server has to end first
 constexpr double gib_per_gb = 1e9 / (1 << 30);
 
@@ -132,9 +133,9 @@ public:
 
     Result<Machine> create(const Order& order) override {
         return understood("Hetzner", [&]() -> Result<Machine> {
-            auto there = api_.get("/servers?name=" + http::escaped(order.name));
+            auto there = called(order.name);
             if (!there) return there.error();
-            if (!there->at("servers").empty()) return taken(order.name);
+            if (*there) return taken(order.name);
             auto all = offers();
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);
@@ -205,6 +206,10 @@ public:
                 if (auto done = wait(reply->body.at("action")); !done) return done;
             return sweep(server->at("server").at("labels").value(label, server->at("server").value("name", "")));
         });
+    }
+
+    Result<> remove_leftovers(const std::string& name) override {
+        return understood("Hetzner", [&] { return sweep(name); });
     }
 
     // Keeps the disk's size: a larger one could never be made smaller again.
@@ -357,6 +362,20 @@ private:
             api_.post("/firewalls", {{"name", name}, {"labels", {{label, machine}}}, {"rules", firewall_rules({22})}});
         if (!made) return made.error();
         return made->at("firewall").at("id").get<int64_t>();
+    }
+
+    // Whether there is a server of this name. One that is being deleted is waited for: its name is free in a moment.
+    Result<bool> called(const std::string& name) {
+        bool there = false;
+        auto known = http::poll(world_, deleting_seconds_max, [&]() -> Result<bool> {
+            auto found = api_.get("/servers?name=" + http::escaped(name));
+            if (!found) return found.error();
+            const Json& servers = found->at("servers");
+            there = !servers.empty();
+            return !there || servers[0].at("status") != "deleting";
+        });
+        if (!known) return known.error();
+        return there;
     }
 
     // Removes firewall and key of a machine that is no more; "": of all such machines.

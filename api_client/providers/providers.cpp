@@ -8,11 +8,12 @@
 
 namespace tnr {
 
-extern const Cloud local_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud;
+extern const Cloud local_cloud, aws_cloud, gcp_cloud, azure_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud;
 
 // Copied when first asked for: the originals, each in a file of its own, are made in an unknown order before main.
 const std::vector<Cloud>& clouds() {
-    static const std::vector<Cloud> all = {local_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud};
+    static const std::vector<Cloud> all = {local_cloud,   aws_cloud,          gcp_cloud,    azure_cloud,
+                                           hetzner_cloud, digitalocean_cloud, thunder_cloud};
     return all;
 }
 

@@ -4,6 +4,9 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <iterator>
+
+#include "api_client/tool_files.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
@@ -30,8 +33,24 @@ private:
     bool active_;
 };
 
+Result<std::string> ask_file(Session& session, const Cloud& cloud, const Cloud::Secret& secret) {
+    std::string text, path = "stdin";
+    if (session.in_is_terminal) {
+        session.err << "File with the " << secret.what << ": " << std::flush;
+        std::getline(session.in, path);
+        text = small_file(path);
+    } else {
+        text.assign(std::istreambuf_iterator<char>(session.in), {});
+    }
+    if (!text.empty()) return text;
+    return Error{Error::Kind::usage, "no " + secret.what + " could be read from " + path,
+                 "`tnr login " + cloud.name + " < FILE`"};
+}
+
 Result<std::string> ask_secret(Session& session, const Cloud& cloud, const Cloud::Secret& secret) {
-    if (session.in_is_terminal) session.err << secret.what << " (not shown): " << std::flush;
+    if (secret.file) return ask_file(session, cloud, secret);
+    if (session.in_is_terminal)
+        session.err << secret.what << (secret.optional ? " (may be empty; " : " (") << "not shown): " << std::flush;
     std::string line;
     {
         const NoEcho quiet(session.in_is_terminal);
@@ -39,9 +58,17 @@ Result<std::string> ask_secret(Session& session, const Cloud& cloud, const Cloud
     }
     if (session.in_is_terminal) session.err << "\n";
     while (!line.empty() && isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (!line.empty()) return line;
+    if (!line.empty() || secret.optional) return line;
     return Error{Error::Kind::usage, "no " + secret.what + " was given",
                  "it is read from stdin: `tnr login " + cloud.name + " < FILE`"};
+}
+
+// "API token is asked for", "access key id, secret access key and, if you have one, session token are asked for, a line each"
+std::string asked_for(const Cloud& cloud) {
+    std::string words;
+    for (const auto& secret : cloud.secrets)
+        words += (words.empty() ? "" : ", ") + secret.what + (secret.optional ? " (may be empty)" : "");
+    return words + (cloud.secrets.size() == 1 ? " is asked for" : " are asked for, a line each");
 }
 
 }  // namespace
@@ -54,7 +81,7 @@ Result<> login_cloud(Session& session, const std::string& name) {
     for (const auto& secret : cloud->secrets) {
         auto value = ask_secret(session, *cloud, secret);
         if (!value) return value.error();
-        credentials.values[secret.name] = *value;
+        if (!value->empty()) credentials.values[secret.name] = *value;
     }
     auto who = open_with(session, *cloud, credentials)->whoami();
     if (!who) return who.error();
@@ -86,8 +113,7 @@ void add_cloud_logins(Grammar& login, Session& session) {
     for (const Cloud& cloud : clouds()) {
         if (cloud.secrets.empty()) continue;
         auto command = login.command(cloud.name, "Sign in to " + cloud.name);
-        command.footer("The " + cloud.secrets.front().what + " is asked for, or read from stdin; you get it at\n" +
-                       cloud.where_to_get +
+        command.footer("The " + asked_for(cloud) + ", or read from stdin; you get it at\n" + cloud.where_to_get +
                        ".\nThe cloud is asked before anything is stored, in ~/.config/tnr/clouds.json for you alone.\n"
                        "These come first where they are set: " +
                        cloud.sources + "\n\nExamples:\n  tnr login " + cloud.name + "\n  tnr login " + cloud.name +

@@ -10,6 +10,7 @@
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
+#include "cli/ssh_config.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -26,6 +27,7 @@ struct Doomed {
     };
     std::vector<At> machines = {};
     std::string where = {};  // the provider for messages
+    std::string cost = {};   // what it came to, in words, once it is deleted; empty: nothing
 };
 
 // A record that cannot be read must not keep its machine alive.
@@ -100,7 +102,10 @@ Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const
     if (!looked) return looked.error();
     progress.end();
     if (!doomed.machines.empty() || session.records().exists(name)) return doomed;
-    return Error{Error::Kind::not_found, "there is no machine called '" + name + "'", "`tnr status` shows yours"};
+    std::vector<std::string> names;
+    for (const auto& each : session.records().all().records) names.push_back(each.name);
+    return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
+                 ui::did_you_mean(name, names) + "`tnr status` shows yours"};
 }
 
 std::string list_of(const std::vector<Doomed>& all) {
@@ -138,17 +143,33 @@ void forget_at_pool(Session& session, const Doomed& doomed) {
                     << "': " << forgotten.error().what << "\n";
 }
 
+// With what it was: of a machine that our record is not about, its cloud knows more than we do.
+void note_gone(Session& session, Doomed& doomed, Machine machine) {
+    Record about = doomed.record.value_or(Record{});
+    about.name = doomed.name;
+    about.provider = doomed.where;
+    machine.state = MachineState::gone;
+    note_machine(session, machine, about);
+    if (auto cost = cost_so_far(session, machine, about); !cost.empty()) doomed.cost = cost;
+}
+
 Result<> destroy(Session& session, Doomed& doomed) {
     ui::Progress progress(session.screen());
     progress.begin("deleting '" + doomed.name + "'",
                    doomed.machines.empty() ? asking_patience : std::chrono::milliseconds{0});
-    for (auto& at : doomed.machines)
+    for (auto& at : doomed.machines) {
         if (auto destroyed = at.provider->destroy(at.machine.id); !destroyed) return destroyed;
+        note_gone(session, doomed, at.machine);
+    }
     // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
-    if (doomed.machines.empty() && doomed.record && !doomed.record->id.empty()) {
+    // And of one that was ordered by a tnr which was killed there may be a key and a firewall.
+    if (doomed.machines.empty() && doomed.record && doomed.record->step >= Step::ordered) {
         auto provider = session.provider(doomed.record->provider);
         if (!provider) return provider.error();
-        if (auto destroyed = (*provider)->destroy(doomed.record->id); !destroyed) return destroyed;
+        const Record& record = *doomed.record;
+        auto destroyed =
+            record.id.empty() ? (*provider)->remove_leftovers(record.name) : (*provider)->destroy(record.id);
+        if (!destroyed) return destroyed;
     }
     progress.end();
     return Ok{};
@@ -157,7 +178,8 @@ Result<> destroy(Session& session, Doomed& doomed) {
 void tell(Session& session, const Doomed& doomed) {
     if (session.json) return;
     if (!doomed.machines.empty())
-        session.out << "Deleted '" << doomed.name << "' and its disk\n";
+        session.out << "Deleted '" << doomed.name << "' and its disk" << (doomed.cost.empty() ? "" : "; ")
+                    << doomed.cost << "\n";
     else if (doomed.record && doomed.record->step < Step::ordered)
         session.out << "'" << doomed.name << "' had not been made yet; forgot it\n";
     else
@@ -183,6 +205,7 @@ Result<> delete_one(Session& session, Doomed& doomed) {
     if (auto destroyed = destroy(session, doomed); !destroyed) return destroyed;
     forget_at_pool(session, doomed);
     if (auto removed = session.records().remove(doomed.name); !removed) return removed;
+    (void)SshConfig(session).remove(doomed.name);  // a block too many does no harm: its address answers to nobody
     tell(session, doomed);
     return Ok{};
 }
@@ -218,6 +241,7 @@ Result<> delete_machines(Session& session, const DeleteOptions& options) {
 void add_delete(Grammar& tnr, Session& session) {
     auto options = std::make_shared<DeleteOptions>();
     auto command = tnr.command("delete", "Remove machines, their disks and their keys at the pool");
+    command.alias("rm");
     command.required_words("name", options->names, "The machines, as `tnr status` shows them");
     command.option("--provider", options->provider, "Where to look; unless told, where each machine was made");
     command.flag("-y,--yes", options->yes, "Do not ask");

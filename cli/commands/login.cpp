@@ -100,7 +100,7 @@ void add_logout(Grammar& tnr, Session& session) {
 void add_login(Grammar& tnr, Session& session) {
     auto login = tnr.command("login", "Sign in to a pool of GPUs or to a cloud");
     login.requires_command();
-    login.footer(paste_hint);
+    login.footer(std::string(paste_hint) + "\n\nExamples:\n  tnr login hetzner\n  tnr whoami");
     auto options = std::make_shared<LoginOptions>();
     auto command = login.command("pool", "Remember a pool and your key for it");
     command.required("address", options->address, "tcp://HOST:PORT");

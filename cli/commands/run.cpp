@@ -12,6 +12,7 @@
 
 #include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/config.hpp"
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -118,13 +119,16 @@ Result<> run(Session& session, const RunOptions& options) {
     if (session.json && !options.dry_run)
         return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json",
                      "`tnr run --dry-run --json` tells which GPU it would take"};
-    auto login = login_for(session, options.pool);
+    std::string address = options.pool, gpu = options.gpu;
+    if (auto filled = default_to(session, "pool", address); !filled) return filled;
+    if (auto filled = default_to(session, "gpu", gpu); !filled) return filled;
+    auto login = login_for(session, address);
     if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
     ui::Progress progress(session.screen());
     progress.begin("asking the pool at " + login->address, asking_patience);
-    auto wish = choose_gpu(**pool, options.gpu, "tnr run");
+    auto wish = choose_gpu(**pool, gpu, "tnr run");
     if (!wish) return wish.error();
     progress.end();
     pool->reset();

@@ -7,15 +7,19 @@
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
+#include "cli/commands/start_choice.hpp"
+#include "cli/commands/waiting.hpp"
 #include "cli/json_out.hpp"
+#include "cli/setup.hpp"
+#include "cli/snapshots.hpp"
+#include "cli/ssh_config.hpp"
 #include "cli/target.hpp"
+#include "cli/timers.hpp"
 
 namespace tnr::cli {
 namespace {
 
-constexpr int state_poll_ms = 1000;   // clouds count requests; nobody notices a second
-constexpr int tries_per_look = 20;    // SSH is tried twice a second, or less often where a try takes long
-constexpr int state_polls_max = 900;  // 15 minutes: the slowest cloud machine with room to spare
+constexpr int tries_per_look = 20;  // SSH is tried twice a second, or less often where a try takes long
 
 class Start {
 public:
@@ -28,6 +32,7 @@ public:
         if (auto known = learn(); !known) return known;
         if (options_.dry_run) return tell_plan();
         auto done = do_steps();
+        if (!machine_.id.empty()) note_machine(session_, machine_, record_);
         return done ? report() : Result<>{with_what_exists(done.error())};
     }
 
@@ -48,14 +53,20 @@ private:
         pool_ = std::move(*pool);
         progress_.begin("asking the pool at " + login_.address, asking_patience);
         if (auto wished = learn_gpu(); !wished) return wished;
+        auto tags = parse_tags(options_.tags);
+        if (!tags) return tags.error();
+        for (const auto& [key, value] : *tags) record_.tags[key] = value;
         progress_.end();
         if (auto known = learn_provider(); !known) return known;
+        if (auto wished = wish_timers(record_, options_.idle_stop, options_.ttl); !wished) return wished;
+        if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
         return learn_shape();
     }
 
     Result<> learn_gpu() {
-        std::string text =
-            !options_.gpu.empty() || !old_ ? options_.gpu : old_->gpu + ":" + std::to_string(old_->count);
+        std::string text = !options_.gpu.empty() || !old_ || old_->gpu.empty()
+                               ? options_.gpu
+                               : old_->gpu + ":" + std::to_string(old_->count);
         auto wish = choose_gpu(*pool_, text, "tnr start " + options_.name);
         if (!wish) return wish.error();
         record_.gpu = wish->type;
@@ -90,8 +101,12 @@ private:
         if (!options_.region.empty()) record_.region = options_.region;
         std::error_code failed;  // a file's name must mean the same in another folder
         bool file = std::filesystem::exists(options_.image, failed);
-        if (!options_.image.empty())
-            record_.image = file ? std::filesystem::absolute(options_.image, failed).string() : options_.image;
+        if (!options_.image.empty()) {
+            auto image = file ? Result<std::string>{std::filesystem::absolute(options_.image, failed).string()}
+                              : image_for(*provider_, options_.image);
+            if (!image) return image.error();
+            record_.image = *image;
+        }
         bool told = !options_.offer.empty() || !options_.region.empty() || !options_.image.empty();
         return told ? provider_->check(wanted()) : Ok{};
     }
@@ -123,7 +138,7 @@ private:
     Result<> tell_plan() {
         auto machine = old_ ? look_up(*provider_, *old_) : Result<std::optional<Machine>>{std::nullopt};
         if (!machine) return machine.error();
-        auto offers = provider_->offers();
+        auto offers = provider_->offers_in(record_.region);
         if (!offers) return offers.error();
         auto offer = choose_offer(*offers, wanted());
         if (!offer && !*machine) return offer.error();
@@ -138,8 +153,16 @@ private:
                      << record_.provider << " (machine: "
                      << (*machine ? "" : offer->name + (offer->region.empty() ? "" : " in " + offer->region) + ", ")
                      << price_text(price) << month_text(price) << "), with " << record_.count << " x " << record_.gpu
-                     << " from the pool at " << record_.pool << ". Nothing was changed.\n";
+                     << " from the pool at " << record_.pool << " (GPU: " << gpu_price() << "). Nothing was changed.\n";
         return Ok{};
+    }
+
+    std::string gpu_price() {
+        auto types = pool_->types();
+        for (const auto& type : types ? *types : std::vector<GpuType>{})
+            if (type.name == record_.gpu && type.per_hour)
+                return price_text(type.currency, *type.per_hour * record_.count) + " while it is used";
+        return "price unknown";
     }
 
     // What the order will be, as far as its price depends on it.
@@ -161,8 +184,9 @@ private:
 
     Result<> do_steps() {
         using StepFunction = Result<> (Start::*)();
-        for (StepFunction step : {&Start::find_existing, &Start::make_keys, &Start::enroll, &Start::order,
-                                  &Start::wait_running, &Start::get_in, &Start::install, &Start::prove}) {
+        for (StepFunction step : {&Start::find_existing, &Start::within_budget, &Start::make_keys, &Start::enroll,
+                                  &Start::order, &Start::wait_running, &Start::get_in, &Start::install,
+                                  &Start::set_timers, &Start::prove, &Start::set_up}) {
             if (options_.no_wait && step == &Start::wait_running) return Ok{};
             if (auto done = (this->*step)(); !done) return done;
             if (interrupt::interrupted()) return interrupt::error();
@@ -189,7 +213,14 @@ private:
         record_.step = Step::keys;
         record_.has_gpu.clear();
         record_.has_count = 0;
+        record_.setup_done = false;
+        record_.open_ports.clear();
         return Ok{};
+    }
+
+    Result<> within_budget() {
+        if (was_running_) return Ok{};  // it costs what it costs already
+        return check_budget(session_, record_.provider, options_.over_budget);
     }
 
     // Before the pool is told a new key under that name, which would take the GPU from the machine that has it.
@@ -207,21 +238,9 @@ private:
 
     std::string key_path() const { return session_.config_folder + "/ssh_key"; }
 
-    // Machines made before let in the old key alone, which is worth a word.
-    Result<ssh::KeyPair> own_key() {
-        bool anew = !file_exists(key_path());
-        auto key = ssh::load_or_create_key(key_path(), "tnr");
-        std::string others;
-        for (const auto& record : session_.records().all().records)
-            if (record.step >= Step::ordered && record.name != record_.name)
-                others += (others.empty() ? "" : ", ") + record.name;
-        if (key && anew && !others.empty())
-            progress_.say("note: made a new SSH key, " + key_path() +
-                          "; machines made with the lost one refuse it: " + others);
-        return key;
-    }
-
+    // A machine that this start switches on has its whole time from now on, also in the eyes of a `tnr status` beside us.
     Result<> make_keys() {
+        if (record_.ttl_ends == 0 || !was_running_) begin_ttl(record_, session_.now());
         if (!record_.host_key.empty()) return save();
         auto host = ssh::generate_key();
         if (!host) return host.error();
@@ -253,12 +272,13 @@ private:
 
     Result<> order() {
         if (!record_.id.empty() || !machine_.id.empty()) return wake();
-        auto key = own_key();
+        auto key = own_login_key(session_, record_.name, [this](const std::string& line) { progress_.say(line); });
         if (!key) return key.error();
         record_.login_key = ssh::public_line(*key, "");
         Order order = wanted();
         order.authorised_key = ssh::public_line(*key, "tnr");
-        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
+        order.user_data =
+            user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key, !order.image.empty());
         order.user = login_user;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
@@ -269,6 +289,7 @@ private:
         machine_ = *created;
         record_.id = machine_.id;
         record_.host_secret.clear();  // the machine has it now, and nobody else needs it
+        note_machine(session_, machine_, record_);
         return save();
     }
 
@@ -285,7 +306,8 @@ private:
     Result<> wake() {
         if (machine_.state == MachineState::stopping) {
             progress_.begin("waiting until it has stopped");
-            if (auto stopped = wait_while(MachineState::stopping); !stopped) return stopped;
+            if (auto stopped = wait_while(session_, *provider_, machine_, MachineState::stopping); !stopped)
+                return stopped;
             progress_.end();
         }
         if (machine_.state != MachineState::stopped) return Ok{};
@@ -293,13 +315,14 @@ private:
         if (auto started = provider_->start(machine_.id); !started) return started;
         progress_.end();
         machine_.state = MachineState::starting;
+        note_machine(session_, machine_, record_);
         return Ok{};
     }
 
     Result<> wait_running() {
         if (machine_.state == MachineState::running && !machine_.address.empty()) return Ok{};
         progress_.begin("waiting until it runs");
-        if (auto running = wait_while(MachineState::starting); !running) return running;
+        if (auto running = wait_while(session_, *provider_, machine_, MachineState::starting); !running) return running;
         if (machine_.state != MachineState::running)
             return Error{Error::Kind::remote, "the machine did not start: it is " + to_string(machine_.state),
                          "`tnr start " + record_.name + "` tries again"};
@@ -307,19 +330,8 @@ private:
         return Ok{};
     }
 
-    Result<> wait_while(MachineState state) {
-        for (int polls = 0; polls < state_polls_max; ++polls) {
-            auto machine = provider_->machine(machine_.id);
-            if (!machine) return machine.error();
-            machine_ = *machine;
-            if (machine_.state != state) return Ok{};
-            if (!session_.pause(state_poll_ms)) return interrupt::error();
-        }
-        return Error{Error::Kind::remote, "the machine is still " + to_string(state) + " after 15 minutes",
-                     "`tnr start " + record_.name + "` waits on"};
-    }
-
     Result<> get_in() {
+        if (auto put = SshConfig(session_).put(record_, machine_); !put) progress_.say("note: " + put.error().what);
         access_ = session_.access();
         progress_.begin("waiting for SSH at " + machine_.address + " port " + std::to_string(machine_.ssh_port));
         auto in = access_->get_in(machine_, record_, [this](const std::string& words) {
@@ -369,6 +381,22 @@ private:
         return reached(Step::proven);
     }
 
+    // Timers that are off are told to a machine that may have had some, as one made from a snapshot.
+    Result<> set_timers() {
+        bool had = (old_ && has_timers(*old_)) || (!record_.image.empty() && !existed_);
+        if (!has_timers(record_) && !had) return Ok{};
+        progress_.begin("setting when it switches itself off");
+        auto set =
+            access_->install_timers(timers_config(record_), [this](const auto& words) { progress_.note(words); });
+        if (set) progress_.end();
+        return set;
+    }
+
+    Result<> set_up() {
+        auto done = run_setup(record_, *access_, progress_);
+        return done ? save() : done;
+    }
+
     // --- records and words
 
     Result<> save() { return session_.records().save(record_); }
@@ -391,7 +419,10 @@ private:
         }
         session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
                      << ": " << record_.count << " x " << record_.gpu << " (machine: " << price_text(machine_.price)
-                     << ")\n  get in:  tnr connect " << record_.name << "\n  copy to: tnr sync FILE " << record_.name
+                     << ")\n";
+        auto timers = timers_text(record_, *provider_, machine_.price);
+        if (!timers.empty()) session_.out << "  " << timers << "\n";
+        session_.out << "  get in:  tnr connect " << record_.name << "\n  copy to: tnr sync FILE " << record_.name
                      << ":\n  remove:  tnr delete " << record_.name << "\n";
         return Ok{};
     }
@@ -451,7 +482,11 @@ Result<std::string> pool_address_for(const std::string& pool_host, const std::st
 }
 
 Result<> start(Session& session, const StartOptions& options) {
-    return Start{session, options}.run();
+    auto wanted = with_defaults(session, options);
+    if (!wanted) return wanted.error();
+    auto complete = complete_options(session, *wanted);
+    if (!complete) return complete.error();
+    return Start{session, *complete}.run();
 }
 
 }  // namespace tnr::cli

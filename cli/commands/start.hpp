@@ -5,22 +5,34 @@
 #include <string>
 
 #include "cli/session.hpp"
+#include "cli/shopping.hpp"
 
 namespace tnr::cli {
 
 struct StartOptions {
     std::string name;
-    std::string gpu = {};       // "h100" or "h100:2"; empty: as before, else the pool's only type
-    std::string pool = {};      // address; empty: as before, else the default one
-    std::string provider = {};  // empty: as before, else `local`
-    std::string offer = {};     // empty: the provider's default
-    std::string region = {};    // empty: wherever it is cheapest
-    std::string image = {};     // empty: the provider's default
+    std::string gpu = {};        // "h100" or "h100:2"; empty: as before, else the pool's only type
+    std::string pool = {};       // address; empty: as before, else the default one
+    std::string provider = {};   // empty: as before, else `local`
+    std::string offer = {};      // empty: the provider's default
+    std::string region = {};     // empty: wherever it is cheapest
+    std::string image = {};      // empty: the provider's default
+    std::string setup = {};      // a script's path; empty: as before
+    std::string idle_stop = {};  // as parse_duration() reads them; empty: as before
+    std::string ttl = {};
     bool dry_run = false;
     bool no_wait = false;  // return when the cloud has accepted
+    Wants wants = {};      // of a new machine; provider and region stand above
+    bool cheapest = false;
+    std::vector<std::string> tags = {};  // "project=x"; those of before stay
+    bool yes = false;                    // ask nothing
+    bool over_budget = false;
 };
 
 Result<> start(Session& session, const StartOptions& options);
+
+// What the user's settings add for a machine that is new: what one has that exists comes before them.
+Result<StartOptions> with_defaults(Session& session, StartOptions options);
 
 // The address by which a machine reaches the pool that the user reaches at `address`: a pool on our own loopback is
 // somewhere else for a machine (Provider::pool_host), or out of its reach.

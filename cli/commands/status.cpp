@@ -3,198 +3,203 @@
 // A provider or pool that does not answer must not hide the rest, so it becomes a line of its own.
 #include "cli/commands/status.hpp"
 
-#include <map>
+#include <sstream>
 
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
+#include "cli/overview.hpp"
 #include "cli/ui/table.hpp"
 #include "cli/ui/text.hpp"
+#include "cli/ui/time.hpp"
 
 namespace tnr::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-struct Row {
-    Record record;
-    std::optional<Machine> machine;
-    std::string state, hint;
-};
+constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
 
-struct PoolView {
-    std::string address;
-    std::vector<GpuType> types;
-    bool reachable = true;
-};
-
-struct View {
-    std::vector<Row> machines;
-    std::vector<PoolView> pools;
-    std::vector<Trouble> troubles;  // providers and pools that did not answer, records that cannot be read
-};
+const std::vector<Column> status_columns = {
+    {"name"},  {"state"}, {"provider"},   {"region"},    {"gpu"},        {"busy"},       {"address"}, {"up"},
+    {"price"}, {"cost"},  {"size", true}, {"age", true}, {"pool", true}, {"tags", true}, {"id", true}};
 
 std::string where(const std::optional<Machine>& machine) {
     if (!machine || machine->address.empty()) return "";
     return machine->address + (machine->ssh_port == 22 ? "" : ":" + std::to_string(machine->ssh_port));
 }
 
-std::string gpu_text(const std::string& type, int count) {
-    return count > 1 ? type + ":" + std::to_string(count) : type;
-}
-
-Row row_of(const Record& record, const std::optional<Machine>& machine) {
-    const std::string& name = record.name;
-    Row row{record, machine, machine ? to_string(machine->state) : "gone", ""};
-    if (!machine && record.step < Step::ordered) {
-        row.state = "not created";
-        row.hint =
-            "'" + name + "' is not made yet: `tnr start " + name + "` continues, `tnr delete " + name + "` forgets it";
-    } else if (!machine) {
-        row.hint = "'" + name + "' was deleted outside tnr: `tnr delete " + name + "` forgets it, `tnr start " + name +
-                   "` makes it anew";
-    } else if (record.step >= Step::installed && !record.has_its_gpu()) {
-        row.hint = "'" + name + "' still has " + gpu_text(record.has_gpu, record.has_count) + ": `tnr start " + name +
-                   "` gives it " + gpu_text(record.gpu, record.count);
-    } else if (machine->state == MachineState::running && record.step != Step::proven) {
-        row.hint = "'" + name + "' is not set up yet: `tnr start " + name + "` continues";
-    }
-    return row;
-}
-
-// What a provider has that we do not know: it may cost money, so it is shown.
-Row stranger(const Machine& machine, const std::string& provider) {
-    Record none;
-    none.name = machine.name;
-    none.provider = provider;
-    none.count = 0;
-    return {none, machine, to_string(machine.state),
-            "'" + machine.name + "' was made by another computer or its record is lost: `tnr delete " + machine.name +
-                " --provider " + provider + "` removes it"};
-}
-
-void add_provider(Session& session, const std::string& name, const std::vector<Record>& records, View& view) {
-    auto provider = session.provider(name);
-    auto machines = provider ? (*provider)->machines() : Result<std::vector<Machine>>{provider.error()};
-    if (!machines && (!records.empty() || machines.error().kind != Error::Kind::auth))
-        view.troubles.push_back({name, machines.error()});
-    std::map<std::string, Machine> by_name;
-    if (machines)
-        for (auto& machine : *machines)
-            if (machine.state != MachineState::gone) by_name[machine.name] = machine;
-    for (const auto& record : records) {
-        auto found = by_name.find(record.name);
-        auto machine = found == by_name.end() ? std::nullopt : std::optional<Machine>{found->second};
-        view.machines.push_back(machines ? row_of(record, machine) : Row{record, std::nullopt, "unknown", ""});
-        if (found != by_name.end()) by_name.erase(found);
-    }
-    for (const auto& [machine_name, machine] : by_name) view.machines.push_back(stranger(machine, name));
-}
-
-void add_pool(Session& session, const PoolLogin& login, View& view) {
-    auto pool = session.pool(login);
-    auto types = pool ? (*pool)->types() : Result<std::vector<GpuType>>{pool.error()};
-    view.pools.push_back({login.address, types ? *types : std::vector<GpuType>{}, static_cast<bool>(types)});
-    if (!types) view.troubles.push_back({login.address, types.error()});
-}
-
-View look_around(Session& session) {
-    View view;
-    ui::Progress progress(session.screen());
-    auto known = session.records().all();
-    for (const auto& damaged : known.damaged) view.troubles.push_back({damaged.name, damaged.error});
-    std::map<std::string, std::vector<Record>> by_provider;
-    for (const auto& name : session.provider_names) by_provider[name];
-    for (const auto& record : known.records) by_provider[record.provider].push_back(record);
-    for (auto& [name, list] : by_provider) {
-        progress.begin("asking provider " + name, asking_patience);
-        add_provider(session, name, list, view);
-    }
-    progress.end();
-    auto logins = session.logins().all();
-    if (!logins) view.troubles.push_back({"pool.json", logins.error()});
-    for (const auto& login : logins ? *logins : std::vector<PoolLogin>{}) {
-        progress.begin("asking the pool at " + login.address, asking_patience);
-        add_pool(session, login, view);
-        if (view.pools.back().reachable) progress.end();
-    }
-    return view;
-}
-
-Json to_json(const View& view) {
+Json to_json(const Overview& overview) {
     Json machines = Json::array(), pools = Json::array();
-    for (const auto& row : view.machines)
-        machines.push_back(machine_json(row.record, row.machine, row.state, row.hint));
-    for (const auto& pool : view.pools) {
-        Json types = Json::array();
-        for (const auto& type : pool.types)
-            types.push_back(
-                {{"name", type.name}, {"total", type.total}, {"free", type.free}, {"memory_bytes", type.memory_bytes}});
-        pools.push_back({{"address", pool.address}, {"reachable", pool.reachable}, {"types", types}});
-    }
+    for (const auto& view : overview.machines)
+        machines.push_back(machine_json(view.record, view.machine, view.state, view.hint, view.facts));
+    for (const auto& pool : overview.pools)
+        pools.push_back({{"address", pool.address},
+                         {"reachable", pool.reachable},
+                         {"types", gpu_types_json(pool.types)},
+                         {"claims", claims_json(pool.claims)}});
     return {{"machines", machines}, {"pools", pools}};
 }
 
-std::string painted(const ui::Paint& paint, const Row& row) {
+std::string painted(const ui::Paint& paint, const MachineView& view) {
     bool unready =
-        row.machine && row.machine->state == MachineState::running && !row.hint.empty() && !row.record.pool.empty();
-    if (unready) return paint.doubtful(row.state + ", not ready");
-    if (row.state == "running") return paint.good(row.state);
-    return row.state == "gone" || row.state == "unknown" ? paint.bad(row.state) : row.state;
+        view.machine && view.machine->state == MachineState::running && !view.hint.empty() && !view.record.pool.empty();
+    if (unready) return paint.doubtful(view.state + ", not ready");
+    if (view.state == "running") return paint.good(view.state);
+    return view.state == "gone" || view.state == "unknown" ? paint.bad(view.state) : view.state;
 }
 
-void print_machines(Session& session, const View& view) {
-    if (view.machines.empty()) {
-        session.out << "No machines. `tnr start NAME --gpu TYPE` makes one.\n";
-        return;
-    }
-    std::vector<std::vector<std::string>> rows = {{"NAME", "STATE", "PROVIDER", "GPU", "ADDRESS", "AGE", "COST"}};
-    for (const auto& row : view.machines) {
-        const Record& record = row.record;
-        bool has = !record.has_gpu.empty();
-        rows.push_back({record.name, painted(session.out_paint, row), record.provider,
-                        has ? gpu_text(record.has_gpu, record.has_count) : gpu_text(record.gpu, record.count),
-                        where(row.machine), ui::age(record.created, session.now()),
-                        row.machine ? price_text(row.machine->price) : ""});
-    }
-    ui::print_table(session.out, rows, session.out_paint);
-    for (const auto& row : view.machines)
-        if (!row.hint.empty()) session.err << session.err_paint.strong("hint:") << " " << row.hint << "\n";
+std::string busy_text(const MachineView& view) {
+    if (!view.facts.gpu_busy) return "";
+    return *view.facts.gpu_busy ? "busy" : "idle";
 }
 
-void print_pools(Session& session, const View& view) {
-    for (const auto& pool : view.pools) {
-        session.out << "\nPool " << pool.address << (pool.reachable ? "" : ": not reachable") << "\n";
+std::string tags_text(const std::map<std::string, std::string>& tags) {
+    std::string text;
+    for (const auto& [key, value] : tags) text += (text.empty() ? "" : ",") + key + "=" + value;
+    return text;
+}
+
+Row row_of(const Session& session, const MachineView& view) {
+    const Record& record = view.record;
+    const auto& machine = view.machine;
+    const std::string now = session.now();
+    auto since = ui::seconds_of(view.facts.running_since), is = ui::seconds_of(now);
+    bool has = !record.has_gpu.empty();
+    return {record.name,
+            painted(session.out_paint, view),
+            record.provider,
+            machine ? machine->region : record.region,
+            has ? gpu_text(record.has_gpu, record.has_count) : gpu_text(record.gpu, record.count),
+            busy_text(view),
+            where(machine),
+            since && is ? ui::duration_text(*is - *since) : "",
+            machine ? price_text(machine->price) : "",
+            view.facts.cost ? money_text(*view.facts.cost) : "",
+            machine && !machine->offer.empty() ? machine->offer : record.size,
+            ui::age(record.created, now),
+            record.pool,
+            tags_text(record.tags),
+            machine ? machine->id : record.id};
+}
+
+std::vector<Row> rows_of(const Session& session, const Overview& overview) {
+    std::vector<Row> rows;
+    for (const auto& view : overview.machines) rows.push_back(row_of(session, view));
+    return rows;
+}
+
+// One machine, a line a fact: what does not fit into a table is what one wants to read here.
+void print_details(std::ostream& out, const Session& session, const Overview& overview) {
+    for (const auto& row : rows_of(session, overview)) {
+        for (size_t i = 0; i < row.size(); ++i) {
+            if (row[i].empty()) continue;
+            std::string title = status_columns[i].name + ":";
+            title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+            out << session.out_paint.strong(title) << std::string(12 - title.size(), ' ') << row[i] << "\n";
+        }
+    }
+}
+
+void print_pools(std::ostream& out, const Session& session, const Overview& overview) {
+    for (const auto& pool : overview.pools) {
+        out << "\nPool " << pool.address << (pool.reachable ? "" : ": not reachable") << "\n";
         if (pool.types.empty()) continue;
-        std::vector<std::vector<std::string>> rows = {{"GPU", "FREE", "OF", "MEMORY"}};
+        std::vector<Row> rows = {{"GPU", "FREE", "OF", "MEMORY", "HELD BY"}};
         for (const auto& type : pool.types)
             rows.push_back({type.name, std::to_string(type.free), std::to_string(type.total),
-                            ui::bytes_text(static_cast<double>(type.memory_bytes))});
-        ui::print_table(session.out, rows, session.out_paint);
+                            ui::bytes_text(static_cast<double>(type.memory_bytes)), holders_of(type, pool.claims)});
+        ui::print_table(out, rows, session.out_paint);
+    }
+}
+
+void print_overview(std::ostream& out, std::ostream& err, Session& session, const StatusOptions& options,
+                    const Overview& overview) {
+    if (options.names.size() == 1 && options.list.format.empty() && options.list.columns.empty()) {
+        print_details(out, session, overview);
+    } else if (!overview.machines.empty() || bare(options.list)) {
+        print_list(out, session.out_paint, options.list, status_columns, rows_of(session, overview));
+    } else if (options.names.empty()) {
+        out << "No machines. `tnr start NAME --gpu TYPE` makes one.\n";
+    }
+    if (options.names.empty() && !bare(options.list)) print_pools(out, session, overview);
+    for (const auto& view : overview.machines)
+        if (!view.hint.empty()) err << session.err_paint.strong("hint:") << " " << view.hint << "\n";
+}
+
+// The whole picture over the one before, without a flicker: no more lines than the window has.
+void redraw(Session& session, const std::string& picture, bool first) {
+    auto size = session.out_size ? session.out_size() : ui::Size{};
+    session.out << (first ? "\033[2J\033[H" : "\033[H");
+    std::istringstream lines{picture};
+    int shown = 0;
+    for (std::string line; shown + 1 < size.rows && std::getline(lines, line); ++shown)
+        session.out << ui::cut(line, static_cast<size_t>(size.columns)) << "\033[K\n";
+    session.out << "\033[J" << std::flush;
+}
+
+// Until Ctrl-C, which is how one ends it: no failure once there was something to see.
+Result<> watch(Session& session, const StatusOptions& options) {
+    for (bool first = true;; first = false) {
+        auto overview = look_around(session, {options.names, true});
+        if (interrupt::interrupted() && first) return interrupt::error();
+        if (interrupt::interrupted()) return Ok{};
+        std::ostringstream picture;
+        print_overview(picture, picture, session, options, overview);
+        for (const auto& trouble : overview.troubles) picture << "tnr: " << trouble.error.what << "\n";
+        if (session.out_is_terminal)
+            redraw(session, picture.str(), first);
+        else
+            session.out << (first ? "" : "\n") << picture.str() << std::flush;
+        if (!session.out) return Ok{};  // nobody looks any more
+        if (!session.pause(watch_ms)) return Ok{};
     }
 }
 
 }  // namespace
 
-Result<> status(Session& session) {
-    View view = look_around(session);
+Result<> status(Session& session, const StatusOptions& options) {
+    if (auto good = begin_list(session, options.list, status_columns); !good) return good;
+    if (options.watch && session.json)
+        return Error{Error::Kind::usage, "--watch shows pictures, and a document is one",
+                     "ask again and again: `while sleep 2; do tnr status --json; done`"};
+    if (options.watch) return watch(session, options);
+    auto overview = look_around(session, {options.names});
     if (interrupt::interrupted()) return interrupt::error();
+    for (const auto& trouble : overview.troubles)
+        if (trouble.error.kind == Error::Kind::not_found) session.exit_code = exit_failed;
     if (session.json) {
-        print_document(session, "status", to_json(view), view.troubles);
+        print_document(session, "status", to_json(overview), overview.troubles);
         return Ok{};
     }
-    print_machines(session, view);
-    print_pools(session, view);
-    for (const auto& trouble : view.troubles) tell_error(session, trouble.error);
+    print_overview(session.out, session.err, session, options, overview);
+    for (const auto& trouble : overview.troubles) tell_error(session, trouble.error);
     return Ok{};
 }
 
 void add_status(Grammar& tnr, Session& session) {
+    auto options = std::make_shared<StatusOptions>();
     auto command = tnr.command("status", "Show your machines and the pool's GPUs");
+    command.alias("ls");
+    command.alias("list");
+    command.alias("ps");
+    command.words("name", options->names, "Only these machines; of a single one all that is known");
+    command.flag("-w,--watch", options->watch, "Show it anew every two seconds, until Ctrl-C");
+    add_list_options(command, options->list);
     command.footer(
-        "Asks the providers, so it also shows what was made or deleted outside tnr.\n\n"
-        "Examples:\n  tnr status\n  tnr status --json | jq '.machines[].name'");
-    command.run([&session] { session.result = status(session); });
+        "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
+        "does not answer within seconds is named, and the others are shown.\n\n"
+        "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
+        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`).\n\n"
+        "Examples:\n"
+        "  tnr status\n"
+        "  tnr status demo                       all about one machine\n"
+        "  tnr status --watch\n"
+        "  tnr status -o wide\n"
+        "  tnr status --columns name,state,cost\n"
+        "  tnr status -o name | xargs -n1 tnr stop\n"
+        "  tnr status --json | jq '.machines[].name'");
+    command.run([&session, options] { session.result = status(session, *options); });
 }
 
 }  // namespace tnr::cli

@@ -8,12 +8,16 @@
 namespace tnr::cli {
 namespace {
 
-void tell_stopped(Session& session, const std::string& name, bool was_stopped) {
+void tell_stopped(Session& session, const Known& known, bool was_stopped) {
     if (session.json) return;
+    const std::string &name = known.record.name, cost = cost_so_far(session, known.machine, known.record);
     if (was_stopped)
         session.out << "'" << name << "' was already stopped\n";
     else
         session.out << "Stopped '" << name << "'; its disk is kept. `tnr start " << name << "` brings it back\n";
+    if (cost.empty()) return;
+    session.out << "  " << cost << "; stopped it costs "
+                << price_text(known.machine.price.currency, known.machine.price.stopped()) << "\n";
 }
 
 // The machine as it is afterwards.
@@ -32,7 +36,8 @@ Result<nlohmann::json> stop_one(Session& session, const std::string& name) {
         known->machine.state = MachineState::stopped;
         known->machine.address.clear();
     }
-    tell_stopped(session, name, was_stopped);
+    note_machine(session, known->machine, known->record);
+    tell_stopped(session, *known, was_stopped);
     return machine_json(known->record, known->machine, "");
 }
 

@@ -80,7 +80,7 @@ Result<> support(Session& session, std::string_view text, const std::string& nam
 void add_support(Grammar& tnr, Session& session) {
     auto name = std::make_shared<std::string>();
     auto command = tnr.command("support", "Show which CUDA driver calls run, and which do not yet");
-    command.option("name", *name, "A driver call, or a part of its name; all unless told");
+    command.option("call", *name, "A driver call, or a part of its name; all unless told");
     command.footer(
         "HOW: local and cached need no network, async is not waited for, sync is, custom waits where CUDA\n"
         "makes the caller wait. A call that does not run answers CUDA_ERROR_NOT_SUPPORTED. Where CUDA has\n"

@@ -3,12 +3,19 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
 #include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/json_out.hpp"
-#include "cli/sync/copy.hpp"
-#include "cli/sync/endpoints.hpp"
+#include "cli/sync/agent.hpp"
+#include "cli/sync/engine/endpoints.hpp"
+#include "cli/sync/sftp_tree.hpp"
+#include "cli/sync/watch.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -27,37 +34,97 @@ Result<bool> is_folder_there(ssh::Sftp& sftp, const std::string& path) {
     return folder;
 }
 
+struct Pair {
+    sync::Endpoint from, to;
+    const std::string& machine() const { return from.machine.empty() ? to.machine : from.machine; }
+    bool up() const { return from.machine.empty(); }
+};
+
+Pair endpoints(const SyncOptions& options) {
+    return {sync::parse_endpoint(options.paths[0]), sync::parse_endpoint(options.paths[1])};
+}
+
 Result<> check(const SyncOptions& options) {
-    bool from_machine = !sync::parse_endpoint(options.from).machine.empty();
-    bool to_machine = !sync::parse_endpoint(options.to).machine.empty();
     const char* hint =
         "for example `tnr sync ./data demo:` or `tnr sync demo:results .`; a local name with a colon is "
         "written ./a:b";
-    if (from_machine && to_machine) return Error{Error::Kind::usage, "one of the two must be on this computer", hint};
-    if (!from_machine && !to_machine)
-        return Error{Error::Kind::usage, "neither '" + options.from + "' nor '" + options.to + "' names a machine",
-                     hint};
-    if (!from_machine && !file_exists(options.from))
-        return Error{Error::Kind::usage, "there is no '" + options.from + "' here"};
+    if (options.paths.size() < 2) return Error{Error::Kind::usage, "say what to copy, and where to", hint};
+    std::string to_machine = sync::parse_endpoint(options.paths.back()).machine, from_machine;
+    for (size_t i = 0; i + 1 < options.paths.size(); ++i) {
+        auto from = sync::parse_endpoint(options.paths[i]);
+        if (i > 0 && from.machine != from_machine)
+            return Error{Error::Kind::usage, "what is copied together must be in one place", hint};
+        from_machine = from.machine;
+        if (!from_machine.empty() && !to_machine.empty())
+            return Error{Error::Kind::usage, "one of the two must be on this computer", hint};
+        if (from_machine.empty() && to_machine.empty())
+            return Error{Error::Kind::usage,
+                         "neither '" + options.paths[i] + "' nor '" + options.paths.back() + "' names a machine", hint};
+        if (from_machine.empty() && !file_exists(options.paths[i]))
+            return Error{Error::Kind::usage, "there is no '" + options.paths[i] + "' here"};
+    }
+    if (options.watch && !from_machine.empty())
+        return Error{Error::Kind::usage, "--watch is for what is copied to a machine"};
+    if (options.remove_extra && options.paths.size() > 2)
+        return Error{Error::Kind::usage, "--delete is for one folder at a time"};
     return Ok{};
 }
 
-std::string progress_text(const sync::Tally& tally) {
-    std::string text = ui::bytes_text(static_cast<double>(tally.bytes)) + " of " +
-                       ui::bytes_text(static_cast<double>(tally.bytes_total)) + ", " + std::to_string(tally.files) +
-                       " files";
-    return text;
+std::string bytes_words(uint64_t bytes) {
+    return ui::bytes_text(static_cast<double>(bytes));
 }
+
+// "12.0 MiB of 1.0 GiB, 3 files, 11.2 MiB/s, 1 min 30 s left"
+class ProgressText {
+public:
+    std::string operator()(const sync::Tally& tally) {
+        uint64_t done = tally.bytes + tally.bytes_found;
+        std::string text = bytes_words(done) + " of " + bytes_words(std::max(done, tally.bytes_total)) + ", " +
+                           std::to_string(tally.files) + " files";
+        auto now = std::chrono::steady_clock::now();
+        if (done == 0) begun_ = now;
+        double seconds = std::chrono::duration<double>(now - begun_).count();
+        if (seconds < 1) return text;
+        double rate = static_cast<double>(done) / seconds;
+        text += ", " + ui::bytes_text(rate) + "/s";
+        if (tally.bytes_total > done && rate > 0)
+            text += ", " + ui::seconds_text(static_cast<double>(tally.bytes_total - done) / rate) + " left";
+        return text;
+    }
+
+private:
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
 
 // "1 file", "2 files".
 std::string files_text(size_t count) {
     return std::to_string(count) + (count == 1 ? " file" : " files");
 }
 
-void tell(Session& session, const sync::Tally& tally) {
-    session.out << "Copied " << files_text(tally.files) << ", " << ui::bytes_text(static_cast<double>(tally.bytes));
+// A name may have any bytes, and a machine's could be meant for the terminal.
+std::string on_a_line(const std::string& path) {
+    std::string text;
+    for (unsigned char letter : path) {
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\%03o", static_cast<unsigned>(letter));
+        text += letter < 0x20 || letter == 0x7f || letter == '\\' ? std::string(escape)
+                                                                  : std::string(1, static_cast<char>(letter));
+    }
+    return text;
+}
+
+void tell(Session& session, const SyncOptions& options, const sync::Tally& tally) {
+    for (const auto& path : tally.copies) session.out << "copy   " << on_a_line(path) << "\n";
+    for (const auto& path : tally.removals) session.out << "remove " << on_a_line(path) << "\n";
+    session.out << (options.dry_run ? "Would copy " : "Copied ") << files_text(tally.files) << ", "
+                << bytes_words(options.dry_run ? tally.bytes_total : tally.bytes);
     if (tally.unchanged) session.out << "; " << tally.unchanged << " unchanged";
+    if (tally.removed) session.out << "; " << tally.removed << (options.dry_run ? " would be" : "") << " removed";
     session.out << "\n";
+    if (tally.nothing_removed) session.err << "note: nothing was removed, since not all of the source could be read\n";
+    if (tally.ignored)
+        session.err << "note: left out " << tally.ignored
+                    << " that .gitignore or .tnrignore name; --no-ignore copies them\n";
     if (tally.others) session.err << "note: left out " << tally.others << " sockets or devices\n";
     if (tally.special)
         session.err << "note: " << files_text(tally.special)
@@ -67,12 +134,22 @@ void tell(Session& session, const sync::Tally& tally) {
                     << " got another time: SFTP has none before 1970 or after 2106\n";
 }
 
+void add_up(sync::Tally& all, const sync::Tally& one) {
+    all.files += one.files, all.unchanged += one.unchanged, all.removed += one.removed, all.ignored += one.ignored;
+    all.others += one.others, all.special += one.special, all.times += one.times;
+    all.bytes += one.bytes, all.bytes_found += one.bytes_found, all.bytes_total += one.bytes_total;
+    all.nothing_removed = all.nothing_removed || one.nothing_removed;
+    all.unreadable.insert(all.unreadable.end(), one.unreadable.begin(), one.unreadable.end());
+    all.copies.insert(all.copies.end(), one.copies.begin(), one.copies.end());
+    all.removals.insert(all.removals.end(), one.removals.begin(), one.removals.end());
+}
+
 // What went over the wire is there; what could not be read is told, the first few by name.
-Result<> end(Session& session, const sync::Tally& tally) {
+Result<> end(Session& session, const SyncOptions& options, const sync::Tally& tally) {
     constexpr size_t told_max = 5;
     std::vector<Trouble> troubles;
     for (const auto& error : tally.unreadable) troubles.push_back({"", error});
-    if (!session.json) tell(session, tally);
+    if (!session.json) tell(session, options, tally);
     if (!session.json && troubles.size() > told_max) {
         size_t more = troubles.size() - told_max;
         troubles.resize(told_max);
@@ -84,21 +161,84 @@ Result<> end(Session& session, const sync::Tally& tally) {
                          {"bytes", tally.bytes},
                          {"left_out", tally.others},
                          {"without_special_bits", tally.special},
-                         {"with_other_times", tally.times}},
+                         {"with_other_times", tally.times},
+                         {"dry_run", options.dry_run},
+                         {"removed", tally.removed},
+                         {"ignored", tally.ignored},
+                         {"to_copy", tally.copies},
+                         {"to_remove", tally.removals}},
                         troubles);
     if (!troubles.empty()) session.exit_code = exit_failed;
     return ended;
 }
 
+// One source after the other, over one connection.
+Result<sync::Tally> sync_all(ssh::Client& client, const SyncOptions& options, const sync::Watch& watch,
+                             const std::function<void(const std::string&)>& notes) {
+    sync::Tally all;
+    SyncOptions one = options;
+    std::string to = options.paths.back();
+    // Several can only go into a folder.
+    if (options.paths.size() > 2 && to.back() != '/' && to.back() != ':') to += '/';
+    for (size_t i = 0; i + 1 < options.paths.size(); ++i) {
+        one.paths = {options.paths[i], to};
+        auto tally = sync_over(client, one, watch, notes);
+        if (!tally) return tally;
+        add_up(all, *tally);
+    }
+    return all;
+}
+
+Result<sync::Tally> sync_shown(Session& session, ssh::Client& client, const SyncOptions& options) {
+    ui::Progress progress(session.screen());
+    std::string what;
+    for (size_t i = 0; i + 1 < options.paths.size(); ++i) what += (i ? ", " : "") + options.paths[i];
+    progress.begin((options.dry_run ? "comparing " : "copying ") + what + (options.dry_run ? " with " : " to ") +
+                   options.paths.back());
+    ProgressText text;
+    auto tally = sync_all(
+        client, options, [&](const sync::Tally& now) { progress.note(text(now)); },
+        [&](const std::string& note) {
+            if (options.verbose) progress.say("note: " + note);
+        });
+    if (tally) progress.end(text(*tally));
+    return tally;
+}
+
+// Whenever something changes, until the user ends it. A machine that cannot be reached for a while is waited for.
+Result<> keep_syncing(Session& session, const SyncOptions& options, const std::string& machine,
+                      std::unique_ptr<ssh::Client> client, sync::Watcher& watcher) {
+    session.err << "watching for changes; Ctrl-C ends it\n" << std::flush;
+    for (;;) {
+        if (auto changed = watcher.wait(); !changed) return interrupt::interrupted() ? Result<>{Ok{}} : changed;
+        for (size_t i = 0; i + 1 < options.paths.size(); ++i) (void)watcher.look(options.paths[i]);
+        auto tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
+        while (!tally && tally.error().kind == Error::Kind::network && !interrupt::interrupted()) {
+            session.err << "note: " << tally.error().what << "; connecting again\n" << std::flush;
+            auto again = reach(session, machine);
+            if (again) {
+                client = std::move(*again);
+                tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
+            } else if (again.error().kind != Error::Kind::network) {
+                return again.error();
+            }
+        }
+        if (interrupt::interrupted()) return Ok{};
+        if (!tally) tell_error(session, tally.error());
+        if (tally && (tally->files || tally->removed)) tell(session, options, *tally);
+        session.out << std::flush;
+    }
+}
+
 }  // namespace
 
-Result<sync::Tally> sync_over(ssh::Sftp& sftp, const SyncOptions& options, const sync::Watch& watch) {
-    sync::Endpoint from = sync::parse_endpoint(options.from), to = sync::parse_endpoint(options.to);
+Result<sync::Tally> sync_by_sftp(ssh::Sftp& sftp, const SyncOptions& options, const sync::Watch& watch) {
+    auto [from, to] = endpoints(options);
     if (from.machine.empty()) {
         auto there = is_folder_there(sftp, to.path);
         if (!there) return there.error();
         std::string place = sync::final_place(from.path, is_folder_here(from.path), to.path, *there);
-        return sync::upload(sftp, to.machine, from.path, place, watch);
+        return sync::upload(sftp, to.machine, from.path, place, !options.no_ignore, watch);
     }
     auto source_is_folder = is_folder_there(sftp, from.path);
     if (!source_is_folder) return source_is_folder.error();
@@ -106,42 +246,74 @@ Result<sync::Tally> sync_over(ssh::Sftp& sftp, const SyncOptions& options, const
     return sync::download(sftp, from.machine, from.path, place, watch);
 }
 
+Result<sync::Tally> sync_over(ssh::Client& client, const SyncOptions& options, const sync::Watch& watch,
+                              const std::function<void(const std::string&)>& notes) {
+    Pair pair = endpoints(options);
+    sync::SyncSettings settings{pair.from.path, pair.to.path, pair.machine()};
+    settings.remove_extra = options.remove_extra;
+    settings.dry_run = options.dry_run;
+    settings.ignore = !options.no_ignore;
+    std::string unusable;
+    auto tally = sync::sync_by_server(client, settings, pair.up(), watch, unusable);
+    if (unusable.empty()) return tally;
+    if (options.remove_extra || options.dry_run)
+        return Error{Error::Kind::remote, tally.error().what + ", and over SFTP there is no --delete or --dry-run"};
+    if (notes) notes(tally.error().what + "; using SFTP, which is slower and sends changed files whole");
+    auto sftp = ssh::Sftp::open(client);
+    if (!sftp) return sftp.error();
+    return sync_by_sftp(**sftp, options, watch);
+}
+
 Result<> sync_files(Session& session, const SyncOptions& options) {
     if (auto good = check(options); !good) return good;
-    std::string machine = sync::parse_endpoint(options.from).machine + sync::parse_endpoint(options.to).machine;
+    if (options.watch && session.json)
+        return Error{Error::Kind::usage, "--watch has no end that a document could tell of"};
+    std::string machine = endpoints({{options.paths.front(), options.paths.back()}}).machine();
     auto client = reach(session, machine);
     if (!client) return client.error();
-    auto sftp = ssh::Sftp::open(**client);
-    if (!sftp) return sftp.error();
-    Result<sync::Tally> tally = Error{Error::Kind::internal, ""};
-    {
-        ui::Progress progress(session.screen());
-        progress.begin("copying " + options.from + " to " + options.to);
-        tally = sync_over(**sftp, options, [&](const sync::Tally& now) { progress.note(progress_text(now)); });
-        if (tally) progress.end(progress_text(*tally));
-    }
+    auto watcher = sync::Watcher::make();
+    if (!watcher) return watcher.error();
+    // Before the first run: what changes while it goes on is for the second.
+    for (size_t i = 0; options.watch && i + 1 < options.paths.size(); ++i)
+        if (auto looked = watcher->look(options.paths[i]); !looked) return looked;
+    auto tally = sync_shown(session, **client, options);
     if (!tally) return tally.error();
-    return end(session, *tally);
+    auto ended = end(session, options, *tally);
+    return options.watch ? keep_syncing(session, options, machine, std::move(*client), *watcher) : ended;
 }
 
 void add_sync(Grammar& tnr, Session& session) {
     auto options = std::make_shared<SyncOptions>();
+    auto recursive = std::make_shared<bool>(false);  // says nothing new, and is no error
     auto command = tnr.command("sync", "Copy files or folders to a machine, or from it");
-    command.required("from", options->from, "A path here, or MACHINE:PATH");
-    command.required("to", options->to, "A path here, or MACHINE:PATH; MACHINE: alone is the home folder");
+    command.alias("scp");
+    command.flag("-r,--recursive", *recursive, "For who is used to scp: folders are always copied whole");
+    command.required_words("paths", options->paths,
+                           "SRC... DST: paths here or MACHINE:PATH; MACHINE: alone is the home folder");
+    command.flag("--delete", options->remove_extra, "Remove from DST what SRC does not have");
+    command.flag("-n,--dry-run", options->dry_run, "Only say what would be copied and removed");
+    command.flag("-w,--watch", options->watch, "Go on copying whatever changes, until Ctrl-C");
+    command.flag("--no-ignore", options->no_ignore, "Copy what .gitignore and .tnrignore leave out, too");
+    command.flag("-v,--verbose", options->verbose, "Say which way the files go");
     command.footer(
-        "Modes, times and links are kept; files of the same size and time are not sent again; nothing is removed.\n"
-        "A large file whose copying was cut off goes on where it stopped.\n"
+        "Modes, times and links are kept; files of the same size and time are not sent again, and of a changed file "
+        "only\n"
+        "what changed. Without --delete nothing is removed. A large file whose copying was cut off goes on where it "
+        "stopped.\n"
+        "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
-        "A folder's copy is TO itself, or is put inside TO when TO ends with a slash (or is `MACHINE:` or `.`).\n"
-        "A slash after FROM means the folder's contents.\n\n"
+        "A folder's copy is DST itself, or is put inside DST when DST ends with a slash (or is `MACHINE:` or `.`, or "
+        "there are\n"
+        "several SRC). A slash after SRC means the folder's contents.\n\n"
         "Examples:\n"
         "  tnr sync ./saxpy demo:             to ~/saxpy\n"
         "  tnr sync ./project demo:project    ~/project becomes a copy; again to send what changed\n"
+        "  tnr sync -w ./project demo:project and goes on with every change\n"
         "  tnr sync ./project demo:work/      to ~/work/project\n"
+        "  tnr sync --delete -n ./src demo:src   what would it do?\n"
         "  tnr sync demo:results .            to ./results\n"
         "  tnr sync demo:/var/log/syslog logs/");
-    command.run([&session, options] { session.result = sync_files(session, *options); });
+    command.run([&session, options, recursive] { session.result = sync_files(session, *options); });
 }
 
 }  // namespace tnr::cli

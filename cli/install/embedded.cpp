@@ -24,6 +24,9 @@ EMBED(libcuda, TNR_EMBED_FOLDER "/libcuda.so.1")
 EMBED(libnvidia_ml, TNR_EMBED_FOLDER "/libnvidia-ml.so.1")
 EMBED(nvidia_smi, TNR_EMBED_FOLDER "/nvidia-smi")
 EMBED(gpu_probe, TNR_EMBED_FOLDER "/tnr-gpu-probe")
+EMBED(idle_program, TNR_INSTALL_FOLDER "/tnr-idle")
+EMBED(idle_service, TNR_INSTALL_FOLDER "/tnr-idle.service")
+EMBED(sync_server, TNR_EMBED_FOLDER "/tnr-sync-server")
 EMBED(support, TNR_EMBED_FOLDER "/support.md")
 
 namespace tnr::install {
@@ -45,6 +48,18 @@ std::vector<Embedded> embedded_files() {
     };
     std::erase_if(files, [](const Embedded& file) { return file.bytes.empty(); });
     return files;
+}
+
+std::string_view idle_program() {
+    return between(tnr_embedded_idle_program_begin, tnr_embedded_idle_program_end);
+}
+
+std::string_view idle_service() {
+    return between(tnr_embedded_idle_service_begin, tnr_embedded_idle_service_end);
+}
+
+Embedded sync_server() {
+    return {"tnr-sync-server", between(tnr_embedded_sync_server_begin, tnr_embedded_sync_server_end)};
 }
 
 std::string sha256(std::string_view bytes) {

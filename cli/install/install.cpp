@@ -14,7 +14,7 @@ namespace tnr::install {
 namespace {
 
 constexpr std::string_view linker_configuration = "/usr/local/lib/tnr\n";
-const std::string linker_folder = "/etc/ld.so.conf.d/";
+const std::string linker_folder = "/etc/ld.so.conf.d/", service_folder = "/etc/systemd/system/";
 constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a busy host
 
 // Before every command of ours: what it complains about is to be understood (trouble.hpp), in whatever language the
@@ -94,6 +94,17 @@ std::string place_lines(const File& file, const std::string& arrived) {
     return lines.str();
 }
 
+// A service runs from now on, with what was brought, and after each boot.
+std::string service_lines(const std::vector<File>& files) {
+    std::string lines = "if [ -d /run/systemd/system ]; then\nsystemctl daemon-reload\n";
+    for (const auto& file : files) {
+        if (file.path.compare(0, service_folder.size(), service_folder) != 0) continue;
+        std::string service = ssh::quoted(file.path.substr(service_folder.size()));
+        lines += "systemctl enable --quiet " + service + "\nsystemctl restart " + service + "\n";
+    }
+    return lines + "fi\n";
+}
+
 // Run by root. The first failure ends it, with nothing half new left beside the old files.
 std::string placing_script(const std::vector<File>& files, const std::vector<size_t>& missing,
                            const std::string& staging) {
@@ -104,11 +115,12 @@ std::string placing_script(const std::vector<File>& files, const std::vector<siz
         // cut off, it is missing, and the next install ends this.
         (i + 1 < files.size() ? places : last) += place_lines(files[i], staged(staging, i));
     }
-    bool for_the_linker = std::any_of(files.begin(), files.end(), [](const File& file) {
-        return file.path.compare(0, linker_folder.size(), linker_folder) == 0;
-    });
+    auto any_in = [&](const std::string& folder) {
+        return std::any_of(files.begin(), files.end(),
+                           [&](const File& file) { return file.path.compare(0, folder.size(), folder) == 0; });
+    };
     return "set -eu\numask 022\nclean_up() { " + clean_up + "; }\ntrap clean_up EXIT\n" + places +
-           (for_the_linker ? "ldconfig\n" : "") + last;
+           (any_in(linker_folder) ? "ldconfig\n" : "") + last + (any_in(service_folder) ? service_lines(files) : "");
 }
 
 Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,
@@ -144,6 +156,12 @@ std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const 
     return files;
 }
 
+std::vector<File> timer_files(const std::string& config_text) {
+    return {{"/usr/local/lib/tnr/tnr-idle", 0755, idle_program()},
+            {service_folder + "tnr-idle.service", 0644, idle_service()},
+            {"/etc/tnr/idle.conf", 0644, config_text}};
+}
+
 Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<File>& files,
                                          const std::function<void(const std::string&)>& say) {
     auto found = survey(client, files);
@@ -160,6 +178,17 @@ Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<
     // The script removes it, whatever happens to it; but it may never have been reached.
     if (!sent) (void)said(client, "cleaning up", "rm -rf " + ssh::quoted(*staging));
     return sent;
+}
+
+Result<> configure(ssh::Client& client, const std::string& config_text) {
+    const std::string path = ssh::quoted(gpu_config_path), fresh = ssh::quoted(std::string(gpu_config_path) + ".new");
+    std::string script = "set -eu; umask 022; mkdir -p " + ssh::quoted(folder_of(gpu_config_path)) + "; cat > " +
+                         fresh + "; mv -f " + fresh + " " + path;
+    if (config_text.empty()) script = "rm -f " + path;
+    auto done =
+        said(client, "changing the GPU", std::string(as_root) + "as_root sh -c " + ssh::quoted(script), config_text);
+    if (!done) return done.error();
+    return Ok{};
 }
 
 }  // namespace tnr::install

@@ -21,8 +21,15 @@ struct File {
 // (`config_text`). The views point into `embedded` and `config_text`.
 std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const std::string& config_text);
 
+// The same for a machine that switches itself off: the program, its service, and `config_text` for it. The views point
+// into this `tnr` and `config_text`.
+std::vector<File> timer_files(const std::string& config_text);
+
 // Makes the machine have them; the answer is the paths that were sent. Needs sudo there, as our login user has it.
 Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<File>& files,
                                          const std::function<void(const std::string&)>& say);
+
+// /etc/tnr/gpu.json alone, in one step: what programs started from then on read. Empty: there is none from then on.
+Result<> configure(ssh::Client& client, const std::string& config_text);
 
 }  // namespace tnr::install

@@ -16,6 +16,7 @@ constexpr std::chrono::seconds goodbye_limit{2};
 }  // namespace
 
 Result<Channel> Channel::open(Client& client, Deadline deadline) {
+    if (client.companion) client.companion->settle(deadline);
     LIBSSH2_CHANNEL* channel = nullptr;
     long code = client.finish(
         [&]() -> long {

@@ -11,6 +11,8 @@
 namespace tnr::ssh {
 namespace {
 
+constexpr const char* other_host_key = "': it shows host key ";
+
 // Between two attempts on a machine that is still booting.
 constexpr int retry_pause_ms = 500;
 
@@ -43,6 +45,10 @@ LIBSSH2_SESSION* make_session(Wire& wire) {
     libssh2_keepalive_config(session, 1, keepalive_interval.count());
     // The only host key we planted is ed25519; asking for others would let a machine show a different one.
     libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, "ssh-ed25519");
+    // GCM (from libssh2 1.11.1 on) takes a quarter of the time of what else there is, and 128 bits four fifths of that of 256.
+    for (int direction : {LIBSSH2_METHOD_CRYPT_CS, LIBSSH2_METHOD_CRYPT_SC})
+        libssh2_session_method_pref(session, direction,
+                                    "aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr");
     return session;
 }
 
@@ -90,6 +96,7 @@ bool Client::listened() {
 
 Error Client::failure(const std::string& doing, long code) {
     if (interrupt::interrupted()) return interrupt::error();
+    broken_ = lost_ || code != LIBSSH2_ERROR_TIMEOUT;
     if (lost_)
         return Error{Error::Kind::network,
                      where(target_) + " has not answered for " +
@@ -128,8 +135,7 @@ Result<> Client::check_host_key() {
     if (blob == *planted) return Ok{};
     return Error{Error::Kind::remote,
                  "the machine at " + target_.host + " port " + std::to_string(target_.port) + " is not '" +
-                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " +
-                     fingerprint(*planted),
+                     target_.name + other_host_key + fingerprint(blob) + ", but tnr planted " + fingerprint(*planted),
                  "something else answers at that address; nothing was sent to it. `tnr status` shows the machine's "
                  "present address"};
 }
@@ -171,9 +177,11 @@ Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadlin
         auto client = Client::connect(target, deadline);
         if (client) return client;
         if (interrupt::interrupted()) return interrupt::error();
-        if (client.error().kind != Error::Kind::network && client.error().kind != Error::Kind::auth) return client;
+        const bool refused = client.error().kind == Error::Kind::auth ||
+                             (target.from_image && client.error().what.find(other_host_key) != std::string::npos);
+        if (client.error().kind != Error::Kind::network && !refused) return client;
         if (Clock::now() + std::chrono::milliseconds(retry_pause_ms) >= deadline) return client;
-        if (client.error().kind == Error::Kind::auth) {
+        if (refused) {
             if (!refused_since) refused_since = Clock::now();
             if (Clock::now() - *refused_since >= auth_patience) return client;
         }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api_client/base/interrupt.hpp"
 #include "cli/ssh/keys.hpp"
@@ -24,6 +25,8 @@ struct Target {
     std::string user;
     std::string host_key;  // public line; nothing else is accepted
     KeyPair key;           // the user's own
+    // Made from an image, which may have another machine's host key: that one shows until cloud-init has put ours in place.
+    bool from_image = false;
 };
 
 // How long a machine is silent before somebody is told, and before it is given up for dead. Long enough for a Wi-Fi that
@@ -41,6 +44,21 @@ inline constexpr std::chrono::seconds auth_patience_new{180}, auth_patience_know
 
 // One TCP connect and handshake may take this long: an emulated machine on a busy host needs most of it.
 inline constexpr std::chrono::seconds attempt_limit{30};
+
+// What shares a connection with the command that runs over it: forwarded ports. Whoever waits for the machine also waits
+// for this, and moves it.
+class Companion {
+public:
+    virtual ~Companion() = default;
+    // What can be done without waiting; true: something was.
+    virtual bool move() = 0;
+    virtual void add_polls(std::vector<pollfd>& polls) const = 0;
+    virtual void polled(const pollfd* polls) = 0;  // those that it added last, in their order
+    // Whether it waits for anything from the machine.
+    virtual bool listens() const = 0;
+    // libssh2 opens one channel at a time: ends an opening that has begun, before another one begins.
+    virtual void settle(Deadline deadline) = 0;
+};
 
 // Not thread-safe. Must not move while channels of it exist, hence the unique_ptr.
 class Client {
@@ -73,6 +91,9 @@ public:
     std::function<void(std::chrono::milliseconds)> on_silence = {};
     SilenceLimits silence = {};
     bool lost() const { return lost_; }
+    // Lost, or ended by the machine, as the last failure() tells: a new connection may do.
+    bool broken() const { return broken_; }
+    Companion* companion = nullptr;  // its owner's, who takes it away before it goes
 
     // The last failure as an Error; `doing` completes "tnr lost … while ".
     Error failure(const std::string& doing, long code);
@@ -92,11 +113,12 @@ private:
     Target target_;
     Wire wire_;  // outlives session_: freeing a session still calls into it
     LIBSSH2_SESSION* session_ = nullptr;
-    bool told_ = false, lost_ = false;
+    bool told_ = false, lost_ = false, broken_ = false;
 };
 
 // connect() again and again until the machine answers, the deadline passes, or the user interrupts. Authentication
-// is retried as well: while cloud-init still works, sshd is up before our user exists.
+// is retried as well: while cloud-init still works, sshd is up before our user exists. So is, for a machine that was made
+// from an image, a host key that is not ours; nothing is sent to who shows it.
 // `waiting` hears each failure; its own error ends the waiting. A refusal that lasts for `auth_patience` is final.
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
                                                    const std::function<Result<>(const Error&)>& waiting = {},

@@ -37,6 +37,7 @@ struct Outlet {
     int fd = -1;
     std::string* text = nullptr;
     int stream = 0;
+    std::function<void(std::string_view)> said = {};
     std::string held = {};
     bool broken = false;  // nobody reads any more
     bool regular = fd >= 0 && is_regular(fd);
@@ -102,7 +103,9 @@ private:
         moved_ = false;
         for (auto& outlet : outlets_)
             if (auto taken = take_output(outlet); !taken) return taken;
-        return give_input();
+        auto given = give_input();
+        if (client_.companion) moved_ |= client_.companion->move();
+        return given;
     }
 
     Result<> take_output(Outlet& outlet) {
@@ -111,6 +114,7 @@ private:
             if (got < 0) return client_.failure("reading the command's output", got);
             if (got == 0) return Ok{};
             moved_ = true;
+            if (outlet.said) outlet.said({piece_.data(), static_cast<size_t>(got)});
             if (outlet.text) outlet.text->append(piece_.data(), static_cast<size_t>(got));
             if (outlet.fd >= 0) outlet.held.append(piece_.data(), static_cast<size_t>(got));
         }
@@ -150,9 +154,14 @@ private:
             {pty_ ? pty_->resized_fd : -1, POLLIN, 0},
         };
         // With no room for output and no input waiting for a window, news from the machine would only spin us.
+        Companion* companion = client_.companion;
         bool listen = outlets_[0].room() || outlets_[1].room() || !in_held_.empty();
+        listen |= companion && companion->listens();
         if (!listen) client_.wire().excuse_silence();
+        size_t own = others.size();
+        if (companion) companion->add_polls(others);
         client_.wire().wait(std::min(deadline_, Clock::now() + client_.keep_alive()), &others, listen);
+        if (companion) companion->polled(others.data() + own);
         if (interrupt::interrupted()) return interrupt::error();
         if (Clock::now() >= deadline_ || !client_.listened())
             return client_.failure("running a command", LIBSSH2_ERROR_TIMEOUT);
@@ -283,6 +292,20 @@ Result<int> run(Client& client, const Command& command, const Streams& streams) 
         (void)send_signal(client, SIGPIPE);  // what it would get here at its next write, which may be far away
         return pipe_closed_code;
     }
+    return exit_code(*channel, Clock::now() + request_limit);
+}
+
+Result<int> follow(Client& client, const std::string& line, const std::function<void(std::string_view)>& said) {
+    auto channel = start(client, Command{line, std::nullopt});
+    if (!channel) return channel.error();
+    Pump pump{*channel,
+              -1,
+              {},
+              Outlet{-1, nullptr, 0, said},
+              Outlet{-1, nullptr, SSH_EXTENDED_DATA_STDERR, said},
+              nullptr,
+              Deadline::max()};
+    if (auto ran = run_passing_signals(client, pump); !ran) return ran.error();
     return exit_code(*channel, Clock::now() + request_limit);
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/ssh/client.hpp"
@@ -41,6 +42,9 @@ struct Command {
 // there the connection is closed instead, and the terminal's end tells it. Errors are tnr's own: the connection was
 // lost, the user interrupted twice.
 Result<int> run(Client& client, const Command& command, const Streams& streams);
+
+// Like run() without input, for a command whose output is shown by us: `said` hears both streams as they come.
+Result<int> follow(Client& client, const std::string& line, const std::function<void(std::string_view)>& said);
 
 struct Output {
     int code = 0;

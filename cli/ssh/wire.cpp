@@ -88,7 +88,10 @@ ssize_t Wire::send(const void* data, size_t length) {
 ssize_t Wire::receive(void* data, size_t length) {
     if (cut_) return 0;
     ssize_t got = ::recv(socket_.get(), data, length, MSG_DONTWAIT);
-    if (got > 0) heard_ = Clock::now();
+    if (got > 0) {
+        heard_ = Clock::now();
+        received_ += static_cast<uint64_t>(got);
+    }
     return got < 0 ? -errno : got;
 }
 

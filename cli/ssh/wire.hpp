@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ public:
     int fd() const { return socket_.get(); }
     // When something last came from the machine.
     Deadline heard() const { return heard_; }
+    uint64_t received() const { return received_; }  // bytes
     // Nobody was listening until now, so the silence means nothing.
     void excuse_silence() { heard_ = Clock::now(); }
     bool outbox_full() const { return outbox_.size() - sent_ >= outbox_bytes_max; }
@@ -57,6 +59,7 @@ private:
     int failed_ = 0;   // errno of the first send that failed
     bool cut_ = false;
     Deadline heard_ = Clock::now();
+    uint64_t received_ = 0;
 };
 
 // Connects to host:port, trying each of its addresses. Turns on what lets a dead peer be noticed.

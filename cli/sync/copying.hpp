@@ -2,16 +2,16 @@
 // are on their way at once.
 #pragma once
 
-#include <ctime>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 
 #include "cli/sync/copy.hpp"
+#include "cli/sync/engine/temporary.hpp"
 #include "cli/sync/resume.hpp"
+#include "cli/sync/sftp_tree.hpp"
 
 namespace tnr::sync {
 
@@ -34,11 +34,9 @@ protected:
     void count_losses() {
         for (const auto& item : items_) {
             if (item.special) ++tally_.special;
-            if (item.other_time) ++tally_.times;
+            if (sftp_time(item) != item.mtime) ++tally_.times;
         }
     }
-    static bool is_abandoned(int64_t mtime) { return mtime + temporary_age_max.count() < std::time(nullptr); }
-
     // Waits until another request may be sent, or until all are answered.
     Result<> room();
     Result<> settled();
@@ -127,7 +125,7 @@ protected:
 private:
     const std::string run_ = new_run();
     // For names whose letters are not the run's.
-    const size_t first_number_ = static_cast<size_t>(std::random_device{}()) * 1000000;
+    const size_t first_number_ = first_number();
     size_t number_ = 0;
     std::map<std::string, const Item*> wanted_;  // by folder and letters
 };

@@ -25,7 +25,7 @@ struct Fetching {
 };
 using FetchingPtr = std::shared_ptr<Fetching>;
 
-void set_times(const std::string& path, uint32_t mtime) {
+void set_times(const std::string& path, int64_t mtime) {
     timespec times[2] = {{static_cast<time_t>(mtime), 0}, {static_cast<time_t>(mtime), 0}};
     ::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
@@ -37,7 +37,7 @@ public:
         : Copying(sftp, machine, from, to.empty() ? "." : to, watch) {}
 
     Result<Tally> run() {
-        auto items = remote_tree(sftp_, from_, machine_, tally_.unreadable);
+        auto items = remote_tree(sftp_, from_, machine_, tally_);
         if (!items) return items.error();
         items_ = std::move(*items);
         count_losses();
@@ -67,7 +67,9 @@ private:
         for (const auto& item : items_) {
             if (item.kind != Kind::folder) continue;
             struct stat found;
-            if (::stat(place(item).c_str(), &found) == 0 && S_ISDIR(found.st_mode)) continue;
+            // Only the destination itself may be a link: below it one could lead the machine's files anywhere.
+            int there = item.path.empty() ? ::stat(place(item).c_str(), &found) : ::lstat(place(item).c_str(), &found);
+            if (there == 0 && S_ISDIR(found.st_mode)) continue;
             if (::mkdir(place(item).c_str(), folder_while_filling) != 0)
                 return file_error("cannot make folder", place(item), errno);
         }

@@ -11,7 +11,6 @@
 
 #include "api_client/base/handles.hpp"
 #include "cli/ssh/exec.hpp"
-#include "cli/sync/copy.hpp"
 
 namespace tnr::sync {
 namespace {
@@ -31,21 +30,6 @@ std::string hex(const unsigned char* bytes, size_t count) {
 }
 
 }  // namespace
-
-std::string identity(const std::string& place, const Item& item) {
-    std::string text =
-        place.substr(place.rfind('/') + 1) + '\0' + std::to_string(item.size) + '\0' + std::to_string(item.mtime);
-    uint64_t hash = 14695981039346656037u;  // FNV-1a: any hash that is the same in the next version of tnr
-    for (unsigned char letter : text) hash = (hash ^ letter) * 1099511628211u;
-    std::string letters;
-    for (size_t i = 0; i < run_length; ++i, hash >>= 5) letters += run_letters[hash & 31];
-    return letters;
-}
-
-std::string letters_of(const std::string& temporary) {
-    constexpr size_t begin = std::string_view(".tnr-").size();
-    return is_temporary(temporary) ? temporary.substr(begin, run_length) : "";
-}
 
 uint64_t bytes_to_keep(uint64_t part_bytes) {
     if (part_bytes <= out_of_order_bytes) return 0;

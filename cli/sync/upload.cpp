@@ -28,12 +28,12 @@ using SendingPtr = std::shared_ptr<Sending>;
 
 class Upload : Copying {
 public:
-    Upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
+    Upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to, bool ignore,
            const Watch& watch)
-        : Copying(sftp, machine, from, to, watch) {}
+        : Copying(sftp, machine, from, to, watch), ignore_(ignore) {}
 
     Result<Tally> run() {
-        auto items = local_tree(from_, tally_.unreadable);
+        auto items = local_tree(from_, ignore_, tally_);
         if (!items) return items.error();
         items_ = std::move(*items);
         count_losses();
@@ -150,7 +150,7 @@ private:
     Result<> begin(const Item& item) {
         auto there = there_.find(&item);
         bool same = there != there_.end() && there->second.kind == Kind::file && there->second.size == item.size &&
-                    there->second.mtime == item.mtime;
+                    there->second.mtime == sftp_time(item);
         if (same) return leave(item, there->second);
         if (there != there_.end() && there->second.kind == Kind::folder)
             return Error{Error::Kind::remote, machine_ + ":" + place(item) + " is a folder there, and a file here",
@@ -225,7 +225,7 @@ private:
         if (file->refused) return explain(*file->refused, "cannot write", file);
         ssh::Attributes own;
         own.mode = file->item->mode;
-        own.mtime = file->item->mtime;
+        own.mtime = sftp_time(*file->item);
         sftp_.set_handle_attributes(file->handle, own, [this, file](ssh::Reply reply) {
             if (!reply.ok()) fail(reply, "cannot set mode and times of", file->place);
         });
@@ -306,7 +306,7 @@ private:
         if (auto free = room(); !free) return free;
         ssh::Attributes own;
         own.mode = item.mode;
-        own.mtime = item.mtime;
+        own.mtime = sftp_time(item);
         sftp_.set_attributes(place(item), own, [this, &item](ssh::Reply reply) {
             // Somebody else's folder (/tmp) keeps its own; filling it was all we were asked for.
             if (!reply.ok() && !there_.count(&item)) fail(reply, "cannot set mode and times of", place(item));
@@ -320,6 +320,7 @@ private:
         (void)sftp_.settle(cleanup_limit);
     }
 
+    const bool ignore_;
     std::map<const Item*, Item> there_;
     std::list<SendingPtr> sending_;
 };
@@ -327,8 +328,8 @@ private:
 }  // namespace
 
 Result<Tally> upload(ssh::Sftp& sftp, const std::string& machine, const std::string& from, const std::string& to,
-                     const Watch& watch) {
-    return Upload{sftp, machine, from, to, watch}.run();
+                     bool ignore, const Watch& watch) {
+    return Upload{sftp, machine, from, to, ignore, watch}.run();
 }
 
 }  // namespace tnr::sync

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ctime>
 #include <numeric>
 #include <utility>
 
@@ -57,13 +56,6 @@ size_t distance(const std::string& a, const std::string& b) {
     return last[b.size()];
 }
 
-// -1 when it is no such time.
-std::time_t time_of(const std::string& text) {
-    std::tm parts{};
-    const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    return end && !*end ? ::timegm(&parts) : -1;
-}
-
 }  // namespace
 
 size_t columns(const std::string& text) {
@@ -92,16 +84,6 @@ std::string cut(const std::string& text, size_t columns_max) {
     return kept + "…";
 }
 
-std::string age(const std::string& then, const std::string& now) {
-    std::time_t begun = time_of(then), is = time_of(now);
-    if (begun < 0 || is < 0) return "";
-    long long seconds = std::max<long long>(is - begun, 0);  // a clock that was set back
-    if (seconds < 60) return std::to_string(seconds) + " s";
-    if (seconds < 3600) return std::to_string(seconds / 60) + " min";
-    if (seconds < 48 * 3600) return std::to_string(seconds / 3600) + " h";
-    return std::to_string(seconds / 86400) + " d";
-}
-
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
     std::string best;
     size_t best_distance = std::max<size_t>(word.size() / 3, 1) + 1;
@@ -120,6 +102,11 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 
 std::string lower(std::string text) {
     for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return text;
+}
+
+std::string upper(std::string text) {
+    for (char& letter : text) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     return text;
 }
 

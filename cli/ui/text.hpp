@@ -1,6 +1,7 @@
 // Text as a terminal shows it: how wide it is, how to cut it, how to colour it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@ size_t columns(const std::string& text);
 // At most that many columns of it, ending with "…" where something was left out. Control characters, which a server's
 // words may hold, become spaces.
 std::string cut(const std::string& text, size_t columns_max);
+
+// Of a terminal's window, in characters.
+struct Size {
+    int rows = 24, columns = 80;
+};
 
 // Colours where a terminal shows them, and nothing elsewhere.
 struct Paint {
@@ -26,14 +32,12 @@ private:
     }
 };
 
-// How long ago `then` was at `now`, both UTC in ISO 8601: "5 min", "3 h", "12 d". Empty when one is no such time.
-std::string age(const std::string& then, const std::string& now);
-
 // The word among `known` that somebody who typed `word` probably meant; empty when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // "did you mean 'status'? ": a hint's beginning, empty when none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 std::string lower(std::string text);
+std::string upper(std::string text);
 
 }  // namespace tnr::ui

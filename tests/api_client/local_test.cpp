@@ -273,3 +273,62 @@ TEST_CASE("a full disk is named, and half a machine is removed", "[local]") {
     }
     CHECK(::umount((world.folder / "small").c_str()) == 0);
 }
+
+TEST_CASE("a stopped machine's size changes, a running one's does not", "[local]") {
+    World world;
+    REQUIRE(world.provider.create(world.order("demo")));
+    CHECK(world.provider.machine("demo")->offer == "small");
+    auto runs = world.provider.resize("demo", "medium");
+    REQUIRE(!runs);
+    CHECK(runs.error().kind == Error::Kind::usage);
+    CHECK(runs.error().hint.find("`tnr stop demo`") != std::string::npos);
+    REQUIRE(world.provider.stop("demo"));
+    CHECK(!world.provider.resize("demo", "enormous"));
+    REQUIRE(world.provider.resize("demo", "medium"));
+    CHECK(world.provider.machine("demo")->offer == "medium");
+    REQUIRE(world.provider.resize("demo", "small"));  // its disk stays as large as it was
+    REQUIRE(world.provider.resize("demo", "medium"));
+    REQUIRE(world.provider.start("demo"));
+    auto process = find_qemu(world.pid_file("demo"));
+    REQUIRE(process);
+    std::string line = slurp("/proc/" + std::to_string(process->pid) + "/cmdline");
+    CHECK(line.find(std::string("-smp\0004\0-m\0004096\0", 15)) != std::string::npos);
+    auto nobody = world.provider.resize("nobody", "small");
+    REQUIRE(!nobody);
+    CHECK(nobody.error().kind == Error::Kind::not_found);
+}
+
+TEST_CASE("a snapshot outlives its machine, and others are made from it", "[local]") {
+    World world;
+    REQUIRE(world.provider.create(world.order("demo")));
+    CHECK(!world.provider.snapshot("demo", "early"));  // it runs
+    CHECK(world.provider.snapshots()->empty());
+    REQUIRE(world.provider.stop("demo"));
+    REQUIRE(world.provider.snapshot("demo", "first"));
+    auto taken = world.provider.snapshot("demo", "first");
+    REQUIRE(!taken);
+    CHECK(taken.error().kind == Error::Kind::usage);
+    CHECK(!world.provider.snapshot("demo", "../escape"));
+    REQUIRE(world.provider.destroy("demo"));
+    auto all = world.provider.snapshots();
+    REQUIRE(all);
+    REQUIRE(all->size() == 1);
+    CHECK(all->front().name == "first");
+    CHECK(all->front().ready);
+    CHECK(all->front().size_gib > 0);
+    CHECK(all->front().created.size() == 20);
+
+    auto order = world.order("again");
+    order.image = "first";
+    REQUIRE(world.provider.check(order));
+    REQUIRE(world.provider.create(order));
+    CHECK(world.runs("again"));
+    REQUIRE(world.provider.delete_snapshot("first"));  // the machine's disk is its own
+    REQUIRE(world.provider.stop("again"));
+    REQUIRE(world.provider.start("again"));
+    CHECK(world.provider.snapshots()->empty());
+    CHECK(world.provider.delete_snapshot("first"));
+    CHECK(world.provider.delete_snapshot("../machines"));
+    CHECK(fs::exists(world.machines / "again"));
+    CHECK(!world.provider.check(order));
+}

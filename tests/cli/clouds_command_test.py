@@ -55,4 +55,31 @@ with mock_cloud("hetzner_mock.py") as mock, tempfile.TemporaryDirectory() as hom
     refused = tnr(home, "login", "hetzner", given=mock.token + "\n", status=2, HCLOUD_ENDPOINT="http://api.example/v1")
     assert "https://" in refused.stderr
     mock.check_description()
+
+# AWS, whose keys are four lines, and whose machines are found in all regions by their tag.
+try:
+    import boto3
+    import moto
+except ImportError:
+    print("note: no moto; tnr was not tried at AWS")
+    sys.exit()
+with mock_cloud("aws_mock.py") as mock, tempfile.TemporaryDirectory() as home:
+    key, there = mock.ask("keys")["tester"], {"AWS_ENDPOINT_URL": mock.url}
+    assert "tnr login aws" in tnr(home, "whoami", "aws", status=4, **there).stderr
+    wrong = tnr(home, "login", "aws", given=f"{key['id']}\nwrong-secret-wrong\n\n\n", status=4, **there)
+    assert "request req-" in wrong.stderr or "AuthFailure" in wrong.stderr or "SignatureDoesNotMatch" in wrong.stderr, wrong
+    said = tnr(home, "login", "aws", given=f"{key['id']}\n{key['secret']}\n\nus-west-2\n", **there)
+    assert "arn:aws:iam::123456789012:user/tester in account 123456789012, region us-west-2" in said.stdout, said
+    shown = tnr(home, "--explain", "status", **there)
+    assert "Action=DescribeInstances" in shown.stderr and key["secret"] not in shown.stderr, shown
+    ec2 = boto3.client("ec2", region_name="eu-central-1", endpoint_url=mock.url, aws_access_key_id=key["id"],
+                       aws_secret_access_key=key["secret"])
+    ec2.run_instances(ImageId="ami-debian-new", MinCount=1, MaxCount=1, InstanceType="t3.large",
+                      NetworkInterfaces=[{"DeviceIndex": 0, "DeleteOnTermination": True}],
+                      TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "tnr", "Value": "other"}]}])
+    row = json.loads(tnr(home, "status", "--json", **there).stdout)["machines"][0]
+    assert row["name"] == "other" and row["price"]["per_hour"] is None, row  # its disk is not one of ours: unknown
+    tnr(home, "delete", "other", "--provider", "aws", "--yes", **there)
+    assert mock.ask("left") == [], mock.ask("left")
+    mock.check_description()
 print("tnr signed in, looked around, and signed out")

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "api_client/base/files.hpp"
 #include "cli/commands/cloud_login.hpp"
 #include "cli/commands/delete.hpp"
 #include "cli/commands/start.hpp"
@@ -27,6 +28,7 @@ public:
     Result<std::vector<std::string>> install(const GpuConfig&, const cli::Say&) override {
         return std::vector<std::string>{};
     }
+    Result<> configure(const std::string&) override { return Ok{}; }
     Result<cli::Proof> prove() override { return cli::Proof{{{"NVIDIA H100", uint64_t{80} << 30}}}; }
 
 private:
@@ -50,9 +52,9 @@ struct CloudSession {
         auto server = wire::make_key_pair(), own = wire::make_key_pair();
         (void)session.logins().save({"tcp://gpu.example:14900", {server.public_key, own}});
     }
-    void sign_in(const std::string& name) {
+    void sign_in(const std::string& name, const std::string& secrets = std::string(test::MockCloud::token) + "\n") {
         fake.in.clear();
-        fake.in.str(std::string(test::MockCloud::token) + "\n");
+        fake.in.str(secrets);
         REQUIRE(cli::login_cloud(session, name));
     }
 };
@@ -165,6 +167,70 @@ TEST_CASE("a machine at DigitalOcean, from start to delete", "[cli][clouds]") {
     REQUIRE(cli::stop(world.session, {.names = {"demo"}}));
     REQUIRE(cli::delete_machines(world.session, {.names = {"demo"}, .yes = true}));
     CHECK(world.cloud.ask("left") == json::array());
+}
+
+namespace {
+
+// From the plan to the end, with the record lost in between.
+void live_through(CloudSession& world, const std::string& provider, const std::string& region, const std::string& plan,
+                  const std::string& address) {
+    cli::StartOptions options{.name = "demo", .gpu = "h100", .provider = provider, .region = region};
+    options.dry_run = true;
+    REQUIRE(cli::start(world.session, options));
+    const std::string said = world.fake.said();
+    INFO(said);
+    CHECK(said.find(plan) != std::string::npos);
+    CHECK(world.cloud.ask("left") == json::array());
+    options.dry_run = false;
+    REQUIRE(cli::start(world.session, options));
+    CHECK(world.reached == address);
+    REQUIRE(cli::stop(world.session, {.names = {"demo"}}));
+    REQUIRE(cli::start(world.session, {.name = "demo"}));
+    REQUIRE(world.session.records().remove("demo"));
+    cli::DeleteOptions doomed{.names = {"demo"}, .yes = true};
+    doomed.provider = provider;
+    REQUIRE(cli::delete_machines(world.session, doomed));
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
+}  // namespace
+
+TEST_CASE("a machine at Google, from the key file to delete by its tag", "[cli][clouds]") {
+    CloudSession world("gcp", "gcp_mock.py", "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "/compute/v1/");
+    auto& variables = world.cloud.variables;
+    std::string url = variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"];
+    url.resize(url.find("/compute"));
+    variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING"] = url;
+    variables["NO_GCE_CHECK"] = "true";
+    world.fake.in.str("");
+    CHECK(cli::login_cloud(world.session, "gcp").error().kind == Error::Kind::usage);
+    const std::string key = world.cloud.ask("key", {{"url", url}}).dump(2);  // on many lines, as Google writes it
+    REQUIRE(write_file(world.cloud.folder / "key.json", key));
+    world.session.in_is_terminal = true;  // where the file's name is asked for
+    world.sign_in("gcp", (world.cloud.folder / "key.json").string() + "\n");
+    world.fake.in.clear();
+    world.fake.in.str("/no/such/file\n");
+    CHECK(cli::login_cloud(world.session, "gcp").error().what.find("/no/such/file") != std::string::npos);
+    world.session.in_is_terminal = false;
+    world.fake.said();
+    world.sign_in("gcp", key);
+    CHECK(world.fake.said() == "Signed in to gcp: project my-project as tnr@my-project.iam.gserviceaccount.com\n");
+    REQUIRE(cli::whoami(world.session, "gcp"));
+    CHECK(world.fake.said().find("project my-project") != std::string::npos);
+    live_through(world, "gcp", "us-central1", "e2-medium in us-central1, $0.04399/h", "192.0.2.30");
+}
+
+TEST_CASE("a machine at Azure, from the client secret to delete by its tag", "[cli][clouds]") {
+    CloudSession world("azure", "azure_mock.py", "AZURE_RESOURCE_MANAGER_HOST", "");
+    auto& variables = world.cloud.variables;
+    variables["AZURE_AUTHORITY_HOST"] = variables["AZURE_RETAIL_PRICES_HOST"] =
+        variables["AZURE_RESOURCE_MANAGER_HOST"];
+    const std::string subscription = "00000000-1111-2222-3333-444444444444";
+    world.sign_in("azure", "tenant-1\napp-1\nhidden-client-secret\n" + subscription + "\n");
+    CHECK(world.fake.said() == "Signed in to azure: subscription Pay-As-You-Go (" + subscription + ")\n");
+    REQUIRE(cli::whoami(world.session, "azure"));
+    CHECK(world.fake.said().find("Pay-As-You-Go") != std::string::npos);
+    live_through(world, "azure", "eastus", "Standard_B2s in eastus, $0.05318/h", "192.0.2.40");
 }
 
 TEST_CASE("an order that is refused leaves no machine, and start says what to do instead", "[cli][clouds]") {

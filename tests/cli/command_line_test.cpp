@@ -1,6 +1,8 @@
 // Command lines as a whole: what they end with, and what they print.
 #include "cli/json_out.hpp"
 
+#include <algorithm>
+
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -31,6 +33,7 @@ TEST_CASE("results that could not be written are no success", "[cli][command_lin
     std::ostream out{&full};
     cli::Session session{out, fake.err, fake.in};
     session.provider_names = {};
+    session.now = fake.session.now;
     session.config_folder = session.state_folder = fake.folder.path();
     for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
              {"version"}, {"--version"}, {"--help"}, {"status"}, {"completion", "bash"}}) {
@@ -70,6 +73,36 @@ TEST_CASE("every command has a test of its own name", "[cli][command_line]") {
     for (const auto& command : commands) {
         std::string name = command["name"];
         INFO(name);
+        std::replace(name.begin(), name.end(), '-', '_');
         CHECK(file_exists(std::string(TNR_CLI_TESTS) + "/" + name + "_test.cpp"));
     }
+}
+
+TEST_CASE("commands have the names that people try first", "[cli][command_line]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    for (const char* name : {"ls", "list", "ps"}) CHECK(fake.document({name})["command"] == "status");
+    CHECK(fake.tnr({"rm", "demo", "--yes"}) == 0);
+    CHECK(fake.document({"create", "demo", "--gpu", "h100", "--dry-run"})["command"] == "start");
+    CHECK(fake.document({"ssh", "nobody", "--", "echo", "--json"})["command"] == "connect");
+    CHECK(fake.tnr({"pss"}) == 2);
+    CHECK(fake.err.str().find("did you mean 'ps'?") != std::string::npos);
+}
+
+TEST_CASE("options, commands below commands, providers and machines are recognised, too", "[cli][command_line]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.provider = [&](const std::string& name) { return cli::open_provider(fake.session, name); };
+    auto hint = [&](const std::vector<std::string>& words) {
+        CHECK(fake.tnr(words) != 0);
+        return fake.err.str();
+    };
+    CHECK(hint({"start", "demo", "--regoin", "x"}).find("did you mean '--region'? ") != std::string::npos);
+    CHECK(hint({"login", "hetzer"}).find("there is no command 'login hetzer'\nhint: did you mean 'hetzner'? ") !=
+          std::string::npos);
+    CHECK(hint({"offers", "--provider", "hetzer"}).find("did you mean 'hetzner'? providers: ") != std::string::npos);
+    CHECK(hint({"delete", "dmeo", "--provider", "local", "--yes"}).find("did you mean 'demo'? ") != std::string::npos);
+    CHECK(hint({"start", "demo", "--zzz"}).find("did you mean") == std::string::npos);
+    CHECK(fake.tnr({"status", "-o", "json", "--bogus"}) == 2);
+    CHECK(nlohmann::json::parse(fake.out.str())["errors"][0]["kind"] == "usage");
 }

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tests/cli/sshd.hpp"
+#include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
@@ -12,9 +12,12 @@ using namespace tnr;
 namespace {
 
 const std::vector<cli::Place> places = {
-    {"", {{"start", "Make one"}, {"status", "Show all"}, {"login", "Sign in"}}, {{"--json", "As JSON"}}},
-    {"start", {}, {{"--gpu", "GPU type"}, {"--gpus", "It's two"}}},
-    {"status", {}, {{"--help", "Help"}}},
+    {"", {{"start", "Make one"}, {"status", "Show all", {"ls"}}, {"login", "Sign in"}}, {{"--json", "As JSON"}}},
+    {"start",
+     {},
+     {{"--gpu", "GPU type", {"-g"}, true}, {"--gpus", "It's two"}, {"--image", "A file", {}, true}},
+     {{"name", "A machine"}, {"gpu", "A type"}}},
+    {"status", {}, {{"--help", "Help"}}, {{"name", "Machines", {}, false, false, true}}},
     {"login", {{"pool", "A pool"}}, {{"--help", "Help"}}},
     {"login pool", {}, {{"--help", "Help"}}},
 };
@@ -38,7 +41,8 @@ std::string output_of(const std::string& program, const std::string& script) {
 // What bash offers for the last of `words`.
 std::string offered(const std::string& words) {
     return output_of("bash", *cli::completion("bash", places) + "\nCOMP_WORDS=(" + words +
-                                 ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_tnr\necho \"${COMPREPLY[@]}\"\n");
+                                 ")\ntnr() { echo \"VALUES:$3\"; }\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_tnr\necho "
+                                 "\"${COMPREPLY[@]}\"\n");
 }
 
 }  // namespace
@@ -49,21 +53,73 @@ TEST_CASE("bash completes commands, commands below them, and their options after
     CHECK(offered("tnr --json sta") == "start status\n");
     CHECK(offered("tnr start --g") == "--gpu --gpus\n");
     CHECK(offered("tnr start demo --gpu") == "--gpu --gpus\n");
-    CHECK(offered("tnr start ''") == "\n");  // a name, or whatever the shell offers by itself
+    CHECK(offered("tnr start demo h100 ''") == "\n");  // whatever the shell offers by itself
     CHECK(offered("tnr login ''") == "pool\n");
     CHECK(offered("tnr login pool -") == "--help\n");
     CHECK(offered("tnr start demo -- --g") == "\n");  // not ours any more
     CHECK_FALSE(cli::completion("tcsh", places));
 }
 
+TEST_CASE("bash completes machines, providers and types where one stands", "[cli][completion]") {
+    CHECK(offered("tnr start ''") == "VALUES:name\n");
+    CHECK(offered("tnr --json start demo ''") == "VALUES:gpu\n");
+    CHECK(offered("tnr start --gpu ''") == "VALUES:gpu\n");
+    CHECK(offered("tnr start -g ''") == "VALUES:gpu\n");
+    CHECK(offered("tnr start --gpu h100 ''") == "VALUES:name\n");  // the option's value is no argument
+    CHECK(offered("tnr start --gpus ''") == "VALUES:name\n");
+    CHECK(offered("tnr status one two ''") == "VALUES:name\n");
+    CHECK(offered("tnr ls ''") == "VALUES:name\n");  // by its other name
+    CHECK(offered("tnr start -") == "--gpu --gpus --image\n");
+}
+
+TEST_CASE("the values are what there is, and nobody is asked for them", "[cli][completion]") {
+    test::FakeSession fake;
+    auto values = [&](const std::string& kind) {
+        CHECK(fake.tnr({"completion", "--values", kind}) == 0);
+        return fake.out.str();
+    };
+    CHECK(values("name").empty());
+    fake.start_demo();
+    fake.start_demo("other");
+    CHECK(values("name") == "demo\nother\n");
+    CHECK(values("gpu").empty());
+    REQUIRE(fake.tnr({"gpus"}) == 0);
+    fake.world.pool_reachable = false;
+    CHECK(values("gpu") == "a100\nh100\n");
+    CHECK(values("provider") == "local\n");
+    CHECK(values("any").empty());
+    CHECK(fake.tnr({"completion"}) == 2);
+}
+
+TEST_CASE("bash completes with the whole grammar", "[cli][completion]") {
+    test::FakeSession fake;
+    REQUIRE(fake.tnr({"completion", "bash"}) == 0);
+    auto offers = [&](const std::string& words) {
+        return output_of("bash", fake.out.str() + "\nCOMP_WORDS=(" + words +
+                                     ")\ntnr() { echo \"VALUES:$3\"; }\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_tnr\n"
+                                     "echo \"${COMPREPLY[@]}\"\n");
+    };
+    CHECK(offers("tnr stop demo ''") == "VALUES:name\n");
+    CHECK(offers("tnr rm ''") == "VALUES:name\n");
+    CHECK(offers("tnr attach demo ''") == "VALUES:gpu\n");
+    CHECK(offers("tnr offers --provider ''") == "VALUES:provider\n");
+    CHECK(offers("tnr status -o ''") == "VALUES:output\n");
+    CHECK(offers("tnr ssh ''") == "VALUES:name\n");
+    CHECK(offers("tnr login pool ''") == "\n");
+}
+
 TEST_CASE("fish completes the same", "[cli][completion]") {
     if (!there_is("fish")) return;
     auto offers = [](const std::string& line) {  // fish 3.3 leaves sorting to who shows them
-        return output_of("fish", *cli::completion("fish", places) + "\ncomplete -C '" + line + "' | sort\n");
+        return output_of("fish", *cli::completion("fish", places) +
+                                     "\nfunction tnr; echo VALUES:$argv[3]; end\ncomplete -C '" + line + "' | sort\n");
     };
     CHECK(offers("tnr st") == "start\tMake one\nstatus\tShow all\n");
     CHECK(offers("tnr start --gpus") == "--gpus\tIt's two\n");
+    CHECK(offers("tnr start ") == "VALUES:gpu\nVALUES:name\n");
+    CHECK(offers("tnr start --gpu ") == "VALUES:gpu\tGPU type\n");
     CHECK(offers("tnr login p") == "pool\tA pool\n");
+    CHECK(offers("tnr ls --h") == "--help\tHelp\n");
 }
 
 TEST_CASE("zsh takes bash's script", "[cli][completion]") {

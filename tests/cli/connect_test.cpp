@@ -180,7 +180,7 @@ TEST_CASE("a lost key, another one, and one that others can read are told at onc
     auto begun = ssh::Clock::now();
     SECTION("lost") {
         REQUIRE(remove_file(key));
-        for (std::vector<std::string> words :
+        for (const std::vector<std::string>& words :
              {std::vector<std::string>{"connect", "demo", "--", "true"}, {"start", "demo"}}) {
             CHECK(fake.tnr(words) == 4);
             CHECK(fake.err.str().find("is lost, so 'demo' would refuse authentication") != std::string::npos);
@@ -190,7 +190,7 @@ TEST_CASE("a lost key, another one, and one that others can read are told at onc
     }
     SECTION("another") {
         REQUIRE(write_file(key, ssh::private_file(*ssh::generate_key(), "")));
-        for (std::vector<std::string> words :
+        for (const std::vector<std::string>& words :
              {std::vector<std::string>{"connect", "demo", "--", "true"}, {"start", "demo"}}) {
             CHECK(fake.tnr(words) == 4);
             CHECK(fake.err.str().find("is not the one that 'demo' was made with (SHA256:") != std::string::npos);

@@ -144,3 +144,14 @@ TEST_CASE("a user who says no has done nothing wrong, and several names are aske
     CHECK(fake.tnr({"delete", "demo", "other"}) == 0);
     CHECK(fake.world.machines.empty());
 }
+
+TEST_CASE("delete tells what the machine has cost, which is remembered without it", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T09:04:05Z"; };
+    REQUIRE(fake.tnr({"delete", "demo", "--yes"}) == 0);
+    CHECK(fake.out.str() == "Deleted 'demo' and its disk; it has cost $1.50 in 6 h\n");
+    auto seen = fake.session.history().all()->sightings;
+    CHECK(seen.back().state == MachineState::gone);
+    CHECK(seen.back().gpu == "h100");
+}

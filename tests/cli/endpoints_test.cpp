@@ -1,5 +1,5 @@
 // What the two words of `tnr sync` mean.
-#include "cli/sync/endpoints.hpp"
+#include "cli/sync/engine/endpoints.hpp"
 
 #include "tests/support/catch.hpp"
 

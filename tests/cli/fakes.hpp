@@ -12,6 +12,7 @@
 #include "cli/command_line.hpp"
 #include "cli/commands/start.hpp"
 #include "cli/session.hpp"
+#include "tests/cli/schema.hpp"
 #include "tests/cli/sshd.hpp"
 #include "tests/support/catch.hpp"
 
@@ -27,13 +28,21 @@ struct FakeWorld {
     int ssh_port = 22;
     Order last_order;
     double price = 0.25;
+    std::optional<Costs> costs;  // what it says has been spent; nothing: it does not tell
+    std::vector<Snapshot> snapshots;
+    std::vector<int> open_ports;
+    bool has_firewall = true;
     // The pool.
     std::vector<cli::GpuType> types = {{"h100", 2, 2, 80'000'000'000}, {"a100", 1, 1, 40'000'000'000}};
     std::map<std::string, std::string> enrolled;  // machine to key
+    std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
     // What is on the machine that runs.
     std::string installed;  // the text of gpu.json
     int installs = 0, proofs = 0;
+    std::string timers;
+    std::vector<std::string> scripts;  // those that ran
+    int script_code = 0;               // of the next one
     // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
     std::string fails_at, interrupted_at;
     int tries_in_vain = 0;  // before it can be got in
@@ -101,9 +110,45 @@ public:
     }
     Result<> stop(const std::string& id) override { return set(id, MachineState::stopped); }
     Result<> start(const std::string& id) override { return set(id, MachineState::starting); }
+    Result<Costs> costs() override {
+        if (world_.costs) return *world_.costs;
+        return Provider::costs();
+    }
     Result<> destroy(const std::string& id) override {
         world_.destroyed.push_back(id);
         world_.machines.erase(id);
+        return Ok{};
+    }
+
+    Result<> resize(const std::string& id, const std::string& offer) override {
+        if (world_.machines.at(id).state != MachineState::stopped) return Error{Error::Kind::usage, "the machine runs"};
+        if (auto passed = world_.pass("resize"); !passed) return passed;
+        world_.machines.at(id).offer = offer;
+        return Ok{};
+    }
+    Result<> snapshot(const std::string& id, const std::string& name) override {
+        world_.snapshots.push_back({.id = "s-" + std::to_string(++world_.created),
+                                    .name = name,
+                                    .size_gib = 2,
+                                    .created = "2026-01-02T03:00:00Z",
+                                    .currency = "USD",
+                                    .per_month = 0.1});
+        world_.machines.at(id);
+        return Ok{};
+    }
+    // One that is being made is ready when it is looked at for the second time.
+    Result<std::vector<Snapshot>> snapshots() override {
+        auto seen = world_.snapshots;
+        for (auto& snapshot : world_.snapshots) snapshot.ready = true;
+        return seen;
+    }
+    Result<> delete_snapshot(const std::string& id) override {
+        std::erase_if(world_.snapshots, [&](const Snapshot& each) { return each.id == id; });
+        return Ok{};
+    }
+    Result<> open_ports(const std::string& id, const std::vector<int>& ports) override {
+        if (!world_.has_firewall) return Provider::open_ports(id, ports);
+        world_.open_ports = ports;
         return Ok{};
     }
 
@@ -123,6 +168,7 @@ public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
     Result<std::string> hello() override { return reached(std::string("account")); }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
+    Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
     Result<> enroll_machine(const std::string& name, const std::string& key) override {
         if (world_.pool_reachable) world_.enrolled[name] = key;
         return reached(Ok{});
@@ -163,10 +209,27 @@ public:
         world_.installed = to_json_text(config);
         return std::vector<std::string>{"gpu.json"};
     }
+    Result<> configure(const std::string& text) override {
+        if (auto passed = world_.pass("configure"); !passed) return passed.error();
+        world_.installed = text;
+        return Ok{};
+    }
     Result<cli::Proof> prove() override {
         if (auto passed = world_.pass("prove"); !passed) return passed.error();
         ++world_.proofs;
         return cli::Proof{{{"NVIDIA H100", uint64_t{80} << 30}}};
+    }
+
+    Result<> install_timers(const std::string& config, const cli::Say&) override {
+        if (auto passed = world_.pass("timers"); !passed) return passed.error();
+        world_.timers = config;
+        return Ok{};
+    }
+    Result<int> run_script(const std::string& script, const cli::Say& line) override {
+        if (auto passed = world_.pass("setup"); !passed) return passed.error();
+        world_.scripts.push_back(script);
+        line("it says something");
+        return std::exchange(world_.script_code, 0);
     }
 
 private:
@@ -222,16 +285,20 @@ struct FakeSession {
     // A whole command line; what it said is in out and err.
     int tnr(const std::vector<std::string>& words) {
         out.str(""), err.str("");
-        session.json = session.explain = false;
+        session.json = session.yaml = session.explain = false;
         session.exit_code = cli::exit_done;
         session.result = Ok{};
         return cli::run_command_line(session, words);
     }
+    // What a command line prints with --json, which must be of the schema.
     nlohmann::json document(std::vector<std::string> words) {
+        static const Schema schema;
         words.insert(words.begin(), "--json");
         (void)tnr(words);
         INFO(out.str() << err.str());
-        return nlohmann::json::parse(out.str());
+        auto document = nlohmann::json::parse(out.str());
+        CHECK(schema.complaint(document) == "");
+        return document;
     }
     std::string said() {
         std::string text = out.str();

@@ -2,12 +2,16 @@
 // computer's own (an overlay, in a mount namespace), so that real commands fail for real reasons.
 #include "cli/install/install.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "api_client/base/files.hpp"
 #include "cli/install/trouble.hpp"
+#include "cli/machine_access.hpp"
 #include "cli/ssh/exec.hpp"
 #include "tests/cli/sshd.hpp"
 #include "tests/support/catch.hpp"
@@ -186,4 +190,40 @@ TEST_CASE("a glibc is too old or not by its numbers, and what cannot be read is 
     CHECK_FALSE(fits("glibc 2.33"));
     CHECK_FALSE(fits("glibc 2.4"));
     CHECK_FALSE(fits("musl libc (x86_64)"));
+}
+
+TEST_CASE("a machine that cannot reach the pool says which port to open, and where", "[install]") {
+    if (!can_make_worlds()) return;
+    int closed;
+    {
+        const UniqueFd taken{::socket(AF_INET, SOCK_STREAM, 0)};
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof address;
+        REQUIRE(::bind(taken.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+        REQUIRE(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
+        closed = ntohs(address.sin_port);
+    }
+    test::Sshd sshd("", own_files);
+    test::TemporaryFolder home;
+    auto target = sshd.target();
+    REQUIRE(write_file(home / "key", ssh::private_file(target.key, "")));
+    Machine machine{.name = "demo", .state = MachineState::running, .address = target.host};
+    machine.ssh_port = target.port;
+    machine.user = target.user;
+    cli::Record record;
+    record.name = "demo";
+    record.host_key = target.host_key;
+    auto access = cli::ssh_access(home / "key");
+    REQUIRE(access->get_in(machine, record, [](const std::string&) -> Result<> { return Ok{}; }));
+    std::string port = std::to_string(closed);
+    auto server = wire::make_key_pair();
+    REQUIRE(access->install({"tcp://127.0.0.1:" + port, "h100", 1, "demo", {server.public_key, wire::make_key_pair()}},
+                            [](const std::string&) {}));
+    auto proof = access->prove();
+    REQUIRE_FALSE(proof);
+    CHECK(proof.error().kind == Error::Kind::network);
+    CHECK(proof.error().what == "'demo' cannot reach the pool at 127.0.0.1 port " + port + ": Connection refused");
+    CHECK(proof.error().hint.find("TCP port " + port + " of 127.0.0.1 must accept connections from 127.0.0.1") == 0);
 }

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/ui/text.hpp"
+#include "cli/ui/time.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;

@@ -90,7 +90,7 @@ TEST_CASE("people see how old a machine is, and colours on a terminal alone", "[
     fake.start_demo();
     fake.session.now = [] { return "2026-01-02T06:14:05Z"; };
     REQUIRE(fake.tnr({"status"}) == 0);
-    CHECK(fake.out.str().find("  3 h  ") != std::string::npos);
+    CHECK(fake.out.str().find("  3 h 10 min  ") != std::string::npos);
     CHECK(fake.out.str().find("2026") == std::string::npos);
     CHECK(fake.out.str().find('\033') == std::string::npos);
     auto plain = fake.out.str();
@@ -101,4 +101,129 @@ TEST_CASE("people see how old a machine is, and colours on a terminal alone", "[
     for (size_t at; (at = without.find('\033')) != std::string::npos;)
         without.erase(at, without.find('m', at) + 1 - at);
     CHECK(without == plain);  // the columns line up all the same
+}
+
+namespace {
+
+// A cloud that answers only once all clouds have been asked, and gives up after a while.
+class PatientProvider : public test::FakeProvider {
+public:
+    struct Meeting {
+        Mutex mutex;
+        Condition all_here;
+        int expected TNR_GUARDED_BY(mutex), here TNR_GUARDED_BY(mutex) = 0;
+    };
+    PatientProvider(test::FakeWorld& world, std::string name, Meeting& meeting)
+        : FakeProvider(world), name_(std::move(name)), meeting_(meeting) {}
+    std::string name() const override { return name_; }
+    Result<std::vector<Machine>> machines() override {
+        UniqueLock lock(meeting_.mutex);
+        ++meeting_.here;
+        meeting_.all_here.notify_all();
+        auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (meeting_.here < meeting_.expected)
+            if (meeting_.all_here.wait_until(meeting_.mutex, limit) == std::cv_status::timeout)
+                return Error{Error::Kind::network, "the others were not asked meanwhile"};
+        std::vector<Machine> machines;
+        for (int i = 0; i < 67; ++i)
+            machines.push_back({.id = std::to_string(i),
+                                .name = name_ + "-" + std::to_string(i),
+                                .state = MachineState::running,
+                                .address = "192.0.2.1"});
+        return machines;
+    }
+
+private:
+    std::string name_;
+    Meeting& meeting_;
+};
+
+}  // namespace
+
+TEST_CASE("clouds are asked side by side, and one that fails is named", "[cli][status]") {
+    test::FakeSession fake;
+    PatientProvider::Meeting meeting;
+    {
+        LockGuard lock(meeting.mutex);
+        meeting.expected = 3;
+    }
+    fake.session.provider_names = {"one", "two", "three", "mute"};
+    fake.session.provider = [&](const std::string& name) -> Result<std::unique_ptr<Provider>> {
+        CHECK(fake.session.world.limits.total_ms <= 15'000);  // nobody waits longer than that for the slowest
+        if (name == "mute") {
+            fake.world.machine_error = Error{Error::Kind::network, "api.example did not end its reply within 15 s"};
+            return std::unique_ptr<Provider>(std::make_unique<test::FakeProvider>(fake.world));
+        }
+        return std::unique_ptr<Provider>(std::make_unique<PatientProvider>(fake.world, name, meeting));
+    };
+    REQUIRE(fake.tnr({"status", "-o", "name"}) == 0);
+    auto lines = fake.out.str();
+    CHECK(std::count(lines.begin(), lines.end(), '\n') == 3 * 67);
+    CHECK(fake.err.str().find("tnr: mute: api.example did not end its reply within 15 s") != std::string::npos);
+    CHECK(fake.session.world.limits.total_ms == http::Limits{}.total_ms);
+}
+
+TEST_CASE("status of one machine tells all that is known of it", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.start_demo("other");
+    fake.world.claims = {{"demo", "h100", 1, "2026-01-02T03:05:00Z", 2}};
+    fake.session.now = [] { return "2026-01-02T07:04:05Z"; };
+    REQUIRE(fake.tnr({"status", "demo"}) == 0);
+    for (const char* line : {"Name:       demo\n", "State:      running\n", "Busy:       busy\n", "Up:         4 h\n",
+                             "Price:      $0.25/h\n", "Cost:       $1.00\n", "Id:         i-1\n"})
+        CHECK(fake.out.str().find(line) != std::string::npos);
+    CHECK(fake.out.str().find("other") == std::string::npos);
+    auto machines = fake.document({"status", "other", "demo"})["machines"];
+    REQUIRE(machines.size() == 2);
+    CHECK(machines[0]["gpu_busy"] == true);
+    CHECK(machines[0]["running_since"] == "2026-01-02T03:04:05Z");
+    CHECK(machines[0]["cost"]["amounts"] == json{{{"currency", "USD"}, {"amount", 1.0}}});
+    CHECK(machines[1]["gpu_busy"] == false);
+    CHECK(fake.tnr({"status", "demo", "othr"}) == 1);
+    CHECK(fake.out.str().find("demo") != std::string::npos);
+    CHECK(fake.err.str().find("did you mean 'other'?") != std::string::npos);
+}
+
+TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
+    test::FakeSession fake;
+    fake.world.types = {{"h100", 8, 3, 80'000'000'000}};
+    fake.world.claims = {{"demo", "h100", 2, "2026-01-02T03:05:00Z", 2}};
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.out.str().find("h100  3     8   74.5 GiB  demo (2), others (3)\n") != std::string::npos);
+}
+
+TEST_CASE("--watch draws over what it drew, until Ctrl-C, which is no failure", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    int pauses = 0;
+    fake.session.pause = [&](int ms) {
+        CHECK(ms == 2000);
+        fake.world.machines.at("i-1").state = MachineState::stopped;
+        if (++pauses == 2) interrupt::raise_for_test();
+        return !interrupt::interrupted();
+    };
+    fake.session.out_is_terminal = true;
+    fake.session.out_size = [] { return ui::Size{4, 30}; };
+    CHECK(fake.tnr({"status", "--watch"}) == 0);
+    auto shown = fake.out.str();
+    INFO(json(shown).dump());
+    CHECK(shown.starts_with("\033[2J\033[HNAME  STATE    PROVIDER  REGI…\033[K\ndemo  running"));
+    CHECK(shown.find("\033[J\033[HNAME  STATE    PROVIDER") != std::string::npos);
+    CHECK(shown.find("demo  stopped") != std::string::npos);
+    CHECK(std::count(shown.begin(), shown.end(), '\n') == 2 * 3);  // no more than the window has
+    interrupt::clear_for_test();
+    CHECK(fake.tnr({"status", "--watch", "--json"}) == 2);
+}
+
+TEST_CASE("what status sees is written down, and a machine that is gone costs nothing more", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T05:04:05Z"; };
+    fake.world.machines.clear();
+    REQUIRE(fake.tnr({"status"}) == 0);
+    fake.session.now = [] { return "2026-01-09T05:04:05Z"; };
+    auto cost = fake.document({"status"})["machines"][0]["cost"];
+    CHECK(cost["hours_running"] == 2.0);
+    CHECK(fake.session.history().all()->sightings.size() == 3);  // made, up, gone
 }

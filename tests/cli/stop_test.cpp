@@ -40,3 +40,11 @@ TEST_CASE("another tnr at work on the machine is no wrong usage", "[cli][stop]")
     CHECK(fake.tnr({"stop", "demo"}) == 1);
     CHECK(fake.err.str().find("another tnr is working on 'demo'") != std::string::npos);
 }
+
+TEST_CASE("stop tells what the machine has cost, and what it goes on to cost", "[cli][stop]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T09:04:05Z"; };
+    REQUIRE(fake.tnr({"stop", "demo"}) == 0);
+    CHECK(fake.out.str().find("\n  it has cost $1.50 in 6 h; stopped it costs free\n") != std::string::npos);
+}

@@ -35,11 +35,11 @@ TEST_CASE("a command line that is not understood is answered in the user's words
         std::string what, hint;
     } cases[] = {
         {{"bogus", "x"}, "there is no command 'bogus'", "commands: start, connect, "},
-        {{}, "`tnr` needs a command: start, connect, sync, ", "`tnr --help` shows"},
+        {{}, "`tnr` needs a command: start, connect, ", "`tnr --help` shows"},
         {{"--json"}, "`tnr` needs a command: ", "`tnr --help` shows"},
         {{"login"}, "`tnr login` needs a command: pool", "`tnr login --help` shows"},
         {{"login", "pool"}, "`tnr login pool` needs ADDRESS (", "`tnr login pool --help` shows"},
-        {{"start"}, "`tnr start` needs NAME (what to call the machine)", "`tnr start --help` shows"},
+        {{"stop"}, "`tnr stop` needs NAME (the machines, as `tnr status` shows them)", "`tnr stop --help` shows"},
         {{"run", "--"},
          "`tnr run` needs COMMAND (after `--`: the program and its arguments)",
          "`tnr run --help` shows"},

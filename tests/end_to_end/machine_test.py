@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN, PROGRAMS = map(pathlib.Path, sys.argv[1:3])
@@ -150,6 +151,13 @@ class Machine(unittest.TestCase):
         self.assertTrue(classes)
         self.assertFalse([c for c in classes if c.startswith("03")], devices)
 
+    def test_04b_what_people_expect_on_a_machine_is_there(self):
+        self.succeeds("connect", "demo", "--", "git --version && gcc --version && curl --version && tmux -V && nano --version && "
+                      "rsync --version && infocmp xterm-kitty alacritty && infocmp foot tmux-256color && python3 -m venv env && env/bin/pip --version")
+        # What keeps services from starting in an image that is being built must not be in one that was.
+        self.succeeds("connect", "demo", "--", "! test -e /usr/sbin/policy-rc.d && ! test -e /sbin/start-stop-daemon.REAL && "
+                      "/sbin/start-stop-daemon --version | grep -q Debian")
+
     def test_05_nvidia_smi_shows_the_gpu(self):
         self.assertEqual(self.succeeds("connect", "demo", "--", "nvidia-smi").count("NVIDIA H100"), 1)
 
@@ -255,6 +263,22 @@ class Machine(unittest.TestCase):
 
     def test_18_a_local_program_needs_no_machine(self):
         self.assertIn("PASS", self.succeeds("run", "--gpu", "h100", "--", PROGRAMS / "saxpy_shared"))
+
+    def test_18b_a_machine_that_nobody_uses_switches_itself_off(self):
+        self.assertIn("switches itself off when nobody has used it for 1 min", self.succeeds("start", "demo", "--idle-stop", "1m"))
+        told = self.succeeds("connect", "demo", "--", "systemctl is-enabled tnr-idle; systemctl is-active tnr-idle")
+        self.assertEqual(told, "enabled\nactive\n")
+        deadline = time.monotonic() + STEP_LIMIT_S
+        while self.machines()[0]["state"] != "stopped":
+            self.assertLess(time.monotonic(), deadline, "it is still on")
+            time.sleep(2)
+
+    def test_18c_a_stopped_machine_is_resized_and_its_disk_copied(self):
+        self.succeeds("resize", "demo", "--size", "medium")
+        self.succeeds("snapshot", "demo", "--name", "copy")
+        self.succeeds("start", "demo", "--idle-stop", "off")
+        self.assertEqual(self.succeeds("connect", "demo", "--", "nproc"), "4\n")
+        self.succeeds("snapshot", "--delete", "copy", "--yes")
 
     def test_19_delete_leaves_nothing_behind(self):
         self.succeeds("delete", "demo", "--yes")

@@ -103,8 +103,8 @@ Result<> build(const fs::path& folder, const UniqueFd& lock, const OnStep& on_st
     return Ok{};
 }
 
-// "disk.qcow2", "raw", ...: the format qemu-img sees in the file.
-Result<std::string> disk_format(const fs::path& disk) {
+// What qemu-img says of a disk.
+Result<json> disk_facts(const fs::path& disk) {
     auto tool = find_tool("qemu-img", "qemu-utils");
     if (!tool) return tool.error();
     auto info = run({.argv = {tool->string(), "info", "--output=json", disk.string()}, .limit_ms = tool_limit_ms});
@@ -112,7 +112,14 @@ Result<std::string> disk_format(const fs::path& disk) {
     const json answer = json::parse(info->output, nullptr, false);
     if (info->exit_code != 0 || !answer.contains("format"))
         return Error{Error::Kind::usage, "'" + disk.string() + "' is not a disk image: " + last_line(info->output)};
-    return answer["format"].get<std::string>();
+    return answer;
+}
+
+// "qcow2", "raw", ...: the format qemu-img sees in the file.
+Result<std::string> disk_format(const fs::path& disk) {
+    auto facts = disk_facts(disk);
+    if (!facts) return facts.error();
+    return facts->at("format").get<std::string>();
 }
 
 // Any file passes for a raw disk; one that boots says so at the end of its first sector.
@@ -216,6 +223,18 @@ Result<> install(const Image& image, const fs::path& folder, int disk_gib) {
         if (auto linked = link_or_copy(image.initrd, folder / "initrd.img"); !linked) return linked;
     }
     return image.ours_to_share ? install_layer(image, folder, disk_gib) : install_copy(image, folder, disk_gib);
+}
+
+Result<> copy_flat(const fs::path& disk, const fs::path& copy) {
+    return qemu_img({"convert", "-q", "-f", "qcow2", "-O", "qcow2", disk.string(), copy.string()}, copy, copy_limit_ms);
+}
+
+Result<> grow_disk(const fs::path& disk, int disk_gib) {
+    auto facts = disk_facts(disk);
+    if (!facts) return facts.error();
+    if (facts->value("virtual-size", int64_t{0}) >= int64_t{disk_gib} << 30) return Ok{};
+    return qemu_img({"resize", "-q", "-f", "qcow2", disk.string(), std::to_string(disk_gib) + "G"}, disk,
+                    tool_limit_ms);
 }
 
 }  // namespace tnr::local

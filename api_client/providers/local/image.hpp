@@ -33,4 +33,9 @@ Result<Image> image_at(const std::filesystem::path& path);
 // may be emptied at any time.
 Result<> install(const Image& image, const std::filesystem::path& machine_folder, int disk_gib);
 
+// A copy of a disk without the layers below it; nobody may be writing to it.
+Result<> copy_flat(const std::filesystem::path& disk, const std::filesystem::path& copy);
+// A disk that is as large already stays as it is.
+Result<> grow_disk(const std::filesystem::path& disk, int disk_gib);
+
 }  // namespace tnr::local

@@ -123,8 +123,12 @@ Result<> LocalProvider::check(const Order& order) {
     if (auto tool = find_tool("qemu-system-x86_64", "qemu-system-x86 qemu-utils"); !tool) return tool.error();
     if (auto tool = find_tool("qemu-img", "qemu-utils"); !tool) return tool.error();
     if (order.image.empty()) return Ok{};
-    if (auto image = image_at(order.image); !image) return image.error();
+    if (auto image = image_of(order.image); !image) return image.error();
     return Ok{};
+}
+
+Result<Image> LocalProvider::image_of(const std::string& image) const {
+    return image_at(snapshots_.image(image).value_or(image));
 }
 
 Result<Machine> LocalProvider::create(const Order& order) {
@@ -136,7 +140,7 @@ Result<Machine> LocalProvider::create(const Order& order) {
     const Error taken{Error::Kind::usage, "machine '" + order.name + "' already exists",
                       "choose another name, or remove it with `tnr delete " + order.name + "`"};
     if (store_.exists(order.name)) return taken;
-    auto image = order.image.empty() ? default_image(cache_, order.on_step) : image_at(order.image);
+    auto image = order.image.empty() ? default_image(cache_, order.on_step) : image_of(order.image);
     if (!image) return image.error();
 
     auto lock = store_.lock(order.name);
@@ -190,6 +194,8 @@ Machine LocalProvider::describe(const Record& record) const {
     machine.ssh_port = record.ssh_port;
     machine.user = record.user;
     machine.price = free_of_charge();
+    for (const Offer& offer : sizes)
+        if (offer.cpus == record.cpus && offer.memory_mib == record.memory_mib) machine.offer = offer.name;
     return machine;
 }
 
@@ -238,6 +244,44 @@ Result<> LocalProvider::destroy(const std::string& id) {
     auto removed = store_.remove(id);
     if (removed) store_.forget_lock(id);
     return removed;
+}
+
+Result<> LocalProvider::resize(const std::string& id, const std::string& name) {
+    auto offer = find_offer(name);
+    if (!offer) return offer.error();
+    auto lock = stopped_machine(id, "its size changes");
+    if (!lock) return lock.error();
+    auto record = store_.read(id);
+    if (!record) return record.error();
+    record->cpus = offer->cpus;
+    record->memory_mib = offer->memory_mib;
+    if (auto grown = grow_disk(store_.folder(id) / "disk.qcow2", offer->disk_gib); !grown) return grown;
+    return store_.write(store_.folder(id), *record);
+}
+
+Result<> LocalProvider::snapshot(const std::string& id, const std::string& name) {
+    auto lock = stopped_machine(id, "its disk is copied");
+    if (!lock) return lock.error();
+    return snapshots_.take(store_.folder(id), name);
+}
+
+Result<std::vector<Snapshot>> LocalProvider::snapshots() {
+    return snapshots_.all();
+}
+
+Result<> LocalProvider::delete_snapshot(const std::string& id) {
+    return snapshots_.remove(id);
+}
+
+// Its lock, held for what must not happen to a machine that runs.
+Result<UniqueFd> LocalProvider::stopped_machine(const std::string& id, const std::string& what) const {
+    if (!check_machine_name(id) || !store_.exists(id)) return no_such_machine(id);
+    auto lock = store_.lock(id);
+    if (!lock) return lock.error();
+    if (find_qemu(store_.pid_file(id)))
+        return Error{Error::Kind::usage, "machine '" + id + "' runs: it has to be stopped before " + what,
+                     "`tnr stop " + id + "`, and afterwards `tnr start " + id + "`"};
+    return lock;
 }
 
 }  // namespace tnr::local

@@ -8,6 +8,7 @@
 #include "api_client/providers/local/image.hpp"
 #include "api_client/providers/local/machine_store.hpp"
 #include "api_client/providers/local/qemu.hpp"
+#include "api_client/providers/local/snapshots.hpp"
 
 namespace tnr::local {
 
@@ -15,7 +16,7 @@ namespace tnr::local {
 class LocalProvider : public Provider {
 public:
     LocalProvider(std::filesystem::path machines, std::filesystem::path cache)
-        : store_(std::move(machines)), cache_(std::move(cache)) {}
+        : store_(machines), snapshots_(machines.parent_path() / "local-snapshots"), cache_(std::move(cache)) {}
 
     std::string name() const override { return "local"; }
     Result<std::string> whoami() override;
@@ -29,14 +30,22 @@ public:
     Result<> stop(const std::string& id) override;
     Result<> start(const std::string& id) override;
     Result<> destroy(const std::string& id) override;
+    Result<> resize(const std::string& id, const std::string& offer) override;
+    // Of a stopped machine: what a running one has not written yet would be missing.
+    Result<> snapshot(const std::string& id, const std::string& name) override;
+    Result<std::vector<Snapshot>> snapshots() override;
+    Result<> delete_snapshot(const std::string& id) override;
 
 private:
+    Result<UniqueFd> stopped_machine(const std::string& id, const std::string& what) const;
+    Result<Image> image_of(const std::string& image) const;
     Result<> fill(const std::filesystem::path& folder, const Order& order, const Offer& offer,
                   const Image& image) const;
     Result<> launch(const std::string& name, const OnStep& on_step);
     Machine describe(const Record& record) const;
 
     MachineStore store_;
+    Snapshots snapshots_;
     std::filesystem::path cache_;
 };
 

@@ -1,11 +1,14 @@
 """What the mock clouds share: a small HTTP server with state, faults on demand, and a check of every request and reply
 against the cloud's own description.
 
-A mock prints `port N` once it listens and ends when its stdin does. Beside the cloud's paths it answers these:
+A mock prints `port N` once it listens and ends when its stdin does; with `--tls CERTIFICATE KEY` it speaks https.
+Beside the cloud's paths it answers these:
   POST /mock/faults      [{"method", "path" (a regular expression), "status", "headers", "body", "kind", "times"}]: the next
                          requests that match are answered so. kind: "status" (default), "malformed", "reset", "applied_reset"
-                         (does what it was asked, then breaks the connection)
-  POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides
+                         (does what it was asked, then breaks the connection), "half" (breaks it in mid-body),
+                         "endless" (bytes as long as they are taken),
+                         "xml" ("text" as it is)
+  POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides; "no_faults" forgets those that are left
   GET  /mock/log         [{"method", "path", "status"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
@@ -13,15 +16,18 @@ A mock prints `port N` once it listens and ends when its stdin does. Beside the 
 Descriptions come from TNR_API_SPECS, by default ../shared/specs beside the project. Where they or the validator are
 missing, /mock/violations answers null, and callers say that they skip this check.
 """
+import contextlib
 import http.server
 import json
 import os
 import pathlib
 import re
 import socket
+import ssl
 import struct
 import sys
 import threading
+import time
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -134,9 +140,11 @@ class Description:
 
 
 class MockCloud:
-    """A cloud is a subclass: methods marked with @route take (query, body, *ids) and return (status, reply)."""
+    """A cloud is a subclass: methods marked with @route take (query, body, *ids) and return (status, reply) or
+    (status, reply, headers)."""
     token = "mock-token-0123456789abcdef"
     public_paths = ()  # need no token
+    malformed = b'{"servers": [{"id": 1, '
 
     def __init__(self, name, prefix, mend=lambda spec: None):
         self.prefix, self.lock = prefix, threading.Lock()
@@ -159,6 +167,13 @@ class MockCloud:
     def left(self):
         raise NotImplementedError
 
+    # What faults and the log call a request; its path tells little where all requests go to one.
+    def path_of(self, path, headers, body):
+        return path
+
+    def clock_ahead_s(self):
+        return 0
+
     # What the mock is told and asked by tests.
     def control(self, path, body):
         if path == "/mock/faults":
@@ -174,6 +189,8 @@ class MockCloud:
         return {}
 
     def fault_for(self, method, path):
+        if self.knobs.pop("no_faults", False):
+            self.faults = []
         for fault in self.faults:
             if fault.get("method", method) == method and re.search(fault.get("path", ""), path) and fault.get("times", 1) > 0:
                 fault["times"] = fault.get("times", 1) - 1
@@ -193,6 +210,10 @@ class MockCloud:
     def serve(self):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_for(self))
         server.daemon_threads = True
+        if sys.argv[1:2] == ["--tls"]:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*sys.argv[2:])
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(f"port {server.server_port}", flush=True)
         sys.stdin.read()
@@ -216,20 +237,42 @@ def handler_for(cloud):
         def reply(self, status, body, headers=None):
             data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
-            for name, value in (headers or {}).items():
+            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Type", "application/json")
             self.send_header("X-Request-Id", f"req-{len(cloud.log)}")
             if status != 204:
                 self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            if status != 204:
-                self.wfile.write(data)
+            try:
+                if status != 204:
+                    self.wfile.write(data)
+            except OSError:  # whoever asked was killed meanwhile
+                self.close_connection = True
+
+        def date_time_string(self, timestamp=None):
+            return super().date_time_string((timestamp or time.time()) + cloud.clock_ahead_s())
+
+        def broken_body(self, size):
+            self.send_response(200)
+            if size:
+                self.send_header("Content-Length", str(size))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not size:
+                    self.wfile.write(b" " * 65536)
+                self.wfile.write(cloud.malformed)
+                self.wfile.flush()
 
         def reset(self):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
             self.connection.close()
+
+        def handle(self):
+            try:
+                super().handle()
+            except OSError:  # whoever asked was killed meanwhile
+                pass
 
         def run(self):
             url = urllib.parse.urlsplit(self.path)
@@ -238,26 +281,32 @@ def handler_for(cloud):
                 with cloud.lock:
                     return self.reply(200, json.dumps(cloud.control(url.path, json.loads(body) if body else None)).encode())
             with cloud.lock:
-                fault = cloud.fault_for(self.command, url.path)
+                path = cloud.path_of(url.path, self.headers, body)
+                fault = cloud.fault_for(self.command, path)
                 kind = fault.get("kind", "status") if fault else ""
                 status, reply, headers = 0, None, {}
+                if kind == "xml":
+                    status, reply, headers = fault.get("status", 200), fault["text"].encode(), {"Content-Type": "text/xml"}
                 if fault and kind == "status":
                     status, reply, headers = fault["status"], fault.get("body"), fault.get("headers", {})
                 elif kind in ("", "applied_reset"):
                     try:
-                        status, reply = cloud.answer(self.command, url.path, url.query, self.headers, body)
+                        status, reply, *more = cloud.answer(self.command, url.path, url.query, self.headers, body)
+                        headers = more[0] if more else {}
                     except Refused as refused:
                         status, reply, headers = refused.status, refused.body, refused.headers
-                cloud.log.append({"method": self.command, "path": url.path, "status": status})
+                cloud.log.append({"method": self.command, "path": path, "status": status})
                 if kind == "":
-                    data = b"" if reply is None else json.dumps(reply).encode()
-                    cloud.description.check(self.command, url.path, url.query, self.headers, body, status, data)
-            if kind in ("reset", "applied_reset"):
+                    data = b"" if reply is None else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+                    cloud.description.check(self.command, path, url.query, self.headers, body, status, data)
+            if kind in ("half", "endless"):
+                self.broken_body(1000 if kind == "half" else None)
+            if kind in ("reset", "applied_reset", "half", "endless"):
                 return self.reset()
             if kind == "malformed":
-                return self.reply(200, b'{"servers": [{"id": 1, ')
+                return self.reply(200, cloud.malformed)
             return self.reply(status, reply, headers)
 
-        do_GET = do_POST = do_PUT = do_DELETE = run
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = run
 
     return Handler

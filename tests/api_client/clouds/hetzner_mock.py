@@ -45,6 +45,7 @@ def refuse(status, code, message):
 
 class Hetzner(MockCloud):
     def __init__(self):
+        self.dying = []
         super().__init__("hetzner.json", "/v1", mend)
         self.servers, self.actions, self.images, self.keys, self.firewalls = {}, {}, {}, {}, {}
         self.images[1] = self.new_image(1, "debian-12", "system", "available", "Debian 12", None)
@@ -149,6 +150,10 @@ class Hetzner(MockCloud):
     def sweep_console(self):
         for number in self.knobs.pop("console_delete", []):
             self.remove(int(number))
+        # A server is shown as being deleted once, whether anybody asks about the action or not.
+        for number in self.dying:
+            self.remove(number)
+        self.dying = [number for number, server in self.servers.items() if server["status"] == "deleting"]
 
     def remove(self, number):
         self.servers.pop(number, None)

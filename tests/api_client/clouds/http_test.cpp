@@ -1,6 +1,10 @@
 // The HTTP layer against a real server that misbehaves.
 #include "api_client/http/http.hpp"
 
+#include <filesystem>
+#include <fstream>
+
+#include "api_client/http/certificates.hpp"
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
 #include "api_client/http/redact.hpp"
@@ -157,6 +161,20 @@ TEST_CASE("a token goes to https, or to this computer", "[http]") {
     for (const char* bad : {"http://api.hetzner.cloud/v1", "http://127.0.0.1@evil.example/", "http://127.evil.example/",
                             "ftp://127.0.0.1/", "file:///etc/passwd", "https://", "https://a@b/", ""})
         CHECK_FALSE(http::check_endpoint(bad));
+}
+
+TEST_CASE("certificate authorities are found where each system keeps them", "[http]") {
+    const TemporaryFolder folder;
+    const std::string root = folder / "";
+    CHECK(http::system_authorities(root).empty());
+    const std::string red_hat = root + "etc/pki/tls/certs/ca-bundle.crt",
+                      debian = root + "etc/ssl/certs/ca-certificates.crt";
+    std::filesystem::create_directories(root + "etc/pki/tls/certs");
+    std::filesystem::create_directories(root + "etc/ssl/certs");
+    std::ofstream(red_hat) << "one";
+    CHECK(http::system_authorities(root) == red_hat);
+    std::ofstream(debian) << "another";
+    CHECK(http::system_authorities(root) == debian);
 }
 
 TEST_CASE("a certificate must be one that we trust", "[http]") {

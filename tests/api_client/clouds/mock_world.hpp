@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/handles.hpp"
@@ -65,12 +67,19 @@ public:
     static constexpr const char* token = "mock-token-0123456789abcdef";
 
     MockCloud(const std::string& cloud, const std::string& script, const std::string& variable, const std::string& path)
-        : cloud_(cloud), server_(script) {
+        : MockCloud(cloud, std::make_shared<PythonServer>(script), variable, path) {}
+    // With a server that takes seconds to start, and so is shared by tests.
+    MockCloud(const std::string& cloud, std::shared_ptr<PythonServer> server, const std::string& variable,
+              const std::string& path)
+        : cloud_(cloud), server_(std::move(server)) {
         std::string name = (std::filesystem::temp_directory_path() / "tnr-cloud-XXXXXX").string();
         if (!::mkdtemp(name.data())) std::abort();
         folder = name;
-        variables[variable] = server_.url() + path;
-        world.variable = [this](const std::string& name) { return variables[name]; };
+        variables[variable] = server_->url() + path;
+        world.variable = [this](const std::string& name) {
+            auto found = variables.find(name);  // and nothing is changed, for several threads may ask
+            return found == variables.end() ? std::string() : found->second;
+        };
         world.home = folder;
         world.cache_folder = folder / "cache";
         world.now = [this] { return now; };
@@ -97,7 +106,7 @@ public:
     }
     Json ask(const std::string& what, const Json& body = {}) {
         http::Client client({});
-        http::Request request{.method = body.is_null() ? "GET" : "POST", .url = server_.url() + "/mock/" + what};
+        http::Request request{.method = body.is_null() ? "GET" : "POST", .url = server_->url() + "/mock/" + what};
         if (!body.is_null()) request.body = body.dump();
         auto response = client.send(request);
         return response ? Json::parse(response->body) : Json("the mock does not answer");
@@ -114,11 +123,11 @@ public:
     CloudWorld world;
     std::map<std::string, std::string> variables;
     std::string now = "2026-01-02T03:04:05Z", explained;
-    int paused_ms = 0;
+    std::atomic<int> paused_ms = 0;
 
 private:
     std::string cloud_;
-    PythonServer server_;
+    std::shared_ptr<PythonServer> server_;
 };
 
 // Looks until the machine is in that state.

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import pathlib
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -12,12 +13,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 class Mock:
     token = "mock-token-0123456789abcdef"
 
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, port, certificate=None):
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
+        self.tls = ssl.create_default_context(cafile=certificate) if certificate else None
 
     def ask(self, what, body=None):
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"{self.url}/mock/{what}", data=data) as reply:
+        with urllib.request.urlopen(f"{self.url}/mock/{what}", data=data, context=self.tls) as reply:
             return json.load(reply)
 
     def check_description(self):
@@ -27,13 +29,24 @@ class Mock:
         assert not violations, "\n".join(violations)
 
 
+def self_signed(folder):
+    """A certificate for 127.0.0.1 and its key, as files."""
+    certificate, key = str(pathlib.Path(folder, "certificate.pem")), str(pathlib.Path(folder, "key.pem"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+                   check=True, capture_output=True)
+    return certificate, key
+
+
 @contextlib.contextmanager
-def mock_cloud(script):
-    process = subprocess.Popen([sys.executable, HERE / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def mock_cloud(script, tls=()):
+    """`tls`: certificate and key, for clients that refuse plain http."""
+    words = ["--tls", *tls] if tls else []
+    process = subprocess.Popen([sys.executable, HERE / script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline().split()
         assert line[:1] == ["port"], f"{script} did not start"
-        yield Mock(int(line[1]))
+        yield Mock(int(line[1]), *tls[:1])
     finally:
         process.stdin.close()
         process.wait()

@@ -1,7 +1,7 @@
 // Words to places.
-#include "cli/sync/endpoints.hpp"
+#include "cli/sync/engine/endpoints.hpp"
 
-#include "cli/sync/tree.hpp"
+#include "cli/sync/engine/tree.hpp"
 
 namespace tnr::sync {
 namespace {

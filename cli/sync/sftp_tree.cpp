@@ -1,16 +1,20 @@
 // Walking a folder on a machine with many requests in flight: each folder is opened, read until its end and closed,
 // and its subfolders are opened as soon as they are seen.
-#include <algorithm>
+#include "cli/sync/sftp_tree.hpp"
 
-#include "cli/sync/copy.hpp"
+#include <algorithm>
+#include <limits>
+
+#include "cli/ssh/exec.hpp"
+#include "cli/sync/engine/temporary.hpp"
 
 namespace tnr::sync {
 namespace {
 
 class Walk {
 public:
-    Walk(ssh::Sftp& sftp, const std::string& root, const std::string& machine, std::vector<Error>& unreadable)
-        : sftp_(sftp), root_(root), machine_(machine), unreadable_(unreadable) {}
+    Walk(ssh::Sftp& sftp, const std::string& root, const std::string& machine, Tally& tally)
+        : sftp_(sftp), root_(root), machine_(machine), unreadable_(tally.unreadable) {}
 
     Result<std::vector<Item>> run() {
         // Following the root is stat's way, not lstat's; a home folder is the empty path, which SFTP calls ".".
@@ -89,9 +93,55 @@ private:
 
 }  // namespace
 
+Item item_of(const std::string& path, const ssh::Attributes& attributes) {
+    uint32_t mode = attributes.mode.value_or(0);
+    Item item{path, kind_of(mode), attributes.size.value_or(0), mode & 0777};
+    item.special = (mode & 07000) && item.kind != Kind::link;
+    item.mtime = attributes.mtime.value_or(0);
+    return item;
+}
+
+uint32_t sftp_time(const Item& item) {
+    return static_cast<uint32_t>(std::clamp<int64_t>(item.mtime, 0, std::numeric_limits<uint32_t>::max()));
+}
+
+Result<std::vector<Item>> local_tree(const std::string& root, bool ignore, Tally& tally) {
+    std::vector<Item> items;
+    auto walked = walk_tree(root, {ignore, {}}, [&](const Item& item, const IgnoreRules*) {
+        items.push_back(item);
+        return true;
+    });
+    if (!walked) return walked.error();
+    tally.unreadable = std::move(walked->unreadable);
+    tally.ignored = walked->ignored;
+    return items;
+}
+
 Result<std::vector<Item>> remote_tree(ssh::Sftp& sftp, const std::string& root, const std::string& machine,
-                                      std::vector<Error>& unreadable) {
-    return Walk{sftp, root, machine, unreadable}.run();
+                                      Tally& tally) {
+    return Walk{sftp, root, machine, tally}.run();
+}
+
+Error refusal(const ssh::Reply& reply, const std::string& doing, const std::string& path, const std::string& machine) {
+    std::string where = machine + ":" + path;
+    switch (reply.status) {
+        case ssh::Status::no_such_file:
+            return Error{Error::Kind::not_found, doing + " " + where + ": it does not exist there"};
+        case ssh::Status::permission_denied:
+            return Error{Error::Kind::remote, doing + " " + where + ": permission denied",
+                         "copy to the home folder (`" + machine + ":`) and move it with `tnr connect " + machine +
+                             " -- sudo mv …`"};
+        default:
+            return Error{Error::Kind::remote, doing + " " + where + ": " + reply.message};
+    }
+}
+
+Error unreadable_there(const ssh::Reply& reply, const std::string& path, const std::string& machine) {
+    Error error = refusal(reply, "cannot read", path, machine);
+    if (reply.status == ssh::Status::permission_denied)
+        error.hint =
+            "root may: `tnr connect " + machine + " -- sudo chmod a+rX " + ssh::quoted(path) + "`, then sync again";
+    return error;
 }
 
 }  // namespace tnr::sync

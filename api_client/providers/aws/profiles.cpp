@@ -1,0 +1,192 @@
+// The rules are those of AWS's SDKs: https://docs.aws.amazon.com/sdkref/latest/guide/.
+#include "api_client/providers/aws/profiles.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <sstream>
+#include <vector>
+
+#include "api_client/tool_files.hpp"
+
+namespace tnr::aws {
+namespace {
+
+constexpr int sources_max = 5;  // of profiles that take a role with the keys of another one; circles end here
+
+std::string stripped(const std::string& text) {
+    constexpr const char* blank = " \t\r\n";
+    const size_t begin = text.find_first_not_of(blank);
+    if (begin == std::string::npos) return "";
+    return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
+}
+
+std::string lowered(std::string word) {
+    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+    return word;
+}
+
+std::string first_set(const CloudWorld& world, std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (std::string value = world.variable(name); !value.empty()) return value;
+    return "";
+}
+
+std::string at(const Section& section, const std::string& name) {
+    auto found = section.find(name);
+    return found == section.end() ? "" : found->second;
+}
+
+struct Files {
+    std::map<std::string, Section> config, credentials;
+
+    explicit Files(const CloudWorld& world) {
+        auto read = [&](const char* variable, const char* name) {
+            const std::string path = world.variable(variable);
+            return sections_of(small_file(path.empty() ? world.home + "/.aws/" + name : path));
+        };
+        config = read("AWS_CONFIG_FILE", "config");
+        credentials = read("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+    }
+    Section named(const std::string& kind, const std::string& name) const {
+        auto found = config.find(kind + " " + name);
+        return found == config.end() ? Section{} : found->second;
+    }
+    // What both files say of a profile; keys in `credentials` count.
+    Section profile(const std::string& name) const {
+        Section both;
+        if (auto found = credentials.find(name); found != credentials.end()) both = found->second;
+        Section more = named("profile", name);
+        if (auto found = config.find("default"); name == "default" && found != config.end())
+            more.merge(Section(found->second));
+        both.merge(more);
+        return both;
+    }
+};
+
+std::string profile_name(const CloudWorld& world) {
+    const std::string name = first_set(world, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"});
+    return name.empty() ? "default" : name;
+}
+
+std::optional<Section> keys_in(const Section& profile) {
+    if (at(profile, "aws_access_key_id").empty() || at(profile, "aws_secret_access_key").empty()) return std::nullopt;
+    return Section{{"access_key_id", at(profile, "aws_access_key_id")},
+                   {"secret_access_key", at(profile, "aws_secret_access_key")},
+                   {"session_token", at(profile, "aws_session_token")}};
+}
+
+std::optional<Section> sso_in(const Files& files, Section profile) {
+    if (const std::string session = at(profile, "sso_session"); !session.empty())
+        profile.merge(files.named("sso-session", session));
+    Section values;
+    for (const char* name : {"sso_start_url", "sso_region", "sso_account_id", "sso_role_name"}) {
+        values[name] = at(profile, name);
+        if (values[name].empty()) return std::nullopt;
+    }
+    return values;
+}
+
+std::optional<Section> values_of(const CloudWorld& world, const Files& files, const std::string& name, int depth) {
+    const Section profile = files.profile(name);
+    if (const std::string role = at(profile, "role_arn"); !role.empty() && depth < sources_max) {
+        const std::string source = at(profile, "source_profile");
+        std::optional<Section> base;
+        if (source == name)  // the profile's own keys
+            base = keys_in(profile);
+        else if (!source.empty())
+            base = values_of(world, files, source, depth + 1);
+        else if (at(profile, "credential_source") == "Ec2InstanceMetadata")
+            base = Section{{"metadata", "yes"}};
+        if (!base || base->count("role_arn")) return std::nullopt;  // one role with the help of another: not done here
+        (*base)["role_arn"] = role;
+        (*base)["external_id"] = at(profile, "external_id");
+        return base;
+    }
+    if (auto values = sso_in(files, profile)) return values;
+    return keys_in(profile);
+}
+
+}  // namespace
+
+std::map<std::string, Section> sections_of(const std::string& text) {
+    std::map<std::string, Section> sections;
+    std::string section, parent;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const std::string bare = stripped(line);
+        if (bare.empty() || bare.front() == '#' || bare.front() == ';') continue;
+        if (bare.front() == '[') {
+            std::istringstream words(bare.substr(1, bare.find(']') - 1));
+            section.clear();
+            for (std::string word; words >> word;) section += (section.empty() ? "" : " ") + word;
+            parent.clear();
+            continue;
+        }
+        const size_t equals = bare.find('=');
+        if (equals == std::string::npos) continue;
+        const std::string name = lowered(stripped(bare.substr(0, equals))), value = stripped(bare.substr(equals + 1));
+        const bool below = (line.front() == ' ' || line.front() == '\t') && !parent.empty();
+        if (!below) parent = value.empty() ? name : "";
+        std::string whole = below ? parent : "";
+        if (below) whole += '.';
+        whole += name;
+        if (!value.empty()) sections[section][whole] = value;
+    }
+    return sections;
+}
+
+std::optional<Credentials> standard(const CloudWorld& world) {
+    const std::string id = world.variable("AWS_ACCESS_KEY_ID"), secret = world.variable("AWS_SECRET_ACCESS_KEY");
+    if (!id.empty() && !secret.empty())
+        return Credentials{{{"access_key_id", id},
+                            {"secret_access_key", secret},
+                            {"session_token", world.variable("AWS_SESSION_TOKEN")}},
+                           "AWS_ACCESS_KEY_ID"};
+    const Files files(world);
+    const std::string name = profile_name(world);
+    auto values = values_of(world, files, name, 0);
+    if (!values) return std::nullopt;
+    (*values)["profile"] = name;
+    return Credentials{*values, "profile " + name + " of ~/.aws"};
+}
+
+std::optional<Credentials> ambient(const CloudWorld& world) {
+    if (lowered(world.variable("AWS_EC2_METADATA_DISABLED")) == "true") return std::nullopt;
+    // Elsewhere the question would go unanswered, and the user would wait for that.
+    const std::string vendor = stripped(small_file("/sys/class/dmi/id/sys_vendor"));
+    if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() && vendor != "Amazon EC2") return std::nullopt;
+    return Credentials{{{"metadata", "yes"}}, "the role of this machine"};
+}
+
+std::string configured_region(const Credentials& credentials, const CloudWorld& world) {
+    if (std::string region = first_set(world, {"AWS_REGION", "AWS_DEFAULT_REGION"}); !region.empty()) return region;
+    if (std::string region = at(credentials.values, "region"); !region.empty()) return region;
+    return at(Files(world).profile(profile_name(world)), "region");
+}
+
+std::map<std::string, std::string> configured_endpoints(const CloudWorld& world) {
+    std::map<std::string, std::string> endpoints;
+    if (lowered(world.variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")) == "true") return endpoints;
+    const Files files(world);
+    const Section profile = files.profile(profile_name(world));
+    const Section services = files.named("services", at(profile, "services"));
+    struct Service {
+        const char *signed_for, *variable, *setting;
+    };
+    for (const Service& service :
+         {Service{"ec2", "AWS_ENDPOINT_URL_EC2", "ec2"}, Service{"sts", "AWS_ENDPOINT_URL_STS", "sts"},
+          Service{"pricing", "AWS_ENDPOINT_URL_PRICING", "pricing"},
+          Service{"ce", "AWS_ENDPOINT_URL_COST_EXPLORER", "cost_explorer"},
+          Service{"portal", "AWS_ENDPOINT_URL_SSO", "sso"}}) {
+        const std::string own_setting = at(services, std::string(service.setting) + ".endpoint_url");
+        for (const std::string& url : {world.variable(service.variable), world.variable("AWS_ENDPOINT_URL"),
+                                       own_setting, at(profile, "endpoint_url")}) {
+            if (url.empty()) continue;
+            endpoints[service.signed_for] = url.substr(0, url.find_last_not_of('/') + 1);
+            break;
+        }
+    }
+    return endpoints;
+}
+
+}  // namespace tnr::aws

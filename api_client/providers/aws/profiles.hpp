@@ -1,0 +1,31 @@
+// Who we are at AWS and where it is, as AWS's own tools find out: variables, then the profile in ~/.aws.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "api_client/cloud.hpp"
+
+namespace tnr::aws {
+
+using Section = std::map<std::string, std::string>;
+
+// The sections of ~/.aws/config and ~/.aws/credentials, as they are named there. A setting below another one, as those of
+// `[services …]` are, is called "ec2.endpoint_url".
+std::map<std::string, Section> sections_of(const std::string& text);
+
+// Credentials::values are what `tnr login` asks for, or one of these:
+//   sso_start_url, sso_region, sso_account_id, sso_role_name: what to ask AWS's sign-in page's cache and portal for
+//   metadata: the computer is a machine at AWS that has a role
+// With role_arn beside them, they are exchanged for that role. `profile` is for messages.
+std::optional<Credentials> standard(const CloudWorld& world);
+// The role of the machine that tnr runs on.
+std::optional<Credentials> ambient(const CloudWorld& world);
+
+// Empty: not said.
+std::string configured_region(const Credentials& credentials, const CloudWorld& world);
+// Other addresses than AWS's own, by the name that requests are signed for: "ec2", "sts", "pricing", "ce", "portal".
+std::map<std::string, std::string> configured_endpoints(const CloudWorld& world);
+
+}  // namespace tnr::aws

@@ -1,0 +1,45 @@
+// Who we are at Azure: a client secret, whom the `az` command has signed in, or the identity of the machine that we run on.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "api_client/cloud.hpp"
+
+namespace tnr::azure {
+
+// tenant_id, client_id, client_secret and, where it is known, subscription_id; or `cli`, az's folder.
+std::optional<Credentials> standard_credentials(const CloudWorld& world);
+// `identity`: the endpoint that IDENTITY_ENDPOINT names.
+std::optional<Credentials> ambient_credentials(const CloudWorld& world);
+
+class Identity {
+public:
+    Identity(const Credentials& credentials, const CloudWorld& world);
+
+    // For the resource manager. Asks for one each time, except for what az has stored and is still good.
+    Result<std::string> access_token();
+    // As the variable or az's default says; empty where nothing does.
+    std::string subscription() const;
+    // Where az makes things unless told; empty: nowhere.
+    std::string location() const;
+    // For refusals.
+    std::string sign_in() const;
+
+private:
+    Result<std::string> by_secret();
+    Result<std::string> by_cli();
+    Result<std::string> by_endpoint();
+    Result<std::string> ask(const std::string& tenant, std::vector<std::pair<std::string, std::string>> form);
+    std::string value(const char* name) const;
+    // az's default subscription: {"id", "tenantId", "user", …}.
+    nlohmann::json cli_profile() const;
+
+    Credentials credentials_;
+    CloudWorld world_;
+    std::string given_out_;  // the stored token: one that is asked for again has been refused
+    http::Client client_;
+};
+
+}  // namespace tnr::azure

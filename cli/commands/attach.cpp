@@ -1,0 +1,104 @@
+// `tnr attach` and `tnr detach`: which GPU the programs get that start on a machine from now on. Those that run keep what
+// they have. The machine's one file says it, so this takes one connection and nothing is made anew.
+#include "cli/commands/attach.hpp"
+
+#include "cli/commands/commands.hpp"
+#include "cli/commands/start.hpp"
+#include "cli/json_out.hpp"
+
+namespace tnr::cli {
+namespace {
+
+// A machine that runs and has our libraries; nobody else changes it meanwhile.
+struct Prepared {
+    RecordLock lock;
+    Known known;
+    std::unique_ptr<MachineAccess> access;
+};
+
+Result<Prepared> prepare(Session& session, const std::string& name) {
+    if (auto good = check_machine_name(name); !good) return good.error();
+    auto lock = session.records().lock(name);
+    if (!lock) return lock.error();
+    auto known = find_running(session, name);
+    if (!known) return known.error();
+    if (known->record.step < Step::installed)
+        return Error{Error::Kind::remote, "'" + name + "' is not set up yet", "`tnr start " + name + "` continues"};
+    auto access = session.access();
+    auto in = access->get_in(known->machine, known->record, [](const std::string&) {
+        return Result<>{Error{Error::Kind::network, "it does not answer", "`tnr status` shows whether it runs"}};
+    });
+    if (!in) return in.error();
+    return Prepared{std::move(*lock), std::move(*known), std::move(access)};
+}
+
+Result<> configure(Session& session, Prepared& prepared, const GpuWish& wish) {
+    Record& record = prepared.known.record;
+    auto login = session.logins().find(record.pool);
+    if (!login) return login.error();
+    auto address = pool_address_for(prepared.known.provider->pool_host(), login->address);
+    if (!address) return address.error();
+    GpuConfig config{*address, wish.type, wish.count, record.name, {login->keys.server_public, record.machine_key}};
+    record.gpu = wish.type;
+    record.count = wish.count;
+    if (auto saved = session.records().save(record); !saved) return saved;  // the wish; `start` would continue it
+    if (auto set = prepared.access->configure(wish.type.empty() ? "" : to_json_text(config)); !set) return set;
+    record.has_gpu = wish.type;
+    record.has_count = wish.type.empty() ? 0 : wish.count;
+    note_machine(session, prepared.known.machine, record);
+    return session.records().save(record);
+}
+
+Result<> tell(Session& session, const char* command, const Known& known, const std::string& words) {
+    if (session.json)
+        print_document(session, command, {{"machine", machine_json(known.record, known.machine, "")}});
+    else
+        session.out << words << "\n";
+    return Ok{};
+}
+
+}  // namespace
+
+Result<> attach(Session& session, const AttachOptions& options) {
+    auto record = session.records().find(options.name);
+    auto login = session.logins().find(record && *record ? (*record)->pool : "");
+    if (!login) return login.error();
+    ui::Progress progress(session.screen());
+    progress.begin("attaching a GPU to '" + options.name + "'", asking_patience);
+    auto prepared = prepare(session, options.name);
+    if (!prepared) return prepared.error();
+    auto pool = session.pool(*login);
+    if (!pool) return pool.error();
+    auto wish = choose_gpu(**pool, options.gpu, "tnr attach " + options.name);
+    if (!wish) return wish.error();
+    if (auto set = configure(session, *prepared, *wish); !set) return set;
+    progress.end();
+    return tell(session, "attach", prepared->known,
+                "'" + options.name + "' has " + std::to_string(wish->count) + " x " + wish->type +
+                    " for programs started from now on");
+}
+
+Result<> detach(Session& session, const std::string& name) {
+    ui::Progress progress(session.screen());
+    progress.begin("detaching the GPU of '" + name + "'", asking_patience);
+    auto prepared = prepare(session, name);
+    if (!prepared) return prepared.error();
+    if (auto set = configure(session, *prepared, {"", 1}); !set) return set;
+    progress.end();
+    return tell(
+        session, "detach", prepared->known,
+        "'" + name + "' has no GPU for programs started from now on; `tnr attach " + name + " TYPE` gives it one");
+}
+
+void add_attach(Grammar& tnr, Session& session) {
+    auto options = std::make_shared<AttachOptions>();
+    auto command = tnr.command("attach", "Give a machine another GPU, for programs started from now on");
+    command.required("name", options->name, "The machine, as `tnr status` shows it");
+    command.option("gpu", options->gpu, "GPU type, or TYPE:COUNT; may be left out where the pool has one type");
+    command.footer(
+        "Takes less than a second and touches nothing that runs: a program keeps the GPU that it began with.\n\n"
+        "Examples:\n  tnr attach demo a100\n  tnr attach demo h100:2\n  tnr detach demo");
+    command.run([&session, options] { session.result = attach(session, *options); });
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,191 @@
+// `tnr billing`: what machines have cost, as this computer saw it, beside what the clouds say.
+#include "api_client/base/interrupt.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
+#include "cli/listing.hpp"
+#include "cli/money/bill.hpp"
+#include "cli/money/budget.hpp"
+#include "cli/overview.hpp"
+#include "cli/ui/table.hpp"
+#include "cli/ui/time.hpp"
+
+#include <algorithm>
+
+namespace tnr::cli {
+namespace {
+
+struct BillingOptions {
+    std::string since = {}, until = {}, by = {};
+    ListOptions list = {};
+};
+
+constexpr int chart_columns = 30;
+const std::vector<Column> bill_columns = {{"name"}, {"running"}, {"stopped"}, {"cost"}};
+const std::vector<Column> day_columns = {{"name"}, {"running"}, {"stopped"}, {"cost"}, {"chart"}};
+
+std::string hours_text(double hours) {
+    return hours > 0 ? ui::duration_text(static_cast<int64_t>(hours * 3600 + 0.5)) : "";
+}
+
+Row bill_row(const BillLine& line, bool chart, double most) {
+    Row row = {line.name, hours_text(line.cost.hours_running), hours_text(line.cost.hours_stopped),
+               line.cost.hours_running + line.cost.hours_stopped > 0 ? money_text(line.cost) : ""};
+    if (!chart) return row;
+    double amount = line.cost.amounts.empty() ? 0 : line.cost.amounts.begin()->second;
+    row.push_back(most > 0 && amount > 0 ? bar(amount / most, chart_columns) : " ");
+    return row;
+}
+
+// Bars of several currencies would be bars of nothing.
+double longest_bar(const Bill& bill) {
+    double most = 0;
+    if (bill.total.amounts.size() == 1)
+        for (const auto& line : bill.lines)
+            for (const auto& [currency, amount] : line.cost.amounts) most = std::max(most, amount);
+    return most;
+}
+
+nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figures,
+                         const std::vector<BudgetUse>& budgets) {
+    auto lines = nlohmann::json::array(), clouds = nlohmann::json::array(), uses = nlohmann::json::array();
+    for (const auto& line : bill.lines) lines.push_back({{"name", line.name}, {"cost", cost_json(line.cost)}});
+    for (const auto& figure : figures)
+        clouds.push_back({{"provider", figure.provider},
+                          {"currency", or_null(figure.costs.currency)},
+                          {"ours_this_month", figure.ours},
+                          {"theirs_this_month", optional_json(figure.costs.this_month)},
+                          {"difference", optional_json(figure.difference())},
+                          {"balance", optional_json(figure.costs.balance)},
+                          {"source", or_null(figure.costs.source)},
+                          {"date", or_null(figure.costs.date)}});
+    for (const auto& use : budgets) uses.push_back(use_json(use));
+    return {{"since", ui::utc_text(bill.since)},
+            {"until", ui::utc_text(bill.until)},
+            {"by", bill.by},
+            {"lines", lines},
+            {"total", cost_json(bill.total)},
+            {"clouds", clouds},
+            {"budgets", uses}};
+}
+
+void print_bill(Session& session, const BillingOptions& options, const Bill& bill) {
+    const bool chart = bill.by == "day";
+    std::vector<Row> rows;
+    for (const auto& line : bill.lines) rows.push_back(bill_row(line, chart, longest_bar(bill)));
+    if (!bare(options.list)) rows.push_back(bill_row({"total", bill.total}, chart, 0));
+    if (bill.lines.empty() && !bare(options.list))
+        session.out << "Nothing was spent, as far as this computer knows\n";
+    else
+        print_list(session.out, session.out_paint, options.list, chart ? day_columns : bill_columns, rows);
+}
+
+void print_figures(Session& session, const std::vector<CloudFigure>& figures) {
+    if (figures.empty()) return;
+    std::vector<Row> rows = {{"THIS MONTH", "OURS", "CLOUD SAYS", "DIFFERENCE", "BALANCE", "AS OF"}};
+    for (const auto& figure : figures) {
+        auto money = [&](const std::optional<double>& amount) {
+            return amount ? money_text(figure.costs.currency, *amount) : "";
+        };
+        rows.push_back({figure.provider, money(figure.ours), money(figure.costs.this_month), money(figure.difference()),
+                        money(figure.costs.balance), figure.costs.date.substr(0, 10)});
+    }
+    session.out << "\n";
+    ui::print_table(session.out, rows, session.out_paint);
+}
+
+void print_budgets(Session& session, const std::vector<BudgetUse>& uses) {
+    for (const auto& use : uses) {
+        std::string text = use_text(use);
+        if (use.share() >= 1) text = session.out_paint.bad(text);
+        if (use.share() >= budget_warning_share && use.share() < 1) text = session.out_paint.doubtful(text);
+        session.out << (&use == &uses.front() ? "\n" : "") << "Budget, " << text << "\n";
+    }
+}
+
+// What nobody could have written down is said to be missing.
+void tell_gaps(Session& session, const Bill& bill, const History::All& history) {
+    if (history.damaged > 0)
+        session.err << "note: " << history.damaged << " lines of the history cannot be read and are left out\n";
+    const auto& seen = history.sightings;
+    if (seen.empty() || ui::seconds_of(seen.front().at).value_or(0) > bill.since)
+        session.err << "note: this computer's history begins "
+                    << (seen.empty() ? "now" : ui::age(seen.front().at, session.now()) + " ago")
+                    << "; what was before, and what other computers' machines cost before they were seen here, is "
+                       "missing\n";
+}
+
+Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
+    Bill bill;
+    bill.by = options.by.empty() ? "machine" : options.by;
+    const auto& groups = bill_groups();
+    if (std::find(groups.begin(), groups.end(), bill.by) == groups.end())
+        return Error{Error::Kind::usage, "nothing is summed by '" + bill.by + "'",
+                     ui::did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day or tag"};
+    auto until = options.until.empty() ? Result<int64_t>{now} : parse_when("--until", options.until, now);
+    if (!until) return until.error();
+    bill.until = std::min(*until, now);
+    auto since =
+        options.since.empty() ? Result<int64_t>{month_begin(bill.until)} : parse_when("--since", options.since, now);
+    if (!since) return since.error();
+    bill.since = *since;
+    if (bill.since <= bill.until) return bill;
+    return Error{Error::Kind::usage, "--since is after --until", "times are UTC: it is " + ui::utc_text(now)};
+}
+
+Result<> billing(Session& session, const BillingOptions& options) {
+    const int64_t now = ui::seconds_of(session.now()).value_or(0);
+    const auto& columns = options.by == "day" ? day_columns : bill_columns;
+    if (auto good = begin_list(session, options.list, columns); !good) return good;
+    auto asked = empty_bill(options, now);
+    if (!asked) return asked.error();
+    auto overview = look_around(session);  // what has changed meanwhile goes into the history
+    auto history = session.history().all();
+    if (!history) return history.error();
+    auto figures = cloud_figures(session, history->sightings, now, overview.troubles);
+    if (interrupt::interrupted()) return interrupt::error();
+    auto budgets = session.budgets().all();
+    if (!budgets) return budgets.error();
+    auto uses = uses_of(*budgets, history->sightings, now);
+    const Bill bill = bill_of(history->sightings, asked->since, asked->until, asked->by);
+    std::erase_if(overview.troubles, [](const Trouble& each) { return each.about.rfind("tcp://", 0) == 0; });
+    if (session.json) {
+        print_document(session, "billing", bill_json(bill, figures, uses), overview.troubles);
+        return Ok{};
+    }
+    print_bill(session, options, bill);
+    if (!bare(options.list)) {
+        print_figures(session, figures);
+        print_budgets(session, uses);
+    }
+    tell_gaps(session, bill, *history);
+    for (const auto& trouble : overview.troubles) tell_error(session, trouble.error);
+    return Ok{};
+}
+
+}  // namespace
+
+void add_billing(Grammar& tnr, Session& session) {
+    auto options = std::make_shared<BillingOptions>();
+    auto command = tnr.command("billing", "Show what your machines have cost");
+    command.option("--since", options->since,
+                   "From then on: 2026-11-01, or 7d for seven days ago; this month unless told");
+    command.option("--until", options->until, "Up to then; now unless told");
+    command.option("--by", options->by, "What to sum up by: machine (unless told), gpu, provider, day or tag");
+    add_list_options(command, options->list);
+    command.footer(
+        "Machine, disk and address, each hour at the price of then, also of machines that are deleted and of disks of\n"
+        "stopped ones. tnr writes down each change that it sees (~/.local/state/tnr/history.jsonl); a change made\n"
+        "elsewhere counts from when tnr first saw it. An unknown price is told as unknown, and currencies stay apart.\n"
+        "The pool's GPUs are not in it: pools do not tell what they cost. --by gpu sums the machines' costs by the "
+        "GPU\n"
+        "that they had. Clouds that tell their own figure of this month have it beside ours, with the difference: "
+        "taxes,\n"
+        "traffic, snapshots, machines that tnr did not make, a month's upper limit.\n\n"
+        "Examples:\n"
+        "  tnr billing\n"
+        "  tnr billing --by day --since 14d\n"
+        "  tnr billing --by tag --since 2026-10-01 --until 2026-11-01 -o json");
+    command.run([&session, options] { session.result = billing(session, *options); });
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,83 @@
+// `tnr budget`: how much may be spent. `start` warns at 80 % and refuses at 100 %.
+#include "cli/money/budget.hpp"
+
+#include <algorithm>
+
+#include "cli/commands/commands.hpp"
+#include "cli/json_out.hpp"
+#include "cli/ui/text.hpp"
+#include "cli/ui/time.hpp"
+
+namespace tnr::cli {
+namespace {
+
+Result<> tell_budgets(Session& session, const std::string& command, const std::string& words) {
+    auto budgets = session.budgets().all();
+    if (!budgets) return budgets.error();
+    auto history = session.history().all();
+    if (!history) return history.error();
+    auto uses = uses_of(*budgets, history->sightings, ui::seconds_of(session.now()).value_or(0));
+    if (session.json) {
+        auto list = nlohmann::json::array();
+        for (const auto& use : uses) list.push_back(use_json(use));
+        print_document(session, command, {{"budgets", list}});
+        return Ok{};
+    }
+    session.out << words;
+    if (uses.empty()) session.out << "No budget is set. `tnr budget set 50/month` sets one\n";
+    for (const auto& use : uses) session.out << use_text(use) << "\n";
+    return Ok{};
+}
+
+Result<> known_provider(Session& session, const std::string& name) {
+    const auto& names = session.provider_names;
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return Ok{};
+    std::string list;
+    for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
+    return Error{Error::Kind::usage, "there is no provider '" + name + "'",
+                 ui::did_you_mean(name, names) + "providers: " + list};
+}
+
+Result<> set_budget(Session& session, const std::string& text, const std::string& provider) {
+    auto budget = parse_budget(text);
+    if (!budget) return budget.error();
+    if (auto known = known_provider(session, provider); !known) return known;
+    budget->provider = provider;
+    if (auto set = session.budgets().set(*budget); !set) return set;
+    return tell_budgets(session, "budget set", "");
+}
+
+Result<> remove_budget(Session& session, const std::string& provider) {
+    if (auto removed = session.budgets().remove(provider); !removed) return removed;
+    return tell_budgets(session, "budget remove", "Removed it. ");
+}
+
+}  // namespace
+
+void add_budget(Grammar& tnr, Session& session) {
+    auto budget = tnr.command("budget", "Say how much may be spent");
+    budget.requires_command();
+    budget.footer(
+        "From 80 % on `tnr start` warns; at 100 % it starts nothing more, unless you say --over-budget. What runs is\n"
+        "not stopped. What counts is what `tnr billing` shows: this computer's own history. Days and months are "
+        "UTC's.\n"
+        "A budget without a currency holds for each currency by itself, since none is ever converted.\n\n"
+        "Examples:\n"
+        "  tnr budget set 50/month\n"
+        "  tnr budget set 20EUR/month --provider hetzner\n"
+        "  tnr budget show\n"
+        "  tnr budget remove --provider hetzner");
+    auto text = std::make_shared<std::string>(), provider = std::make_shared<std::string>();
+    auto set = budget.command("set", "Set a budget, instead of the one before");
+    set.required("amount", *text, "50/month, 20EUR/month, $2/day");
+    set.option("--provider", *provider, "For this one alone; for all together unless told");
+    set.footer("Example:\n  tnr budget set 20EUR/month --provider hetzner");
+    set.run([&session, text, provider] { session.result = set_budget(session, *text, *provider); });
+    auto show = budget.command("show", "Show the budgets, and how much of them is used");
+    show.run([&session] { session.result = tell_budgets(session, "budget show", ""); });
+    auto remove = budget.command("remove", "Remove a budget");
+    remove.option("--provider", *provider, "The one for this provider; the one for all unless told");
+    remove.run([&session, provider] { session.result = remove_budget(session, *provider); });
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,132 @@
+// `tnr resize`: another size for a machine that is there, with its disk.
+#include <algorithm>
+#include <charconv>
+
+#include "api_client/base/interrupt.hpp"
+#include "api_client/offers.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/commands/waiting.hpp"
+#include "cli/json_out.hpp"
+
+namespace tnr::cli {
+namespace {
+
+struct ResizeOptions {
+    std::string name, size, cpus, memory;
+    bool restart = false;
+};
+
+Result<double> amount(const std::string& option, const std::string& text) {
+    if (text.empty()) return 0.0;
+    double value = 0;
+    const char* last = text.data() + text.size();
+    auto [end, problem] = std::from_chars(text.data(), last, value);
+    bool unit = end + 1 == last && (*end == 'G' || *end == 'g') && option == "--memory";
+    if (problem == std::errc{} && (end == last || unit) && value > 0) return value;
+    return Error{Error::Kind::usage, option + " '" + text + "' is no amount",
+                 option == "--memory" ? "GiB: --memory 16" : "CPUs: --cpus 4"};
+}
+
+// The one by its name, or the cheapest with at least so many CPUs and so much memory, where the machine is.
+Result<std::string> wished_size(const ResizeOptions& options, const std::vector<Offer>& offers,
+                                const std::string& region) {
+    bool by_amount = !options.cpus.empty() || !options.memory.empty();
+    if (options.size.empty() == !by_amount)
+        return Error{Error::Kind::usage, "say which size", "--size NAME, or --cpus N and --memory GIB"};
+    if (!by_amount) {
+        Order order;
+        order.offer = options.size;
+        order.region = region;
+        auto offer = choose_offer(offers, order);
+        return offer ? Result<std::string>{offer->name} : Result<std::string>{offer.error()};
+    }
+    auto cpus = amount("--cpus", options.cpus), memory = amount("--memory", options.memory);
+    if (!cpus) return cpus.error();
+    if (!memory) return memory.error();
+    const Offer* best = nullptr;
+    for (const auto& offer : offers) {
+        bool fits = offer.cpus >= *cpus && offer.memory_mib >= *memory * 1024 && offer.gpu.empty() && offer.available &&
+                    (region.empty() || offer.region.empty() || offer.region == region);
+        auto price = offer.price.running();
+        bool cheaper = !best || (price && (!best->price.running() || *price < *best->price.running()));
+        if (fits && cheaper) best = &offer;
+    }
+    if (best) return best->name;
+    return Error{Error::Kind::usage, "no size there has so much", "`tnr offers` shows what there is"};
+}
+
+// The cloud's own words come first when it refuses; what is left to do comes with them.
+Error with_next_step(Error error, const Record& record, bool restart) {
+    if (restart)
+        error.hint += std::string(error.hint.empty() ? "" : "\n") + "'" + record.name +
+                      "' may be stopped now: `tnr start " + record.name + "` brings it back";
+    return error;
+}
+
+Result<> change(Session& session, Known& known, const std::string& size, bool restart) {
+    ui::Progress progress(session.screen());
+    bool ran = known.machine.state == MachineState::running;
+    if (ran && !restart)
+        return Error{
+            Error::Kind::usage, "'" + known.record.name + "' runs; its size changes while it is stopped",
+            "add --restart, which stops it and starts it again, or `tnr stop " + known.record.name + "` first"};
+    if (ran) {
+        progress.begin("stopping '" + known.record.name + "'");
+        if (auto stopped = known.provider->stop(known.machine.id); !stopped) return stopped;
+        known.machine.state = MachineState::stopping;
+        if (auto stopped = wait_while(session, *known.provider, known.machine, MachineState::stopping); !stopped)
+            return stopped;
+        progress.end();
+    }
+    progress.begin("changing its size to " + size);
+    if (auto resized = known.provider->resize(known.machine.id, size); !resized)
+        return with_next_step(resized.error(), known.record, ran);
+    progress.end();
+    known.record.size = size;
+    if (auto saved = session.records().save(known.record); !saved) return saved;
+    if (!ran) return Ok{};
+    progress.begin("starting it again");
+    if (auto started = known.provider->start(known.machine.id); !started)
+        return with_next_step(started.error(), known.record, true);
+    progress.end();
+    return Ok{};
+}
+
+Result<> resize(Session& session, const ResizeOptions& options) {
+    if (auto good = check_machine_name(options.name); !good) return good;
+    auto lock = session.records().lock(options.name);
+    if (!lock) return lock.error();
+    auto known = find_machine(session, options.name);
+    if (!known) return known.error();
+    auto offers = known->provider->offers();
+    if (!offers) return offers.error();
+    auto size = wished_size(options, *offers, known->machine.region);
+    if (!size) return size.error();
+    if (auto changed = change(session, *known, *size, options.restart); !changed) return changed;
+    auto machine = known->provider->machine(known->machine.id);
+    if (!machine) return machine.error();
+    if (session.json) {
+        print_document(session, "resize", {{"machine", machine_json(known->record, *machine, "")}, {"size", *size}});
+        return Ok{};
+    }
+    session.out << "'" << options.name << "' is " << *size << " now (machine: " << price_text(machine->price) << ")\n";
+    return Ok{};
+}
+
+}  // namespace
+
+void add_resize(Grammar& tnr, Session& session) {
+    auto options = std::make_shared<ResizeOptions>();
+    auto command = tnr.command("resize", "Give a machine another size and keep its disk");
+    command.required("name", options->name, "The machine, as `tnr status` shows it");
+    command.option("--size", options->size, "The provider's word for the size");
+    command.option("--cpus", options->cpus, "Instead: the cheapest size with at least so many CPUs");
+    command.option("--memory", options->memory, "and at least so many GiB of memory");
+    command.flag("--restart", options->restart, "Stop a running machine for it, and start it again");
+    command.footer(
+        "A disk never shrinks. The GPU is not the machine's size: `tnr start demo --gpu TYPE` changes that.\n\n"
+        "Examples:\n  tnr resize demo --size medium\n  tnr resize demo --cpus 8 --memory 32 --restart");
+    command.run([&session, options] { session.result = resize(session, *options); });
+}
+
+}  // namespace tnr::cli

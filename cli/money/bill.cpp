@@ -1,0 +1,137 @@
+// See bill.hpp.
+#include "cli/money/bill.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+
+#include "cli/overview.hpp"
+#include "cli/side_by_side.hpp"
+#include "cli/ui/time.hpp"
+
+namespace tnr::cli {
+namespace {
+
+constexpr int64_t day_seconds = 24 * 3600;
+
+std::string day_of(int64_t seconds) {
+    return ui::utc_text(seconds).substr(0, 10);
+}
+
+// A span in pieces that each lie within one day.
+std::vector<Span> by_days(const Span& span) {
+    std::vector<Span> pieces;
+    for (int64_t from = span.from; from < span.until;) {
+        int64_t midnight = (from / day_seconds + 1) * day_seconds;
+        pieces.push_back({span.seen, from, std::min(midnight, span.until)});
+        from = midnight;
+    }
+    return pieces;
+}
+
+std::vector<std::string> groups_of(const Span& span, const std::string& by) {
+    const Sighting& seen = *span.seen;
+    if (by == "machine") return {seen.name};
+    if (by == "gpu") return {seen.gpu.empty() ? "no GPU" : gpu_text(seen.gpu, seen.gpu_count)};
+    if (by == "provider") return {seen.provider};
+    if (by == "day") return {day_of(span.from)};
+    std::vector<std::string> tags;
+    for (const auto& [key, value] : seen.tags) {
+        std::string tag = key;
+        tags.push_back(tag.append("=").append(value));
+    }
+    if (tags.empty()) tags.emplace_back("no tag");
+    return tags;
+}
+
+double largest(const Cost& cost) {
+    double most = 0;
+    for (const auto& [currency, amount] : cost.amounts) most = std::max(most, amount);
+    return most;
+}
+
+struct AskedCosts {
+    std::string name;
+    std::unique_ptr<Provider> provider = {};
+    Result<Costs> costs = Costs{};
+};
+
+}  // namespace
+
+const std::vector<std::string>& bill_groups() {
+    static const std::vector<std::string> groups = {"machine", "gpu", "provider", "day", "tag"};
+    return groups;
+}
+
+Bill bill_of(const std::vector<Sighting>& sightings, int64_t since, int64_t until, const std::string& by) {
+    Bill bill{since, until, by, {}, {}};
+    std::map<std::string, Cost> groups;
+    if (by == "day" && since > 0)  // without a beginning, from the first day that costs something
+        for (int64_t day = since; day < until; day += day_seconds) groups[day_of(day)];
+    for (const auto& whole : spans_of(sightings, since, until)) {
+        bill.total.add(whole);
+        for (const auto& span : by == "day" ? by_days(whole) : std::vector{whole})
+            for (const auto& group : groups_of(span, by)) groups[group].add(span);
+    }
+    for (auto& [name, cost] : groups) bill.lines.push_back({name, std::move(cost)});
+    if (by != "day")
+        std::stable_sort(bill.lines.begin(), bill.lines.end(),
+                         [](const BillLine& a, const BillLine& b) { return largest(a.cost) > largest(b.cost); });
+    return bill;
+}
+
+Result<int64_t> parse_when(const std::string& option, const std::string& text, int64_t now) {
+    if (auto time = ui::seconds_of(text)) return *time;
+    if (auto day = ui::seconds_of(text + "T00:00:00Z")) return *day;
+    int64_t number = 0;
+    auto [rest, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::string unit = text.substr(static_cast<size_t>(rest - text.data()));
+    constexpr int64_t days_max = 36'500;
+    if (wrong == std::errc{} && number >= 0 && number <= days_max) {
+        if (unit == "d") return now - number * day_seconds;
+        if (unit == "h") return now - number * 3600;
+    }
+    return Error{Error::Kind::usage, option + " is no time: '" + text + "'",
+                 "it looks like 2026-11-01, or 7d for seven days ago"};
+}
+
+std::optional<double> CloudFigure::difference() const {
+    if (!costs.this_month) return std::nullopt;
+    return *costs.this_month - ours;
+}
+
+std::vector<CloudFigure> cloud_figures(Session& session, const std::vector<Sighting>& sightings, int64_t now,
+                                       std::vector<Trouble>& troubles) {
+    std::vector<AskedCosts> all;
+    for (const auto& name : session.provider_names)
+        if (auto provider = open_to_ask(session, name)) all.push_back({name, std::move(*provider)});
+    std::vector<std::function<void()>> questions;
+    for (auto& asked : all) questions.emplace_back([&asked] { asked.costs = asked.provider->costs(); });
+    side_by_side(session, questions);
+    std::vector<CloudFigure> figures;
+    for (const auto& asked : all) {
+        if (!asked.costs && asked.costs.error().kind != Error::Kind::usage)  // usage: it has none
+            troubles.push_back({asked.name, asked.costs.error()});
+        if (!asked.costs || (!asked.costs->this_month && !asked.costs->balance)) continue;
+        Cost ours;
+        for (const auto& span : spans_of(sightings, month_begin(now), now))
+            if (span.seen->provider == asked.name) ours.add(span);
+        figures.push_back({asked.name, *asked.costs, ours.in(asked.costs->currency)});
+    }
+    return figures;
+}
+
+int64_t month_begin(int64_t now) {
+    return ui::seconds_of(ui::utc_text(now).substr(0, 8) + "01T00:00:00Z").value_or(now);
+}
+
+std::string bar(double share, int columns) {
+    static const char* const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    const long length = std::lround(std::clamp(share, 0.0, 1.0) * columns * 8);
+    std::string text;
+    for (long i = 0; i < length / 8; ++i) text += "█";
+    return text + eighths[length % 8];
+}
+
+}  // namespace tnr::cli

@@ -1,0 +1,137 @@
+// See budget.hpp.
+#include "cli/money/budget.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "api_client/base/files.hpp"
+#include "cli/session.hpp"
+#include "cli/ui/text.hpp"
+#include "cli/ui/time.hpp"
+
+namespace tnr::cli {
+namespace {
+
+using BudgetsJson = nlohmann::json;
+
+// Midnight that the period of `now` began at.
+int64_t begin_of(const std::string& period, int64_t now) {
+    std::string day = ui::utc_text(now).substr(0, 10);
+    if (period == "month") day.replace(8, 2, "01");
+    return ui::seconds_of(day + "T00:00:00Z").value_or(now);
+}
+
+}  // namespace
+
+Result<Budget> parse_budget(const std::string& text) {
+    const Error wrong{Error::Kind::usage, "'" + text + "' is no budget",
+                      "it looks like 50/month, 50EUR/month or $2/day"};
+    Budget budget;
+    const size_t slash = text.find('/');
+    if (slash == std::string::npos) return wrong;
+    budget.period = text.substr(slash + 1);
+    if (budget.period != "month" && budget.period != "day") return wrong;
+    const size_t begin = text[0] == '$' ? 1 : 0;
+    const char *first = text.data() + begin, *end = text.data() + slash;
+    if (first > end) return wrong;
+    auto [rest, failed] = std::from_chars(first, end, budget.amount);
+    if (failed != std::errc{} || !std::isfinite(budget.amount) || budget.amount < 0) return wrong;
+    budget.currency = begin ? "USD" : ui::upper(std::string(rest, end));
+    budget.currency.erase(0, budget.currency.find_first_not_of(' '));
+    const bool word =
+        std::all_of(budget.currency.begin(), budget.currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+    if (!word || (!budget.currency.empty() && budget.currency.size() != 3) || (begin && rest != end)) return wrong;
+    return budget;
+}
+
+Result<std::vector<Budget>> Budgets::all() const {
+    auto text = read_file(path_);
+    if (!text && text.error().kind == Error::Kind::not_found) return std::vector<Budget>{};
+    if (!text) return text.error();
+    std::vector<Budget> budgets;
+    try {
+        for (const auto& each : BudgetsJson::parse(*text))
+            budgets.push_back({each.at("provider"), each.at("amount"), each.at("currency"), each.at("period")});
+    } catch (const BudgetsJson::exception&) {
+        return Error{Error::Kind::internal, path_ + " is damaged", "remove it and run `tnr budget set` again"};
+    }
+    return budgets;
+}
+
+Result<> Budgets::save(const std::vector<Budget>& budgets) {
+    auto list = BudgetsJson::array();
+    for (const auto& each : budgets)
+        list.push_back({{"provider", each.provider},
+                        {"amount", each.amount},
+                        {"currency", each.currency},
+                        {"period", each.period}});
+    return write_file(path_, list.dump(2) + "\n", 0600);
+}
+
+Result<> Budgets::set(const Budget& budget) {
+    auto budgets = all();
+    if (!budgets) return budgets.error();
+    std::erase_if(*budgets, [&](const Budget& each) { return each.provider == budget.provider; });
+    budgets->push_back(budget);
+    return save(*budgets);
+}
+
+Result<> Budgets::remove(const std::string& provider) {
+    auto budgets = all();
+    if (!budgets) return budgets.error();
+    if (std::erase_if(*budgets, [&](const Budget& each) { return each.provider == provider; }) == 0)
+        return Error{Error::Kind::not_found,
+                     "there is no budget for " + (provider.empty() ? "all providers" : provider),
+                     "`tnr budget` shows those there are"};
+    return save(*budgets);
+}
+
+std::vector<BudgetUse> uses_of(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings,
+                               int64_t now) {
+    std::vector<BudgetUse> uses;
+    for (const auto& budget : budgets) {
+        Cost cost;
+        for (const auto& span : spans_of(sightings, begin_of(budget.period, now), now))
+            if (budget.provider.empty() || span.seen->provider == budget.provider) cost.add(span);
+        if (!budget.currency.empty() || cost.amounts.empty())
+            uses.push_back({budget, budget.currency, cost.in(budget.currency)});
+        else
+            for (const auto& [currency, spent] : cost.amounts) uses.push_back({budget, currency, spent});
+    }
+    return uses;
+}
+
+std::string use_text(const BudgetUse& use) {
+    const Budget& budget = use.budget;
+    auto money = [&](double amount) {
+        return use.currency.empty() ? std::to_string(std::lround(amount)) : money_text(use.currency, amount);
+    };
+    return (budget.provider.empty() ? "all providers" : budget.provider) + ": " + money(use.spent) + " of " +
+           money(budget.amount) + (budget.period == "day" ? " today" : " this month") + " (" +
+           std::to_string(static_cast<long>(use.share() * 100)) + " %)";
+}
+
+Result<> check_budget(Session& session, const std::string& provider, bool over_budget) {
+    auto budgets = session.budgets().all();
+    if (!budgets) return budgets.error();
+    if (budgets->empty()) return Ok{};
+    auto history = session.history().all();
+    if (!history) return history.error();
+    const int64_t now = ui::seconds_of(session.now()).value_or(0);
+    for (const auto& use : uses_of(*budgets, history->sightings, now)) {
+        if (!use.budget.provider.empty() && use.budget.provider != provider) continue;
+        if (use.share() >= 1 && !over_budget)
+            return Error{
+                Error::Kind::usage, "the budget is used up: " + use_text(use),
+                "`--over-budget` starts it all the same; `tnr budget set` changes it, `tnr billing` shows what for"};
+        if (use.share() >= budget_warning_share)
+            session.err << session.err_paint.doubtful("warning:")
+                        << " the budget is nearly used up, or more: " << use_text(use) << "\n";
+    }
+    return Ok{};
+}
+
+}  // namespace tnr::cli

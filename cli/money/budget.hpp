@@ -1,0 +1,53 @@
+// How much may be spent: ~/.config/tnr/budgets.json. A budget is for one provider or for all, by the day or the month
+// (UTC), in one currency or, where none was said, in each by itself.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/money/costs.hpp"
+
+namespace tnr::cli {
+
+struct Session;
+
+struct Budget {
+    std::string provider = {};  // empty: all of them
+    double amount = 0;
+    std::string currency = {};  // empty: any, each by itself
+    std::string period = "month";
+};
+// "50/month", "50EUR/month", "$2/day". An Error of kind usage says how one looks.
+Result<Budget> parse_budget(const std::string& text);
+
+class Budgets {
+public:
+    explicit Budgets(std::string path) : path_(std::move(path)) {}
+    Result<std::vector<Budget>> all() const;
+    Result<> set(const Budget& budget);  // instead of the one for that provider
+    Result<> remove(const std::string& provider);
+
+private:
+    Result<> save(const std::vector<Budget>& budgets);
+    std::string path_;
+};
+
+// What of a budget is used in the period that `now` is in, in each currency it is about.
+struct BudgetUse {
+    Budget budget;
+    std::string currency;
+    double spent = 0;
+    double share() const { return budget.amount > 0 ? spent / budget.amount : spent > 0 ? 2 : 1; }
+};
+std::vector<BudgetUse> uses_of(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings, int64_t now);
+// "hetzner: 41.20 EUR of 50.00 EUR this month (82 %)"
+std::string use_text(const BudgetUse& use);
+
+// From here on a word is said.
+inline constexpr double budget_warning_share = 0.8;
+// Whether a machine may be started at this provider: an Error of kind usage when a budget is used up, unless
+// `over_budget`. Warns before that.
+Result<> check_budget(Session& session, const std::string& provider, bool over_budget);
+
+}  // namespace tnr::cli

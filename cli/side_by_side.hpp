@@ -1,0 +1,20 @@
+// Several clouds and pools asked at once, so that the slowest decides how long it takes and not the sum.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+// Runs all of them, each on a thread of its own, and returns when all have ended. One after the other under --explain,
+// whose lines would mingle. They must not touch the session.
+void side_by_side(const Session& session, const std::vector<std::function<void()>>& questions);
+
+// A provider to be asked beside others: one that does not answer is given up within seconds instead of minutes.
+Result<std::unique_ptr<Provider>> open_to_ask(Session& session, const std::string& name);
+
+}  // namespace tnr::cli

@@ -1,0 +1,340 @@
+// See destination.hpp.
+#include "cli/sync/engine/destination.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <set>
+
+#include "api_client/base/files.hpp"
+#include "cli/sync/engine/endpoints.hpp"
+#include "cli/sync/engine/messages.hpp"
+#include "cli/sync/engine/temporary.hpp"
+
+namespace tnr::sync {
+namespace {
+
+constexpr mode_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
+constexpr size_t open_folders_max = 64;
+constexpr uint32_t no_parent = UINT32_MAX;
+
+using OpenFolder = Handle<DIR, closedir>;
+
+bool is_folder(const std::string& path) {
+    struct stat found;
+    return ::stat(path.empty() ? "." : path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+std::string folder_part(const std::string& path) {
+    size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string name_part(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+bool good_name(std::string_view name) {
+    return !name.empty() && name.size() <= name_bytes_max && name != "." && name != ".." &&
+           name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+timespec time_of(const Item& item) {
+    return {static_cast<time_t>(item.mtime), static_cast<long>(item.mtime_ns)};
+}
+
+void set_time(int folder, const std::string& name, const Item& item) {
+    timespec times[2] = {time_of(item), time_of(item)};
+    ::utimensat(folder, name.c_str(), times, AT_SYMLINK_NOFOLLOW);
+}
+
+std::vector<std::string> read_names(int fd) {
+    std::vector<std::string> names;
+    int copy = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    OpenFolder open{copy < 0 ? nullptr : ::fdopendir(copy)};
+    if (!open) return names;
+    while (dirent* entry = ::readdir(open.get())) {
+        std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(std::move(name));
+    }
+    return names;
+}
+
+// With the user's own umask: these folders are theirs, not copies of anything. An errno, and where.
+int make_way(const std::string& path, std::string& where) {
+    for (size_t at = 1; at <= path.size(); ++at) {
+        if (at < path.size() && path[at] != '/') continue;
+        where = path.substr(0, at);
+        if (::mkdir(where.c_str(), 0777) != 0 && errno != EEXIST) return errno;
+    }
+    return 0;
+}
+
+}  // namespace
+
+bool same_content(const Item& one, const Item& other) {
+    return one.kind == Kind::file && other.kind == Kind::file && one.size == other.size && same_time(one, other);
+}
+
+Result<uint32_t> Destination::add(uint64_t parent_and_one, Item item) {
+    auto index = static_cast<uint32_t>(entries_.size());
+    Entry entry;
+    if (index == 0) {
+        if (parent_and_one != 0 || !item.path.empty()) return nonsense();
+        entry.parent = no_parent;
+    } else {
+        if (parent_and_one == 0 || parent_and_one > index || !good_name(item.path)) return nonsense();
+        entry.parent = static_cast<uint32_t>(parent_and_one - 1);
+        const Entry& parent = entries_[entry.parent];
+        if (parent.item.kind != Kind::folder) return nonsense();
+        entry.path_bytes = parent.path_bytes + 1 + static_cast<uint32_t>(item.path.size());
+        entry.rules = parent.rules;
+    }
+    bool text =
+        item.kind == Kind::link ? !item.leads_to.empty() && item.leads_to.size() < PATH_MAX : item.leads_to.empty();
+    if (!text || entry.path_bytes > path_bytes_max || (item.mode & ~0777u) ||
+        item.leads_to.find('\0') != std::string::npos)
+        return nonsense();
+    held_ += sizeof entry + item.path.size() + item.leads_to.size();
+    if (held_ > held_bytes_max) return nonsense();
+    entry.item = std::move(item);
+    entries_.push_back(std::move(entry));
+    if (index == 0)
+        if (auto begun = begin(entries_[0].item); !begun) return begun.error();
+    return index;
+}
+
+Result<> Destination::set_rules(uint64_t index, std::vector<std::string> texts) {
+    if (index >= entries_.size() || entries_[index].item.kind != Kind::folder) return nonsense();
+    for (const auto& text : texts) held_ += 32 * text.size();  // what a pattern takes, about
+    if (held_ > held_bytes_max) return nonsense();
+    std::string path;
+    for (auto at = static_cast<uint32_t>(index); at != 0; at = entries_[at].parent)
+        path.insert(0, entries_[at].item.path + (path.empty() ? "" : "/"));
+    Entry& entry = entries_[index];
+    entry.rules = IgnoreRules::make(path, texts, entry.rules);
+    return Ok{};
+}
+
+Result<> Destination::begin(const Item& root) {
+    bool tree = root.kind == Kind::folder;
+    place_ = final_place(settings_.from, tree, settings_.to, is_folder(settings_.to));
+    if (place_.empty()) place_ = ".";
+    if (settings_.remove_extra && !tree)
+        return Error{Error::Kind::usage, "--delete is for folders, and " + settings_.from + " is a file"};
+    struct stat found;
+    root_was_there_ = ::stat(place_.c_str(), &found) == 0;
+    if (tree && root_was_there_ && !S_ISDIR(found.st_mode)) return clash(0, kind_of(found.st_mode));
+    std::string above = folder_part(place_), where;
+    if (!settings_.dry_run)
+        if (int error = make_way(above, where)) return write_error(settings_, where, error);
+    root_name_ = name_part(place_);
+    if (!tree) {
+        UniqueFd fd{::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!fd && !settings_.dry_run) return write_error(settings_, place_, errno);
+        if (fd) beside_ = std::make_shared<const UniqueFd>(std::move(fd));
+        return Ok{};
+    }
+    entries_[0].fresh = !root_was_there_;
+    if (root_was_there_ || settings_.dry_run) return Ok{};
+    if (::mkdir(place_.c_str(), folder_while_filling) != 0) return write_error(settings_, place_, errno);
+    return Ok{};
+}
+
+std::string Destination::path_of(uint32_t index) const {
+    std::string path;
+    for (; index != 0; index = entries_[index].parent)
+        path.insert(0, entries_[index].item.path + (path.empty() ? "" : "/"));
+    return joined(place_, path);
+}
+
+// A folder that a dry run would have made.
+bool Destination::absent(uint32_t index) const {
+    return settings_.dry_run && (index == no_parent ? !beside_ : entries_[index].fresh);
+}
+
+Result<std::shared_ptr<const UniqueFd>> Destination::folder(uint32_t index) {
+    if (index == no_parent) return beside_ ? beside_ : std::make_shared<const UniqueFd>();
+    if (auto open = open_.find(index); open != open_.end()) return open->second;
+    const Entry& entry = entries_[index];
+    UniqueFd fd;
+    if (index == 0) {
+        fd.reset(::open(place_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    } else {
+        auto above = folder(entry.parent);
+        if (!above) return above;
+        int follow = entry.through_link ? 0 : O_NOFOLLOW;
+        fd.reset(::openat((*above)->get(), entry.item.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
+    }
+    if (!fd) return write_error(settings_, path_of(index), errno);
+    if (open_.size() >= open_folders_max) {
+        open_.erase(opened_.front());
+        opened_.pop_front();
+    }
+    auto shared = std::make_shared<const UniqueFd>(std::move(fd));
+    open_[index] = shared;
+    opened_.push_back(index);
+    return shared;
+}
+
+Result<Place> Destination::place(uint32_t index) {
+    auto open = folder(entries_[index].parent);
+    if (!open) return open.error();
+    return Place{*open, index == 0 ? root_name_ : entries_[index].item.path};
+}
+
+Result<std::optional<Item>> Destination::look(uint32_t index) {
+    uint32_t parent = entries_[index].parent;
+    if (absent(parent) || (parent != no_parent && entries_[parent].fresh)) return std::optional<Item>{};
+    auto where = place(index);
+    if (!where) return where.error();
+    struct stat found;
+    if (::fstatat(where->fd(), where->name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)
+        return std::optional<Item>{item_of(where->name, found)};
+    if (errno != ENOENT) return write_error(settings_, path_of(index), errno);
+    return std::optional<Item>{};
+}
+
+Error Destination::clash(uint32_t index, Kind there) const {
+    auto word = [](Kind kind) {
+        return kind == Kind::folder ? "a folder"
+               : kind == Kind::link ? "a link"
+               : kind == Kind::file ? "a file"
+                                    : "no file";
+    };
+    const char *at_this_end = settings_.here ? " here" : " there", *at_the_other = settings_.here ? " there" : " here";
+    return {Error::Kind::remote,
+            settings_.told(path_of(index)) + " is " + word(there) + at_this_end + ", and " +
+                word(entries_[index].item.kind) + at_the_other,
+            "remove or rename one of them, or sync with --delete"};
+}
+
+Result<> Destination::make_folder(uint32_t index) {
+    if (index == 0) return Ok{};
+    auto found = look(index);
+    if (!found) return found.error();
+    Entry& entry = entries_[index];
+    if (*found && (*found)->kind == Kind::folder) return Ok{};
+    if (*found && (*found)->kind == Kind::link && !settings_.here) {
+        auto where = place(index);
+        struct stat leads_to;
+        entry.through_link =
+            where && ::fstatat(where->fd(), where->name.c_str(), &leads_to, 0) == 0 && S_ISDIR(leads_to.st_mode);
+        if (entry.through_link) return Ok{};
+    }
+    if (*found && !settings_.remove_extra) return clash(index, (*found)->kind);
+    entry.fresh = true;
+    if (settings_.dry_run) return Ok{};
+    auto where = place(index);
+    if (!where) return where.error();
+    if (*found) ::unlinkat(where->fd(), where->name.c_str(), 0);
+    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) != 0)
+        return write_error(settings_, path_of(index), errno);
+    return Ok{};
+}
+
+Result<bool> Destination::make_link(uint32_t index, const std::string& temporary) {
+    auto found = look(index);
+    if (!found) return found.error();
+    const Item& item = entries_[index].item;
+    bool folder_there = *found && (*found)->kind == Kind::folder;
+    if (folder_there && !settings_.remove_extra) return clash(index, Kind::folder);
+    if (settings_.dry_run && !*found) return true;
+    auto where = place(index);
+    if (!where) return where.error();
+    std::string there(item.leads_to.size() + 1, '\0');
+    ssize_t length = ::readlinkat(where->fd(), where->name.c_str(), there.data(), there.size());
+    if (length >= 0 && there.substr(0, static_cast<size_t>(length)) == item.leads_to) return false;
+    if (settings_.dry_run) return true;
+    if (::symlinkat(item.leads_to.c_str(), where->fd(), temporary.c_str()) != 0)
+        return write_error(settings_, path_of(index), errno);
+    set_time(where->fd(), temporary, item);
+    if (folder_there) remove_tree(where->fd(), where->name, "", nullptr);
+    if (::renameat(where->fd(), temporary.c_str(), where->fd(), where->name.c_str()) == 0) return true;
+    int error = errno;
+    ::unlinkat(where->fd(), temporary.c_str(), 0);
+    return write_error(settings_, path_of(index), error);
+}
+
+Result<std::vector<std::string>> Destination::names_in(uint32_t index) {
+    auto open = folder(index);
+    if (!open) return open.error();
+    return read_names((*open)->get());
+}
+
+Result<> Destination::remove_extra(const std::function<void(const std::string&)>& removed) {
+    std::vector<std::set<std::string>> listed(entries_.size());
+    for (const auto& entry : entries_)
+        if (entry.parent != no_parent) listed[entry.parent].insert(entry.item.path);
+    for (uint32_t index = 0; index < entries_.size(); ++index) {
+        const Entry& entry = entries_[index];
+        if (entry.item.kind != Kind::folder || entry.fresh) continue;
+        auto open = folder(index);
+        if (!open) return open.error();
+        std::string below = index == 0 ? "" : path_of(index).substr(joined(place_, "/").size());
+        for (const auto& name : read_names((*open)->get())) {
+            if (listed[index].count(name) || is_temporary(name)) continue;
+            struct stat found;
+            if (::fstatat((*open)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
+            std::string path = joined(below, name);
+            if (entry.rules && entry.rules->ignored(path, S_ISDIR(found.st_mode))) continue;
+            if (settings_.dry_run || remove_tree((*open)->get(), name, path, entry.rules.get())) removed(path);
+        }
+    }
+    return Ok{};
+}
+
+Result<> Destination::finish_folders() {
+    for (auto index = static_cast<uint32_t>(entries_.size()); index-- > 0;) {
+        const Entry& entry = entries_[index];
+        // The destination itself, when it was there before, keeps its own: giving a home folder the mode of some
+        // project folder can make sshd refuse its owner's key.
+        if (entry.item.kind != Kind::folder || is_old_root(index)) continue;
+        auto open = folder(index);
+        if (!open) return open.error();
+        struct stat found;
+        int fd = (*open)->get();
+        timespec times[2] = {time_of(entry.item), time_of(entry.item)};
+        bool good = ::fstat(fd, &found) == 0;
+        Item now = item_of("", found);
+        if (good && now.mode != entry.item.mode) good = ::fchmod(fd, entry.item.mode) == 0;
+        if (good && (now.mtime != entry.item.mtime || now.mtime_ns != entry.item.mtime_ns))
+            good = ::futimens(fd, times) == 0;
+        // Somebody else's folder (/tmp) keeps its own; filling it was all we were asked for.
+        if (!good && entry.fresh) return write_error(settings_, path_of(index), errno);
+    }
+    return Ok{};
+}
+
+bool remove_tree(int folder, const std::string& name, const std::string& path, const IgnoreRules* rules) {
+    if (::unlinkat(folder, name.c_str(), 0) == 0) return true;
+    if (errno != EISDIR && errno != EPERM) return errno == ENOENT;
+    UniqueFd fd{::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
+    if (!fd) return false;
+    bool all = true;
+    for (const auto& each : read_names(fd.get())) {
+        struct stat found;
+        bool inner = ::fstatat(fd.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
+        bool kept = rules && rules->ignored(joined(path, each), inner);
+        all = (!kept && remove_tree(fd.get(), each, joined(path, each), rules)) && all;
+    }
+    fd.reset();
+    return all && ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0;
+}
+
+int put_in_place(const Place& place, int fd, const std::string& temporary, const Item& item, bool replaces_folder) {
+    timespec times[2] = {time_of(item), time_of(item)};
+    bool good = ::fchmod(fd, item.mode) == 0 && ::futimens(fd, times) == 0;
+    if (good && replaces_folder) remove_tree(place.fd(), place.name, "", nullptr);
+    if (good && ::renameat(place.fd(), temporary.c_str(), place.fd(), place.name.c_str()) == 0) return 0;
+    int error = errno;
+    ::unlinkat(place.fd(), temporary.c_str(), 0);
+    return error;
+}
+
+}  // namespace tnr::sync

@@ -1,0 +1,156 @@
+// Walking a local folder.
+#include "cli/sync/engine/tree.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <memory>
+#include <optional>
+
+#include "api_client/base/files.hpp"
+#include "api_client/base/handles.hpp"
+#include "cli/sync/engine/ignore.hpp"
+#include "cli/sync/engine/temporary.hpp"
+
+namespace tnr::sync {
+namespace {
+
+using Folder = Handle<DIR, closedir>;
+
+class TreeWalk {
+public:
+    TreeWalk(std::string root, const WalkSettings& settings, const Found& found)
+        : root_(std::move(root)), settings_(settings), found_(found) {}
+
+    Result<Walked> run() {
+        struct stat root;
+        if (::stat(root_.empty() ? "." : root_.c_str(), &root) != 0) return cannot_read(root_, errno);
+        Item item = item_of("", root);
+        if (item.kind == Kind::folder) {
+            if (auto walked = folder(item, nullptr); !walked) return walked.error();
+        } else {
+            (void)found_(item, nullptr);
+        }
+        return std::move(walked_);
+    }
+
+private:
+    std::string full(const std::string& path) const {
+        std::string whole = joined(root_, path);
+        return whole.empty() ? "." : whole;
+    }
+
+    Error cannot_read(const std::string& path, int error_number) const {
+        return settings_.cannot_read ? settings_.cannot_read(path, error_number)
+                                     : file_error("cannot read", path, error_number);
+    }
+
+    // An Error is about the folder itself.
+    Result<> folder(const Item& item, const std::shared_ptr<const IgnoreRules>& above) {
+        // Only the root may be a link.
+        int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (item.path.empty() ? 0 : O_NOFOLLOW);
+        int fd = ::open(full(item.path).c_str(), flags);
+        Folder open{fd < 0 ? nullptr : ::fdopendir(fd)};
+        if (!open) return cannot_read(full(item.path), errno);
+        std::vector<std::string> names = names_in(open.get());
+        auto rules = settings_.ignore ? IgnoreRules::of_folder(fd, item.path, names, above) : above;
+        std::vector<Item> items = look_at(fd, item.path, names, rules.get());
+        open.reset();  // a deep tree would need as many descriptors as it has levels
+        if (!tell(item, rules.get())) return *stopped_;
+        for (const auto& each : items)
+            if (each.kind != Kind::folder && !tell(each, nullptr)) return *stopped_;
+        for (const auto& each : items)
+            if (each.kind == Kind::folder)
+                if (auto walked = folder(each, rules); !walked) {
+                    if (stopped_) return *stopped_;
+                    walked_.unreadable.push_back(walked.error());
+                }
+        return Ok{};
+    }
+
+    bool tell(const Item& item, const IgnoreRules* rules) {
+        if (!found_(item, rules)) stopped_ = Error{Error::Kind::network, "nobody hears any more what there is"};
+        return !stopped_;
+    }
+
+    static std::vector<std::string> names_in(DIR* open) {
+        std::vector<std::string> names;
+        while (dirent* entry = ::readdir(open)) {
+            std::string name = entry->d_name;
+            if (name != "." && name != ".." && !is_temporary(name)) names.push_back(std::move(name));
+        }
+        std::sort(names.begin(), names.end());
+        return names;
+    }
+
+    std::vector<Item> look_at(int fd, const std::string& path, const std::vector<std::string>& names,
+                              const IgnoreRules* rules) {
+        std::vector<Item> items;
+        items.reserve(names.size());
+        for (const auto& name : names) {
+            auto item = look(fd, joined(path, name), name);
+            if (!item)
+                walked_.unreadable.push_back(item.error());
+            else if (rules && rules->ignored(item->path, item->kind == Kind::folder))
+                ++walked_.ignored;
+            else
+                items.push_back(std::move(*item));
+        }
+        return items;
+    }
+
+    Result<Item> look(int fd, const std::string& path, const std::string& name) const {
+        struct stat found;
+        if (::fstatat(fd, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return cannot_read(full(path), errno);
+        Item item = item_of(path, found);
+        if (item.kind != Kind::link) return item;
+        char text[PATH_MAX];
+        ssize_t length = ::readlinkat(fd, name.c_str(), text, sizeof text);
+        if (length < 0) return cannot_read(full(path), errno);
+        item.leads_to.assign(text, static_cast<size_t>(length));
+        return item;
+    }
+
+    const std::string root_;
+    const WalkSettings& settings_;
+    const Found& found_;
+    Walked walked_;
+    std::optional<Error> stopped_;
+};
+
+}  // namespace
+
+Kind kind_of(uint32_t mode) {
+    if (S_ISREG(mode)) return Kind::file;
+    if (S_ISDIR(mode)) return Kind::folder;
+    return S_ISLNK(mode) ? Kind::link : Kind::other;
+}
+
+Item item_of(const std::string& path, const struct stat& found) {
+    Kind kind = kind_of(found.st_mode);
+    Item item{path, kind, static_cast<uint64_t>(found.st_size), found.st_mode & 0777};
+    item.special = (found.st_mode & 07000) && kind != Kind::link;
+    item.mtime = found.st_mtim.tv_sec;
+    item.mtime_ns = static_cast<uint32_t>(found.st_mtim.tv_nsec);
+    return item;
+}
+
+bool same_time(const Item& one, const Item& other) {
+    return one.mtime == other.mtime && (one.mtime_ns == other.mtime_ns || one.mtime_ns == 0 || other.mtime_ns == 0);
+}
+
+Result<Walked> walk_tree(const std::string& root, const WalkSettings& settings, const Found& found) {
+    return TreeWalk{root, settings, found}.run();
+}
+
+std::string joined(const std::string& root, const std::string& path) {
+    if (root.empty() || path.empty()) return root + path;
+    return root.back() == '/' ? root + path : root + "/" + path;
+}
+
+}  // namespace tnr::sync

@@ -1,0 +1,51 @@
+# What the builders of libraries here share: sources of the distribution's packages, and results that are kept. Sourced, never
+# run; one builder works at a time, for two presets may be configured at once.
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+cc=${CC:-cc}
+cxx=${CXX:-c++}
+downloads=$third_party/downloads
+mkdir -p "$downloads"
+exec 9>"$third_party/.lock"
+flock 9
+
+# A second apt configuration beside the machine's: same mirrors and keys, source packages instead of binary ones.
+private_apt() {
+    local apt=$third_party/apt
+    apt-get -q -y -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$apt/sources.list.d" \
+        -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@"
+}
+
+write_source_lists() {
+    local apt=$third_party/apt codename file
+    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    rm -rf "$apt"
+    mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial"
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+        [ -f "$file" ] && grep -q "$codename" "$file" || continue
+        case $file in
+            *.list) sed -n 's/^ *deb /deb-src /p' "$file" >"$apt/sources.list.d/${file##*/}" ;;
+            *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources.list.d/${file##*/}" ;;
+        esac
+    done
+}
+
+# fetch_source PACKAGE: the unpacked, patched source, at $downloads/PACKAGE, unless somebody has put it there.
+fetch_source() {
+    [ -d "$downloads/$1" ] && return
+    [ -d "$third_party/apt" ] || write_source_lists
+    # Other vendors' lists may have no source packages; what counts is whether ours is found.
+    (cd "$downloads" && { private_apt update || true; } && private_apt source --download-only --only-source "$1" &&
+        rm -rf "$1.part" && dpkg-source -x "$1"_*.dsc "$1.part" && mv "$1.part" "$1") ||
+        fail "the mirror does not give the source package $1 (above: why)" \
+            "try again later or with another mirror; sources unpacked by hand are taken from $downloads/$1"
+}
+
+# keep FOLDER KEY TEXT COMMAND: COMMAND makes FOLDER ($prefix), unless it was made with this key before.
+keep() {
+    prefix=$1
+    [ "$(cat "$prefix/key" 2>/dev/null)" != "$2" ] || return 0
+    rm -rf "$prefix" && mkdir -p "$prefix"
+    quietly "$3" "$4"
+    echo "$2" >"$prefix/key"
+}

@@ -1,0 +1,75 @@
+// `tnr budget`, and what `tnr start` makes of one.
+#include "cli/money/budget.hpp"
+
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+
+TEST_CASE("a budget is an amount, perhaps a currency, and a period", "[cli][budget]") {
+    struct {
+        const char* text;
+        double amount;
+        const char *currency, *period;
+    } good[] = {{"50/month", 50, "", "month"},
+                {"20EUR/month", 20, "EUR", "month"},
+                {"0.5 eur/day", 0.5, "EUR", "day"},
+                {"$2/day", 2, "USD", "day"},
+                {"0/month", 0, "", "month"}};
+    for (const auto& each : good) {
+        auto budget = cli::parse_budget(each.text);
+        REQUIRE(budget);
+        CHECK(budget->amount == each.amount);
+        CHECK(budget->currency == each.currency);
+        CHECK(budget->period == each.period);
+    }
+    for (const char* text : {"", "50", "/month", "50/year", "-1/month", "nan/month", "inf/day", "50euros/month",
+                             "$5EUR/day", "$", "/", "5E1R/day"})
+        CHECK_FALSE(cli::parse_budget(text));
+}
+
+TEST_CASE("start warns at 80 %, refuses at 100 %, and obeys --over-budget", "[cli][budget]") {
+    test::FakeSession fake;
+    auto now = [&](const char* time) { fake.session.now = [time] { return time; }; };
+    REQUIRE(fake.tnr({"budget", "set", "1/month"}) == 0);
+    CHECK(fake.out.str() == "all providers: 0 of 1 this month (0 %)\n");
+    fake.start_demo();  // $0.25 an hour
+    now("2026-01-02T06:34:05Z");
+    REQUIRE(fake.tnr({"start", "second", "--gpu", "h100"}) == 0);
+    CHECK(
+        fake.err.str().find("warning: the budget is nearly used up, or more: all providers: $0.88 of $1.00 this month "
+                            "(87 %)") != std::string::npos);
+    now("2026-01-02T07:04:05Z");
+    CHECK(fake.tnr({"start", "third", "--gpu", "h100"}) == 2);
+    CHECK(fake.err.str().find("the budget is used up: ") != std::string::npos);
+    CHECK(fake.err.str().find("`--over-budget`") != std::string::npos);
+    CHECK(fake.world.created == 2);
+    CHECK(fake.world.enrolled.count("third") == 0);
+    CHECK(fake.tnr({"start", "second"}) == 0);  // it runs and costs that already
+    REQUIRE(fake.tnr({"stop", "second"}) == 0);
+    CHECK(fake.tnr({"start", "second"}) == 2);
+    CHECK(fake.tnr({"start", "second", "--over-budget"}) == 0);
+    CHECK(fake.document({"billing"})["budgets"][0]["share"] > 1.0);
+    now("2026-02-01T00:00:00Z");
+    CHECK(fake.tnr({"start", "third", "--gpu", "h100"}) == 0);  // a new month
+}
+
+TEST_CASE("a budget may be for one provider and one currency", "[cli][budget]") {
+    test::FakeSession fake;
+    fake.session.provider_names = {"local", "hetzner"};
+    REQUIRE(fake.tnr({"budget", "set", "0.1EUR/day"}) == 0);
+    REQUIRE(fake.tnr({"budget", "set", "$0.1/day", "--provider", "hetzner"}) == 0);
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T23:00:00Z"; };
+    CHECK(fake.tnr({"start", "second", "--gpu", "h100"}) == 0);  // dollars, at another provider
+    CHECK(fake.tnr({"budget", "set", "1/day", "--provider", "hetzer"}) == 2);
+    CHECK(fake.err.str().find("did you mean 'hetzner'?") != std::string::npos);
+    auto budgets = fake.document({"budget", "show"})["budgets"];
+    REQUIRE(budgets.size() == 2);
+    CHECK(budgets[0]["currency"] == "EUR");
+    CHECK(budgets[0]["spent"] == 0.0);
+    REQUIRE(fake.tnr({"budget", "remove"}) == 0);
+    CHECK(fake.document({"budget", "remove", "--provider", "hetzner"})["budgets"].empty());
+    CHECK(fake.tnr({"budget", "remove"}) == 1);
+    CHECK(fake.document({"budget", "set", "1/day"})["budgets"].size() == 1);
+}

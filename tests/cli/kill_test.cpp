@@ -1,0 +1,150 @@
+// tnr that is killed or interrupted at any moment of `start` and `delete`: what is at the cloud then is known here by its
+// name, and the next `tnr start` or `tnr delete` ends it.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "cli/clouds.hpp"
+#include "tests/api_client/clouds/mock_world.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using nlohmann::json;
+
+namespace {
+
+// What happens on a machine is not what this is about.
+class SilentAccess : public cli::MachineAccess {
+public:
+    Result<> get_in(const Machine&, const cli::Record&, const cli::Waiting&) override { return Ok{}; }
+    Result<std::vector<std::string>> install(const GpuConfig&, const cli::Say&) override {
+        return std::vector<std::string>{};
+    }
+    Result<> configure(const std::string&) override { return Ok{}; }
+    Result<cli::Proof> prove() override { return cli::Proof{{{"NVIDIA H100", uint64_t{80} << 30}}}; }
+};
+
+struct KillWorld {
+    test::FakeSession fake;
+    test::MockCloud cloud{"hetzner", "hetzner_mock.py", "HCLOUD_ENDPOINT", "/v1"};
+
+    KillWorld() {
+        auto& session = fake.session;
+        cloud.world.http.pause = [](int) { return !interrupt::interrupted(); };
+        cloud.world.http.explain = {};
+        cloud.variables["HCLOUD_TOKEN"] = test::MockCloud::token;
+        session.world = cloud.world;
+        session.provider_names = {"hetzner"};
+        session.provider = [&session](const std::string& name) { return cli::open_provider(session, name); };
+        session.access = [] { return std::make_unique<SilentAccess>(); };
+        auto server = wire::make_key_pair(), own = wire::make_key_pair();
+        REQUIRE(session.logins().save({"tcp://gpu.example:14900", {server.public_key, own}}));
+    }
+
+    const std::vector<std::string> start = {"start", "demo", "--gpu", "h100", "--provider", "hetzner"};
+    const std::vector<std::string> remove = {"delete", "demo", "--yes"};
+
+    // A process of its own for this command line, as tnr has one. What it said on stderr is in the file `said`.
+    pid_t begin(const std::vector<std::string>& words) {
+        pid_t child = ::fork();
+        if (child != 0) return child;
+        interrupt::install();
+        int code = fake.tnr(words);
+        (void)write_file(fake.folder / "said", fake.err.str());
+        ::_exit(code);
+    }
+    // How long it takes when nobody ends it.
+    std::chrono::microseconds duration(const std::vector<std::string>& words) {
+        auto begun = std::chrono::steady_clock::now();
+        int status = 0;
+        ::waitpid(begin(words), &status, 0);
+        REQUIRE(WIFEXITED(status));
+        REQUIRE(WEXITSTATUS(status) == 0);
+        return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begun);
+    }
+    // Ends it after that time; true: it had not ended by itself.
+    bool end_after(const std::vector<std::string>& words, std::chrono::microseconds delay, int signal) {
+        (void)remove_file(fake.folder / "said");
+        pid_t child = begin(words);
+        std::this_thread::sleep_for(delay);
+        ::kill(child, signal);
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        return WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
+    }
+    json left() { return cloud.ask("left"); }
+    bool has_record() { return fake.session.records().exists("demo"); }
+
+    // Whatever there is has a name here, and a `tnr` of either kind ends it.
+    void finish(bool by_start) {
+        INFO("left at the cloud: " << left().dump());
+        if (left() != json::array()) REQUIRE(has_record());
+        if (by_start) {
+            int code = fake.tnr(start);
+            INFO(fake.err.str());
+            REQUIRE(code == 0);
+            auto machines = fake.document({"status"})["machines"];
+            REQUIRE(machines.size() == 1);
+            CHECK(machines[0]["name"] == "demo");
+            CHECK(machines[0]["ready"] == true);
+        }
+        bool known = has_record();
+        int code = fake.tnr(remove);
+        INFO(fake.err.str());
+        CHECK(code == (known ? 0 : 1));
+        CHECK(left() == json::array());
+        CHECK_FALSE(has_record());
+    }
+};
+
+constexpr int seed = 20261122;  // the moments are random, and the same in each run
+
+}  // namespace
+
+TEST_CASE("200 tnr that are killed leave nothing at a cloud that has no name here", "[cli][kill]") {
+    KillWorld world;
+    std::mt19937 random(seed);
+    auto moment_in = [&](std::chrono::microseconds whole) {
+        return std::chrono::microseconds(std::uniform_int_distribution<long>(0, whole.count())(random));
+    };
+    auto starting = world.duration(world.start), deleting = world.duration(world.remove);
+    REQUIRE(world.left() == json::array());
+    int cut = 0;
+    for (int i = 0; i < 130; ++i) {
+        cut += world.end_after(world.start, moment_in(starting), SIGKILL);
+        world.finish(i % 2 == 0);
+    }
+    for (int i = 0; i < 70; ++i) {
+        REQUIRE(world.fake.tnr(world.start) == 0);
+        cut += world.end_after(world.remove, moment_in(deleting), SIGKILL);
+        world.finish(i % 2 == 0);
+    }
+    CHECK(cut > 100);  // they were cut off in the middle, most of them
+}
+
+TEST_CASE("a start that hears Ctrl-C says what exists, and how to go on", "[cli][kill]") {
+    KillWorld world;
+    std::mt19937 random(seed);
+    auto starting = world.duration(world.start);
+    REQUIRE(world.fake.tnr(world.remove) == 0);
+    int cut = 0, told = 0;
+    for (int i = 0; i < 40; ++i) {
+        auto delay = std::chrono::microseconds(std::uniform_int_distribution<long>(0, starting.count())(random));
+        bool interrupted = world.end_after(world.start, delay, SIGINT);
+        cut += interrupted;
+        auto said = read_file(world.fake.folder / "said");
+        if (interrupted && said && world.left() != json::array()) {
+            INFO(*said);
+            CHECK(said->find("`tnr start demo` continues, `tnr delete demo` removes it") != std::string::npos);
+            ++told;
+        }
+        world.finish(i % 2 == 0);
+    }
+    CHECK(cut > 10);
+    CHECK(told > 3);
+}

@@ -1,0 +1,164 @@
+// `tnr sync --watch`, and the other options of the command line.
+#include <filesystem>
+#include <thread>
+
+#include "api_client/base/interrupt.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/cli/sshd.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct SyncWorld {
+    test::FakeSession fake;
+    test::TemporaryFolder cache, there;
+    test::Sshd sshd{"SetEnv XDG_CACHE_HOME=" + cache.path() + "\n"};
+    std::string tree = fake.folder / "tree", copy = there / "tree";
+
+    SyncWorld() {
+        interrupt::raise_for_test();  // from now on there is something to wait for in poll()
+        interrupt::clear_for_test();
+        fake.start_demo();
+        fake.put_demo_at(sshd);
+        fs::create_directories(tree + "/sub");
+        test::write_text(tree + "/a", "a");
+        test::write_text(tree + "/sub/b", "b");
+    }
+    std::string to() const { return "demo:" + copy; }
+};
+
+// Whether it comes true soon; a slow machine has all the time it needs.
+bool comes_true(const std::function<bool()>& what) {
+    for (int i = 0; i < 600; ++i, std::this_thread::sleep_for(50ms))
+        if (what()) return true;
+    return false;
+}
+
+bool says(const std::string& path, const std::string& content) {
+    std::error_code none;
+    return fs::is_regular_file(path, none) && test::read_text(path) == content;
+}
+
+}  // namespace
+
+TEST_CASE("sync --watch brings every change until Ctrl-C", "[cli][sync][watch]") {
+    SyncWorld world;
+    int code = -1;
+    std::thread watching([&] { code = world.fake.tnr({"sync", "--watch", "--delete", world.tree, world.to()}); });
+    auto end = [&] {
+        interrupt::raise_for_test();
+        watching.join();
+        interrupt::clear_for_test();
+    };
+    bool first = comes_true([&] { return says(world.copy + "/sub/b", "b"); });
+    // As editors do: beside it, and renamed over it; then a copy of the old one kept.
+    test::write_text(world.tree + "/.a.swp", "new content");
+    fs::rename(world.tree + "/a", world.tree + "/a~");
+    fs::rename(world.tree + "/.a.swp", world.tree + "/a");
+    bool renamed =
+        first && comes_true([&] { return says(world.copy + "/a", "new content") && says(world.copy + "/a~", "a"); });
+    // A folder that is new, with what is in it, and what comes into it later.
+    fs::create_directories(world.tree + "/new/deep");
+    test::write_text(world.tree + "/new/deep/file", "1");
+    bool added = renamed && comes_true([&] { return says(world.copy + "/new/deep/file", "1"); });
+    test::write_text(world.tree + "/new/deep/later", "2");
+    bool later = added && comes_true([&] { return says(world.copy + "/new/deep/later", "2"); });
+    fs::remove_all(world.tree + "/sub");
+    bool removed = later && comes_true([&] { return !fs::exists(world.copy + "/sub"); });
+    // The connection goes, and comes back.
+    world.sshd.kill_connections();
+    test::write_text(world.tree + "/a", "after the cut");
+    bool again = removed && comes_true([&] { return says(world.copy + "/a", "after the cut"); });
+    end();
+    INFO(world.fake.out.str() << world.fake.err.str());
+    CHECK(first);
+    CHECK(renamed);
+    CHECK(added);
+    CHECK(later);
+    CHECK(removed);
+    CHECK(again);
+    CHECK(code == 0);
+}
+
+TEST_CASE("sync --watch of one file", "[cli][sync][watch]") {
+    SyncWorld world;
+    int code = -1;
+    std::thread watching([&] { code = world.fake.tnr({"sync", "-w", world.tree + "/a", world.to()}); });
+    bool first = comes_true([&] { return says(world.copy, "a"); });
+    test::write_text(world.tree + "/beside", "b");
+    fs::rename(world.tree + "/beside", world.tree + "/a");
+    bool renamed = first && comes_true([&] { return says(world.copy, "b"); });
+    interrupt::raise_for_test();
+    watching.join();
+    interrupt::clear_for_test();
+    CHECK(first);
+    CHECK(renamed);
+    CHECK(code == 0);
+}
+
+TEST_CASE("sync takes several sources, says what it would do, and leaves out what is ignored", "[cli][sync]") {
+    SyncWorld world;
+    test::write_text(world.tree + "/.gitignore", "*.o\n");
+    test::write_text(world.tree + "/main.o", "object");
+    CHECK(world.fake.tnr({"sync", "-n", world.tree, world.to()}) == 0);
+    CHECK(world.fake.out.str().find("copy   " + world.copy + "/sub/b\n") != std::string::npos);
+    CHECK(world.fake.out.str().find("Would copy 3 files") != std::string::npos);
+    CHECK(world.fake.err.str().find("left out 1 that .gitignore or .tnrignore name") != std::string::npos);
+    CHECK_FALSE(fs::exists(world.copy));
+
+    CHECK(world.fake.tnr({"sync", world.tree, world.fake.folder / "tree/a", "demo:" + (world.there / "both")}) == 0);
+    CHECK(fs::exists(world.there / "both/tree/sub/b"));
+    CHECK(fs::exists(world.there / "both/a"));
+    CHECK_FALSE(fs::exists(world.there / "both/tree/main.o"));
+    CHECK(world.fake.tnr({"sync", "--no-ignore", world.tree, world.to()}) == 0);
+    CHECK(fs::exists(world.copy + "/main.o"));
+
+    test::write_text(world.copy + "/extra", "x");
+    auto document = world.fake.document({"sync", "--delete", "--dry-run", world.tree, world.to()});
+    CHECK(document["to_remove"] == nlohmann::json{"extra"});
+    CHECK(document["dry_run"] == true);
+    CHECK(fs::exists(world.copy + "/extra"));
+    document = world.fake.document({"sync", "--delete", world.tree, world.to()});
+    CHECK(document["removed"] == 1);
+    CHECK_FALSE(fs::exists(world.copy + "/extra"));
+    CHECK(fs::exists(world.copy + "/main.o"));  // ignored: not removed either
+
+    for (const auto& wrong :
+         std::vector<std::vector<std::string>>{{"sync", world.tree},
+                                               {"sync", world.tree, world.tree},
+                                               {"sync", "demo:a", "demo:b"},
+                                               {"sync", world.tree, "demo:a", "demo:b"},
+                                               {"sync", "-w", "demo:a", world.tree},
+                                               {"sync", "--delete", world.tree, world.tree + "/sub", "demo:b"},
+                                               {"sync", "--delete", world.tree + "/a", world.to()}}) {
+        CHECK(world.fake.tnr(wrong) == 2);
+    }
+}
+
+TEST_CASE("a server that somebody has changed on the machine is not run, but brought anew", "[cli][sync]") {
+    SyncWorld world;
+    CHECK(world.fake.tnr({"sync", world.tree, world.to()}) == 0);
+    std::string server = fs::directory_iterator(world.cache / "tnr")->path();
+    std::string proof = world.there / "was run";
+    test::write_text(server, "#!/bin/sh\ntouch " + proof + "\n");
+    test::write_text(world.tree + "/a", "changed");
+    CHECK(world.fake.tnr({"sync", world.tree, world.to()}) == 0);
+    CHECK(test::read_text(world.copy + "/a") == "changed");
+    CHECK_FALSE(fs::exists(proof));
+    CHECK(fs::file_size(server) > 1'000'000);
+}
+
+TEST_CASE("a login shell that talks is listened past", "[cli][sync]") {
+    SyncWorld world;
+    test::Sshd talking{"SetEnv XDG_CACHE_HOME=" + world.cache.path() +
+                       "\nForceCommand echo Welcome to the machine; exec $SHELL -c \"$SSH_ORIGINAL_COMMAND\"\n"};
+    world.fake.put_demo_at(talking);
+    CHECK(world.fake.tnr({"sync", "-v", world.tree, world.to()}) == 0);
+    INFO(world.fake.err.str());
+    CHECK(world.fake.err.str().find("SFTP") == std::string::npos);
+    CHECK(says(world.copy + "/sub/b", "b"));
+}
