@@ -1,15 +1,14 @@
-// What lanes of a warp do together: shfl, vote, match, redux, elect, bar.warp.sync. A lane that arrives
-// waits (Warp::at_sync) until all lanes of its mask that have not exited stand there too, whatever frames
-// they are in; then the operation is done for all of them at once. activemask never waits.
-#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
+// See collective.hpp; and the operations shfl, vote, match, redux, elect and bar.warp.sync. Who waits is in
+// Warp::at_sync. activemask never waits.
+#include "gpu_server/emulated_gpu/ptx/collective.hpp"
+
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
 namespace tnr::ptx {
 namespace {
 
-// dst, d: results; a, b, c: sources; count: which operation (per group); flags:
+// dst, d: results; a, b, c: sources; count: which operation (per group); imm: the Operation; flags:
 enum Flag : uint8_t { flag_legacy = 1, flag_pair = 2 };  // legacy: no mask operand, all who are there
-using Operation = void (*)(Warp&, const Instr&, uint32_t lanes);
 
 template <class T>
 void gather(Warp& w, RegRef ref, uint32_t lanes, T (&values)[warp_lanes]) {
@@ -26,11 +25,6 @@ uint32_t gather_mask(Warp& w, RegRef ref, uint32_t lanes) {
         bits |= *w.reg_of<uint32_t>(lane, ref) & 1u << lane;
     }
     return bits;
-}
-
-template <class T>
-void put(Warp& w, RegRef ref, uint32_t lane, T value) {
-    w.reg_of<T>(lane, ref)[lane] = value;
 }
 
 void put_predicate(Warp& w, RegRef ref, uint32_t lane, bool value) {
@@ -162,52 +156,18 @@ void elect(Warp& w, const Instr& i, uint32_t lanes) {
 
 void only_wait(Warp&, const Instr&, uint32_t) {}
 
-template <Operation F>
-void collective(Warp& w, const Instr& i);
-
-// Every collective's handler is collective<F>; its Operation is found again by the handler when lanes that
-// exit complete it for others.
-struct Known {
-    Handler handler;
-    Operation operation;
-};
-template <Operation F>
-constexpr Known known() {
-    return {collective<F>, F};
-}
-constexpr Known all_known[] = {
-    known<shuffle>(),
-    known<vote>(),
-    known<match<uint32_t, false>>(),
-    known<match<uint32_t, true>>(),
-    known<match<uint64_t, false>>(),
-    known<match<uint64_t, true>>(),
-    known<elect>(),
-    known<only_wait>(),
-    known<reduce<uint32_t, add<uint32_t>>>(),
-    known<reduce<uint32_t, smaller<uint32_t>>>(),
-    known<reduce<uint32_t, larger<uint32_t>>>(),
-    known<reduce<int32_t, smaller<int32_t>>>(),
-    known<reduce<int32_t, larger<int32_t>>>(),
-    known<reduce<uint32_t, bits_and<uint32_t>>>(),
-    known<reduce<uint32_t, bits_or<uint32_t>>>(),
-    known<reduce<uint32_t, bits_xor<uint32_t>>>(),
-};
-
 Operation operation_of(const Instr& i) {
-    for (auto& entry : all_known)
-        if (entry.handler == i.run) return entry.operation;
-    return nullptr;
+    return reinterpret_cast<Operation>(i.imm);
 }
 
 // Lanes that wait with this mask at this instruction; for bar.warp.sync at any such.
 uint32_t partners(const Warp& w, uint32_t pc, uint32_t mask) {
     auto& code = w.program->code;
-    bool any_place = code[pc].run == Handler{collective<only_wait>};
+    bool any_place = operation_of(code[pc]) == only_wait;
     uint32_t found = 0;
     for (uint32_t rest = w.at_sync & mask; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        bool same = w.lane_pc[lane] == pc || (any_place && code[w.lane_pc[lane]].run == code[pc].run);
+        bool same = w.lane_pc[lane] == pc || (any_place && operation_of(code[w.lane_pc[lane]]) == only_wait);
         if (same && w.sync_mask[lane] == mask) found |= 1u << lane;
     }
     return found;
@@ -220,15 +180,14 @@ void complete(Warp& w, uint32_t pc, uint32_t lanes) {
     for (; lanes; lanes &= lanes - 1) ++w.lane_pc[std::countr_zero(lanes)];
 }
 
-template <Operation F>
 void collective(Warp& w, const Instr& i) {
-    if (i.flags & flag_legacy) return F(w, i, w.active);
+    if (i.flags & flag_legacy) return operation_of(i)(w, i, w.active);
     auto* masks = w.reg<uint32_t>(i.table);
     // The usual case: all lanes of one mask are here already.
     uint32_t mask = masks[std::countr_zero(w.active)];
     bool same = true;
     for (uint32_t rest = w.active; rest; rest &= rest - 1) same &= masks[std::countr_zero(rest)] == mask;
-    if (same && (mask & w.live) == w.active) return F(w, i, w.active);
+    if (same && (mask & w.live) == w.active) return operation_of(i)(w, i, w.active);
     uint32_t pc = w.pc - 1;
     reschedule(w);
     w.park(w.active, pc);
@@ -253,10 +212,8 @@ void activemask(Warp& w, const Instr& i) {
 }
 
 // `mask`: the operand with the lanes that take part, or none for the forms before Volta.
-Instr& emit(Decoder& d, Handler handler, const ast::Operand* mask) {
-    RegRef ref = mask ? d.source(*mask, Type::b32) : 0;
-    auto& instr = d.emit(handler);
-    instr.table = ref;
+Instr& emit(Decoder& d, Operation operation, const ast::Operand* mask) {
+    auto& instr = emit_collective(d, operation, mask ? d.source(*mask, Type::b32) : 0);
     instr.flags = mask ? 0 : flag_legacy;
     return instr;
 }
@@ -270,7 +227,7 @@ void decode_shuffle(Decoder& d) {
     bool pair = results.kind == ast::Operand::Kind::pair;
     auto dst = d.dest(pair ? results.parts[0] : results, Type::b32);
     auto valid = pair ? d.predicate_dest(results.parts[1]) : 0;
-    auto& instr = emit(d, collective<shuffle>, sync ? &d.operand(4) : nullptr);
+    auto& instr = emit(d, shuffle, sync ? &d.operand(4) : nullptr);
     instr.dst = dst;
     instr.a = a;
     instr.b = b;
@@ -290,7 +247,7 @@ void decode_vote(Decoder& d) {
     if (mode.empty() || !d.take(ballot ? "b32" : "pred")) return d.unsupported();
     auto a = d.predicate(d.operand(1));
     auto dst = d.dest(0, ballot ? Type::b32 : Type::pred);
-    auto& instr = emit(d, collective<vote>, sync ? &d.operand(2) : nullptr);
+    auto& instr = emit(d, vote, sync ? &d.operand(2) : nullptr);
     instr.dst = dst;
     instr.a = a;
     instr.count = static_cast<uint16_t>(mode == "all"   ? Vote::all
@@ -311,8 +268,8 @@ void decode_match(Decoder& d) {
     bool pair = results.kind == ast::Operand::Kind::pair;
     auto dst = d.dest(pair ? results.parts[0] : results, Type::b32);
     auto valid = pair ? d.predicate_dest(results.parts[1]) : 0;
-    Handler narrow = all ? collective<match<uint32_t, true>> : collective<match<uint32_t, false>>;
-    Handler wide = all ? collective<match<uint64_t, true>> : collective<match<uint64_t, false>>;
+    Operation narrow = all ? match<uint32_t, true> : match<uint32_t, false>;
+    Operation wide = all ? match<uint64_t, true> : match<uint64_t, false>;
     auto& instr = emit(d, type == Type::b32 ? narrow : wide, &d.operand(2));
     instr.dst = dst;
     instr.a = a;
@@ -320,18 +277,14 @@ void decode_match(Decoder& d) {
     if (pair) instr.flags |= flag_pair;
 }
 
-Handler reduce_handler(std::string_view op, Type type) {
+Operation reduce_operation(std::string_view op, Type type) {
     bool is_signed = type == Type::s32;
-    if (op == "add") return collective<reduce<uint32_t, add<uint32_t>>>;
-    if (op == "min")
-        return is_signed ? collective<reduce<int32_t, smaller<int32_t>>>
-                         : collective<reduce<uint32_t, smaller<uint32_t>>>;
-    if (op == "max")
-        return is_signed ? collective<reduce<int32_t, larger<int32_t>>>
-                         : collective<reduce<uint32_t, larger<uint32_t>>>;
-    if (op == "and") return collective<reduce<uint32_t, bits_and<uint32_t>>>;
-    if (op == "or") return collective<reduce<uint32_t, bits_or<uint32_t>>>;
-    return collective<reduce<uint32_t, bits_xor<uint32_t>>>;
+    if (op == "add") return reduce<uint32_t, add<uint32_t>>;
+    if (op == "min") return is_signed ? reduce<int32_t, smaller<int32_t>> : reduce<uint32_t, smaller<uint32_t>>;
+    if (op == "max") return is_signed ? reduce<int32_t, larger<int32_t>> : reduce<uint32_t, larger<uint32_t>>;
+    if (op == "and") return reduce<uint32_t, bits_and<uint32_t>>;
+    if (op == "or") return reduce<uint32_t, bits_or<uint32_t>>;
+    return reduce<uint32_t, bits_xor<uint32_t>>;
 }
 
 void decode_redux(Decoder& d) {
@@ -341,7 +294,7 @@ void decode_redux(Decoder& d) {
     if (op.empty() || (type != Type::u32 && type != Type::s32 && type != Type::b32)) return d.unsupported();
     auto a = d.source(1, type);
     auto dst = d.dest(0, type);
-    auto& instr = emit(d, reduce_handler(op, type), &d.operand(2));
+    auto& instr = emit(d, reduce_operation(op, type), &d.operand(2));
     instr.dst = dst;
     instr.a = a;
 }
@@ -352,12 +305,23 @@ void decode_elect(Decoder& d) {
     if (results.kind != ast::Operand::Kind::pair) return d.fail("expected d|p");
     auto dst = d.dest(results.parts[0], Type::b32);
     auto leader = d.predicate_dest(results.parts[1]);
-    auto& instr = emit(d, collective<elect>, &d.operand(1));
+    auto& instr = emit(d, elect, &d.operand(1));
     instr.dst = dst;
     instr.d = leader;
 }
 
 }  // namespace
+
+Instr& emit_collective(Decoder& d, Operation operation, RegRef mask) {
+    auto& instr = d.emit(collective);
+    instr.imm = reinterpret_cast<int64_t>(operation);
+    instr.table = mask;
+    return instr;
+}
+
+Instr& emit_aligned(Decoder& d, Operation operation) {
+    return emit_collective(d, operation, d.constant(all_lanes, 4));
+}
 
 void check_collectives(Warp& w) {
     uint32_t seen = 0;
@@ -388,7 +352,7 @@ bool decode_collective(Decoder& d) {
     } else if (name == "bar" || name == "barrier") {
         if (!d.take("warp")) return false;
         if (!d.take("sync")) return d.unsupported(), true;
-        emit(d, collective<only_wait>, &d.operand(0));
+        emit(d, only_wait, &d.operand(0));
     } else {
         return false;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu_server/emulated_gpu/ptx/matrix.hpp"
 #include "gpu_server/emulated_gpu/ptx/types.hpp"
 
 namespace tnr::ptx {
@@ -14,8 +15,6 @@ namespace tnr::ptx {
 struct Warp;
 struct Instr;
 using Handler = void (*)(Warp&, const Instr&);
-
-inline constexpr uint32_t warp_lanes = 32;
 
 // Where a register's lanes lie: a byte offset (a multiple of 4), and in its low bits which of the warp's
 // bases it counts from. A predicate is one uint32_t, a bit per lane; any other register an array of 32.
@@ -75,6 +74,8 @@ struct Program {
     std::vector<Function> functions;  // same index as in ast::Unit; entry_pc of undefined ones is ~0
     std::vector<RegRef> registers;    // operands of vector instructions
     std::vector<Call> calls;
+    std::vector<matrix::Multiply> multiplies;
+    std::vector<matrix::Fragment> fragments;
     std::vector<std::vector<uint32_t>> targets;    // brx.idx
     std::vector<std::byte> constants;              // each broadcast to 32 lanes
     std::vector<LaunchConstant> launch_constants;  // each becomes 32 x 8 bytes at launch

@@ -1,0 +1,91 @@
+// Matrices that a warp holds together, each lane some elements in its registers (mma, wmma): which lane has which
+// element, and how an element's bits are read. Layouts of mma are those that PTX documents; of wmma's fragments PTX
+// says only how many registers they take, so those of `a` and `b` are ours.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tnr::ptx {
+
+inline constexpr uint32_t warp_lanes = 32;
+
+}  // namespace tnr::ptx
+
+namespace tnr::ptx::matrix {
+
+enum class Element : uint8_t { none, f16, bf16, tf32, f32, f64, e4m3, e5m2, s32, s8, u8, s4, u4, b1 };
+
+Element element_named(std::string_view word);  // "bf16"; Element::none for any other word
+constexpr uint32_t bits_of(Element element) {
+    switch (element) {
+        case Element::none:
+            return 0;
+        case Element::b1:
+            return 1;
+        case Element::s4:
+        case Element::u4:
+            return 4;
+        case Element::s8:
+        case Element::u8:
+        case Element::e4m3:
+        case Element::e5m2:
+            return 8;
+        case Element::f16:
+        case Element::bf16:
+            return 16;
+        case Element::tf32:
+        case Element::f32:
+        case Element::s32:
+            return 32;
+        case Element::f64:
+            return 64;
+    }
+    return 0;
+}
+constexpr bool is_whole(Element element) {
+    return element >= Element::s32;
+}
+// Registers of a fragment are this wide.
+constexpr uint32_t register_bits(Element element) {
+    return element == Element::f64 ? 64 : 32;
+}
+
+double real_of(uint64_t bits, Element element);
+int32_t whole_of(uint32_t bits, Element element);
+uint64_t bits_from(double value, Element element);  // rounded to nearest
+
+struct Shape {
+    uint32_t m = 0, n = 0, k = 0;
+};
+// "m16n8k16"; all zero for any other word.
+Shape shape_named(std::string_view word);
+
+enum class Role : uint8_t { a, b, accumulator };  // accumulator: c and d
+enum class Family : uint8_t { mma, wmma };
+
+struct Fragment {
+    Element element = Element::none;
+    uint32_t rows = 0, columns = 0;
+    uint32_t register_count = 0;   // of each lane
+    uint32_t elements = 0;         // likewise
+    std::vector<uint16_t> places;  // [lane * elements + element]: row * columns + column
+    uint32_t registers = 0;        // the first of them in Program::registers
+
+    uint32_t per_register() const { return register_bits(element) / bits_of(element); }
+};
+
+// What `family` has of this shape; with no registers where it has no such thing.
+Fragment fragment(Family family, Role role, Shape shape, Element element);
+
+enum class Arithmetic : uint8_t { real, whole, xor_popc, and_popc };
+
+// d = a * b + c
+struct Multiply {
+    Fragment d, a, b, c;
+    Arithmetic arithmetic = Arithmetic::real;
+    bool saturate = false;  // whole numbers: at the ends of 32 bits, else they wrap
+};
+
+}  // namespace tnr::ptx::matrix

@@ -1,0 +1,192 @@
+// mma and wmma.mma: a warp multiplies matrices that lie in its registers (matrix.hpp). Products are summed in double
+// precision and rounded once, which is closer than tensor cores come; how those round between is not documented.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "gpu_server/emulated_gpu/ptx/collective.hpp"
+#include "gpu_server/emulated_gpu/ptx/matrix_operand.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+using matrix::Arithmetic;
+using matrix::Element;
+using matrix::Family;
+using matrix::Fragment;
+using matrix::Multiply;
+using matrix::Role;
+
+// The largest: 32 x 16 halves; 8 x 128 bits; 16 x 256 bits.
+constexpr size_t elements_max = 16 * 256;
+
+// Elements in order, what lanes that do not take part would hold as zero.
+template <class T, class Read>
+void gather(Warp& w, const Fragment& f, uint32_t lanes, T* matrix, Read&& read) {
+    std::fill_n(matrix, f.rows * f.columns, T{});
+    uint32_t per = f.per_register(), bits = matrix::bits_of(f.element);
+    uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto* place = &f.places[lane * f.elements];
+        for (uint32_t r = 0; r < f.register_count; ++r) {
+            RegRef ref = w.program->registers[f.registers + r];
+            uint64_t word = bits == 64 ? w.reg_of<uint64_t>(lane, ref)[lane] : w.reg_of<uint32_t>(lane, ref)[lane];
+            for (uint32_t e = 0; e < per; ++e, word >>= bits % 64) matrix[*place++] = read(word & mask);
+        }
+    }
+}
+
+template <class Bits>
+void scatter(Warp& w, const Fragment& f, uint32_t lanes, Bits&& bits_at) {
+    uint32_t per = f.per_register(), bits = matrix::bits_of(f.element);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        auto* place = &f.places[lane * f.elements];
+        for (uint32_t r = 0; r < f.register_count; ++r) {
+            RegRef ref = w.program->registers[f.registers + r];
+            uint64_t word = 0;
+            for (uint32_t e = 0; e < per; ++e) word |= bits_at(*place++) << (bits * e);
+            if (bits == 64)
+                put(w, ref, lane, word);
+            else
+                put(w, ref, lane, static_cast<uint32_t>(word));
+        }
+    }
+}
+
+void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
+    static thread_local double a[elements_max], b[elements_max], sums[elements_max];
+    auto reader = [](Element element) { return [element](uint64_t bits) { return matrix::real_of(bits, element); }; };
+    gather(w, m.a, lanes, a, reader(m.a.element));
+    gather(w, m.b, lanes, b, reader(m.b.element));
+    gather(w, m.c, lanes, sums, reader(m.c.element));
+    uint32_t depth = m.a.columns, columns = m.b.columns;
+    for (uint32_t row = 0; row < m.a.rows; ++row)
+        for (uint32_t k = 0; k < depth; ++k) {
+            double left = a[row * depth + k];
+            double *right = b + k * columns, *sum = sums + row * columns;
+            if (m.d.element == Element::f64)
+                for (uint32_t column = 0; column < columns; ++column)
+                    sum[column] = std::fma(left, right[column], sum[column]);
+            else
+                for (uint32_t column = 0; column < columns; ++column) sum[column] += left * right[column];
+        }
+    scatter(w, m.d, lanes, [&](uint32_t place) { return matrix::bits_from(sums[place], m.d.element); });
+}
+
+void multiply_whole(Warp& w, const Multiply& m, uint32_t lanes) {
+    static thread_local int32_t a[elements_max], b[elements_max];
+    static thread_local int64_t sums[elements_max];
+    auto reader = [](Element element) {
+        return [element](uint64_t bits) { return matrix::whole_of(static_cast<uint32_t>(bits), element); };
+    };
+    gather(w, m.a, lanes, a, reader(m.a.element));
+    gather(w, m.b, lanes, b, reader(m.b.element));
+    gather(w, m.c, lanes, sums, reader(Element::s32));
+    uint32_t depth = m.a.columns, columns = m.b.columns;
+    for (uint32_t row = 0; row < m.a.rows; ++row)
+        for (uint32_t k = 0; k < depth; ++k) {
+            int32_t left = a[row * depth + k];
+            int32_t* right = b + k * columns;
+            int64_t* sum = sums + row * columns;
+            for (uint32_t column = 0; column < columns; ++column)
+                sum[column] += m.arithmetic == Arithmetic::xor_popc   ? left ^ right[column]
+                               : m.arithmetic == Arithmetic::and_popc ? left & right[column]
+                                                                      : left * right[column];
+        }
+    constexpr int64_t lowest = std::numeric_limits<int32_t>::min(), highest = std::numeric_limits<int32_t>::max();
+    scatter(w, m.d, lanes, [&](uint32_t place) -> uint64_t {
+        int64_t sum = m.saturate ? std::clamp(sums[place], lowest, highest) : sums[place];
+        return static_cast<uint32_t>(sum);
+    });
+}
+
+// dst: which of Program::multiplies.
+void multiply(Warp& w, const Instr& i, uint32_t lanes) {
+    auto& m = w.program->multiplies[i.dst];
+    if (m.arithmetic == Arithmetic::real)
+        multiply_real(w, m, lanes);
+    else
+        multiply_whole(w, m, lanes);
+}
+
+Arithmetic take_bit_operation(Decoder& d) {
+    bool both = d.take("and");
+    if (!both && !d.take("xor")) d.unsupported();
+    if (!d.take("popc")) d.unsupported();
+    return both ? Arithmetic::and_popc : Arithmetic::xor_popc;
+}
+
+// The elements' names stand in the order d, a, b, c; where wmma multiplies halves, they are only d's and c's.
+struct Elements {
+    Element d = Element::none, a = Element::none, b = Element::none, c = Element::none;
+};
+
+Elements elements_of(Decoder& d) {
+    auto found = take_elements(d);
+    if (found.size() == 4) return {found[0], found[1], found[2], found[3]};
+    if (found.size() == 2) return {found[0], Element::f16, Element::f16, found[1]};
+    d.unsupported();
+    return {};
+}
+
+bool fit(const Elements& e) {
+    bool whole = matrix::is_whole(e.a);
+    if (whole != matrix::is_whole(e.b) || matrix::bits_of(e.a) != matrix::bits_of(e.b)) return false;
+    if (!whole && matrix::bits_of(e.a) > 8 && e.a != e.b) return false;
+    if (whole) return e.d == Element::s32 && e.c == Element::s32 && (e.a == Element::b1) == (e.b == Element::b1);
+    if (e.a == Element::f64) return e.d == Element::f64 && e.c == Element::f64;
+    bool half_sums = e.a == Element::f16 || matrix::bits_of(e.a) == 8;
+    auto sums = [&](Element x) { return x == Element::f32 || (half_sums && x == Element::f16); };
+    return sums(e.d) && sums(e.c);
+}
+
+void decode_multiply(Decoder& d, Family family) {
+    d.take("sync");
+    d.take("rn");
+    d.take("kind::f8f6f4");
+    auto shape = take_shape(d);
+    // How wmma's operands lay in memory is of no account here: a fragment is a matrix, however it was loaded.
+    auto& words = d.inst().modifiers;
+    auto layout = std::find_if(words.begin(), words.end(), [](auto word) { return word == "row" || word == "col"; });
+    bool documented = layout != words.end() && *layout == "row" && d.take("row") && d.take("col");
+    if (!d.take("aligned") || (family == Family::mma && !documented)) return d.unsupported();
+    while (!d.take_any_of({"row", "col"}).empty()) {
+    }
+    Multiply m;
+    m.saturate = d.take("satfinite");
+    auto elements = elements_of(d);
+    if (d.failed()) return;
+    if (!fit(elements)) return d.unsupported();
+    if (elements.a == Element::b1)
+        m.arithmetic = take_bit_operation(d);
+    else if (matrix::is_whole(elements.a))
+        m.arithmetic = Arithmetic::whole;
+    m.a = matrix::fragment(family, Role::a, shape, elements.a);
+    m.b = matrix::fragment(family, Role::b, shape, elements.b);
+    m.c = matrix::fragment(family, Role::accumulator, shape, elements.c);
+    m.d = matrix::fragment(family, Role::accumulator, shape, elements.d);
+    for (auto* part : {&m.a, &m.b, &m.c, &m.d})
+        if (part->register_count == 0) return d.unsupported();
+    read_fragment(d, d.operand(1), m.a);
+    read_fragment(d, d.operand(2), m.b);
+    read_fragment(d, d.operand(3), m.c);
+    write_fragment(d, d.operand(0), m.d);
+    auto& all = d.program().multiplies;
+    emit_aligned(d, multiply).dst = static_cast<RegRef>(all.size());
+    all.push_back(std::move(m));
+}
+
+}  // namespace
+
+bool decode_matrix(Decoder& d) {
+    auto name = d.inst().name;
+    if (name == "mma") return decode_multiply(d, Family::mma), true;
+    if (name == "wmma" && d.take("mma")) return decode_multiply(d, Family::wmma), true;
+    return false;
+}
+
+}  // namespace tnr::ptx

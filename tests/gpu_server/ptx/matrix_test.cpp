@@ -1,0 +1,306 @@
+// mma, ldmatrix, stmatrix and movmatrix against products computed here. Where each lane's elements lie is written down as the
+// PTX manual has it, instruction by instruction, and not as matrix.cpp has it.
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gpu_server/emulated_gpu/ptx/half.hpp"
+#include "tests/gpu_server/ptx/bench.hpp"
+
+using namespace tnr::ptx;
+using namespace tnr::ptx::test;
+
+namespace {
+
+struct Place {
+    uint32_t row, column;
+};
+using Layout = std::function<Place(uint32_t group, uint32_t member, uint32_t element)>;
+
+struct Matrix {
+    uint32_t rows, columns, bits;  // bits of an element
+    uint32_t elements;             // a lane has
+    Layout place;
+    std::vector<int> values{};
+};
+
+int small(uint32_t at, uint32_t seed, int lowest, int highest) {
+    uint32_t mixed = (at + 1) * 2654435761u ^ seed * 40503u;
+    return lowest + static_cast<int>((mixed >> 13) % static_cast<uint32_t>(highest - lowest + 1));
+}
+
+using Encode = std::function<uint64_t(int)>;
+
+// The words that the lanes load: lane by lane, register by register.
+std::vector<uint32_t> words_of(const Matrix& m, const Encode& encode) {
+    uint32_t words = m.elements * m.bits / 32;
+    std::vector<uint32_t> all(32 * words);
+    for (uint32_t lane = 0; lane < 32; ++lane)
+        for (uint32_t e = 0; e < m.elements; ++e) {
+            auto [row, column] = m.place(lane / 4, lane % 4, e);
+            uint64_t bits = encode(m.values[row * m.columns + column]);
+            uint32_t bit = e * m.bits;
+            all[lane * words + bit / 32] |= static_cast<uint32_t>(bits << bit % 32);
+            if (m.bits == 64) all[lane * words + bit / 32 + 1] = static_cast<uint32_t>(bits >> 32);
+        }
+    return all;
+}
+
+std::string list(const char* prefix, uint32_t count) {
+    std::string text;
+    for (uint32_t i = 0; i < count; ++i) text.append(i ? ", %" : "{%").append(prefix).append(std::to_string(i));
+    return text + "}";
+}
+
+// Each lane loads its registers of a, b and c, multiplies, and stores those of d.
+std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint32_t b, uint32_t c, bool wide) {
+    std::string type = wide ? "b64" : "b32", bytes = wide ? "8" : "4";
+    std::string text =
+        ".version 8.7\n.target sm_90\n.address_size 64\n"
+        ".entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)\n{\n"
+        ".reg .b32 %lane, %at; .reg .b64 %p, %o;\n"
+        "mov.u32 %lane, %laneid;\n";
+    auto each = [&](const char* name, uint32_t count, bool store) {
+        text += ".reg ." + type + " %" + name + "<" + std::to_string(count) + ">;\n";
+        text += std::string("ld.param.u64 %p, [p") + name + "];\n";
+        text += "mul.lo.u32 %at, %lane, " + std::to_string(count) + "; mul.wide.u32 %o, %at, " + bytes +
+                "; add.u64 %p, %p, %o;\n";
+        for (uint32_t i = 0; i < count; ++i) {
+            std::string reg = "%" + (name + std::to_string(i)),
+                        place = "[%p+" + std::to_string(i * (wide ? 8 : 4)) + "]";
+            text += store ? "st.global." + type + " " + place + ", " + reg + ";\n"
+                          : "ld.global." + type + " " + reg + ", " + place + ";\n";
+        }
+    };
+    each("a", a, false);
+    each("b", b, false);
+    each("c", c, false);
+    std::string call =
+        instruction + " " + list("d", d) + ", " + list("a", a) + ", " + list("b", b) + ", " + list("c", c) + ";\n";
+    // d is declared by `each`, which also stores it: the multiplication stands between.
+    auto head = text.size();
+    each("d", d, true);
+    auto store = text.find("st.global", head);
+    text.insert(store, call);
+    return text + "ret;\n}";
+}
+
+struct Case {
+    const char* instruction;
+    Matrix a, b, sums;
+    Encode encode, encode_sum;
+    int lowest = -4, highest = 4;
+    std::function<int(int, int)> multiply = [](int x, int y) { return x * y; };
+};
+
+void multiplies(Case c) {
+    INFO(c.instruction);
+    for (auto* m : {&c.a, &c.b, &c.sums}) {
+        m->values.resize(m->rows * m->columns);
+        bool sums = m == &c.sums;
+        for (uint32_t i = 0; i < m->values.size(); ++i)
+            m->values[i] = small(i, m->bits + m->rows, sums ? -9 : c.lowest, sums ? 9 : c.highest);
+    }
+    Matrix expected = c.sums;
+    for (uint32_t i = 0; i < c.a.rows; ++i)
+        for (uint32_t j = 0; j < c.b.columns; ++j)
+            for (uint32_t k = 0; k < c.a.columns; ++k)
+                expected.values[i * c.b.columns + j] +=
+                    c.multiply(c.a.values[i * c.a.columns + k], c.b.values[k * c.b.columns + j]);
+    bool wide = c.a.bits == 64;
+    auto registers = [&](const Matrix& m) { return m.elements * m.bits / (wide ? 64 : 32); };
+    Bench bench(kernel(c.instruction, registers(c.sums), registers(c.a), registers(c.b), registers(c.sums), wide));
+    auto wanted = words_of(expected, c.encode_sum);
+    auto d = bench.array<uint32_t>(wanted.size());
+    bench.run("k", {1}, {32}, d, bench.array(words_of(c.a, c.encode)), bench.array(words_of(c.b, c.encode)),
+              bench.array(words_of(c.sums, c.encode_sum)));
+    CHECK(std::vector<uint32_t>(d.data(), d.data() + d.size) == wanted);
+}
+
+uint64_t half(int x) {
+    return to_half(x);
+}
+uint64_t bfloat(int x) {
+    return to_bfloat(x);
+}
+uint64_t single(int x) {
+    return std::bit_cast<uint32_t>(static_cast<float>(x));
+}
+uint64_t twice_as_wide(int x) {
+    return std::bit_cast<uint64_t>(static_cast<double>(x));
+}
+uint64_t byte(int x) {
+    return static_cast<uint8_t>(x);
+}
+uint64_t four_bits(int x) {
+    return static_cast<uint32_t>(x) & 15;
+}
+uint64_t whole(int x) {
+    return static_cast<uint32_t>(x);
+}
+
+Matrix sums16(uint32_t bits) {
+    return {16, 8, bits, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                return {i < 2 ? g : g + 8, t * 2 + (i & 1)};
+            }};
+}
+Matrix sums8(uint32_t bits) {
+    return {8, 8, bits, 2, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {g, t * 2 + i}; }};
+}
+
+}  // namespace
+
+TEST_CASE("mma: halves", "[ptx][matrix]") {
+    Matrix a16{16, 16, 16, 8, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                   bool upper = i < 2 || (i >= 4 && i < 6);
+                   return {upper ? g : g + 8, t * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+               }};
+    Matrix b16{16, 8, 16, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                   return {t * 2 + (i & 1) + (i >= 2 ? 8 : 0), g};
+               }};
+    Matrix a8{16, 8, 16, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {i < 2 ? g : g + 8, t * 2 + (i & 1)};
+              }};
+    Matrix b8{8, 8, 16, 2, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {t * 2 + i, g}; }};
+    multiplies({"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", a16, b16, sums16(32), half, single});
+    multiplies({"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", a16, b16, sums16(16), half, half});
+    multiplies({"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", a16, b16, sums16(32), bfloat, single});
+    multiplies({"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", a8, b8, sums16(32), half, single});
+    multiplies({"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", a8, b8, sums16(32), bfloat, single});
+}
+
+TEST_CASE("mma: tf32, double precision, eight bits", "[ptx][matrix]") {
+    Matrix a4{16, 4, 32, 2, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {i == 0 ? g : g + 8, t}; }};
+    Matrix b4{4, 8, 32, 1, [](uint32_t g, uint32_t t, uint32_t) -> Place { return {t, g}; }};
+    Matrix a8{16, 8, 32, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {i == 0 || i == 2 ? g : g + 8, i < 2 ? t : t + 4};
+              }};
+    Matrix b8{8, 8, 32, 2, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {i == 0 ? t : t + 4, g}; }};
+    multiplies({"mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", a4, b4, sums16(32), single, single});
+    multiplies({"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", a8, b8, sums16(32), single, single});
+
+    Matrix ad{8, 4, 64, 1, [](uint32_t g, uint32_t t, uint32_t) -> Place { return {g, t}; }};
+    Matrix bd{4, 8, 64, 1, [](uint32_t g, uint32_t t, uint32_t) -> Place { return {t, g}; }};
+    multiplies({"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", ad, bd, sums8(64), twice_as_wide, twice_as_wide});
+    Matrix ad16{16, 16, 64, 8, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                    return {i % 2 == 0 ? g : g + 8, i / 2 * 4 + t};
+                }};
+    Matrix bd16{16, 8, 64, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {t + i * 4, g}; }};
+    multiplies(
+        {"mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64", ad16, bd16, sums16(64), twice_as_wide, twice_as_wide});
+
+    Matrix ab{16, 32, 8, 16, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  bool upper = i < 4 || (i >= 8 && i < 12);
+                  return {upper ? g : g + 8, t * 4 + (i & 3) + (i >= 8 ? 16 : 0)};
+              }};
+    Matrix bb{32, 8, 8, 8, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {t * 4 + (i & 3) + (i >= 4 ? 16 : 0), g};
+              }};
+    auto e4m3 = [](int x) -> uint64_t { return encode(x, e4m3_format, Rounding::nearest); };
+    multiplies({"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", ab, bb, sums16(32), e4m3, single});
+    multiplies({"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32", ab, bb, sums16(32), e4m3, single});
+    multiplies(
+        {"mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32", ab, bb, sums16(32), byte, whole, -128, 127});
+    multiplies({"mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", ab, bb, sums16(32), byte, whole, 0, 255});
+}
+
+TEST_CASE("mma: small whole numbers and bits", "[ptx][matrix]") {
+    Matrix ab{8, 16, 8, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {g, t * 4 + i}; }};
+    Matrix bb{16, 8, 8, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {t * 4 + i, g}; }};
+    multiplies({"mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32", ab, bb, sums8(32), byte, whole, -128, 127});
+    Matrix a4{16, 64, 4, 32, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  bool upper = i < 8 || (i >= 16 && i < 24);
+                  return {upper ? g : g + 8, t * 8 + (i & 7) + (i >= 16 ? 32 : 0)};
+              }};
+    Matrix b4{64, 8, 4, 16, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {t * 8 + (i & 7) + (i >= 8 ? 32 : 0), g};
+              }};
+    multiplies({"mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", a4, b4, sums16(32), four_bits, whole, -8, 7});
+    multiplies({"mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32", a4, b4, sums16(32), four_bits, whole, 0, 15});
+    Matrix a1{16, 256, 1, 128, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  bool upper = i < 32 || (i >= 64 && i < 96);
+                  return {upper ? g : g + 8, t * 32 + (i & 31) + (i >= 64 ? 128 : 0)};
+              }};
+    Matrix b1{256, 8, 1, 64, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {t * 32 + (i & 31) + (i >= 32 ? 128 : 0), g};
+              }};
+    multiplies({"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc", a1, b1, sums16(32), whole, whole, 0, 1,
+                [](int x, int y) { return x ^ y; }});
+    multiplies({"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc", a1, b1, sums16(32), whole, whole, 0, 1,
+                [](int x, int y) { return x & y; }});
+}
+
+TEST_CASE("mma: what does not fit is refused", "[ptx][matrix]") {
+    auto refused = [](const std::string& line) {
+        auto loaded = load(".version 8.7\n.target sm_90\n.address_size 64\n.entry k()\n{\n.reg .b32 %r<20>;\n" + line +
+                           "\nret;\n}");
+        INFO(line);
+        CHECK_FALSE(loaded);
+    };
+    refused(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6}, {%r8,%r9}, "
+        "{%r0,%r1,%r2,%r3};");
+    refused(
+        "mma.sync.aligned.m16n8k99.row.col.f32.f16.f16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6,%r7}, {%r8,%r9}, "
+        "{%r0,%r1,%r2,%r3};");
+    refused(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6,%r7}, {%r8,%r9}, "
+        "{%r0,%r1,%r2,%r3};");
+    refused(
+        "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6,%r7}, {%r8,%r9}, "
+        "{%r0,%r1,%r2,%r3};");
+    refused("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0,%r1}, [%r2];");
+}
+
+TEST_CASE("ldmatrix, stmatrix and movmatrix", "[ptx][matrix]") {
+    // The tile is loaded twice, as it lies and turned; what was turned is turned back by each of the others.
+    Bench bench(R"(
+.version 8.3
+.target sm_90
+.address_size 64
+.shared .align 16 .b8 tiles[512];
+.shared .align 16 .b8 copy[512];
+.entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %in, %out, %o; .reg .b32 %lane, %t, %s, %c, %r<4>, %u<4>, %v<4>; 
+    mov.u32 %lane, %laneid;
+    ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
+    mul.wide.u32 %o, %lane, 16; add.u64 %in, %in, %o; add.u64 %out, %out, %o;
+    mov.u32 %t, tiles; mov.u32 %c, copy; shl.b32 %s, %lane, 4; add.u32 %t, %t, %s; add.u32 %c, %c, %s;
+    ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%in];
+    st.shared.v4.u32 [%t], {%r0, %r1, %r2, %r3};
+    bar.sync 0;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%u0, %u1, %u2, %u3}, [%t];
+    ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%v0, %v1, %v2, %v3}, [%t];
+    st.global.v4.u32 [%out], {%u0, %u1, %u2, %u3};
+    st.global.v4.u32 [%out+512], {%v0, %v1, %v2, %v3};
+    movmatrix.sync.aligned.m8n8.trans.b16 %v0, %v0;
+    st.global.u32 [%out+1024], %v0;
+    movmatrix.sync.aligned.m8n8.trans.b16 %v0, %v0;
+    stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%c], {%v0, %v1, %v2, %v3};
+    bar.sync 0;
+    ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%c];
+    st.global.v4.u32 [%out+1536], {%r0, %r1, %r2, %r3};
+    ldmatrix.sync.aligned.m8n8.x1.shared.b16 %u0, [%t];
+    st.global.u32 [%out+2048], %u0;
+    ret;
+})");
+    std::vector<uint16_t> tiles(256);
+    std::iota(tiles.begin(), tiles.end(), uint16_t{100});
+    auto out = bench.array<uint16_t>(5 * 256);
+    bench.run("k", {1}, {32}, bench.array(tiles), out);
+    for (uint32_t lane = 0; lane < 32; ++lane)
+        for (uint32_t e = 0; e < 8; ++e) {
+            INFO("lane " << lane << ", element " << e);
+            uint32_t tile = e / 2, row = lane / 4, column = lane % 4 * 2 + e % 2;
+            CHECK(out[lane * 8 + e] == tiles[tile * 64 + row * 8 + column]);
+            CHECK(out[256 + lane * 8 + e] == tiles[tile * 64 + column * 8 + row]);
+            CHECK(out[768 + lane * 8 + e] == tiles[lane * 8 + e]);
+            if (tile) continue;
+            CHECK(out[512 + lane * 8 + e] == tiles[row * 8 + column]);
+            CHECK(out[1024 + lane * 8 + e] == tiles[row * 8 + column]);
+        }
+}
