@@ -71,6 +71,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                           0};
     auto& device = *find_device(context->device);
     if (auto result = check_shape(record, device, *function); result != CUDA_SUCCESS) return result;
+    if (auto result = check_cluster(config, *function); result != CUDA_SUCCESS) return result;
     if (is_cooperative(config, flags))
         if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
     wire::LaunchAttribute attributes[wire::launch_attributes_max];

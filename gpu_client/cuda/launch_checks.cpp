@@ -51,6 +51,38 @@ CUresult check_shape(const wire::Launch<>& launch, const Device& device, const F
     return CUDA_SUCCESS;
 }
 
+CUresult check_cluster(const CUlaunchConfig& config, const Function& function) {
+    auto& kernel = *function.info.load();
+    auto attribute = [&](int id) {
+        return static_cast<uint32_t>(id) < kernel.attribute_count ? static_cast<uint32_t>(kernel.attributes[id].load())
+                                                                  : 0;
+    };
+    uint32_t size[3] = {};
+    bool asked = false, fixed = false;
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+        auto& wanted = config.attrs[i].value.clusterDim;
+        size[0] = wanted.x, size[1] = wanted.y, size[2] = wanted.z;
+        asked = true;
+    }
+    if (!asked && !attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET)) return CUDA_SUCCESS;
+    for (int i = 0; i < 3; ++i) {
+        uint32_t required = attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i);
+        if (!required) continue;
+        if (asked && size[i] != required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        size[i] = required;
+        fixed = true;
+    }
+    if (!asked && !fixed) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    // What every GPU with clusters has; more than that each kernel must be allowed, and the GPU may have less.
+    constexpr uint64_t portable = 8, not_portable = 16;
+    uint64_t most = attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) ? not_portable : portable;
+    uint64_t blocks = uint64_t{size[0]} * size[1] * size[2];
+    bool whole =
+        blocks && config.gridDimX % size[0] == 0 && config.gridDimY % size[1] == 0 && config.gridDimZ % size[2] == 0;
+    return whole && blocks <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
 static CUresult from_extra(void** extra, const KernelInfo& kernel, Parameters& parameters) {
     for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
         void* value = extra[i + 1];

@@ -33,6 +33,7 @@ inline constexpr int compute_major = 12, compute_minor = 0;
 inline constexpr int driver_version = 13000;
 
 // The limits of compute capability 12.0, from the CUDA programming guide's table.
+inline constexpr int portable_cluster_max = 8, non_portable_cluster_max = 16;  // blocks
 inline constexpr int threads_per_block_max = 1024, threads_per_multiprocessor = 1536, blocks_per_multiprocessor = 24;
 inline constexpr int block_z_max = 64, grid_yz_max = 65535, grid_x_max = 2147483647;
 inline constexpr int registers_per_block = 65536, registers_per_thread_max = 255, warp_threads = 32;

@@ -49,11 +49,13 @@ CUresult get_attribute(const ptx::Module& code, const ptx::Kernel& kernel, const
         case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
             value = settings.cluster_scheduling;
             return CUDA_SUCCESS;
-        case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+            return is(kernel.needs_cluster);
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
         case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+            return is(kernel.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
+        case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
             return is(0);
         default:
             return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,7 @@
-// cuGraphKernelNode...Attribute: of the attributes only whether a launch is cooperative changes what happens here.
+// cuGraphKernelNode...Attribute: of the attributes only whether a launch is cooperative and its cluster change what happens
+// here.
 #include "gpu_server/emulated_gpu/driver/graph.hpp"
+#include "gpu_server/emulated_gpu/driver/launch.hpp"
 
 using namespace tnr::emulated;
 
@@ -13,19 +15,19 @@ CUresult on_kernel_node(CUgraphNode handle, Call&& call) {
     });
 }
 
-CUresult check_attribute(int id, const CUlaunchAttributeValue& value) {
+CUresult check_attribute(int id) {
     if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_node_attribute(id)) return CUDA_ERROR_INVALID_VALUE;
-    const auto& cluster = value.clusterDim;
-    bool has_cluster = cluster.x > 1 || cluster.y > 1 || cluster.z > 1;
-    // As for launches: there are no clusters.
-    return id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && has_cluster ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    return is_node_attribute(id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult set_attributes(GraphNode& node, const KernelWork& old, Attributes attributes) {
     auto cooperative = attributes.find(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
     KernelWork fresh = old;
     fresh.launch.cooperative = cooperative != attributes.end() && cooperative->second.cooperative;
+    LaunchRequest request;
+    request.grid = fresh.launch.grid;
+    request.cluster = cluster_of(attributes);
+    if (CUresult error = choose_cluster(request, *fresh.launch.function, fresh.launch.cluster)) return error;
     fresh.attributes = std::move(attributes);
     node.work = std::make_shared<NodeWork>(std::move(fresh));
     return CUDA_SUCCESS;
@@ -45,7 +47,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id, const CUkernelNodeAttrValue* value) {
     return on_kernel_node(handle, [&](GraphNode& node, const KernelWork& work) -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        if (CUresult error = check_attribute(id, *value)) return error;
+        if (CUresult error = check_attribute(id)) return error;
         Attributes attributes = work.attributes;
         attributes[id] = *value;
         return set_attributes(node, work, std::move(attributes));

@@ -92,6 +92,13 @@ bool is_node_attribute(int id) {
     }
 }
 
+ptx::Dim3 cluster_of(const Attributes& attributes) {
+    auto found = attributes.find(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    if (found == attributes.end()) return {0, 0, 0};
+    auto& size = found->second.clusterDim;
+    return {size.x, size.y, size.z};
+}
+
 Context& KernelWork::context() const {
     return launch.function->module()->context;
 }
@@ -127,6 +134,7 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attribu
                           cooperative != attributes.end() && cooperative->second.cooperative,
                           given.kernelParams,
                           given.extra};
+    request.cluster = cluster_of(attributes);
     if (request.cooperative && request.extra) return CUDA_ERROR_INVALID_VALUE;
     KernelWork fresh;
     fresh.as_buffer = request.extra != nullptr;

@@ -108,6 +108,7 @@ using Work = std::shared_ptr<const NodeWork>;
 CUgraphNodeType type_of(const NodeWork& work);
 // Of the attributes of launches: those that kernel nodes keep.
 bool is_node_attribute(int id);
+ptx::Dim3 cluster_of(const Attributes& attributes);  // all zero: they say nothing of it
 
 // From the structures of cuda.h, checked. A null context means the current one. What is written back into them (the
 // address of an allocation) is what they are not const for.

@@ -81,6 +81,22 @@ bool launches_block() {
 
 }  // namespace
 
+CUresult choose_cluster(const LaunchRequest& request, const Function& function, ptx::Dim3& cluster) {
+    const ptx::Kernel& kernel = function.kernel();
+    const auto& asked = request.cluster;
+    bool fixed = kernel.cluster[0] != 0, given = asked.x || asked.y || asked.z;
+    if (fixed) cluster = {kernel.cluster[0], kernel.cluster[1], kernel.cluster[2]};
+    if (fixed && given && (asked.x != cluster.x || asked.y != cluster.y || asked.z != cluster.z))
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (!fixed && given) cluster = asked;
+    if (kernel.needs_cluster && !fixed && !given) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    uint64_t blocks = uint64_t{cluster.x} * cluster.y * cluster.z;
+    uint64_t most = function.settings->non_portable_cluster ? non_portable_cluster_max : portable_cluster_max;
+    bool whole =
+        blocks && request.grid.x % cluster.x == 0 && request.grid.y % cluster.y == 0 && request.grid.z % cluster.z == 0;
+    return whole && blocks <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
 CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLaunch& launch) {
     if (CUresult error = function_of(context, request.function, launch.function)) return error;
     const Function& function = *launch.function;
@@ -88,6 +104,7 @@ CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLa
     if (CUresult error = check_shape(request, function)) return error;
     if (request.cooperative)
         if (CUresult error = check_cooperative(context, request, function)) return error;
+    if (CUresult error = choose_cluster(request, function, launch.cluster)) return error;
     launch.handle = request.function;
     launch.grid = request.grid;
     launch.block = request.block;
@@ -125,7 +142,7 @@ CUresult read_attributes(const CUlaunchConfig& config, LaunchRequest& request) {
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
             auto& size = attribute.value.clusterDim;
-            if (size.x > 1 || size.y > 1 || size.z > 1) return CUDA_ERROR_NOT_SUPPORTED;  // no clusters here
+            request.cluster = {size.x, size.y, size.z};
         }
     }
     return CUDA_SUCCESS;

@@ -13,7 +13,11 @@ struct LaunchRequest {
     void** parameters = nullptr;  // one pointer per parameter, or
     void** extra = nullptr;       // the CU_LAUNCH_PARAM_* list with one buffer
     std::vector<CUlaunchAttribute> attributes = {};
+    ptx::Dim3 cluster = {0, 0, 0};  // as a launch attribute asks; all zero: it does not
 };
+
+// Blocks of a cluster: what the kernel was compiled for, else what the request asks for, else one. The two must not differ.
+CUresult choose_cluster(const LaunchRequest& request, const Function& function, ptx::Dim3& cluster);
 
 CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLaunch& launch);
 

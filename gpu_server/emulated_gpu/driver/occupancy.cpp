@@ -1,6 +1,8 @@
 // The arithmetic of CUDA's occupancy functions, with the limits of compute capability 12.0.
 #include "gpu_server/emulated_gpu/driver/occupancy.hpp"
 
+#include "gpu_server/emulated_gpu/driver/launch.hpp"
+
 #include <algorithm>
 
 namespace tnr::emulated {
@@ -110,4 +112,45 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
         *bytes = static_cast<size_t>(std::clamp(share, 0, max_dynamic_shared(kernel, *function.settings)));
         return CUDA_SUCCESS;
     });
+}
+
+namespace {
+
+// A cluster's blocks stand on one group of multiprocessors; a group here is as large as the largest cluster.
+CUresult on_cluster(const CUlaunchConfig* config, CUfunction handle, int* result,
+                    int (*call)(const LaunchRequest&, const Function&, int blocks_in_group, int groups)) {
+    return on_kernel(handle, [&](Context& context, Function& function) -> CUresult {
+        if (!config || !result || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+        LaunchRequest request;
+        request.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+        for (unsigned i = 0; i < config->numAttrs; ++i) {
+            if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+            auto& size = config->attrs[i].value.clusterDim;
+            request.cluster = {size.x, size.y, size.z};
+        }
+        uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+        if (threads == 0) return CUDA_ERROR_INVALID_VALUE;
+        int each = blocks_per_multiprocessor_of(function, threads, config->sharedMemBytes);
+        int groups = static_cast<int>(context.device.type->multiprocessors) / non_portable_cluster_max;
+        *result = call(request, function, each * non_portable_cluster_max, groups);
+        return *result < 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    });
+}
+
+}  // namespace
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle, const CUlaunchConfig* config) {
+    return on_cluster(config, handle, size, [](const LaunchRequest&, const Function& function, int in_group, int) {
+        int most = function.settings->non_portable_cluster ? non_portable_cluster_max : portable_cluster_max;
+        return std::min(most, in_group);
+    });
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CUlaunchConfig* config) {
+    return on_cluster(config, handle, clusters,
+                      [](const LaunchRequest& request, const Function& function, int in_group, int groups) {
+                          ptx::Dim3 cluster;
+                          if (choose_cluster(request, function, cluster)) return -1;
+                          return in_group / static_cast<int>(cluster.x * cluster.y * cluster.z) * groups;
+                      });
 }

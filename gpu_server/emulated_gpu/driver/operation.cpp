@@ -84,6 +84,7 @@ void perform(Context& context, const KernelLaunch& launch) {
     run.dynamic_shared_bytes = launch.dynamic_shared_bytes;
     run.parameters = launch.parameters;
     run.cooperative = launch.cooperative;
+    run.cluster = launch.cluster;
     run.memory = &memory;
     run.print = [](void*, std::string_view text) { buffer_print(text); };
     run.set_condition = set_condition;

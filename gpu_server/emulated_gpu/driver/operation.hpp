@@ -39,6 +39,7 @@ struct KernelLaunch {
     ptx::Dim3 grid, block;
     unsigned dynamic_shared_bytes = 0;
     bool cooperative = false;
+    ptx::Dim3 cluster;
     std::vector<std::byte> parameters;
     std::vector<CUlaunchAttribute> attributes;  // kept for graphs; what changes the result is above
 };

@@ -5,6 +5,14 @@
 
 namespace tnr::ptx {
 
+std::byte* peer_pointer(const Warp& w, uint64_t address, uint32_t bytes) {
+    uint64_t rank = (address >> block_shift) - 1, size = w.block->grid->shared_bytes;
+    uint64_t offset = address & ((uint64_t{1} << block_shift) - 1);
+    auto& cluster = *w.block->cluster;
+    auto* peer = rank < cluster.size() ? cluster[rank] : nullptr;
+    return peer && offset < size && size - offset >= bytes ? peer->shared_base + offset : nullptr;
+}
+
 std::byte* find_global(Worker& worker, uint64_t address, uint32_t bytes) {
     auto remember = [&](const Memory::Range& range) {
         worker.ranges[worker.next_range++ % Worker::ranges_max] = range;

@@ -35,9 +35,12 @@ inline std::byte* global_pointer(Worker& worker, uint64_t address, uint32_t byte
     return find_global(worker, address, bytes);
 }
 
+std::byte* peer_pointer(const Warp& w, uint64_t address, uint32_t bytes);  // another block's, or nullptr
+
 inline std::byte* shared_pointer(Warp& w, uint64_t address, uint32_t bytes) {
     uint64_t size = w.block->grid->shared_bytes;
-    return address < size && size - address >= bytes ? w.block->shared_base + address : nullptr;
+    if (address < size && size - address >= bytes) return w.block->shared_base + address;
+    return address >> block_shift ? peer_pointer(w, address, bytes) : nullptr;
 }
 
 inline std::byte* local_pointer(Warp& w, uint32_t lane, uint64_t address, uint32_t bytes) {

@@ -93,6 +93,8 @@ struct Function {
     std::vector<Label> labels;
     std::vector<uint32_t> scope_parents;  // of each { }; the outermost is 0 and its own parent
     uint32_t max_threads = 0;
+    uint32_t cluster[3] = {};    // .reqnctapercluster; all zero: not given
+    bool needs_cluster = false;  // .explicitcluster: the launch says how large, if nothing here does
 };
 
 struct Unit {

@@ -1,6 +1,7 @@
 // bar and barrier: threads of a block wait for each other. Arrivals are counted by lane, so parts of a warp
 // may arrive from different places; a warp all of whose live lanes have come counts as 32, as hardware
 // counts warps. Threads that have exited are not waited for.
+#include "gpu_server/emulated_gpu/ptx/cluster.hpp"
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
@@ -140,10 +141,7 @@ bool decode_barrier(Decoder& d) {
     if (name != "bar" && name != "barrier") return false;
     for (auto modifier : d.inst().modifiers)
         if (modifier == "warp") return false;  // a collective of one warp
-    if (d.inst().modifiers.size() > 0 && d.inst().modifiers[0] == "cluster") {
-        // Every block is a cluster of its own, but the barrier must still order the block's threads.
-        return d.unsupported(), true;
-    }
+    if (d.take("cluster")) return decode_cluster_barrier(d), true;
     decode_barrier_instruction(d);
     return true;
 }

@@ -135,6 +135,7 @@ bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);
 bool decode_async(Decoder& d);
 bool decode_mbarrier(Decoder& d);
+bool decode_cluster(Decoder& d);
 bool decode_matrix(Decoder& d);
 bool decode_matrix_memory(Decoder& d);
 

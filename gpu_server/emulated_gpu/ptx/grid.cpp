@@ -37,6 +37,10 @@ std::string check(const Launch& launch, const LoadedModule& module) {
         launch.block.z > 1024)
         return "a block has 1 to 1024 threads";
     if (volume(launch.grid) == 0 || launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid has no such size";
+    auto& cluster = launch.cluster;
+    if (volume(cluster) == 0 || volume(cluster) > cluster_blocks_max) return "a cluster has 1 to 16 blocks";
+    if (launch.grid.x % cluster.x || launch.grid.y % cluster.y || launch.grid.z % cluster.z)
+        return "the grid does not consist of whole clusters";
     if (kernel.max_threads_per_block && threads > kernel.max_threads_per_block)
         return "the block is larger than the kernel's .maxntid";
     if (launch.parameters.size() < kernel.parameter_bytes) return "parameters are missing";
@@ -107,9 +111,20 @@ std::unique_ptr<Block> make_block(Worker& worker) {
     return block;
 }
 
-void start_block(Block& block, uint64_t index) {
-    block.index = index;
-    block.id = position(index, block.grid->launch->grid);
+// The blocks of a cluster lie beside each other in the grid.
+Dim3 block_id(const Launch& launch, uint64_t cluster, uint32_t rank) {
+    auto& size = launch.cluster;
+    auto first = position(cluster, {launch.grid.x / size.x, launch.grid.y / size.y, launch.grid.z / size.z});
+    auto within = position(rank, size);
+    return {first.x * size.x + within.x, first.y * size.y + within.y, first.z * size.z + within.z};
+}
+
+void start_block(Block& block, uint64_t cluster, uint32_t rank, std::shared_ptr<Cluster> peers) {
+    block.id = block_id(*block.grid->launch, cluster, rank);
+    block.rank = rank;
+    block.cluster = std::move(peers);
+    (*block.cluster)[rank] = &block;
+    block.waits_for_cluster = false;
     block.live_threads = block.threads;
     block.barriers.clear();
     block.spinning = false;
@@ -117,6 +132,15 @@ void start_block(Block& block, uint64_t index) {
     for (auto& w : block.warps) start_warp(*w, *block.grid->function);
     if (block.grid->local_stride && !block.local)
         fault(*block.warps[0], Outcome::illegal_address, 0, "no host memory for the local memory of a block");
+}
+
+void report_deadlock(Block& block) {
+    for (auto& w : block.warps) {
+        if (!w->live) continue;
+        auto lane = static_cast<uint32_t>(std::countr_zero(w->live));
+        w->pc = w->lane_pc[lane] + 1;
+        return fault(*w, Outcome::deadlock, lane, "deadlock: waits for threads that will never come");
+    }
 }
 
 // One turn for every warp. False when the block is done or can never be.
@@ -137,15 +161,11 @@ bool run_round(Block& block) {
     block.spinning = spinning;
     if (block.live_threads == 0) return false;
     block.idle_until = any || wakes == Clock::time_point::max() ? Clock::time_point{} : wakes;
+    block.waits_for_cluster = false;
     if (any || wakes != Clock::time_point::max()) return true;
-    for (auto& w : block.warps) {
-        if (!w->live) continue;
-        auto lane = static_cast<uint32_t>(std::countr_zero(w->live));
-        w->pc = w->lane_pc[lane] + 1;
-        fault(*w, Outcome::deadlock, lane, "deadlock: waits for threads that will never come");
-        return false;
-    }
-    return false;
+    for (auto& w : block.warps) block.waits_for_cluster |= w->at_cluster != 0;
+    if (!block.waits_for_cluster) report_deadlock(block);
+    return block.waits_for_cluster;
 }
 
 bool cancelled(Grid& grid) {
@@ -157,16 +177,16 @@ bool cancelled(Grid& grid) {
     return true;
 }
 
-class BlockSource {
+class ClusterSource {
 public:
-    explicit BlockSource(Worker& worker) : worker_(worker), next_(worker.index) {}
-    // False when no block is left.
+    explicit ClusterSource(Worker& worker) : worker_(worker), next_(worker.index) {}
+    // False when no cluster is left.
     bool next(uint64_t& index) {
         auto& grid = *worker_.grid;
-        if (!grid.launch->cooperative) return (index = grid.next_block.fetch_add(1)) < grid.blocks;
+        if (!grid.launch->cooperative) return (index = grid.next_cluster.fetch_add(1)) < grid.clusters;
         index = next_;
         next_ += worker_.count;
-        return index < grid.blocks;
+        return index < grid.clusters;
     }
 
 private:
@@ -186,34 +206,41 @@ void give_way(const std::vector<std::unique_ptr<Block>>& resident) {
 
 void work(Worker& worker) {
     auto& grid = *worker.grid;
-    BlockSource source(worker);
+    ClusterSource source(worker);
     std::vector<std::unique_ptr<Block>> resident, spare;
     bool more = true;
     auto admit = [&] {
         uint64_t index = 0;
         if (!more || !(more = source.next(index))) return;
-        if (spare.empty()) spare.push_back(make_block(worker));
-        resident.push_back(std::move(spare.back()));
-        spare.pop_back();
-        start_block(*resident.back(), index);
+        auto peers = std::make_shared<Cluster>(grid.cluster_blocks);
+        for (uint32_t rank = 0; rank < grid.cluster_blocks; ++rank) {
+            if (spare.empty()) spare.push_back(make_block(worker));
+            resident.push_back(std::move(spare.back()));
+            spare.pop_back();
+            start_block(*resident.back(), index, rank, peers);
+        }
     };
     admit();
     while (grid.launch->cooperative && more) admit();
     while (!resident.empty() && !grid.stop.load(std::memory_order_relaxed) && !cancelled(grid)) {
-        bool spinning = true;
+        bool spinning = true, stuck = true;
         for (size_t k = 0; k < resident.size();) {
             bool unfinished = run_round(*resident[k]);
             if (grid.stop.load(std::memory_order_relaxed)) break;
             spinning &= resident[k]->spinning && unfinished;
+            stuck &= resident[k]->waits_for_cluster;
             if (unfinished) {
                 ++k;
                 continue;
             }
+            (*resident[k]->cluster)[resident[k]->rank] = nullptr;
             spare.push_back(std::move(resident[k]));
             resident.erase(resident.begin() + static_cast<ptrdiff_t>(k));
         }
         if (resident.empty())
             admit();
+        else if (stuck)
+            report_deadlock(*resident[0]);
         else if (spinning && more && resident.size() < resident_blocks_max)
             admit();
         else if (spinning)
@@ -228,7 +255,7 @@ void work(Worker& worker) {
 
 void run_workers(Grid& grid, unsigned threads) {
     unsigned wanted = threads ? threads : std::max(1u, std::thread::hardware_concurrency());
-    auto count = static_cast<unsigned>(std::min<uint64_t>({wanted, threads_max, grid.blocks}));
+    auto count = static_cast<unsigned>(std::min<uint64_t>({wanted, threads_max, grid.clusters}));
     std::vector<Worker> workers(count);
     for (unsigned k = 0; k < count; ++k) {
         workers[k].grid = &grid;
@@ -280,7 +307,8 @@ Report run(const Launch& launch, unsigned threads) {
     uint32_t asked = grid.static_shared + launch.dynamic_shared_bytes;
     grid.shared_bytes = (asked + shared_bytes_unit - 1) / shared_bytes_unit * shared_bytes_unit;
     grid.local_stride = (layout.local_bytes + 63) & ~uint64_t{63};
-    grid.blocks = volume(launch.grid);
+    grid.cluster_blocks = static_cast<uint32_t>(volume(launch.cluster));
+    grid.clusters = volume(launch.grid) / grid.cluster_blocks;
     fill_relocated(grid, *module);
     run_workers(grid, threads);
     LockGuard lock(grid.mutex);

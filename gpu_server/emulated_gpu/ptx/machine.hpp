@@ -5,6 +5,7 @@
 //
 // Address windows: a device address is a host address, except that shared, local and parameter memory
 // have windows of their own (top byte 1, 2, 3), so that a generic pointer tells which memory it means.
+// In the window of shared memory bits 24 to 31 name the block: 0 for the own, else 1 + the rank in the cluster.
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,7 @@ inline constexpr uint64_t shared_window = uint64_t{1} << 56;
 inline constexpr uint64_t local_window = uint64_t{2} << 56;
 inline constexpr uint64_t param_window = uint64_t{3} << 56;
 inline constexpr uint64_t window_mask = uint64_t{0xff} << 56;
+inline constexpr uint32_t block_shift = 24;
 // Hardware since compute capability 8.0 hands out shared memory in these; a block may touch all that it was given.
 inline constexpr uint32_t shared_bytes_unit = 128;
 
@@ -75,6 +77,8 @@ struct Warp {
     uint32_t live = 0;                    // and have not exited
     uint32_t at_barrier = 0;              // wait for the block
     uint32_t at_sync = 0;                 // wait for other lanes of this warp
+    uint32_t at_cluster = 0;              // wait for the cluster
+    uint32_t cluster_arrived = 0;         // have come to the cluster's barrier, in the phase that is not over
     uint32_t asleep = 0;                  // wait for wake_at
     Clock::time_point wake_at;            // of all that are asleep: PTX lets a warp's sleepers wake together
     uint32_t sync_mask[warp_lanes] = {};  // for which
@@ -114,11 +118,15 @@ struct Barrier {
     uint32_t trues = 0;                      // of bar.red
 };
 
+// The blocks of a cluster, by rank; null when one has ended. One worker runs them all.
+using Cluster = std::vector<Block*>;
+
 struct Block {
     Grid* grid = nullptr;
     Worker* worker = nullptr;
-    uint64_t index = 0;
     Dim3 id;
+    std::shared_ptr<Cluster> cluster;
+    uint32_t rank = 0;  // in the cluster
     uint32_t threads = 0;
     uint32_t live_threads = 0;
     std::vector<std::unique_ptr<Warp>> warps;
@@ -128,6 +136,8 @@ struct Block {
     std::byte* local = nullptr;
     size_t local_bytes = 0;
     bool spinning = false;  // in the last round no warp did more than poll memory or sleep
+    bool waits_for_cluster =
+        false;  // in the last round none could run until other blocks come to the cluster's barrier
     // When a warp wakes, if in the last round none could run; else in the past.
     Clock::time_point idle_until;
     ~Block();
@@ -142,8 +152,9 @@ struct Grid {
     std::vector<std::byte> relocated;
     uint32_t static_shared = 0, shared_bytes = 0;
     uint64_t local_stride = 0;
-    uint64_t blocks = 0;
-    std::atomic<uint64_t> next_block{0};
+    uint64_t clusters = 0;
+    uint32_t cluster_blocks = 1;
+    std::atomic<uint64_t> next_cluster{0};
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> instructions{0};
     alignas(16) unsigned char workspace[64] = {};  // of cooperative_groups' grid barrier, through %envreg1 and 2
@@ -176,13 +187,15 @@ void start_warp(Warp& warp, const Function& function);
 void run_warp(Warp& warp);  // until it yields, waits or ends
 void exit_lanes(Warp& warp, uint32_t lanes);
 inline uint32_t runnable(const Warp& warp) {
-    return warp.live & ~warp.at_barrier & ~warp.at_sync & ~warp.asleep;
+    return warp.live & ~warp.at_barrier & ~warp.at_sync & ~warp.at_cluster & ~warp.asleep;
 }
 inline void wake_when_due(Warp& warp) {
     if (warp.asleep && Clock::now() >= warp.wake_at) warp.asleep = 0;
 }
 // After lanes exited or arrived: releases barriers that are complete (barrier.cpp).
 void check_barriers(Block& block);
+// Likewise the cluster's barrier (cluster.cpp).
+void check_cluster(Block& block);
 // After lanes of a warp exited: completes collectives that waited for them (collective.cpp).
 void check_collectives(Warp& warp);
 

@@ -85,6 +85,8 @@ void LoadedModule::add_kernel(const ast::Unit& unit, const Decoded& decoded, uin
     }
     kernel.parameter_bytes = program_.functions[function].parameter_bytes;
     kernel.max_threads_per_block = source.max_threads;
+    std::copy_n(source.cluster, 3, kernel.cluster);
+    kernel.needs_cluster = source.needs_cluster;
     kernel.index = static_cast<uint32_t>(kernels_.size());
     KernelLayout layout;
     layout.function = function;

@@ -214,18 +214,23 @@ void Parser::performance_directives(ast::Function& fn) {
             continue;
         }
         if (!threads && token_.text != "minnctapersm" && token_.text != "maxnctapersm" && token_.text != "maxnreg" &&
-            token_.text != "pragma" && token_.text != "explicitcluster" && token_.text != "abi_preserve" &&
-            token_.text != "abi_preserve_control" && token_.text != "noinline")
+            token_.text != "pragma" && token_.text != "explicitcluster" && token_.text != "reqnctapercluster" &&
+            token_.text != "maxclusterrank" && token_.text != "abi_preserve" && token_.text != "abi_preserve_control" &&
+            token_.text != "noinline")
             return fail("." + std::string(token_.text) + " is not supported by the emulated GPU");
-        bool pragma = token_.text == "pragma";
+        bool pragma = token_.text == "pragma", cluster = token_.text == "reqnctapercluster";
+        fn.needs_cluster |= cluster || token_.text == "explicitcluster";
+        if (cluster) std::fill_n(fn.cluster, 3, 1);
         advance();
         if (pragma) {
             skip_to_semicolon();
             continue;
         }
         uint64_t product = 1;
-        while (token_.kind == Token::Kind::integer) {
+        for (size_t dimension = 0; token_.kind == Token::Kind::integer; ++dimension) {
             product *= std::min<uint64_t>(token_.value, 1024);
+            if (cluster && dimension < 3)
+                fn.cluster[dimension] = static_cast<uint32_t>(std::min<uint64_t>(token_.value, 1024));
             advance();
             if (!accept(',')) break;
         }

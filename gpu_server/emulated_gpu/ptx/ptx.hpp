@@ -29,6 +29,8 @@ struct Kernel {
     uint32_t static_shared_bytes = 0;
     uint32_t local_bytes = 0;            // per thread
     uint32_t max_threads_per_block = 0;  // .maxntid / .reqntid product; 0: not given
+    uint32_t cluster[3] = {};            // .reqnctapercluster; all zero: not given
+    bool needs_cluster = false;          // .explicitcluster
     uint32_t registers = 0;              // an estimate, for attributes only
     uint32_t index = 0;                  // position in Module::kernels()
 };
@@ -92,6 +94,7 @@ struct Launch {
     uint32_t kernel = 0;                         // index into Module::kernels()
     std::span<const uint64_t> global_addresses;  // as for Module::initialise
     Dim3 grid, block;
+    Dim3 cluster;  // in blocks; divides the grid. They run together and reach each other's shared memory
     uint32_t dynamic_shared_bytes = 0;
     std::span<const std::byte> parameters;  // Kernel::parameter_bytes long
     bool cooperative = false;               // all blocks must be able to wait for each other

@@ -73,7 +73,7 @@ void run_group(Warp& w) {
 
 void start_warp(Warp& w, const Function& function) {
     w.live = w.exists;
-    w.at_barrier = w.at_sync = w.asleep = w.group = 0;
+    w.at_barrier = w.at_sync = w.at_cluster = w.cluster_arrived = w.asleep = w.group = 0;
     w.rotate = false;
     auto* frame = push_frame(w, function, nullptr, w.exists);
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
@@ -108,6 +108,7 @@ void exit_lanes(Warp& w, uint32_t lanes) {
     }
     check_collectives(w);
     check_barriers(*w.block);
+    check_cluster(*w.block);
 }
 
 Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lanes) {

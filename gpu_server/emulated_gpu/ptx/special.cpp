@@ -109,6 +109,51 @@ uint32_t nctaid_y(const Warp& w) {
 uint32_t nctaid_z(const Warp& w) {
     return grid_size(w).z;
 }
+const Dim3& cluster(const Warp& w) {
+    return w.block->grid->launch->cluster;
+}
+uint32_t clusterid_x(const Warp& w) {
+    return w.block->id.x / cluster(w).x;
+}
+uint32_t nclusterid_x(const Warp& w) {
+    return grid_size(w).x / cluster(w).x;
+}
+uint32_t cluster_ctaid_x(const Warp& w) {
+    return w.block->id.x % cluster(w).x;
+}
+uint32_t cluster_nctaid_x(const Warp& w) {
+    return cluster(w).x;
+}
+uint32_t clusterid_y(const Warp& w) {
+    return w.block->id.y / cluster(w).y;
+}
+uint32_t nclusterid_y(const Warp& w) {
+    return grid_size(w).y / cluster(w).y;
+}
+uint32_t cluster_ctaid_y(const Warp& w) {
+    return w.block->id.y % cluster(w).y;
+}
+uint32_t cluster_nctaid_y(const Warp& w) {
+    return cluster(w).y;
+}
+uint32_t clusterid_z(const Warp& w) {
+    return w.block->id.z / cluster(w).z;
+}
+uint32_t nclusterid_z(const Warp& w) {
+    return grid_size(w).z / cluster(w).z;
+}
+uint32_t cluster_ctaid_z(const Warp& w) {
+    return w.block->id.z % cluster(w).z;
+}
+uint32_t cluster_nctaid_z(const Warp& w) {
+    return cluster(w).z;
+}
+uint32_t cluster_rank(const Warp& w) {
+    return w.block->rank;
+}
+uint32_t cluster_size(const Warp& w) {
+    return w.block->grid->cluster_blocks;
+}
 uint32_t warp_id(const Warp& w) {
     return w.index;
 }
@@ -123,9 +168,6 @@ uint32_t nsm_id(const Warp& w) {
 }
 uint64_t zero(const Warp&) {
     return 0;
-}
-uint32_t one(const Warp&) {
-    return 1;
 }
 uint64_t time_ns(const Warp&) {
     return now_ns();
@@ -195,21 +237,20 @@ constexpr Special specials[] = {
     {"%envreg1", Type::u32, word<workspace_high>()},
     {"%envreg2", Type::u32, word<workspace_low>()},
     {"%current_graph_exec", Type::u64, per_warp<uint64_t, zero>},
-    // Without clusters every block is a cluster of its own.
-    {"%clusterid.x", Type::u32, word<ctaid_x>()},
-    {"%clusterid.y", Type::u32, word<ctaid_y>()},
-    {"%clusterid.z", Type::u32, word<ctaid_z>()},
-    {"%nclusterid.x", Type::u32, word<nctaid_x>()},
-    {"%nclusterid.y", Type::u32, word<nctaid_y>()},
-    {"%nclusterid.z", Type::u32, word<nctaid_z>()},
-    {"%cluster_ctaid.x", Type::u32, word<zero>()},
-    {"%cluster_ctaid.y", Type::u32, word<zero>()},
-    {"%cluster_ctaid.z", Type::u32, word<zero>()},
-    {"%cluster_nctaid.x", Type::u32, word<one>()},
-    {"%cluster_nctaid.y", Type::u32, word<one>()},
-    {"%cluster_nctaid.z", Type::u32, word<one>()},
-    {"%cluster_ctarank", Type::u32, word<zero>()},
-    {"%cluster_nctarank", Type::u32, word<one>()},
+    {"%clusterid.x", Type::u32, word<clusterid_x>()},
+    {"%clusterid.y", Type::u32, word<clusterid_y>()},
+    {"%clusterid.z", Type::u32, word<clusterid_z>()},
+    {"%nclusterid.x", Type::u32, word<nclusterid_x>()},
+    {"%nclusterid.y", Type::u32, word<nclusterid_y>()},
+    {"%nclusterid.z", Type::u32, word<nclusterid_z>()},
+    {"%cluster_ctaid.x", Type::u32, word<cluster_ctaid_x>()},
+    {"%cluster_ctaid.y", Type::u32, word<cluster_ctaid_y>()},
+    {"%cluster_ctaid.z", Type::u32, word<cluster_ctaid_z>()},
+    {"%cluster_nctaid.x", Type::u32, word<cluster_nctaid_x>()},
+    {"%cluster_nctaid.y", Type::u32, word<cluster_nctaid_y>()},
+    {"%cluster_nctaid.z", Type::u32, word<cluster_nctaid_z>()},
+    {"%cluster_ctarank", Type::u32, word<cluster_rank>()},
+    {"%cluster_nctarank", Type::u32, word<cluster_size>()},
 };
 
 }  // namespace

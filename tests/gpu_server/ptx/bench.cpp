@@ -39,6 +39,7 @@ Report Bench::run_with(const Kernel& kernel, Dim3 grid, Dim3 block, const Option
     launch.dynamic_shared_bytes = options.shared;
     launch.parameters = parameters;
     launch.cooperative = options.cooperative;
+    launch.cluster = options.cluster;
     launch.memory = memory_.get();
     launch.print = [](void* to, std::string_view text) { *static_cast<std::string*>(to) += text; };
     launch.print_context = &printed;

@@ -48,6 +48,7 @@ struct Array {
 struct Options {
     uint32_t shared = 0;
     bool cooperative = false;
+    Dim3 cluster{};
     unsigned threads = 2;
     const bool* cancelled = nullptr;
 };
