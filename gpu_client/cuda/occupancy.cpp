@@ -4,7 +4,10 @@
 
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
+#include "gpu_client/protocol/call_records.hpp"
 
 using namespace tnr::cuda;
 
@@ -40,7 +43,40 @@ static CUresult best_block_size(int* grid, int* block, CUfunction function, CUoc
     return CUDA_SUCCESS;
 }
 
+// Record: PotentialClusterSize or ActiveClusters.
+template <class Record>
+static CUresult ask_about_clusters(int* answer, CUfunction handle, const CUlaunchConfig* config) {
+    if (!answer || !config || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+    auto* function = find_function(handle);
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    Record record{function->number,
+                  {config->gridDimX, config->gridDimY, config->gridDimZ},
+                  {config->blockDimX, config->blockDimY, config->blockDimZ},
+                  {},
+                  config->sharedMemBytes};
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+        auto& size = config->attrs[i].value.clusterDim;
+        record.cluster = {size.x, size.y, size.z};
+    }
+    RemoteCall call(record);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    typename Record::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    *answer = reply.value;
+    return CUDA_SUCCESS;
+}
+
 extern "C" {
+
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int* size, CUfunction function, const CUlaunchConfig* config) {
+    return guarded("cuOccupancyMaxPotentialClusterSize",
+                   [&] { return ask_about_clusters<tnr::wire::PotentialClusterSize<>>(size, function, config); });
+}
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int* clusters, CUfunction function, const CUlaunchConfig* config) {
+    return guarded("cuOccupancyMaxActiveClusters",
+                   [&] { return ask_about_clusters<tnr::wire::ActiveClusters<>>(clusters, function, config); });
+}
 
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function,
                                                   CUoccupancyB2DSize shared_for, size_t shared_bytes, int limit) {

@@ -106,6 +106,26 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 68);  // an array of them travels as it lies in memory
 
+// What cuOccupancy... asks about clusters of a launch that is not made.
+template <class Side = Numbers, uint16_t Op = op_cuOccupancyMaxActiveClusters>
+struct ClusterOccupancy {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Kernel kernel{};
+    std::array<uint32_t, 3> grid{}, block{};
+    std::array<uint32_t, 3> cluster{};  // all zero: the launch does not ask for one
+    uint32_t shared_bytes = 0;
+    auto fields() { return std::tie(kernel, grid, block, cluster, shared_bytes); }
+    struct Reply {
+        int32_t value = 0;
+        auto fields() { return std::tie(value); }
+    };
+};
+template <class Side = Numbers>
+using PotentialClusterSize = ClusterOccupancy<Side, op_cuOccupancyMaxPotentialClusterSize>;
+template <class Side = Numbers>
+using ActiveClusters = ClusterOccupancy<Side, op_cuOccupancyMaxActiveClusters>;
+
 // ---- copies ----
 
 enum CopyFlags : uint32_t {

@@ -67,8 +67,38 @@ static Answer launch(WorkerSession& session, Call& call, const wire::Launch<Reso
                                                        nullptr, bytes > 0 ? extra : nullptr));
 }
 
+using AskAboutClusters = CUresult (*)(int*, CUfunction, const CUlaunchConfig*);
+
+static Answer ask(Call& call, const wire::ActiveClusters<Resolved>& record, AskAboutClusters driver_call) {
+    if (!driver_call) return CUDA_ERROR_NOT_SUPPORTED;
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {record.cluster[0], record.cluster[1], record.cluster[2]};
+    CUlaunchConfig config{};
+    config.gridDimX = record.grid[0], config.gridDimY = record.grid[1], config.gridDimZ = record.grid[2];
+    config.blockDimX = record.block[0], config.blockDimY = record.block[1], config.blockDimZ = record.block[2];
+    config.sharedMemBytes = record.shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = record.cluster[0] || record.cluster[1] || record.cluster[2];
+    int value = 0;
+    auto result = driver_call(&value, reinterpret_cast<CUfunction>(record.kernel.handle), &config);
+    call.reply(wire::ActiveClusters<>::Reply{value});
+    return result;
+}
+
+static Answer active_clusters(WorkerSession&, Call& call, const wire::ActiveClusters<Resolved>& record) {
+    return ask(call, record, driver().cuOccupancyMaxActiveClusters);
+}
+
+static Answer potential_cluster_size(WorkerSession&, Call& call, const wire::PotentialClusterSize<Resolved>& record) {
+    return ask(call, {record.kernel, record.grid, record.block, record.cluster, record.shared_bytes},
+               driver().cuOccupancyMaxPotentialClusterSize);
+}
+
 void add_launch_calls(HandlerTable& table) {
     table.add<launch>();
+    table.add<active_clusters>();
+    table.add<potential_cluster_size>();
 }
 
 }  // namespace tnr::worker

@@ -74,3 +74,41 @@ TEST_CASE("occupancy of no threads is refused", "[occupancy]") {
     CU_CHECK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, module.function("store"), 32, 0),
              CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("clusters: how large, and how many at once", "[occupancy][cluster]") {
+    Gpu gpu;
+    if (!gpu.attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)) {
+        WARN("this GPU has no clusters: not tested");
+        return;
+    }
+    Module module;
+    CUfunction function = module.function("use_dynamic_shared");
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    CUlaunchConfig config{};
+    config.gridDimX = 64, config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = 128, config.blockDimY = config.blockDimZ = 1;
+    int largest = 0;
+    CU_OK(cu.cuOccupancyMaxPotentialClusterSize(&largest, function, &config));
+    CHECK(largest == 8);  // what is portable
+    CU_OK(cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    CU_OK(cu.cuOccupancyMaxPotentialClusterSize(&largest, function, &config));
+    CHECK(largest >= 8);
+
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int previous = 1 << 20;
+    for (unsigned size : {1u, 2u, 8u}) {
+        attribute.value.clusterDim = {size, 1, 1};
+        int clusters = 0;
+        CU_OK(cu.cuOccupancyMaxActiveClusters(&clusters, function, &config));
+        CHECK(clusters >= 1);
+        CHECK(clusters <= previous);
+        previous = clusters;
+    }
+    attribute.value.clusterDim = {3, 1, 1};  // 64 blocks are no whole number of these
+    int clusters = 0;
+    CHECK(cu.cuOccupancyMaxActiveClusters(&clusters, function, &config) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    CHECK(cu.cuOccupancyMaxActiveClusters(nullptr, function, &config) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cu.cuOccupancyMaxPotentialClusterSize(&largest, function, nullptr) == CUDA_ERROR_INVALID_VALUE);
+}
