@@ -41,6 +41,7 @@ public:
     // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
     CUresult send(zmq::message_t* bulk = nullptr);
     uint64_t position() const { return position_; }  // of the record, once it is sent
+    const StreamRef& stream() const { return stream_; }
     Pending& pending() { return pending_; }
 
     // Reads the answer, after send(); a failed call may have one, too. False if it is not such a reply. Views in it

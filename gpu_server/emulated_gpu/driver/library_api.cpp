@@ -120,10 +120,12 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* size, CUlibrary handle
         handle, [&](Module& module) { return cuModuleGetGlobal_v2(address, size, module.as<CUmodule>(), name); });
 }
 
-// PTX marks managed variables only with an attribute that the interpreter does not keep, so there are none.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
-    return on_library(handle, [&](Library&) -> CUresult {
-        return !name || (!address && !size) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    return on_instance(handle, [&](Module& module) -> CUresult {
+        if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
+        size_t index = global_index(*module.code, name);
+        bool found = index < module.code->globals().size() && module.code->globals()[index].managed;
+        return found ? cuModuleGetGlobal_v2(address, size, module.as<CUmodule>(), name) : CUDA_ERROR_NOT_FOUND;
     });
 }
 

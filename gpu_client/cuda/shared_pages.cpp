@@ -1,0 +1,399 @@
+// See shared_pages.hpp.
+#include "gpu_client/cuda/shared_pages.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/page_faults.hpp"
+#include "gpu_client/cuda/page_transfers.hpp"
+#include "gpu_client/cuda/stats.hpp"
+
+namespace tnr::cuda {
+
+std::atomic<size_t> shared_ranges{0};
+
+namespace {
+
+// A thread whose page is taken away again so often before it has it stops new work for a moment.
+constexpr int patient_tries = 16;
+
+class SharedPages {
+public:
+    CUresult add(std::shared_ptr<SharedRange> range) TNR_EXCLUDES(mutex_);
+    bool remove(uint64_t host, bool fetch) TNR_EXCLUDES(mutex_);
+    bool find(uint64_t address, SharedMemory& found) TNR_EXCLUDES(mutex_);
+    void remove_all_of(uint64_t context) TNR_EXCLUDES(mutex_);
+    CUresult attach(uint64_t host, uint64_t stream, bool from_host_only) TNR_EXCLUDES(mutex_);
+
+    void expect(uint64_t host, uint64_t bytes, bool soon) TNR_EXCLUDES(mutex_);
+
+    // `stream`: handle; 0: a default stream's work.
+    void give(uint64_t stream) TNR_EXCLUDES(mutex_);
+    void given(const Work* work) TNR_EXCLUDES(mutex_);
+    bool serve(const PageFault& fault) TNR_EXCLUDES(mutex_);
+    bool host_function_has_touched() { return touched_by_host_function_.exchange(false); }
+
+    static constexpr uint64_t every_stream = UINT64_MAX;
+
+private:
+    using Range = std::shared_ptr<SharedRange>;
+    struct Change {
+        Range range;
+        std::vector<PageRun> runs;
+    };
+    Range range_at(uint64_t address) const TNR_REQUIRES(mutex_);
+    Range range_from(uint64_t host) const TNR_REQUIRES(mutex_);
+    void forget(const Range& range) TNR_REQUIRES(mutex_);
+    bool settle(const SharedRange& range) TNR_REQUIRES(mutex_);
+    static bool used_by(const SharedRange& range, uint64_t stream);
+    std::vector<Change> take_from_program(uint64_t stream) TNR_REQUIRES(mutex_);
+    bool finish_work(const SharedRange& range) TNR_REQUIRES(mutex_);
+    bool step(const PageFault& fault, const Range& range) TNR_REQUIRES(mutex_);
+    bool bring(const PageFault& fault, const Range& range, PageRun run) TNR_REQUIRES(mutex_);
+    bool let(const Range& range, PageRun run, bool write) TNR_REQUIRES(mutex_);
+    void send(const std::vector<Change>& changes) TNR_REQUIRES(mutex_);
+
+    Mutex mutex_;  // held for moments: nothing is sent, nothing waited for
+    Condition changed_;
+    std::map<uint64_t, Range> ranges_ TNR_GUARDED_BY(mutex_);  // by address here
+    std::map<uint64_t, Range> by_device_ TNR_GUARDED_BY(mutex_);
+    std::vector<Range> held_ TNR_GUARDED_BY(mutex_);  // of which the program has pages
+    std::vector<Work> works_ TNR_GUARDED_BY(mutex_);  // that may still be going on: the last of each stream
+    int giving_ TNR_GUARDED_BY(mutex_) = 0;           // threads that send what the program has changed
+    int submitting_ TNR_GUARDED_BY(mutex_) = 0;       // between give() and given()
+    int impatient_ TNR_GUARDED_BY(mutex_) = 0;        // faults that have waited long enough
+    uint64_t turns_ TNR_GUARDED_BY(mutex_) = 0;       // of the GPU so far
+    std::atomic<bool> touched_by_host_function_{false};
+};
+
+SharedPages& pages() {
+    static auto* all = new SharedPages;
+    return *all;
+}
+
+// ---- what there is ----
+
+CUresult SharedPages::add(Range range) {
+    LockGuard lock(mutex_);
+    auto next = ranges_.lower_bound(range->address);
+    const uint64_t end = range->address + range->states.size() * page_bytes();
+    bool overlaps = next != ranges_.end() && next->first < end;
+    if (next != ranges_.begin()) overlaps |= std::prev(next)->second->contains(range->address);
+    if (overlaps) return CUDA_ERROR_ALREADY_MAPPED;
+    held_.push_back(range);
+    by_device_[range->device] = range;
+    ranges_[range->address] = std::move(range);
+    shared_ranges = ranges_.size();
+    return CUDA_SUCCESS;
+}
+
+SharedPages::Range SharedPages::range_at(uint64_t address) const {
+    auto next = ranges_.upper_bound(address);
+    if (next == ranges_.begin()) return nullptr;
+    auto& range = std::prev(next)->second;
+    return range->contains(address) ? range : nullptr;
+}
+
+SharedPages::Range SharedPages::range_from(uint64_t host) const {
+    auto range = range_at(host);
+    return range && range->address + range->lead == host ? range : nullptr;
+}
+
+bool SharedPages::find(uint64_t address, SharedMemory& found) {
+    LockGuard lock(mutex_);
+    auto range = range_at(address);
+    if (!range) {
+        auto next = by_device_.upper_bound(address);
+        if (next == by_device_.begin()) return false;
+        range = std::prev(next)->second;
+        address = address - range->device + range->address;
+    }
+    uint64_t from = address - range->address - range->lead;
+    if (!range->contains(address) || from >= range->bytes) return false;
+    found = {range->kind, range->address + range->lead, range->device + range->lead, range->bytes, range->context};
+    return true;
+}
+
+void SharedPages::forget(const Range& range) {
+    std::erase(held_, range);
+    by_device_.erase(range->device);
+    ranges_.erase(range->address);
+    shared_ranges = ranges_.size();
+}
+
+bool SharedPages::settle(const SharedRange& range) {
+    bool arriving = std::find(range.arriving.begin(), range.arriving.end(), true) != range.arriving.end();
+    if (giving_ == 0 && submitting_ == 0 && !arriving) return finish_work(range);
+    changed_.wait(mutex_);
+    return false;
+}
+
+// Only the memory's own part of the pages: what lies beside it has been the program's all the time.
+bool SharedPages::remove(uint64_t host, bool fetch) {
+    std::unique_ptr<PageView> view;
+    mutex_.lock();
+    auto range = range_from(host);
+    while (range && !settle(*range)) range = range_from(host);
+    if (range) {
+        forget(range);
+        view = std::move(range->view);
+    }
+    mutex_.unlock();
+    if (!range) return false;
+    for (size_t page = 0; fetch && page < range->states.size(); ++page) {
+        if (range->states[page] != PageState::stale) continue;
+        PageRun run{page, 1};
+        while (run.end() < range->states.size() && range->states[run.end()] == PageState::stale) ++run.count;
+        std::vector<std::byte> room;
+        if (fetch_pages(*range, run, view->hidden(run, room))) (void)view->show(run, room);
+        page = run.end();
+    }
+    return true;
+}
+
+void SharedPages::remove_all_of(uint64_t context) {
+    std::vector<uint64_t> addresses;
+    {
+        LockGuard lock(mutex_);
+        for (auto& [address, range] : ranges_)
+            if (range->context == context) addresses.push_back(address + range->lead);
+        std::erase_if(works_, [&](auto& work) { return work.context == context; });
+    }
+    for (auto address : addresses) (void)remove(address, false);
+}
+
+CUresult SharedPages::attach(uint64_t host, uint64_t stream, bool from_host_only) {
+    mutex_.lock();
+    auto range = range_from(host);
+    // What may still use it now must not be forgotten when it is no longer asked for.
+    while (range && !settle(*range)) range = range_from(host);
+    if (range) {
+        range->stream = stream;
+        range->from_host_only = from_host_only;
+    }
+    mutex_.unlock();
+    return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void SharedPages::expect(uint64_t host, uint64_t bytes, bool soon) {
+    LockGuard lock(mutex_);
+    auto range = range_at(host);
+    if (!range) return;
+    const size_t first = range->page_of(host), last = range->page_of(host + bytes - 1);
+    range->expected = soon ? PageRun{first, last + 1 - first} : PageRun{};
+}
+
+// ---- from the program to the GPU ----
+
+bool SharedPages::used_by(const SharedRange& range, uint64_t stream) {
+    if (stream == every_stream) return true;
+    if (range.from_host_only) return false;
+    return range.stream == 0 || range.stream == stream || !streams().find(range.stream);
+}
+
+std::vector<SharedPages::Change> SharedPages::take_from_program(uint64_t stream) {
+    std::vector<Change> changes;
+    auto any = std::erase_if(held_, [&](const Range& range) {
+        if (!used_by(*range, stream)) return false;
+        if (auto runs = range->changed(); !runs.empty()) changes.push_back({range, std::move(runs)});
+        range->take_all();
+        return true;
+    });
+    if (any) keep_serving();
+    return changes;
+}
+
+void SharedPages::send(const std::vector<Change>& changes) {
+    if (changes.empty()) return;
+    ++giving_;
+    mutex_.unlock();
+    for (auto& change : changes)
+        for (auto run : change.runs) give_pages(*change.range, run);
+    mutex_.lock();
+    --giving_;
+    changed_.notify_all();
+}
+
+void SharedPages::give(uint64_t stream) {
+    mutex_.lock();
+    while (giving_ > 0 || (impatient_ > 0 && stream != every_stream)) changed_.wait(mutex_);
+    ++submitting_;
+    ++turns_;
+    stats().pages.begin_turn();
+    send(take_from_program(stream));
+    mutex_.unlock();
+}
+
+void SharedPages::given(const Work* work) {
+    LockGuard lock(mutex_);
+    --submitting_;
+    changed_.notify_all();
+    if (!work) return;
+    auto same = [&](const Work& other) { return other.context == work->context && other.stream == work->stream; };
+    auto found = std::find_if(works_.begin(), works_.end(), same);
+    if (found == works_.end())
+        works_.push_back(*work);
+    else
+        found->position = std::max(found->position, work->position);
+}
+
+// ---- from the GPU to the program ----
+
+// True if no work that may change the memory is going on. Otherwise has waited for some, without the lock.
+bool SharedPages::finish_work(const SharedRange& range) {
+    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+    auto concerns = [&](const Work& work) { return used_by(range, work.stream); };
+    auto found = std::find_if(works_.begin(), works_.end(), concerns);
+    if (found == works_.end()) return true;
+    const Work work = *found;
+    mutex_.unlock();
+    bool sound = wait_for(work);
+    mutex_.lock();
+    // A GPU that has failed does not complete anything; the program's next call says so.
+    if (!sound) std::erase_if(works_, [&](auto& other) { return other.context == work.context; });
+    return false;
+}
+
+// Where the process has too many mappings, the program gives back everything first, and the access is made again.
+bool SharedPages::let(const Range& range, PageRun run, bool write) {
+    bool held_before = range->held;
+    bool done = write ? range->let_write(run) : range->let_read(run);
+    if (done && !held_before) held_.push_back(range);
+    if (!done) send(take_from_program(every_stream));
+    return done;
+}
+
+bool SharedPages::bring(const PageFault& fault, const Range& range, PageRun run) {
+    const uint64_t turn = turns_;
+    for (size_t page = run.first; page < run.end(); ++page) range->arriving[page] = true;
+    auto* view = range->view.get();
+    mutex_.unlock();
+    std::vector<std::byte> room;
+    auto* to = view->hidden(run, room);
+    bool fetched = fetch_pages(*range, run, to);
+    mutex_.lock();
+    for (size_t page = run.first; page < run.end(); ++page) range->arriving[page] = false;
+    changed_.notify_all();
+    if (!fetched)
+        log_once(LogLevel::warning,
+                 "memory that the GPU has changed cannot be fetched: the program sees what it had there before");
+    if (turn != turns_ && !fault.in_host_function) return false;  // the GPU may have changed it since
+    if (!range->view->show(run, room)) return false;
+    return let(range, run, false);
+}
+
+// One step towards the access; true when it can be made.
+bool SharedPages::step(const PageFault& fault, const Range& range) {
+    const size_t page = range->page_of(fault.address);
+    const PageState state = range->states[page];
+    if (state == PageState::dirty || state == PageState::fresh) return true;
+    // Another thread may have brought it meanwhile.
+    if (state == PageState::clean) return fault.attempt == Attempt::read || let(range, range->to_open(page), true);
+    if (!fault.in_host_function) {
+        if (submitting_ > 0) {
+            changed_.wait(mutex_);
+            return false;
+        }
+        if (!finish_work(*range)) return false;
+    }
+    if (range->arriving[page]) {
+        changed_.wait(mutex_);
+        return false;
+    }
+    const PageRun run = range->to_bring(page);
+    if (!bring(fault, range, run)) return false;
+    if (fault.attempt != Attempt::write) return true;
+    const bool long_run = run.count * page_bytes() > brought_bytes_min;
+    return let(range, long_run ? PageRun{page, run.end() - page} : PageRun{page, 1}, true);
+}
+
+bool SharedPages::serve(const PageFault& fault) {
+    bool done = false, impatient = false;
+    mutex_.lock();
+    for (int tries = 0; !done; ++tries) {
+        auto range = range_at(fault.address);
+        if (!range || !range->view) break;
+        if (tries == patient_tries && !fault.in_host_function) {
+            impatient = true;
+            ++impatient_;
+        }
+        done = step(fault, range);
+    }
+    if (impatient) --impatient_;
+    if (impatient) changed_.notify_all();
+    if (done && fault.in_host_function) touched_by_host_function_ = true;
+    mutex_.unlock();
+    if (done) stats().pages.faults.fetch_add(1, Stats::relaxed);
+    return done;
+}
+
+bool serve_fault(const PageFault& fault) {
+    return pages().serve(fault);
+}
+
+}  // namespace
+
+CUresult share_memory(Context& context, const SharedMemory& memory) {
+    auto range = std::make_shared<SharedRange>();
+    range->kind = memory.kind;
+    range->address = memory.host / page_bytes() * page_bytes();
+    range->lead = memory.host - range->address;
+    range->device = memory.device - range->lead;
+    range->bytes = memory.bytes;
+    range->context = context.handle;
+    const size_t count = (range->lead + memory.bytes + page_bytes() - 1) / page_bytes();
+    const uint64_t all = count * page_bytes();
+    bool own = memory.kind == SharedKind::registered;
+    range->view = own ? view_of_program_pages(range->address, all) : view_of_fresh_pages(range->address, all);
+    if (!range->view) return own ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+    range->states.assign(count, PageState::fresh);
+    range->arriving.assign(count, false);
+    range->held = true;
+    if (auto result = open_transfers(context, range->transfers); result != CUDA_SUCCESS) return result;
+    serve_faults(serve_fault);
+    expect_faults(range->address, all);
+    // A variable has a value before anybody touches it.
+    if (memory.kind == SharedKind::variable) range->take_all();
+    return pages().add(std::move(range));
+}
+
+bool unshare_memory(uint64_t host, bool fetch) {
+    return anything_shared() && pages().remove(host, fetch);
+}
+
+bool find_shared(uint64_t address, SharedMemory& found) {
+    return anything_shared() && pages().find(address, found);
+}
+
+void unshare_memory_of(const Context& context) {
+    if (anything_shared()) pages().remove_all_of(context.handle);
+}
+
+void expect_touches(uint64_t host, uint64_t bytes, bool soon) {
+    pages().expect(host, bytes, soon);
+}
+
+CUresult attach_shared(uint64_t host, uint64_t stream, bool from_host_only) {
+    return pages().attach(host, stream, from_host_only);
+}
+
+void GpuTurn::begin_slowly(Context& context, const StreamRef& stream) {
+    context_ = &context;
+    stream_ = stream;
+    pages().give(stream.object ? stream.object->handle : 0);
+}
+
+void GpuTurn::end() {
+    const Work work = work_of(*context_, stream_);
+    pages().given(&work);
+}
+
+void host_function_ended() {
+    if (!anything_shared() || !pages().host_function_has_touched()) return;
+    pages().give(SharedPages::every_stream);
+    pages().given(nullptr);
+}
+
+}  // namespace tnr::cuda
