@@ -25,7 +25,7 @@ CUresult find_managed(uint64_t address, uint64_t bytes, SharedMemory& found) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     bool there = bytes != 0 && find_shared(address, found) &&
-                 (found.kind == SharedKind::managed || found.kind == SharedKind::variable) &&
+                 found.is_managed() &&
                  bytes <= found.host + found.bytes - address;
     return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/page_file.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {

@@ -189,7 +189,13 @@ void expect_faults(uint64_t address, uint64_t bytes) {
 }
 
 void mark_host_function_thread() {
-    if (auto* all = service.load()) all->host_function_thread = system_thread_id();
+    auto* all = service.load();
+    if (!all || all->host_function_thread == system_thread_id()) return;
+    sigset_t faults;  // our threads block all signals, and a blocked fault ends the process
+    sigemptyset(&faults);
+    sigaddset(&faults, SIGSEGV);
+    ::pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+    all->host_function_thread = system_thread_id();
 }
 
 }  // namespace tnr::cuda

@@ -90,24 +90,22 @@ CUresult open_transfers(Context& context, uint64_t& stream) {
     return CUDA_SUCCESS;
 }
 
-static Context* find(const SharedRange& range, uint64_t& stream_number) {
-    auto* context = contexts().find(range.context);
-    auto* stream = streams().find(range.transfers);
+static Context* find(const Transfers& by, uint64_t& stream_number) {
+    auto* context = contexts().find(by.context);
+    auto* stream = streams().find(by.stream);
     if (!context || !context->active || !stream) return nullptr;
     stream_number = stream->number;
     return context;
 }
 
-void give_pages(const SharedRange& range, PageRun run) {
+void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes) {
     uint64_t stream = 0;
-    auto* context = find(range, stream);
+    auto* context = find(by, stream);
     if (!context) return;
     auto& session = *context->session.load();
-    auto [offset, bytes] = range.part(run);
-    const auto* from = range.view->content(run.first) + (offset - run.first * page_bytes());
     for (uint64_t done = 0; done < bytes;) {
         const uint64_t length = std::min<uint64_t>(bytes - done, wire::piece_bytes_max);
-        wire::Upload<> record{range.device + offset + done, stream, wire::copy_sync, length};
+        wire::Upload<> record{device + done, stream, wire::copy_sync, length};
         const std::span<const std::byte> data(from + done, length);
         if (length <= wire::inline_copy_bytes_max) {
             record.flags |= wire::copy_inline;
@@ -122,18 +120,15 @@ void give_pages(const SharedRange& range, PageRun run) {
     stats().pages.given.fetch_add(bytes, Stats::relaxed);
 }
 
-bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to) {
+bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to) {
     uint64_t stream = 0;
-    auto* context = find(range, stream);
-    auto [offset, bytes] = range.part(run);
-    if (!context || bytes == 0) return bytes == 0;
-    to += offset - run.first * page_bytes();
+    auto* context = find(by, stream);
+    if (!context) return false;
     auto& session = *context->session.load();
-    const wire::Download<> record{range.device + offset, stream, wire::copy_sync, bytes};
-    auto question = wire::question_of(record);
+    auto question = wire::question_of(wire::Download<>{device, stream, wire::copy_sync, bytes});
     Pending pending;
     pending.destination = {to, bytes, 0, 0};
-    session.request(context->number, record.op, question, pending);
+    session.request(context->number, wire::Download<>::op, question, pending);
     session.wait(pending);
     if (pending.result != CUDA_SUCCESS) return false;
     wire::Reader answer(pending.answer);
@@ -141,6 +136,38 @@ bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to) {
     if (!wire::read(answer, reply) || !pending.destination.write(0, reply.data)) return false;
     stats().pages.count_fetched(bytes);
     return true;
+}
+
+bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout) {
+    struct Question {
+        Pending pending;
+        wire::Bytes text;
+    };
+    uint64_t stream = 0;
+    auto* context = find(by, stream);
+    if (!context) return true;
+    auto& session = *context->session.load();
+    auto* question = new Question;  // freed when it is answered
+    auto answered = std::make_shared<std::atomic<bool>>(false);
+    question->text = wire::question_of(wire::SynchronizeStream<>{stream});
+    question->pending.when_done = [question, answered](Pending&) {
+        *answered = true;
+        delete question;
+    };
+    session.request(context->number, wire::SynchronizeStream<>::op, question->text, question->pending);
+    return session.wait_until([answered] { return answered->load(); }, timeout);
+}
+
+void give_pages(const SharedRange& range, PageRun run) {
+    auto [offset, bytes] = range.part(run);
+    const auto* from = range.view->content(run.first) + (offset - run.first * page_bytes());
+    give_bytes({range.context, range.transfers}, range.device + offset, from, bytes);
+}
+
+bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to) {
+    auto [offset, bytes] = range.part(run);
+    to += offset - run.first * page_bytes();
+    return bytes == 0 || fetch_bytes({range.context, range.transfers}, range.device + offset, bytes, to);
 }
 
 }  // namespace tnr::cuda

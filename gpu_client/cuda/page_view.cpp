@@ -32,6 +32,7 @@ public:
     FreshPages& operator=(const FreshPages&) = delete;
 
     const std::byte* content(size_t page) const override { return pages_.window + page * page_bytes(); }
+    bool read_in_place() const override { return false; }
     std::byte* hidden(PageRun run, std::vector<std::byte>&) override {
         return pages_.window + run.first * page_bytes();
     }
@@ -87,6 +88,7 @@ public:
     const std::byte* content(size_t page) const override {
         return reinterpret_cast<const std::byte*>(address_ + page * page_bytes());
     }
+    bool read_in_place() const override { return true; }
     std::byte* hidden(PageRun run, std::vector<std::byte>& room) override {
         room.resize(run.count * page_bytes());
         return room.data();

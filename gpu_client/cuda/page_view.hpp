@@ -23,6 +23,8 @@ public:
     bool protect(PageRun run, PageAccess access);
     // What the program has in the pages. While this is read it must not be able to write there.
     virtual const std::byte* content(size_t page) const = 0;
+    // True if that can be read only where the program can, too.
+    virtual bool read_in_place() const = 0;
     // Where new content of these pages is put while the program cannot see it, perhaps in `room`; show() then makes it
     // the program's. Several runs may be on their way at once, each with a room of its own.
     virtual std::byte* hidden(PageRun run, std::vector<std::byte>& room) = 0;

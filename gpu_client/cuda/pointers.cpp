@@ -4,7 +4,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
-#include "gpu_client/cuda/shared_pages.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 using namespace tnr::cuda;
 
@@ -27,7 +27,7 @@ bool identify(uint64_t address, Known& known) {
     PinnedRange range;
     SharedMemory shared;
     bool is_shared = find_shared(address, shared);
-    bool is_host = is_shared ? shared.kind == SharedKind::mapped || shared.kind == SharedKind::registered : !on_device;
+    bool is_host = is_shared ? !shared.is_managed() : !on_device;
     if (is_shared) {
         uint64_t offset = address - (address - shared.host < shared.bytes ? shared.host : shared.device);
         known.managed = !is_host;

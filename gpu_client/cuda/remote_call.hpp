@@ -95,6 +95,11 @@ CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts pa
 uint64_t completions_heard();
 void note_completion_heard();
 
+// Whoever tells the program that work is complete calls this first. May wait for the network; no lock may be held.
+void tell_complete();
+// What tell_complete() does.
+void when_told_complete(void (*then)());
+
 // Forgets the answers of `cached` calls, which may depend on attributes of kernels: they are asked again.
 void forget_cached_answers();
 

@@ -8,30 +8,37 @@
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_edges.hpp"
+#include "gpu_client/cuda/shared_range.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
 namespace tnr::cuda {
-
-std::atomic<size_t> shared_ranges{0};
 
 namespace {
 
 // A thread whose page is taken away again so often before it has it stops new work for a moment.
 constexpr int patient_tries = 16;
 
+// How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function itself,
+// because another thread of the program makes a copy that waits for the stream.
+constexpr std::chrono::milliseconds giving_timeout{2000};
+
 class SharedPages {
 public:
     CUresult add(std::shared_ptr<SharedRange> range) TNR_EXCLUDES(mutex_);
     bool remove(uint64_t host, bool fetch) TNR_EXCLUDES(mutex_);
-    bool find(uint64_t address, SharedMemory& found) TNR_EXCLUDES(mutex_);
-    void remove_all_of(uint64_t context) TNR_EXCLUDES(mutex_);
+    void forget_work_of(uint64_t context) TNR_EXCLUDES(mutex_);
     CUresult attach(uint64_t host, uint64_t stream, bool from_host_only) TNR_EXCLUDES(mutex_);
 
     void expect(uint64_t host, uint64_t bytes, bool soon) TNR_EXCLUDES(mutex_);
 
     // `stream`: handle; 0: a default stream's work.
-    void give(uint64_t stream) TNR_EXCLUDES(mutex_);
+    // `by`: is told what moves the pages.
+    uint64_t give(uint64_t stream, std::vector<Transfers>* by = nullptr) TNR_EXCLUDES(mutex_);
     void given(const Work* work) TNR_EXCLUDES(mutex_);
+    // The last of the GPU's turns if everything that was given is complete; else 0.
+    uint64_t finished_turn() TNR_EXCLUDES(mutex_);
     bool serve(const PageFault& fault) TNR_EXCLUDES(mutex_);
     bool host_function_has_touched() { return touched_by_host_function_.exchange(false); }
 
@@ -58,7 +65,6 @@ private:
     Mutex mutex_;  // held for moments: nothing is sent, nothing waited for
     Condition changed_;
     std::map<uint64_t, Range> ranges_ TNR_GUARDED_BY(mutex_);  // by address here
-    std::map<uint64_t, Range> by_device_ TNR_GUARDED_BY(mutex_);
     std::vector<Range> held_ TNR_GUARDED_BY(mutex_);  // of which the program has pages
     std::vector<Work> works_ TNR_GUARDED_BY(mutex_);  // that may still be going on: the last of each stream
     int giving_ TNR_GUARDED_BY(mutex_) = 0;           // threads that send what the program has changed
@@ -83,9 +89,7 @@ CUresult SharedPages::add(Range range) {
     if (next != ranges_.begin()) overlaps |= std::prev(next)->second->contains(range->address);
     if (overlaps) return CUDA_ERROR_ALREADY_MAPPED;
     held_.push_back(range);
-    by_device_[range->device] = range;
     ranges_[range->address] = std::move(range);
-    shared_ranges = ranges_.size();
     return CUDA_SUCCESS;
 }
 
@@ -101,26 +105,9 @@ SharedPages::Range SharedPages::range_from(uint64_t host) const {
     return range && range->address + range->lead == host ? range : nullptr;
 }
 
-bool SharedPages::find(uint64_t address, SharedMemory& found) {
-    LockGuard lock(mutex_);
-    auto range = range_at(address);
-    if (!range) {
-        auto next = by_device_.upper_bound(address);
-        if (next == by_device_.begin()) return false;
-        range = std::prev(next)->second;
-        address = address - range->device + range->address;
-    }
-    uint64_t from = address - range->address - range->lead;
-    if (!range->contains(address) || from >= range->bytes) return false;
-    found = {range->kind, range->address + range->lead, range->device + range->lead, range->bytes, range->context};
-    return true;
-}
-
 void SharedPages::forget(const Range& range) {
     std::erase(held_, range);
-    by_device_.erase(range->device);
     ranges_.erase(range->address);
-    shared_ranges = ranges_.size();
 }
 
 bool SharedPages::settle(const SharedRange& range) {
@@ -153,15 +140,9 @@ bool SharedPages::remove(uint64_t host, bool fetch) {
     return true;
 }
 
-void SharedPages::remove_all_of(uint64_t context) {
-    std::vector<uint64_t> addresses;
-    {
-        LockGuard lock(mutex_);
-        for (auto& [address, range] : ranges_)
-            if (range->context == context) addresses.push_back(address + range->lead);
-        std::erase_if(works_, [&](auto& work) { return work.context == context; });
-    }
-    for (auto address : addresses) (void)remove(address, false);
+void SharedPages::forget_work_of(uint64_t context) {
+    LockGuard lock(mutex_);
+    std::erase_if(works_, [&](auto& work) { return work.context == context; });
 }
 
 CUresult SharedPages::attach(uint64_t host, uint64_t stream, bool from_host_only) {
@@ -197,8 +178,9 @@ std::vector<SharedPages::Change> SharedPages::take_from_program(uint64_t stream)
     std::vector<Change> changes;
     auto any = std::erase_if(held_, [&](const Range& range) {
         if (!used_by(*range, stream)) return false;
-        if (auto runs = range->changed(); !runs.empty()) changes.push_back({range, std::move(runs)});
-        range->take_all();
+        auto runs = range->changed();
+        range->take_all(!runs.empty() && range->view->read_in_place() ? PageAccess::read : PageAccess::none);
+        if (!runs.empty()) changes.push_back({range, std::move(runs)});
         return true;
     });
     if (any) keep_serving();
@@ -212,18 +194,32 @@ void SharedPages::send(const std::vector<Change>& changes) {
     for (auto& change : changes)
         for (auto run : change.runs) give_pages(*change.range, run);
     mutex_.lock();
+    for (auto& change : changes)
+        if (change.range->view->read_in_place()) change.range->take_all();
     --giving_;
     changed_.notify_all();
 }
 
-void SharedPages::give(uint64_t stream) {
+uint64_t SharedPages::give(uint64_t stream, std::vector<Transfers>* by) {
     mutex_.lock();
     while (giving_ > 0 || (impatient_ > 0 && stream != every_stream)) changed_.wait(mutex_);
     ++submitting_;
-    ++turns_;
+    const uint64_t turn = ++turns_;
     stats().pages.begin_turn();
-    send(take_from_program(stream));
+    auto changes = take_from_program(stream);
+    for (auto& change : changes) {
+        const Transfers used{change.range->context, change.range->transfers};
+        if (by && std::find(by->begin(), by->end(), used) == by->end()) by->push_back(used);
+    }
+    send(changes);
     mutex_.unlock();
+    return turn;
+}
+
+uint64_t SharedPages::finished_turn() {
+    LockGuard lock(mutex_);
+    std::erase_if(works_, [](const Work& work) { return is_complete(work); });
+    return works_.empty() && submitting_ == 0 ? turns_ : 0;
 }
 
 void SharedPages::given(const Work* work) {
@@ -291,17 +287,12 @@ bool SharedPages::step(const PageFault& fault, const Range& range) {
     if (state == PageState::dirty || state == PageState::fresh) return true;
     // Another thread may have brought it meanwhile.
     if (state == PageState::clean) return fault.attempt == Attempt::read || let(range, range->to_open(page), true);
-    if (!fault.in_host_function) {
-        if (submitting_ > 0) {
-            changed_.wait(mutex_);
-            return false;
-        }
-        if (!finish_work(*range)) return false;
-    }
-    if (range->arriving[page]) {
+    bool waits = !fault.in_host_function;  // what it would wait for may be waiting for the function
+    if (giving_ > 0 || range->arriving[page] || (waits && submitting_ > 0)) {
         changed_.wait(mutex_);
         return false;
     }
+    if (waits && !finish_work(*range)) return false;
     const PageRun run = range->to_bring(page);
     if (!bring(fault, range, run)) return false;
     if (fault.attempt != Attempt::write) return true;
@@ -333,16 +324,28 @@ bool serve_fault(const PageFault& fault) {
     return pages().serve(fault);
 }
 
+void waited_for_work() {
+    if (shared_edges != 0) fetch_edges(pages().finished_turn());
+}
+
 }  // namespace
 
-CUresult share_memory(Context& context, const SharedMemory& memory) {
+namespace {
+
+// The whole pages of [host, host + bytes).
+PageRun whole_pages(uint64_t host, uint64_t bytes) {
+    const uint64_t begin = (host + page_bytes() - 1) / page_bytes(), end = (host + bytes) / page_bytes();
+    return {begin, end > begin ? end - begin : 0};
+}
+
+CUresult share_pages(const Context& context, const SharedMemory& memory, uint64_t transfers) {
     auto range = std::make_shared<SharedRange>();
-    range->kind = memory.kind;
     range->address = memory.host / page_bytes() * page_bytes();
     range->lead = memory.host - range->address;
     range->device = memory.device - range->lead;
     range->bytes = memory.bytes;
     range->context = context.handle;
+    range->transfers = transfers;
     const size_t count = (range->lead + memory.bytes + page_bytes() - 1) / page_bytes();
     const uint64_t all = count * page_bytes();
     bool own = memory.kind == SharedKind::registered;
@@ -351,7 +354,6 @@ CUresult share_memory(Context& context, const SharedMemory& memory) {
     range->states.assign(count, PageState::fresh);
     range->arriving.assign(count, false);
     range->held = true;
-    if (auto result = open_transfers(context, range->transfers); result != CUDA_SUCCESS) return result;
     serve_faults(serve_fault);
     expect_faults(range->address, all);
     // A variable has a value before anybody touches it.
@@ -359,16 +361,51 @@ CUresult share_memory(Context& context, const SharedMemory& memory) {
     return pages().add(std::move(range));
 }
 
-bool unshare_memory(uint64_t host, bool fetch) {
-    return anything_shared() && pages().remove(host, fetch);
+// The program's own memory: whole pages, and what is left at either end.
+CUresult share_registered(const Context& context, const SharedMemory& memory, uint64_t transfers) {
+    const auto inner = whole_pages(memory.host, memory.bytes);
+    const uint64_t end = memory.host + memory.bytes;
+    const uint64_t inner_begin = inner.count == 0 ? end : inner.first * page_bytes();
+    const uint64_t inner_end = inner.count == 0 ? end : inner.end() * page_bytes();
+    auto there = [&](uint64_t host) { return memory.device + (host - memory.host); };
+    if (inner.count != 0) {
+        auto result = share_pages(
+            context, {memory.kind, inner_begin, there(inner_begin), inner_end - inner_begin, 0}, transfers);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    for (auto [from, to] : {std::pair(memory.host, inner_begin), std::pair(inner_end, end)})
+        if (from < to) add_edge({from, there(from), to - from, memory.host, context.handle, transfers, {}});
+    when_told_complete(waited_for_work);
+    return CUDA_SUCCESS;
 }
 
-bool find_shared(uint64_t address, SharedMemory& found) {
-    return anything_shared() && pages().find(address, found);
+}  // namespace
+
+CUresult share_memory(Context& context, const SharedMemory& memory) {
+    uint64_t transfers = 0;
+    if (auto result = open_transfers(context, transfers); result != CUDA_SUCCESS) return result;
+    SharedMemory whole = memory;
+    whole.context = context.handle;
+    auto result = memory.kind == SharedKind::registered ? share_registered(context, memory, transfers)
+                                                        : share_pages(context, memory, transfers);
+    if (result == CUDA_SUCCESS) note_shared(whole);
+    return result;
+}
+
+bool unshare_memory(uint64_t host, bool fetch) {
+    SharedMemory memory;
+    if (!find_shared(host, memory) || memory.host != host) return false;
+    bool own = memory.kind == SharedKind::registered;
+    (void)pages().remove(own ? whole_pages(host, memory.bytes).first * page_bytes() : host, fetch);
+    if (own) remove_edges(host, fetch);
+    forget_shared(host);
+    return true;
 }
 
 void unshare_memory_of(const Context& context) {
-    if (anything_shared()) pages().remove_all_of(context.handle);
+    if (!anything_shared()) return;
+    pages().forget_work_of(context.handle);
+    for (auto& memory : shared_memory_of(context.handle)) (void)unshare_memory(memory.host, false);
 }
 
 void expect_touches(uint64_t host, uint64_t bytes, bool soon) {
@@ -382,7 +419,7 @@ CUresult attach_shared(uint64_t host, uint64_t stream, bool from_host_only) {
 void GpuTurn::begin_slowly(Context& context, const StreamRef& stream) {
     context_ = &context;
     stream_ = stream;
-    pages().give(stream.object ? stream.object->handle : 0);
+    give_edges(pages().give(stream.object ? stream.object->handle : 0));
 }
 
 void GpuTurn::end() {
@@ -392,8 +429,14 @@ void GpuTurn::end() {
 
 void host_function_ended() {
     if (!anything_shared() || !pages().host_function_has_touched()) return;
-    pages().give(SharedPages::every_stream);
+    std::vector<Transfers> used;
+    pages().give(SharedPages::every_stream, &used);
     pages().given(nullptr);
+    for (auto& by : used)
+        if (!finish_giving(by, giving_timeout))
+            log_once(LogLevel::warning,
+                     "what a function of the program has changed for its stream in managed memory may come too late: the "
+                     "GPU's worker is waiting for that stream");
 }
 
 }  // namespace tnr::cuda

@@ -11,27 +11,18 @@
 // program: kernels and the program cannot talk through such memory while kernels run (CONCURRENT_MANAGED_ACCESS is 0).
 #pragma once
 
-#include <atomic>
-#include <functional>
+#include <cstdint>
 
 #include "gpu_client/cuda/objects.hpp"
-#include "gpu_client/cuda/shared_range.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
-
-struct SharedMemory {
-    SharedKind kind = SharedKind::managed;
-    uint64_t host = 0, device = 0, bytes = 0;
-    uint64_t context = 0;
-};
 
 // Lets the program use memory of `context`'s device, too. Fails with CUDA_ERROR_OUT_OF_MEMORY.
 CUresult share_memory(Context& context, const SharedMemory& memory);
 // The memory of the program is ordinary again: what the GPU had last is fetched first if `fetch`. Whoever frees device
 // memory calls this before. False if no such memory begins at the address.
 bool unshare_memory(uint64_t host, bool fetch);
-// By an address here, or one of the GPU's.
-bool find_shared(uint64_t address, SharedMemory& found);
 // The context has ended, or begins anew.
 void unshare_memory_of(const Context& context);
 // From now on only work of this stream (a handle; 0: of any) uses the memory, or none at all.
@@ -39,11 +30,6 @@ CUresult attach_shared(uint64_t host, uint64_t stream, bool from_host_only);
 
 // The program says that it will touch this part soon (or no longer): it comes over in large pieces.
 void expect_touches(uint64_t host, uint64_t bytes, bool soon);
-
-extern std::atomic<size_t> shared_ranges;  // how many there are
-inline bool anything_shared() {
-    return __builtin_expect(shared_ranges.load(std::memory_order_relaxed) != 0, false);
-}
 
 // The GPU gets the memory for what is put into a stream between begin() and the end of this object.
 class GpuTurn {
@@ -60,7 +46,7 @@ public:
     // For work that uses no other memory than what it names.
     void begin_if_shared(uint64_t address, Context& context, const StreamRef& stream) {
         SharedMemory found;
-        if (anything_shared() && !context_ && find_shared(address, found)) begin_slowly(context, stream);
+        if (!context_ && find_shared(address, found)) begin_slowly(context, stream);
     }
 
 private:

@@ -44,8 +44,8 @@ std::vector<PageRun> SharedRange::changed() const {
     return runs;
 }
 
-void SharedRange::take_all() {
-    (void)view->protect({0, states.size()}, PageAccess::none);  // merges mappings, so it cannot fail for want of them
+void SharedRange::take_all(PageAccess until_sent) {
+    (void)view->protect({0, states.size()}, until_sent);  // merges mappings, so it cannot fail for want of them
     std::fill(states.begin(), states.end(), PageState::stale);
     held = false;
 }

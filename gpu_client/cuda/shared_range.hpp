@@ -40,10 +40,7 @@ private:
     size_t oldest_ = 0;
 };
 
-enum class SharedKind : uint8_t { managed, mapped, registered, variable };
-
 struct SharedRange {
-    SharedKind kind = SharedKind::managed;
     uint64_t address = 0;  // of the first page here; page-aligned
     uint64_t device = 0;   // of the same byte for the GPU
     uint64_t bytes = 0;    // that belong to the memory; the last page may go on behind them
@@ -66,8 +63,8 @@ struct SharedRange {
 
     // What the GPU must get before it works with the memory.
     std::vector<PageRun> changed() const;
-    // Takes all pages from the program.
-    void take_all();
+    // Takes all pages from the program; for now it may go on reading those that are yet to be sent.
+    void take_all(PageAccess until_sent = PageAccess::none);
     // Which stale pages around this one to bring over in one go.
     PageRun to_bring(size_t page);
     // The program may read the pages, or write them as well. False: too many mappings; nothing has changed.
