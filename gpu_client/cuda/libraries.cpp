@@ -252,11 +252,21 @@ static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, 
     return CUDA_SUCCESS;
 }
 
+// The runtime asks before it has made a context current. The first device's is then kept for good.
+static CUresult context_for_managed(Context*& context) {
+    if (current_context_handle() != 0) return current_context(context);
+    CUcontext primary = nullptr;
+    if (auto result = cuDevicePrimaryCtxRetain(&primary, 0); result != CUDA_SUCCESS) return result;
+    context = find_context(primary);
+    return usable(context);
+}
+
 CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
-    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
     Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (auto result = context_for_managed(context); result != CUDA_SUCCESS) return result;
+    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
     RemoteCall call(wire::GetManaged<>{library.number, name});
+    call.in_context(context);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     wire::GetManaged<>::Reply reply;
     if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;

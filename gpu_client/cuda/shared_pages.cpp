@@ -1,8 +1,11 @@
 // See shared_pages.hpp.
 #include "gpu_client/cuda/shared_pages.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/log.hpp"
@@ -40,6 +43,16 @@ public:
     // The last of the GPU's turns if everything that was given is complete; else 0.
     uint64_t finished_turn() TNR_EXCLUDES(mutex_);
     bool serve(const PageFault& fault) TNR_EXCLUDES(mutex_);
+    // The child of a fork finds its own copy of registered memory as the program had it; managed and mapped memory is not
+    // there, as with a local GPU. Between before_fork() and the other two the lock is held, so nothing is half done.
+    void before_fork() TNR_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+    void after_fork() TNR_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+    void begin_in_child() TNR_NO_THREAD_SAFETY_ANALYSIS {
+        for (auto& [address, range] : ranges_)
+            if (range->view && range->view->read_in_place())
+                (void)range->view->protect({0, range->states.size()}, PageAccess::write);
+        mutex_.unlock();
+    }
     bool host_function_has_touched() { return touched_by_host_function_.exchange(false); }
 
     static constexpr uint64_t every_stream = UINT64_MAX;
@@ -324,6 +337,13 @@ bool serve_fault(const PageFault& fault) {
     return pages().serve(fault);
 }
 
+void watch_forks() {
+    static auto* once = new std::once_flag;
+    std::call_once(*once, [] {
+        ::pthread_atfork([] { pages().before_fork(); }, [] { pages().after_fork(); }, [] { pages().begin_in_child(); });
+    });
+}
+
 void waited_for_work() {
     if (shared_edges != 0) fetch_edges(pages().finished_turn());
 }
@@ -376,6 +396,7 @@ CUresult share_registered(const Context& context, const SharedMemory& memory, ui
     for (auto [from, to] : {std::pair(memory.host, inner_begin), std::pair(inner_end, end)})
         if (from < to) add_edge({from, there(from), to - from, memory.host, context.handle, transfers, {}});
     when_told_complete(waited_for_work);
+    watch_forks();
     return CUDA_SUCCESS;
 }
 

@@ -75,6 +75,7 @@ TEST_CASE("copies take managed memory on either side", "[managed]") {
     Managed from(bytes), to(bytes);
     for (size_t i = 0; i < count; ++i) from.ints()[i] = int(i);
     CU_OK(cu.cuMemcpy(to.address, from.address, bytes));
+    CU_OK(cu.cuCtxSynchronize());
     CHECK(to.ints()[0] == 0);
     CHECK(to.ints()[count - 1] == int(count) - 1);
 
