@@ -121,8 +121,8 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
     return true;
 }
 
-// Pages of its own, so that the program may register or protect its neighbours as it likes. What kernels are to reach is
-// a device's memory as well, at the same address.
+// Pages of its own, so that the program may register or protect its neighbours as it likes. What kernels are to reach
+// is a device's memory as well, at the same address.
 static CUresult take_pages(size_t bytes, unsigned flags, void*& memory) {
     if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
         uint64_t address = 0;

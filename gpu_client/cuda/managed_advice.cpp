@@ -1,10 +1,10 @@
-// What programs say about managed memory: where it will be used, and by whom. It moves when somebody touches it, so advice
-// is kept for those who ask; memory that was prefetched to the host comes over in larger pieces.
+// What programs say about managed memory: where it will be used, and by whom. It moves when somebody touches it, so
+// advice is kept for those who ask; memory that was prefetched to the host comes over in larger pieces.
+#include "gpu_client/cuda/managed_advice.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/managed_advice.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/memory_advice.hpp"
@@ -24,9 +24,8 @@ Advice& advice() {
 CUresult find_managed(uint64_t address, uint64_t bytes, SharedMemory& found) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    bool there = bytes != 0 && find_shared(address, found) &&
-                 found.is_managed() &&
-                 bytes <= found.host + found.bytes - address;
+    bool there =
+        bytes != 0 && find_shared(address, found) && found.is_managed() && bytes <= found.host + found.bytes - address;
     return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

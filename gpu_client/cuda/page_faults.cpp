@@ -68,7 +68,7 @@ struct Service {
     std::atomic<long> host_function_thread{0};
     std::array<std::atomic<long>, serving_threads + 1> own_threads{};
     std::atomic<const Action*> before{nullptr};  // never freed: a handler may be reading it
-    std::atomic<long> passing_on{0};                       // the thread that is
+    std::atomic<long> passing_on{0};             // the thread that is
     Mutex installing;
 };
 std::atomic<Service*> service{nullptr};
@@ -173,7 +173,8 @@ void serve_faults(ServeFault serve) {
     std::call_once(*once, [serve] {
         auto* all = new Service;
         all->serve = serve;
-        for (size_t i = 0; i < serving_threads; ++i) start_background_thread([all, i] { serve_all(*all, all->faults, i); });
+        for (size_t i = 0; i < serving_threads; ++i)
+            start_background_thread([all, i] { serve_all(*all, all->faults, i); });
         start_background_thread([all] { serve_all(*all, all->of_host_functions, serving_threads); });
         service = all;
         keep_serving();

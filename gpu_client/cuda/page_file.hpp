@@ -1,5 +1,5 @@
-// Memory that lies at two places of this process: where the program sees it, and behind a window where only this library
-// reads and writes it. So a page can be filled while the program cannot see it, and appears at once.
+// Memory that lies at two places of this process: where the program sees it, and behind a window where only this
+// library reads and writes it. So a page can be filled while the program cannot see it, and appears at once.
 //
 // It is one memory file without a name. The child of a fork does not inherit the window. Any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Moving pages between this process and the GPU, and waiting for the GPU's work, by threads that belong to no call of the
-// program: nothing here takes an error that the program has yet to hear of.
+// Moving pages between this process and the GPU, and waiting for the GPU's work, by threads that belong to no call of
+// the program: nothing here takes an error that the program has yet to hear of.
 #pragma once
 
 #include <chrono>

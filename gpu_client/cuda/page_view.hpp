@@ -1,5 +1,5 @@
-// The pages of one piece of memory as the program sees them: what it may do with each, and how their content gets in and
-// out. Pages are counted from 0. Not for several threads at once.
+// The pages of one piece of memory as the program sees them: what it may do with each, and how their content gets in
+// and out. Pages are counted from 0. Not for several threads at once.
 #pragma once
 
 #include <memory>
@@ -29,8 +29,8 @@ public:
     // the program's. Several runs may be on their way at once, each with a room of its own.
     virtual std::byte* hidden(PageRun run, std::vector<std::byte>& room) = 0;
     virtual bool show(PageRun run, const std::vector<std::byte>& room) = 0;
-    // The pages that the program has touched since the view was made. All that it can tell: the program has had access to
-    // every page since.
+    // The pages that the program has touched since the view was made. All that it can tell: the program has had access
+    // to every page since.
     virtual std::vector<PageRun> touched() const = 0;
 
 protected:

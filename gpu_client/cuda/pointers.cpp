@@ -39,7 +39,8 @@ bool identify(uint64_t address, Known& known) {
     }
     bool is_pinned = is_host && find_pinned(handle_of<const void*>(address), 1, range);
     if (is_pinned)
-        known = {CU_MEMORYTYPE_HOST, range.address, range.bytes, range.context, range.id, 0, known.device_pointer, address};
+        known = {CU_MEMORYTYPE_HOST,   range.address, range.bytes, range.context, range.id, 0,
+                 known.device_pointer, address};
     return on_device || is_pinned;
 }
 

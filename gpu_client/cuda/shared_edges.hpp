@@ -1,6 +1,6 @@
 // The ends of registered memory: bytes that share their pages with something else of the program. Such pages cannot be
-// taken from it, so these bytes, fewer than two pages for each piece of memory, are copied: to the GPU before it gets the
-// memory, if the program has changed them, and back when the program has waited for the GPU.
+// taken from it, so these bytes, fewer than two pages for each piece of memory, are copied: to the GPU before it gets
+// the memory, if the program has changed them, and back when the program has waited for the GPU.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,9 @@ namespace tnr::cuda {
 
 struct SharedEdge {
     uint64_t host = 0, device = 0, bytes = 0;
-    uint64_t memory = 0;              // where the memory begins here
+    uint64_t memory = 0;                  // where the memory begins here
     uint64_t context = 0, transfers = 0;  // as in SharedRange
-    std::vector<std::byte> known;     // what both sides had when the bytes were last copied
+    std::vector<std::byte> known;         // what both sides had when the bytes were last copied
 };
 
 void add_edge(SharedEdge edge);

@@ -23,8 +23,8 @@ namespace {
 // A thread whose page is taken away again so often before it has it stops new work for a moment.
 constexpr int patient_tries = 16;
 
-// How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function itself,
-// because another thread of the program makes a copy that waits for the stream.
+// How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
+// itself, because another thread of the program makes a copy that waits for the stream.
 constexpr std::chrono::milliseconds giving_timeout{2000};
 
 class SharedPages {
@@ -43,8 +43,9 @@ public:
     // The last of the GPU's turns if everything that was given is complete; else 0.
     uint64_t finished_turn() TNR_EXCLUDES(mutex_);
     bool serve(const PageFault& fault) TNR_EXCLUDES(mutex_);
-    // The child of a fork finds its own copy of registered memory as the program had it; managed and mapped memory is not
-    // there, as with a local GPU. Between before_fork() and the other two the lock is held, so nothing is half done.
+    // The child of a fork finds its own copy of registered memory as the program had it; managed and mapped memory is
+    // not there, as with a local GPU. Between before_fork() and the other two the lock is held, so nothing is half
+    // done.
     void before_fork() TNR_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
     void after_fork() TNR_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
     void begin_in_child() TNR_NO_THREAD_SAFETY_ANALYSIS {
@@ -78,12 +79,12 @@ private:
     Mutex mutex_;  // held for moments: nothing is sent, nothing waited for
     Condition changed_;
     std::map<uint64_t, Range> ranges_ TNR_GUARDED_BY(mutex_);  // by address here
-    std::vector<Range> held_ TNR_GUARDED_BY(mutex_);  // of which the program has pages
-    std::vector<Work> works_ TNR_GUARDED_BY(mutex_);  // that may still be going on: the last of each stream
-    int giving_ TNR_GUARDED_BY(mutex_) = 0;           // threads that send what the program has changed
-    int submitting_ TNR_GUARDED_BY(mutex_) = 0;       // between give() and given()
-    int impatient_ TNR_GUARDED_BY(mutex_) = 0;        // faults that have waited long enough
-    uint64_t turns_ TNR_GUARDED_BY(mutex_) = 0;       // of the GPU so far
+    std::vector<Range> held_ TNR_GUARDED_BY(mutex_);           // of which the program has pages
+    std::vector<Work> works_ TNR_GUARDED_BY(mutex_);           // that may still be going on: the last of each stream
+    int giving_ TNR_GUARDED_BY(mutex_) = 0;                    // threads that send what the program has changed
+    int submitting_ TNR_GUARDED_BY(mutex_) = 0;                // between give() and given()
+    int impatient_ TNR_GUARDED_BY(mutex_) = 0;                 // faults that have waited long enough
+    uint64_t turns_ TNR_GUARDED_BY(mutex_) = 0;                // of the GPU so far
     std::atomic<bool> touched_by_host_function_{false};
 };
 
@@ -389,8 +390,8 @@ CUresult share_registered(const Context& context, const SharedMemory& memory, ui
     const uint64_t inner_end = inner.count == 0 ? end : inner.end() * page_bytes();
     auto there = [&](uint64_t host) { return memory.device + (host - memory.host); };
     if (inner.count != 0) {
-        auto result = share_pages(
-            context, {memory.kind, inner_begin, there(inner_begin), inner_end - inner_begin, 0}, transfers);
+        auto result =
+            share_pages(context, {memory.kind, inner_begin, there(inner_begin), inner_end - inner_begin, 0}, transfers);
         if (result != CUDA_SUCCESS) return result;
     }
     for (auto [from, to] : {std::pair(memory.host, inner_begin), std::pair(inner_end, end)})
@@ -455,9 +456,10 @@ void host_function_ended() {
     pages().given(nullptr);
     for (auto& by : used)
         if (!finish_giving(by, giving_timeout))
-            log_once(LogLevel::warning,
-                     "what a function of the program has changed for its stream in managed memory may come too late: the "
-                     "GPU's worker is waiting for that stream");
+            log_once(
+                LogLevel::warning,
+                "what a function of the program has changed for its stream in managed memory may come too late: the "
+                "GPU's worker is waiting for that stream");
 }
 
 }  // namespace tnr::cuda

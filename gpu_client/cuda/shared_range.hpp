@@ -41,19 +41,19 @@ private:
 };
 
 struct SharedRange {
-    uint64_t address = 0;  // of the first page here; page-aligned
-    uint64_t device = 0;   // of the same byte for the GPU
-    uint64_t bytes = 0;    // that belong to the memory; the last page may go on behind them
-    uint64_t lead = 0;     // bytes of the first page that do not belong to it
-    uint64_t context = 0;  // handle of the one that moves its content
-    uint64_t transfers = 0;  // handle of the stream that does
-    uint64_t stream = 0;     // handle: only work of this stream uses it; 0: all work does
+    uint64_t address = 0;         // of the first page here; page-aligned
+    uint64_t device = 0;          // of the same byte for the GPU
+    uint64_t bytes = 0;           // that belong to the memory; the last page may go on behind them
+    uint64_t lead = 0;            // bytes of the first page that do not belong to it
+    uint64_t context = 0;         // handle of the one that moves its content
+    uint64_t transfers = 0;       // handle of the stream that does
+    uint64_t stream = 0;          // handle: only work of this stream uses it; 0: all work does
     bool from_host_only = false;  // no work uses it
     std::unique_ptr<PageView> view;
     std::vector<PageState> states;
     std::vector<bool> arriving;  // a fetch is under way
     Strides reads, writes;
-    PageRun expected;  // the program says that it will touch these
+    PageRun expected;   // the program says that it will touch these
     bool held = false;  // some page is not stale
 
     size_t page_of(uint64_t at) const { return (at - address) / page_bytes(); }

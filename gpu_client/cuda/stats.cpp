@@ -30,8 +30,8 @@ void PageStats::count_fetched(uint64_t bytes) {
 static void print_pages(const PageStats& pages) {
     if (pages.given == 0 && pages.faults == 0) return;
     std::fprintf(stderr,
-                 "tnr: managed and mapped memory: %" PRIu64 " bytes given to the GPU, %" PRIu64 " fetched (at most %" PRIu64
-                 " after one piece of work), %" PRIu64 " accesses waited\n",
+                 "tnr: managed and mapped memory: %" PRIu64 " bytes given to the GPU, %" PRIu64
+                 " fetched (at most %" PRIu64 " after one piece of work), %" PRIu64 " accesses waited\n",
                  pages.given.load(), pages.fetched.load(), pages.fetched_in_turn_max.load(), pages.faults.load());
 }
 

@@ -1,6 +1,6 @@
-// What a program has said about managed memory (cuMemAdvise, cuMemPrefetchAsync), and what cuMemRangeGetAttribute answers.
-// The client's library keeps it for programs, the emulated driver for whoever uses it directly. Not for several threads at
-// once. Whoever includes this has included cuda.h.
+// What a program has said about managed memory (cuMemAdvise, cuMemPrefetchAsync), and what cuMemRangeGetAttribute
+// answers. The client's library keeps it for programs, the emulated driver for whoever uses it directly. Not for
+// several threads at once. Whoever includes this has included cuda.h.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ public:
     CUresult answer(void* data, size_t size, CUmem_range_attribute attribute, uint64_t address, uint64_t bytes) const {
         if (!data || size == 0 || size % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
         if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY) {
-            auto devices = fold(address, bytes, [](auto& said) { return said.accessed_by; }, both);
+            auto devices = fold(
+                address, bytes, [](auto& said) { return said.accessed_by; }, both);
             list(static_cast<int*>(data), size / sizeof(int), devices);
             return CUDA_SUCCESS;
         }
@@ -45,7 +46,10 @@ public:
         int value = 0;
         switch (attribute) {
             case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-                value = fold(address, bytes, [](auto& said) { return uint64_t{said.read_mostly}; }, both) != 0 ? 1 : 0;
+                value = fold(
+                            address, bytes, [](auto& said) { return uint64_t{said.read_mostly}; }, both) != 0
+                            ? 1
+                            : 0;
                 break;
             case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
                 value = device_at(common(address, bytes, &Said::preferred));

@@ -1,4 +1,5 @@
-// A list and its values in managed memory: made by the host, changed by kernels, walked by the host, several times over.
+// A list and its values in managed memory: made by the host, changed by kernels, walked by the host, several times
+// over.
 #include <cstring>
 
 #include "check.hpp"

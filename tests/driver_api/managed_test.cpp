@@ -169,7 +169,8 @@ TEST_CASE("a function of the program in a stream uses managed memory", "[managed
     Managed memory(sizeof(int));
     *memory.ints() = 1;
     CU_OK(launch(module.function("add"), stream, memory.address, 1, 10));
-    CU_OK(cu.cuLaunchHostFunc(stream, [](void* value) { *static_cast<int*>(value) *= 2; }, memory.ints()));
+    CU_OK(cu.cuLaunchHostFunc(
+        stream, [](void* value) { *static_cast<int*>(value) *= 2; }, memory.ints()));
     CU_OK(launch(module.function("add"), stream, memory.address, 1, 3));
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(*memory.ints() == 25);
@@ -287,16 +288,20 @@ TEST_CASE("advice on managed memory is kept", "[managed]") {
     int mostly = -1, preferred = -1;
     void* data[] = {&mostly, &preferred};
     size_t sizes[] = {sizeof(int), sizeof(int)};
-    CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION};
+    CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+                                          CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION};
     CU_OK(cu.cuMemRangeGetAttributes(data, sizes, attributes, 2, begin, half));
     CHECK(mostly == 0);
     CHECK(preferred == 0);
 
     Memory plain(4096);
     int value = 0;
-    CU_CHECK(cu.cuMemAdvise(begin, 2 * half + 1, CU_MEM_ADVISE_SET_READ_MOSTLY, on_device(0)), CUDA_ERROR_INVALID_VALUE);
-    CU_CHECK(cu.cuMemAdvise(plain.address, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, on_device(0)), CUDA_ERROR_INVALID_VALUE);
-    CU_CHECK(cu.cuMemAdvise(begin, half, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, on_device(99)), CUDA_ERROR_INVALID_DEVICE);
+    CU_CHECK(cu.cuMemAdvise(begin, 2 * half + 1, CU_MEM_ADVISE_SET_READ_MOSTLY, on_device(0)),
+             CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemAdvise(plain.address, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, on_device(0)),
+             CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemAdvise(begin, half, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, on_device(99)),
+             CUDA_ERROR_INVALID_DEVICE);
     CU_CHECK(cu.cuMemAdvise(begin, half, CUmem_advise(77), on_device(0)), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemRangeGetAttribute(&value, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, begin, half),
              CUDA_ERROR_INVALID_VALUE);
@@ -345,7 +350,8 @@ TEST_CASE("several ranges are prefetched and discarded in one call", "[managed]"
     CU_OK(cu.cuMemDiscardBatchAsync(addresses, sizes, 1, 0, stream));
     CU_OK(cu.cuMemDiscardAndPrefetchBatchAsync(addresses, sizes, 2, places, first, 1, 0, stream));
     CU_OK(cu.cuStreamSynchronize(stream));
-    CU_CHECK(cu.cuMemPrefetchBatchAsync(addresses, sizes, 2, places, wrong_first, 2, 0, stream), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMemPrefetchBatchAsync(addresses, sizes, 2, places, wrong_first, 2, 0, stream),
+             CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMemPrefetchBatchAsync(addresses, sizes, 0, places, first, 1, 0, stream), CUDA_ERROR_INVALID_VALUE);
 }
 

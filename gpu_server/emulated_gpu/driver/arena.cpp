@@ -28,8 +28,8 @@ void* pointer(uint64_t address) {
 
 constexpr int reserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// Managed variables lie in an arena, and where this driver works for a program elsewhere, the addresses must be free there
-// as well. MAP_FAILED if no place was.
+// Managed variables lie in an arena, and where this driver works for a program elsewhere, the addresses must be free
+// there as well. MAP_FAILED if no place was.
 void* reserve_in_zone(uint64_t bytes) {
     constexpr uint64_t room = wire::address_zone_end - wire::address_zone_begin;
     constexpr int tries = 8;

@@ -123,8 +123,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* size, CUlibrary handle
 // The runtime asks before it has made a context current: it means the first device's.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
     CUcontext current = nullptr, primary = nullptr;
-    if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current &&
-        cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS)
+    if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current && cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS)
         (void)cuCtxPushCurrent_v2(primary);
     CUresult result = on_instance(handle, [&](Module& module) -> CUresult {
         if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
-// Managed and mapped memory, seen from inside the client library beside a server (with_server.py): how much moves, and what
-// happens when somebody else has a hand in it: handlers of the program, forks, failing kernels.
+// Managed and mapped memory, seen from inside the client library beside a server (with_server.py): how much moves, and
+// what happens when somebody else has a hand in it: handlers of the program, forks, failing kernels.
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -187,7 +187,8 @@ TEST_CASE("a handler of the program gets its own faults, and we get ours", "[sha
     Program program;
     Managed memory(page);
     *memory.bytes() = 4;
-    struct sigaction mine {}, before {};
+    struct sigaction mine {
+    }, before{};
     mine.sa_handler = jump_back;
     mine.sa_flags = SA_NODEFER;
     sigaction(SIGSEGV, &mine, &before);  // after ours
