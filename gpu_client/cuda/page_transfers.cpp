@@ -5,6 +5,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/client_session.hpp"
+#include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -41,6 +42,7 @@ bool wait_for(const Work& work) {
     StreamRef stream;
     auto* context = find(work, stream);
     if (!context) return true;
+    if (library_state != LibraryState::ready) return false;
     auto& session = *context->session.load();
     bool gone = work.stream != 0 && !stream.object;
     Pending pending;
@@ -93,7 +95,8 @@ CUresult open_transfers(Context& context, uint64_t& stream) {
 static Context* find(const Transfers& by, uint64_t& stream_number) {
     auto* context = contexts().find(by.context);
     auto* stream = streams().find(by.stream);
-    if (!context || !context->active || !stream) return nullptr;
+    // Destructors at exit touch memory when the GPU has been given back.
+    if (!context || !context->active || !stream || library_state != LibraryState::ready) return nullptr;
     stream_number = stream->number;
     return context;
 }

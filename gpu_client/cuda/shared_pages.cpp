@@ -22,6 +22,10 @@ namespace {
 
 // A thread whose page is taken away again so often before it has it stops new work for a moment.
 constexpr int patient_tries = 16;
+// New work waits so long at most: what the thread waits for may need it.
+constexpr std::chrono::seconds politeness{1};
+// An access that cannot be made after so many tries has another reason: the program has unmapped what it registered.
+constexpr int tries_max = 10'000;
 
 // How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
 // itself, because another thread of the program makes a copy that waits for the stream.
@@ -216,7 +220,9 @@ void SharedPages::send(const std::vector<Change>& changes) {
 
 uint64_t SharedPages::give(uint64_t stream, std::vector<Transfers>* by) {
     mutex_.lock();
-    while (giving_ > 0 || (impatient_ > 0 && stream != every_stream)) changed_.wait(mutex_);
+    if (stream != every_stream)
+        changed_.wait_for(mutex_, politeness, [&]() TNR_REQUIRES(mutex_) { return impatient_ == 0; });
+    while (giving_ > 0) changed_.wait(mutex_);
     ++submitting_;
     const uint64_t turn = ++turns_;
     stats().pages.begin_turn();
@@ -290,7 +296,7 @@ bool SharedPages::bring(const PageFault& fault, const Range& range, PageRun run)
         log_once(LogLevel::warning,
                  "memory that the GPU has changed cannot be fetched: the program sees what it had there before");
     if (turn != turns_ && !fault.in_host_function) return false;  // the GPU may have changed it since
-    if (!range->view->show(run, room)) return false;
+    if (fetched && !range->view->show(run, room)) return false;
     return let(range, run, false);
 }
 
@@ -317,7 +323,7 @@ bool SharedPages::step(const PageFault& fault, const Range& range) {
 bool SharedPages::serve(const PageFault& fault) {
     bool done = false, impatient = false;
     mutex_.lock();
-    for (int tries = 0; !done; ++tries) {
+    for (int tries = 0; !done && tries < tries_max; ++tries) {
         auto range = range_at(fault.address);
         if (!range || !range->view) break;
         if (tries == patient_tries && !fault.in_host_function) {
