@@ -126,4 +126,20 @@ void hold_pages(uint64_t address, uint64_t bytes) {
     for (uint64_t at = begin; at < end; at += page) (void)map_without_access(at, page);
 }
 
+bool show_pages(uint64_t address, uint64_t bytes, int file, uint64_t offset) {
+    auto* wanted = reinterpret_cast<void*>(address);
+    long got = ::syscall(SYS_mmap, wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, offset);
+    if (got == -1) return false;
+    (void)::madvise(wanted, bytes, MADV_DONTFORK);
+    return true;
+}
+
+void hide_pages(uint64_t address, uint64_t bytes) {
+    auto* wanted = reinterpret_cast<void*>(address);
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (::syscall(SYS_mmap, wanted, bytes, PROT_NONE, flags, -1, 0L) == -1) return;
+    (void)::madvise(wanted, bytes, MADV_DONTDUMP);
+    (void)::madvise(wanted, bytes, MADV_DONTFORK);
+}
+
 }  // namespace tnr::cuda

@@ -20,4 +20,10 @@ uint64_t hold_addresses_somewhere(uint64_t bytes, uint64_t alignment);
 // Holds the pages of [address, address + bytes), as far as they are free: for GPU memory outside the devices' ranges.
 void hold_pages(uint64_t address, uint64_t bytes);
 
+// Puts pages of the file, which the program and we share, at addresses that are held; the child of a fork does not
+// inherit them either. False if the system refuses.
+bool show_pages(uint64_t address, uint64_t bytes, int file, uint64_t offset);
+// The addresses are held again, as before show_pages().
+void hide_pages(uint64_t address, uint64_t bytes);
+
 }  // namespace tnr::cuda

@@ -3,22 +3,34 @@
 
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
+
+// Memory that the program shares with the GPU is copied there.
+static void look_up_shared(BoxSide& side) {
+    SharedMemory shared;
+    if (!find_shared(side.address, shared)) return;
+    side.on_device = true;
+    if (side.address - shared.host < shared.bytes) side.address = shared.device + (side.address - shared.host);
+}
 
 static CUresult find_side(CUmemorytype type, const void* host, CUdeviceptr device, BoxSide& side) {
     switch (type) {
         case CU_MEMORYTYPE_HOST:
             side.address = value_of(host);
             side.on_device = is_device_address(side.address);
+            look_up_shared(side);
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_DEVICE:
             side.on_device = !is_pinned(device);
             side.address = device;
+            look_up_shared(side);
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_UNIFIED:
             side.on_device = is_device_address(device);
             side.address = device;
+            look_up_shared(side);
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_ARRAY:
             return CUDA_ERROR_NOT_SUPPORTED;

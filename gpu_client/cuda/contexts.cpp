@@ -12,6 +12,7 @@
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -36,6 +37,7 @@ CUresult synchronize_context(Context& context) {
 
 void context_ends(Context& context) {
     storage_context_ends(context.handle);
+    unshare_memory_of(context);
     forget_streams_of(context);
     forget_events_of(context);
     forget_modules_of(context.handle);

@@ -18,6 +18,7 @@
 #include "gpu_client/cuda/outgoing.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/frame_buffers.hpp"
 
@@ -265,6 +266,8 @@ CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
     await_writes(from.address, extent(from.row_bytes, from.rows, from.pitch));
     Detour detour;
     if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;
+    GpuTurn turn;
+    turn.begin_if_shared(to.address, detour.context(), detour.stream());
     auto result = upload(to, from, detour.stream(), wait);
     // The worker lets nothing overtake a copy that the program waits for.
     return wait || result != CUDA_SUCCESS ? result : detour.end();
@@ -282,6 +285,8 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     stream = detour.stream();
     if (detour.context().session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 
+    GpuTurn turn;
+    turn.begin_if_shared(from.address, detour.context(), stream);
     uint64_t bytes = to.row_bytes * to.rows;
     if (bytes > wire::inline_copy_bytes_max) keep_memory_of_pieces();
     Destination destination{to.address, bytes, to.rows > 1 ? to.row_bytes : 0, to.pitch};
@@ -322,6 +327,11 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     auto *context_to = context_for_memory(to.address, *here), *context_from = context_for_memory(from.address, *here);
     if (context_to != here || context_from != here)
         return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
+    GpuTurn turn;
+    if (!is_captured(stream)) {
+        turn.begin_if_shared(to.address, *here, stream);
+        turn.begin_if_shared(from.address, *here, stream);
+    }
     if (rows == 1) return copy_line(to.address, from.address, row_bytes, stream);
     RemoteCall call(wire::CopyRows<>{to.address, to.pitch, from.address, from.pitch, row_bytes, rows, stream.number,
                                      wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});

@@ -4,6 +4,7 @@
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 using namespace tnr::cuda;
 
@@ -12,6 +13,19 @@ static HostRows host(const void* address, size_t bytes) {
 }
 
 static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool wait);
+
+// Memory that the program shares with the GPU is copied there.
+static CUdeviceptr unified(CUdeviceptr address) {
+    SharedMemory shared;
+    bool here = find_shared(address, shared) && address - shared.host < shared.bytes;
+    return here ? shared.device + (address - shared.host) : address;
+}
+static const void* unified(const void* address) {
+    return handle_of<const void*>(unified(value_of(address)));
+}
+static void* unified(void* address) {
+    return handle_of<void*>(unified(value_of(address)));
+}
 
 // Addresses are unified: what a program names as the host's may be the device's all the same.
 static CUresult to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream, bool wait) {
@@ -51,28 +65,28 @@ static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
 extern "C" {
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
-    return guarded("cuMemcpyHtoD", [&] { return to_device(to, from, bytes, nullptr, true); });
+    return guarded("cuMemcpyHtoD", [&] { return to_device(unified(to), unified(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyHtoDAsync", [&] { return to_device(to, from, bytes, stream, false); });
+    return guarded("cuMemcpyHtoDAsync", [&] { return to_device(unified(to), unified(from), bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpyDtoH", [&] { return from_device(to, from, bytes, nullptr, true); });
+    return guarded("cuMemcpyDtoH", [&] { return from_device(unified(to), unified(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyDtoHAsync", [&] { return from_device(to, from, bytes, stream, false); });
+    return guarded("cuMemcpyDtoHAsync", [&] { return from_device(unified(to), unified(from), bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpyDtoD", [&] { return on_device(to, from, bytes, nullptr, true); });
+    return guarded("cuMemcpyDtoD", [&] { return on_device(unified(to), unified(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyDtoDAsync", [&] { return on_device(to, from, bytes, stream, false); });
+    return guarded("cuMemcpyDtoDAsync", [&] { return on_device(unified(to), unified(from), bytes, stream, false); });
 }
 CUresult CUDAAPI cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-    return guarded("cuMemcpy", [&] { return between(to, from, bytes, nullptr, true); });
+    return guarded("cuMemcpy", [&] { return between(unified(to), unified(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-    return guarded("cuMemcpyAsync", [&] { return between(to, from, bytes, stream, false); });
+    return guarded("cuMemcpyAsync", [&] { return between(unified(to), unified(from), bytes, stream, false); });
 }
 
 }  // extern "C"

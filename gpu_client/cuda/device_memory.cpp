@@ -14,8 +14,6 @@
 
 namespace tnr::cuda {
 
-// Allocations are multiples of this: what cuMemAlloc promises of alignment, and then some.
-static constexpr uint64_t small_unit = 512;
 // From here on an allocation gets mappings of its own; below, half a granule would be wasted.
 static constexpr uint64_t small_max = 1 << 20;
 // A grant is asked for in steps of at least this, so that growing costs few round trips.
@@ -69,9 +67,9 @@ void DeviceMemory::ask_ahead() {
 // ---- allocating ----
 
 CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool,
-                                uint64_t& address) {
+                                uint64_t& address, uint64_t alignment) {
     if (bytes > range_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
-    const Wish wish{context, bytes, stream, pool};
+    const Wish wish{context, bytes, stream, pool, alignment};
     while (true) {
         Allocation made;
         bool found = false;
@@ -112,20 +110,20 @@ bool DeviceMemory::find_place(const Wish& wish, Allocation& made) {
         made.untouched_at = 0;
         return true;
     }
-    bool found = bytes < small_max ? take_small(round_up(bytes, small_unit), made)
+    bool found = bytes < small_max ? take_small(round_up(bytes, wish.alignment), wish.alignment, made)
                                    : take_mapped(round_up(bytes, granularity_), made);
     if (found) made.untouched_at = session().position();
     return found;
 }
 
-bool DeviceMemory::take_small(uint64_t bytes, Allocation& made) {
-    made.address = small_.take(bytes, small_unit);
+bool DeviceMemory::take_small(uint64_t bytes, uint64_t alignment, Allocation& made) {
+    made.address = small_.take(bytes, alignment);
     if (made.address == 0) {
         uint64_t block = map(granularity_);
         if (block == 0) return false;
         blocks_.push_back({block, granularity_});
         small_.add(block, granularity_);
-        made.address = small_.take(bytes, small_unit);
+        made.address = small_.take(bytes, alignment);
     }
     made.reserved = bytes;
     made.small = true;

@@ -28,6 +28,9 @@ struct Device;
 
 class DeviceMemory {
 public:
+    // Allocations are multiples of this: what cuMemAlloc promises of alignment, and then some.
+    static constexpr uint64_t small_unit = 512;
+
     // `synchronize` waits for a context's work, then calls context_synced().
     DeviceMemory(Device& device, CUresult (*synchronize)(Context&))
         : device_(device), synchronize_(synchronize), sends_(device) {}
@@ -38,7 +41,9 @@ public:
 
     // `stream`: the stream's number + 1 for a stream-ordered allocation, which may reuse memory freed in the same
     // stream at once; 0 for any other. Waits only when the grant or the addresses are used up.
-    CUresult allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool, uint64_t& address);
+    // The memory has a multiple of `alignment` (a power of two, at most the granularity) all to itself.
+    CUresult allocate(const Context& context, uint64_t bytes, uint64_t stream, uint64_t pool, uint64_t& address,
+                      uint64_t alignment = small_unit);
     // Never waits for the GPU.
     CUresult release(uint64_t address, uint64_t stream);
     // Physical memory that the program creates itself (cuMemCreate) comes out of the same grant. take_grant() waits as
@@ -85,7 +90,7 @@ private:
     };
     struct Wish {
         const Context& context;
-        uint64_t bytes, stream, pool;
+        uint64_t bytes, stream, pool, alignment;
     };
     struct Drain;
 
@@ -93,7 +98,7 @@ private:
     // These put what must be sent into sends_.
     bool try_allocate(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
     bool find_place(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
-    bool take_small(uint64_t bytes, Allocation& made) TNR_REQUIRES(mutex_);
+    bool take_small(uint64_t bytes, uint64_t alignment, Allocation& made) TNR_REQUIRES(mutex_);
     bool take_mapped(uint64_t bytes, Allocation& made) TNR_REQUIRES(mutex_);
     uint64_t map(uint64_t bytes) TNR_REQUIRES(mutex_);
     void unmap(const Mapped& range) TNR_REQUIRES(mutex_);

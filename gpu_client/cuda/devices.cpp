@@ -43,8 +43,6 @@ bool Device::runs_ptx_only() const {
 // What the GPU can do but we do not carry over the network (yet): a program that asks first takes another way.
 static void withhold_unsupported(Device& device) {
     static constexpr int none[] = {
-        CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
-        CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
         CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
         CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,

@@ -32,6 +32,7 @@ struct Device {
     int primary_held TNR_GUARDED_BY(primary_contexts_turn()) = 0;  // how often the program has retained it
     std::atomic<ClientSession*> session{nullptr};  // with the server that has it; null until open_session()
     DeviceMemory* memory = nullptr;
+    std::atomic<bool> open_to_all{false};  // the other devices may use its memory: it has managed memory
     struct {
         std::atomic<uint64_t> own{0}, chosen{0};  // handles; 0: not made yet, not chosen
         std::atomic<bool> any_unused{false};      // some pool may have reserved more than it uses; spares others a lock

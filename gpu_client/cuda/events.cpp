@@ -158,7 +158,12 @@ static CUresult query_event(CUevent handle) {
     if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
     if (event->in_graphs) return ask_worker<wire::QueryEvent<>>(*event, *context);
     auto recording = recording_of(*event);
-    if (known_complete(*event, recording, *context)) return CUDA_SUCCESS;
+    auto known = [&] {
+        if (!known_complete(*event, recording, *context)) return CUDA_ERROR_NOT_READY;
+        tell_complete();
+        return CUDA_SUCCESS;
+    };
+    if (known() == CUDA_SUCCESS) return CUDA_SUCCESS;
     uint64_t heard_before = completions_heard();
     bool watched = event->watched >= recording.position;
     if (watched && event->asked == heard_before) {
@@ -166,7 +171,7 @@ static CUresult query_event(CUevent handle) {
         session.drain();
         if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-        return known_complete(*event, recording, *context) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        return known();
     }
     auto result = watched
                       ? ask(wire::QueryEvent<>{event->number}, *event, recording, *context)
@@ -190,6 +195,7 @@ static CUresult synchronize_event(CUevent handle) {
             result != CUDA_SUCCESS)
             return result;
     pools_after_wait(context->device);
+    tell_complete();
     return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
 
@@ -43,7 +44,11 @@ CUresult launch_graph(CUgraphExec handle, CUstream in) {
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     const wire::LaunchGraph<> record{exec->number, stream.number};
-    auto submit_launch = [&] { return submit(record.op, *context, stream, {wire::packed(record)}); };
+    auto submit_launch = [&] {
+        GpuTurn turn;
+        if (!is_captured(stream)) turn.begin(*context, stream);
+        return submit(record.op, *context, stream, {wire::packed(record)});
+    };
     if (!exec->has_needs) return submit_launch();
     auto needs = needs_of(handle);
     if (!is_captured(stream)) return launch_with_needs(*needs, *context, in, submit_launch);

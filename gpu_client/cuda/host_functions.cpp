@@ -10,7 +10,9 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
 
@@ -76,8 +78,10 @@ void run_host_functions() {
         lock.unlock();
         if (!session) continue;  // not one of ours
         note_completion_heard();
+        mark_host_function_thread();
         if (run) run();
         run = nullptr;
+        host_function_ended();
         session->send_at_once(wire::HostFunctionDone{reached.run});
         session->expect_news(-1);
         if (ours) all.end_run(reached.ticket);

@@ -8,6 +8,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/managed_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
@@ -120,22 +121,46 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
     return true;
 }
 
-// Kernels cannot reach the program's memory over the network yet; CAN_MAP_HOST_MEMORY says so, too. A program that asks
-// for it hears so here rather than from its kernels.
-static CUresult refuse_mapping() {
-    return static_cast<CUresult>(unsupported("host memory that kernels reach (DEVICEMAP)"));
+// Pages of its own, so that the program may register or protect its neighbours as it likes. What kernels are to reach
+// is a device's memory as well, at the same address.
+static CUresult take_pages(size_t bytes, unsigned flags, void*& memory) {
+    if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
+        uint64_t address = 0;
+        auto result = allocate_shared(SharedKind::mapped, bytes, address);
+        memory = handle_of<void*>(address);
+        return result;
+    }
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+// Memory of a context that has ended is no longer shared.
+static void free_pages(const PinnedRange& range) {
+    (void)free_shared(range.address);
+    bool of_device = (range.flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0;
+    if (!of_device) ::munmap(handle_of<void*>(range.address), range.bytes);
+}
+
+// Where kernels find pinned memory. What was not mapped when it was pinned is so now.
+static CUresult map_for_device(const PinnedRange& range, uint64_t& device) {
+    SharedMemory shared;
+    if (!find_shared(range.address, shared)) {
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        return share_program_memory(*context, range.address, range.bytes, device);
+    }
+    device = shared.device;
+    return CUDA_SUCCESS;
 }
 
 static CUresult allocate(void** out, size_t bytes, unsigned flags) {
     if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    if (flags & CU_MEMHOSTALLOC_DEVICEMAP) return refuse_mapping();
-    // Pages of its own, so that the program may register or protect its neighbours as it likes.
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    void* memory = nullptr;
+    if (auto result = take_pages(bytes, flags, memory); result != CUDA_SUCCESS) return result;
     if (auto result = add(memory, bytes, flags, false, context->handle); result != CUDA_SUCCESS) {
-        ::munmap(memory, bytes);
+        free_pages({value_of(memory), bytes, flags});
         return result;
     }
     *out = memory;
@@ -147,8 +172,14 @@ static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     if ((flags & ~register_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    if (flags & CU_MEMHOSTREGISTER_DEVICEMAP) return refuse_mapping();
-    return add(address, bytes, flags, true, context->handle);
+    if (auto result = add(address, bytes, flags, true, context->handle); result != CUDA_SUCCESS) return result;
+    PinnedRange range;
+    uint64_t device = 0;
+    if (!(flags & CU_MEMHOSTREGISTER_DEVICEMAP)) return CUDA_SUCCESS;
+    (void)find_pinned(address, bytes, range);
+    auto result = map_for_device(range, device);
+    if (result != CUDA_SUCCESS) (void)remove(address, true, range);
+    return result;
 }
 
 }  // namespace tnr::cuda
@@ -170,7 +201,7 @@ CUresult CUDAAPI cuMemFreeHost(void* memory) {
         if (!memory) return CUDA_SUCCESS;
         PinnedRange range;
         if (!remove(memory, false, range)) return CUDA_ERROR_INVALID_VALUE;
-        ::munmap(memory, range.bytes);
+        free_pages(range);
         return CUDA_SUCCESS;
     });
 }
@@ -186,7 +217,10 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory) {
     return guarded("cuMemHostUnregister", [&]() -> CUresult {
         if (!memory) return CUDA_ERROR_INVALID_VALUE;
         PinnedRange range;
-        if (remove(memory, true, range)) return CUDA_SUCCESS;
+        if (remove(memory, true, range)) {
+            (void)free_shared(range.address);
+            return CUDA_SUCCESS;
+        }
         bool inside = find_pinned(memory, 1, range) && range.registered;
         return inside ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     });
@@ -205,7 +239,10 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, un
     return guarded("cuMemHostGetDevicePointer", [&]() -> CUresult {
         PinnedRange range;
         if (!out || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
-        return refuse_mapping();
+        uint64_t device = 0;
+        if (auto result = map_for_device(range, device); result != CUDA_SUCCESS) return result;
+        *out = device + (value_of(memory) - range.address);
+        return CUDA_SUCCESS;
     });
 }
 

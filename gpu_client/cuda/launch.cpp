@@ -8,6 +8,7 @@
 #include "gpu_client/cuda/launch_checks.hpp"
 #include "gpu_client/cuda/profile.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -80,6 +81,12 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     Parameters parameters;
     if (auto result = collect_parameters(kernel, list, extra, parameters); result != CUDA_SUCCESS) return result;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
+    if (extra && anything_shared() && parameters.bytes != 0) {  // the buffer may lie in what the GPU is given now
+        std::memcpy(parameters.packed, parameters.buffer, parameters.bytes);
+        parameters.buffer = parameters.packed;
+    }
+    GpuTurn turn;
+    if (!is_captured(stream)) turn.begin(*context, stream);
 
     if (profiling()) profile_kernel(function->number, kernel.name);
     return submit(record.op, *context, stream,

@@ -4,9 +4,12 @@
 #include <deque>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/page_file.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 
 namespace tnr::cuda {
 
@@ -146,6 +149,12 @@ static bool forget_library(uint64_t handle, Library& library, bool& was_loaded) 
     was_loaded = code->loaded && code->failed == CUDA_SUCCESS;
     for (auto& kernel : code->kernels)
         if (uint64_t function = kernel->handle) functions().destroy(function);
+    std::vector<uint64_t> managed;
+    {
+        LockGuard lock(code->mutex);
+        managed.swap(code->managed);
+    }
+    for (auto block : managed) (void)unshare_memory(block, false);
     forget_symbols(number);
     bury(code);
     return true;
@@ -219,6 +228,54 @@ CUresult get_global(Library& library, const char* name, uint64_t& address, uint6
     LockGuard lock(code.mutex);
     code.globals[key] = {address, bytes};
     return CUDA_SUCCESS;
+}
+
+// The driver has chosen the address, so it may be taken here.
+static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {
+    SharedMemory shared;
+    if (find_shared(block, shared)) return CUDA_SUCCESS;  // for a neighbour
+    const uint64_t begin = block / page_bytes() * page_bytes();
+    const uint64_t end = (block + bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+    if (!hold_addresses(begin, end - begin)) {
+        log_once(LogLevel::warning,
+                 "a managed variable lies on the GPU where this program has something else: it cannot be used; another "
+                 "run may have more luck");
+        return CUDA_ERROR_ALREADY_MAPPED;
+    }
+    auto result = share_memory(context, {SharedKind::variable, block, block, bytes, 0});
+    if (result != CUDA_SUCCESS) {
+        let_go_of_addresses(begin, end - begin);
+        return result;
+    }
+    LockGuard lock(code.mutex);
+    code.managed.push_back(block);
+    return CUDA_SUCCESS;
+}
+
+// The runtime asks before it has made a context current. The first device's is then kept for good.
+static CUresult context_for_managed(Context*& context) {
+    if (current_context_handle() != 0) return current_context(context);
+    CUcontext primary = nullptr;
+    if (auto result = cuDevicePrimaryCtxRetain(&primary, 0); result != CUDA_SUCCESS) return result;
+    context = find_context(primary);
+    return usable(context);
+}
+
+CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
+    Context* context = nullptr;
+    if (auto result = context_for_managed(context); result != CUDA_SUCCESS) return result;
+    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::GetManaged<>{library.number, name});
+    call.in_context(context);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::GetManaged<>::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    address = reply.address;
+    bytes = reply.bytes;
+    auto& code = *library.code.load();
+    auto result = share_block(*context, code, reply.block, reply.block_bytes);
+    if (result == CUDA_SUCCESS) note_symbol(address, bytes, context->handle, library.number);
+    return result;
 }
 
 }  // namespace tnr::cuda

@@ -37,6 +37,7 @@ struct LoadedCode {
     Mutex mutex;  // also held while a kernel's handle is made
     // Address and size of the globals asked for so far.
     std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals TNR_GUARDED_BY(mutex);
+    std::vector<uint64_t> managed TNR_GUARDED_BY(mutex);  // where blocks of managed variables begin
 };
 
 // Makes the handle. `image` comes from image_for_device(). A module (`context` not 0) is loaded at once, a library when
@@ -52,6 +53,8 @@ CUresult unload_library(uint64_t handle);
 CUresult get_kernel(Library& library, const char* name, uint64_t& handle);
 CUresult kernel_handle(Library& library, size_t index, uint64_t& handle);
 CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes);
+// A managed variable, which the program finds at its address. CUDA_ERROR_NOT_FOUND if there is none of that name.
+CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes);
 void forget_modules_of(uint64_t context_handle);
 
 }  // namespace tnr::cuda

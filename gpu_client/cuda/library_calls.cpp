@@ -165,11 +165,16 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibra
     });
 }
 
-// Managed memory is not carried yet: no library has any.
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char* name) {
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle, const char* name) {
     return guarded("cuLibraryGetManaged", [&]() -> CUresult {
-        if (!name) return CUDA_ERROR_INVALID_VALUE;
-        return find_library(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+        if (!name || (!address && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+        auto* library = find_library(handle);
+        if (!library) return CUDA_ERROR_INVALID_HANDLE;
+        uint64_t start = 0, length = 0;
+        auto result = get_managed(*library, name, start, length);
+        if (result == CUDA_SUCCESS && address) *address = start;
+        if (result == CUDA_SUCCESS && bytes) *bytes = length;
+        return result;
     });
 }
 

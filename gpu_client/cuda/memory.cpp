@@ -7,8 +7,10 @@
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/managed_advice.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 
 namespace tnr::cuda {
 
@@ -100,6 +102,12 @@ CUresult free_memory(uint64_t address, uint64_t stream) {
     Allocation found;
     if (!device->memory->find(address, found) || found.address != address) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = usable(contexts().find(found.context)); result != CUDA_SUCCESS) return result;
+    SharedMemory shared;
+    if (find_shared(address, shared)) {
+        if (shared.kind != SharedKind::managed) return CUDA_ERROR_INVALID_VALUE;
+        (void)unshare_memory(address, false);
+        forget_advice(address, shared.bytes);
+    }
     auto result = device->memory->release(address, stream);
     if (result == CUDA_SUCCESS) return_to_pool(found.pool, found.bytes);
     return result;

@@ -4,6 +4,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/shared_memory.hpp"
 
 using namespace tnr::cuda;
 
@@ -13,21 +14,34 @@ struct Known {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
     uint64_t address = 0, bytes = 0, context = 0, id = 0, pool = 0;
     uint64_t device_pointer = 0, host_pointer = 0;
+    bool managed = false;
 };
 
 bool identify(uint64_t address, Known& known) {
     Allocation allocation;
-    if (find_allocation(address, allocation)) {
+    bool on_device = find_allocation(address, allocation);
+    if (on_device) {
         known = {CU_MEMORYTYPE_DEVICE, allocation.address, allocation.bytes, allocation.context,
                  allocation.id,        allocation.pool,    address,          0};
-        return true;
     }
     PinnedRange range;
-    if (find_pinned(handle_of<const void*>(address), 1, range)) {
-        known = {CU_MEMORYTYPE_HOST, range.address, range.bytes, range.context, range.id, 0, 0, address};
-        return true;
+    SharedMemory shared;
+    bool is_shared = find_shared(address, shared);
+    bool is_host = is_shared ? !shared.is_managed() : !on_device;
+    if (is_shared) {
+        uint64_t offset = address - (address - shared.host < shared.bytes ? shared.host : shared.device);
+        known.managed = !is_host;
+        known.address = is_host ? shared.host : shared.device;
+        known.bytes = shared.bytes;
+        known.device_pointer = shared.device + offset;
+        known.host_pointer = shared.host + offset;
+        address = known.host_pointer;
     }
-    return false;
+    bool is_pinned = is_host && find_pinned(handle_of<const void*>(address), 1, range);
+    if (is_pinned)
+        known = {CU_MEMORYTYPE_HOST,   range.address, range.bytes, range.context, range.id, 0,
+                 known.device_pointer, address};
+    return on_device || is_pinned;
 }
 
 template <class T>
@@ -50,8 +64,9 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
             return known.device_pointer != 0 ? give(data, known.device_pointer) : CUDA_ERROR_INVALID_VALUE;
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
             return known.host_pointer != 0 ? give(data, known.host_pointer) : CUDA_ERROR_INVALID_VALUE;
-        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            return give(data, int{known.managed});
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

@@ -110,7 +110,10 @@ CUresult RemoteCall::exchange() {
     answer_ = wire::Reader(pending_.answer);
     auto result =
         pending_.result == CUDA_ERROR_NOT_READY ? pending_.result : with_async_errors(pending_.result, context_);
-    if (result == CUDA_SUCCESS) note_completion_heard();
+    if (result == CUDA_SUCCESS) {
+        note_completion_heard();
+        tell_complete();
+    }
     return result;
 }
 
@@ -125,6 +128,15 @@ uint64_t completions_heard() {
 }
 void note_completion_heard() {
     heard().fetch_add(1);
+}
+
+static std::atomic<void (*)()> told_complete{nullptr};
+
+void tell_complete() {
+    if (auto* then = told_complete.load(std::memory_order_relaxed)) then();
+}
+void when_told_complete(void (*then)()) {
+    told_complete = then;
 }
 
 // ---- answers that stay true ----

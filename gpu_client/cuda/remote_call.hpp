@@ -41,6 +41,7 @@ public:
     // Sends; waits and returns the worker's answer when the call is sync (or TNR_SYNC=1).
     CUresult send(zmq::message_t* bulk = nullptr);
     uint64_t position() const { return position_; }  // of the record, once it is sent
+    const StreamRef& stream() const { return stream_; }
     Pending& pending() { return pending_; }
 
     // Reads the answer, after send(); a failed call may have one, too. False if it is not such a reply. Views in it
@@ -93,6 +94,11 @@ CUresult submit(uint16_t op, Context& context, const StreamRef& stream, Parts pa
 // completed.
 uint64_t completions_heard();
 void note_completion_heard();
+
+// Whoever tells the program that work is complete calls this first. May wait for the network; no lock may be held.
+void tell_complete();
+// What tell_complete() does.
+void when_told_complete(void (*then)());
 
 // Forgets the answers of `cached` calls, which may depend on attributes of kernels: they are asked again.
 void forget_cached_answers();

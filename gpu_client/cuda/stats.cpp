@@ -19,6 +19,22 @@ uint64_t Stats::round_trips() const {
     return sum;
 }
 
+void PageStats::count_fetched(uint64_t bytes) {
+    fetched.fetch_add(bytes, Stats::relaxed);
+    uint64_t now = fetched_in_turn.fetch_add(bytes, Stats::relaxed) + bytes;
+    uint64_t most = fetched_in_turn_max.load(Stats::relaxed);
+    while (most < now && !fetched_in_turn_max.compare_exchange_weak(most, now, Stats::relaxed)) {
+    }
+}
+
+static void print_pages(const PageStats& pages) {
+    if (pages.given == 0 && pages.faults == 0) return;
+    std::fprintf(stderr,
+                 "tnr: managed and mapped memory: %" PRIu64 " bytes given to the GPU, %" PRIu64
+                 " fetched (at most %" PRIu64 " after one piece of work), %" PRIu64 " accesses waited\n",
+                 pages.given.load(), pages.fetched.load(), pages.fetched_in_turn_max.load(), pages.faults.load());
+}
+
 static void print_traffic(const wire::Link& link) {
     std::fprintf(stderr, "tnr: %" PRIu64 " bytes sent, %" PRIu64 " bytes received\n", link.bytes_sent(),
                  link.bytes_received());
@@ -36,6 +52,7 @@ void print_stats(std::span<const wire::Link* const> links) {
     std::fprintf(stderr, "tnr: %" PRIu64 " calls, %" PRIu64 " round trips (%" PRIu64 " to the pool), %.3f ms waited\n",
                  all.calls.load(), all.round_trips(), all.control_waited.load(), all.wait_ns.load() / 1e6);
     for (auto* link : links) print_traffic(*link);
+    print_pages(all.pages);
     std::fprintf(stderr, "tnr: %-44s %10s %12s\n", "call", "sent", "round trips");
     for (auto& call : wire::calls) {
         auto sent = all.sent[call.op].load(), waited = all.waited[call.op].load();

@@ -10,6 +10,18 @@
 
 namespace tnr::cuda {
 
+// Memory that the program and the GPU both address: shared_pages.hpp.
+struct PageStats {
+    std::atomic<uint64_t> faults{0};   // accesses that had to wait for a page
+    std::atomic<uint64_t> fetched{0};  // bytes
+    std::atomic<uint64_t> given{0};
+    // Bytes that were fetched since the GPU was given the memory last, and the most that this has ever been.
+    std::atomic<uint64_t> fetched_in_turn{0}, fetched_in_turn_max{0};
+
+    void count_fetched(uint64_t bytes);
+    void begin_turn() { fetched_in_turn.store(0, std::memory_order_relaxed); }
+};
+
 struct Stats {
     std::atomic<uint64_t> calls{0};                       // of any exported function that needs cuInit
     std::atomic<uint64_t> sent[wire::op_max + 1] = {};    // records, by op
@@ -18,6 +30,7 @@ struct Stats {
     std::atomic<uint64_t> session_waited{0};
     std::atomic<uint64_t> control_waited{0};  // requests to the pool
     std::atomic<uint64_t> wait_ns{0};
+    PageStats pages;
 
     void count_sent(uint16_t op) { (op <= wire::op_max ? sent[op] : session_sent).fetch_add(1, relaxed); }
     void count_waited(uint16_t op) { (op <= wire::op_max ? waited[op] : session_waited).fetch_add(1, relaxed); }

@@ -188,6 +188,7 @@ static CUresult synchronized(const StreamRef& stream, Context& context) {
     if (auto result = usable(&context); result != CUDA_SUCCESS) return result;
     if (stream.object) find_device(context.device)->memory->stream_synced(stream.number, stream.object->waited);
     pools_after_wait(context.device);
+    tell_complete();
     return with_async_errors(CUDA_SUCCESS, &context);
 }
 
@@ -216,7 +217,12 @@ static CUresult query_stream(CUstream handle) {
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_wait(stream); result != CUDA_SUCCESS) return result;
     uint64_t needed = last_use(stream, *context);
-    if (synced_position(stream, *context) >= needed) return CUDA_SUCCESS;
+    auto known = [&] {
+        if (synced_position(stream, *context) < needed) return CUDA_ERROR_NOT_READY;
+        tell_complete();
+        return CUDA_SUCCESS;
+    };
+    if (known() == CUDA_SUCCESS) return CUDA_SUCCESS;
     uint64_t heard_before = completions_heard();
     bool watched = stream.object && stream.object->watched >= needed;
     if (watched && stream.object->asked == heard_before) {
@@ -224,7 +230,7 @@ static CUresult query_stream(CUstream handle) {
         session.drain();
         if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
         if (auto result = usable(context); result != CUDA_SUCCESS) return result;
-        return synced_position(stream, *context) >= needed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        return known();
     }
     bool watches = stream.object && !watched;
     RemoteCall call = watches ? RemoteCall(wire::QueryAndWatchStream<>{stream.number, needed})

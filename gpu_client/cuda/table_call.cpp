@@ -4,6 +4,7 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 
 namespace tnr::cuda {
@@ -57,6 +58,8 @@ void TableCall::ordinal(CUdevice device) {
 
 void TableCall::device(CUdeviceptr address, uint64_t bytes) {
     if (!is_allocated(address, bytes)) refuse(CUDA_ERROR_INVALID_VALUE);
+    SharedMemory shared;
+    uses_shared_ |= find_shared(address, shared);
     put(address);
 }
 
@@ -66,6 +69,10 @@ void TableCall::any_device(CUdeviceptr address, uint64_t bytes) {
 }
 
 CUresult TableCall::send() {
+    GpuTurn turn;
+    Context* context = nullptr;
+    if (uses_shared_ && !is_captured(stream()) && context_of_stream(stream(), context) == CUDA_SUCCESS)
+        turn.begin(*context, stream());
     auto result = RemoteCall::send();
     return result == CUDA_SUCCESS && anywhere_ ? detour_.end() : result;
 }

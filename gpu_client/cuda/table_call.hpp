@@ -56,6 +56,7 @@ public:
 
 private:
     std::optional<CUdeviceptr> anywhere_;
+    bool uses_shared_ = false;  // memory that the program has, too
     Detour detour_;
     NamedGraph named_;
 };

@@ -113,6 +113,21 @@ struct GetGlobal {
     };
 };
 
+// A managed variable. It lies among others of its code in a block that holds nothing else; the program gets all of it.
+template <class Side = Numbers>
+struct GetManaged {
+    static constexpr uint16_t op = op_cuLibraryGetManaged;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Library library{};
+    std::string_view name;
+    auto fields() { return std::tie(library, name); }
+    struct Reply {
+        uint64_t address = 0, bytes = 0;
+        uint64_t block = 0, block_bytes = 0;
+        auto fields() { return std::tie(address, bytes, block, block_bytes); }
+    };
+};
+
 // ---- links ----
 
 struct CreateLink {

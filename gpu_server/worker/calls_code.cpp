@@ -167,10 +167,22 @@ static Answer get_global(WorkerSession&, Call& call, const wire::GetGlobal<Resol
     return result;
 }
 
+static Answer get_managed(WorkerSession&, Call& call, const wire::GetManaged<Resolved>& wanted) {
+    if (!driver().cuLibraryGetManaged) return CUDA_ERROR_NOT_FOUND;
+    CUdeviceptr address = 0, block = 0;
+    size_t bytes = 0, block_bytes = 0;
+    auto result =
+        driver().cuLibraryGetManaged(&address, &bytes, wanted.library.handle, std::string(wanted.name).c_str());
+    if (result == CUDA_SUCCESS) result = driver().cuMemGetAddressRange_v2(&block, &block_bytes, address);
+    call.reply(wire::GetManaged<>::Reply{address, bytes, block, block_bytes});
+    return result;
+}
+
 void add_code_calls(HandlerTable& table) {
     table.add<load_library>();
     table.add<unload_library>();
     table.add<get_global>();
+    table.add<get_managed>();
 }
 
 }  // namespace tnr::worker

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <random>
+
+#include "gpu_client/protocol/address_zone.hpp"
 
 namespace tnr::emulated {
 namespace {
@@ -23,25 +26,46 @@ void* pointer(uint64_t address) {
     return reinterpret_cast<void*>(address);
 }
 
+constexpr int reserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+// Managed variables lie in an arena, and where this driver works for a program elsewhere, the addresses must be free
+// there as well. MAP_FAILED if no place was.
+void* reserve_in_zone(uint64_t bytes) {
+    constexpr uint64_t room = wire::address_zone_end - wire::address_zone_begin;
+    constexpr int tries = 8;
+    std::random_device random;
+    for (int i = 0; i < tries && bytes < room; ++i) {
+        uint64_t number = uint64_t{random()} << 32 | random();
+        uint64_t place = wire::address_zone_begin + round_down(number % (room - bytes), wire::address_alignment);
+        void* range = mmap(pointer(place), bytes, PROT_NONE, reserved | MAP_FIXED_NOREPLACE, -1, 0);
+        if (range == pointer(place)) return range;
+        if (range != MAP_FAILED) munmap(range, bytes);
+    }
+    return MAP_FAILED;
+}
+
 }  // namespace
 
 bool Arena::reserve(uint64_t bytes) {
     bytes = round_up(bytes, commit_step) + commit_step;
-    void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* range = reserve_in_zone(bytes);
+    if (range == MAP_FAILED) range = mmap(nullptr, bytes, PROT_NONE, reserved, -1, 0);
     if (range == MAP_FAILED) return false;
     LockGuard lock(mutex_);
     free_ = {{round_up(reinterpret_cast<uint64_t>(range), commit_step), bytes - commit_step}};
     return true;
 }
 
-uint64_t Arena::allocate(uint64_t bytes) {
+uint64_t Arena::allocate(uint64_t bytes, uint64_t alignment) {
     LockGuard lock(mutex_);
     for (auto it = free_.begin(); it != free_.end(); ++it) {
-        if (it->second < bytes) continue;
-        uint64_t begin = it->first, rest = it->second - bytes;
+        auto [start, length] = *it;
+        uint64_t begin = round_up(start, alignment), skipped = begin - start;
+        if (skipped > length || length - skipped < bytes) continue;
         if (!commit(begin, begin + bytes)) return 0;
         free_.erase(it);
-        if (rest) free_.emplace(begin + bytes, rest);
+        if (skipped) free_.emplace(start, skipped);
+        if (uint64_t rest = length - skipped - bytes) free_.emplace(begin + bytes, rest);
         return begin;
     }
     return 0;

@@ -17,8 +17,8 @@ class Arena {
 public:
     // Reserves addresses; false when the system refuses.
     bool reserve(uint64_t bytes);
-    // 0 when there is no free stretch long enough. `bytes` is a multiple of the granule.
-    uint64_t allocate(uint64_t bytes);
+    // 0 when there is no free stretch long enough. `bytes` is a multiple of the granule, as is `alignment`.
+    uint64_t allocate(uint64_t bytes, uint64_t alignment = allocation_granule);
     void release(uint64_t address, uint64_t bytes);
 
 private:

@@ -120,11 +120,19 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* size, CUlibrary handle
         handle, [&](Module& module) { return cuModuleGetGlobal_v2(address, size, module.as<CUmodule>(), name); });
 }
 
-// PTX marks managed variables only with an attribute that the interpreter does not keep, so there are none.
+// The runtime asks before it has made a context current: it means the first device's.
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
-    return on_library(handle, [&](Library&) -> CUresult {
-        return !name || (!address && !size) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    CUcontext current = nullptr, primary = nullptr;
+    if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && !current && cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS)
+        (void)cuCtxPushCurrent_v2(primary);
+    CUresult result = on_instance(handle, [&](Module& module) -> CUresult {
+        if (!name || (!address && !size)) return CUDA_ERROR_INVALID_VALUE;
+        size_t index = global_index(*module.code, name);
+        bool found = index < module.code->globals().size() && module.code->globals()[index].managed;
+        return found ? cuModuleGetGlobal_v2(address, size, module.as<CUmodule>(), name) : CUDA_ERROR_NOT_FOUND;
     });
+    if (primary) (void)cuCtxPopCurrent_v2(&primary);
+    return result;
 }
 
 CUresult cuLibraryGetUnifiedFunction(void** function, CUlibrary handle, const char* name) {

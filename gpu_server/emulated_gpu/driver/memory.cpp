@@ -20,7 +20,9 @@ CUresult allocate_device(Device& device, uint64_t size, Allocation like, uint64_
 }
 
 CUresult place_on_device(Device& device, uint64_t size, Allocation like, uint64_t& address) {
-    uint64_t begin = device.arena.allocate(granules(size));
+    // A page holds nothing beside managed memory: programs have it page by page.
+    uint64_t begin = like.type == MemoryType::managed ? device.arena.allocate(granules(size), managed_alignment)
+                                                      : device.arena.allocate(granules(size));
     if (!begin) return CUDA_ERROR_OUT_OF_MEMORY;
     like.begin = begin;
     like.size = size;
@@ -35,6 +37,7 @@ void give_back(const Allocation& allocation) {
     switch (allocation.type) {
         case MemoryType::device:
         case MemoryType::managed:
+            if (allocation.type == MemoryType::managed) forget_advice(allocation);
             device.arena.release(allocation.begin, granules(allocation.size));
             if (allocation.owner)
                 return_to_pool(allocation.owner, granules(allocation.size));

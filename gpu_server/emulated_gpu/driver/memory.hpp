@@ -15,6 +15,9 @@ CUresult place_on_device(Device& device, uint64_t size, Allocation like, uint64_
 uint64_t granules(uint64_t size);
 // Gives back what allocate_device or the host functions have taken; `allocation` is already off the map.
 void give_back(const Allocation& allocation);
+// Managed memory is gone: managed_memory.cpp.
+void forget_advice(const Allocation& allocation);
+inline constexpr uint64_t managed_alignment = 4096;
 // Everything that dies with the context.
 void free_memory_of(Context& context);
 

@@ -7,12 +7,38 @@
 
 namespace tnr::emulated {
 
+// The managed variables side by side in pages of their own.
+CUresult Module::place_managed(Allocation like, std::vector<uint64_t>& addresses) {
+    uint64_t bytes = 0;
+    for (const ptx::Global& global : code->globals()) {
+        if (!global.managed) continue;
+        const uint64_t align = std::max<uint64_t>(global.align, 1);
+        bytes = (bytes + align - 1) / align * align;
+        addresses.push_back(bytes);
+        bytes += std::max<uint64_t>(global.size, 1);
+    }
+    if (addresses.empty()) return CUDA_SUCCESS;
+    bytes = (bytes + managed_alignment - 1) / managed_alignment * managed_alignment;
+    like.type = MemoryType::managed;
+    uint64_t block = 0;  // where the first one is
+    if (CUresult error = allocate_device(context.device, bytes, like, block)) return error;
+    for (uint64_t& address : addresses) address += block;
+    return CUDA_SUCCESS;
+}
+
 CUresult Module::place_globals() {
     const auto& globals = code->globals();
     Allocation like;
     like.context = &context;
     like.in_module = true;
+    std::vector<uint64_t> managed;
+    if (CUresult error = place_managed(like, managed)) return error;
+    size_t next_managed = 0;
     for (const ptx::Global& global : globals) {
+        if (global.managed) {
+            global_addresses.push_back(managed[next_managed++]);
+            continue;
+        }
         uint64_t address = 0;
         // A variable without a size (extern) still gets an address of its own.
         if (CUresult error = allocate_device(context.device, std::max<uint64_t>(global.size, 1), like, address))

@@ -66,6 +66,8 @@ public:
     std::weak_ptr<Library> library;          // that it is an instance of, if any
 
 private:
+    CUresult place_managed(Allocation like, std::vector<uint64_t>& addresses);
+
     Mutex mutex_;
     std::vector<std::shared_ptr<Function>> functions_ TNR_GUARDED_BY(mutex_);
 };

@@ -173,14 +173,6 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
     });
 }
 
-// Managed memory is plain host memory here, so there is nothing to attach.
-CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t, unsigned) {
-    return on_stream(handle, [&](Stream&) -> CUresult {
-        auto found = driver().addresses.find(address);
-        return found && found->type == MemoryType::managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    });
-}
-
 CUresult cuStreamQuery_ptsz(CUstream stream) {
     return cuStreamQuery(per_thread(stream));
 }
@@ -216,7 +208,4 @@ CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID attribute, co
 }
 CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from) {
     return cuStreamCopyAttributes(per_thread(to), per_thread(from));
-}
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t size, unsigned flags) {
-    return cuStreamAttachMemAsync(per_thread(stream), address, size, flags);
 }

@@ -66,6 +66,7 @@ struct Variable {
     uint32_t align = 1;
     uint64_t size = 0;  // bytes; 0: dynamic shared memory
     Linkage linkage = Linkage::local;
+    bool managed = false;         // .attribute(.managed)
     uint32_t function = nothing;  // the one it is declared in
     uint32_t scope = 0;           // and in which of its { }
     uint32_t line = 0;

@@ -16,12 +16,23 @@ void Parser::variable(Space space, Linkage linkage) {
 
 void Parser::declarators(Space space, Linkage linkage, bool parameter) {
     uint32_t align = 0, width = 1;
+    bool managed = false;
     auto type = Type::none;
     while (token_.kind == Token::Kind::dotted) {
         if (accept_dotted("align")) {
             auto value = integer("an alignment");
             if (value == 0 || value > align_max || !std::has_single_bit(value)) return fail("not an alignment");
             align = static_cast<uint32_t>(value);
+            continue;
+        }
+        if (accept_dotted("attribute")) {  // (.managed), (.unified(a, b)), or both
+            expect('(');
+            for (int depth = 1; depth > 0 && error_.empty();) {
+                managed |= token_.text == "managed";
+                depth += token_.is('(') ? 1 : token_.is(')') ? -1 : 0;
+                if (token_.kind == Token::Kind::end) return fail("expected )");
+                advance();
+            }
             continue;
         }
         if (token_.text == "v2" || token_.text == "v4") {
@@ -51,6 +62,7 @@ void Parser::declarators(Space space, Linkage linkage, bool parameter) {
         added.space = space;
         added.type = type;
         added.linkage = linkage;
+        added.managed = managed && space == Space::global;
         added.function = current_;
         added.scope = current_ == ast::nothing ? 0 : scope_ids_.back();
         uint64_t element = uint64_t{size_of(type)} * width;

@@ -41,6 +41,7 @@ struct Global {
     uint64_t size = 0;
     uint32_t align = 1;
     bool is_const = false;
+    bool managed = false;  // the program uses it at the same address
 };
 
 // A parsed, checked and decoded translation unit. Immutable: may be shared between threads.

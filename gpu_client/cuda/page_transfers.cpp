@@ -1,0 +1,176 @@
+// See page_transfers.hpp.
+#include "gpu_client/cuda/page_transfers.hpp"
+
+#include <map>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/client_session.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/stats.hpp"
+#include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/frame_buffers.hpp"
+
+namespace tnr::cuda {
+
+// A wait for the GPU that takes so long is told once: the kernel may be waiting for the program in turn.
+static constexpr std::chrono::seconds remarkable_wait{10};
+
+Work work_of(const Context& context, const StreamRef& stream) {
+    return {context.handle, stream.object ? stream.object->handle : 0, last_use(stream, context)};
+}
+
+// Null if it has ended; `ref` is then the default stream.
+static Context* find(const Work& work, StreamRef& ref) {
+    auto* context = contexts().find(work.context);
+    if (!context || !context->active) return nullptr;
+    ref.object = work.stream != 0 ? streams().find(work.stream) : nullptr;
+    ref.number = ref.object ? ref.object->number : 0;
+    return context;
+}
+
+bool is_complete(const Work& work) {
+    StreamRef stream;
+    auto* context = find(work, stream);
+    if (!context) return true;
+    if (context->synced >= work.position) return true;
+    bool known = work.stream == 0 || stream.object;  // a stream that is gone may still be at work
+    return known && synced_position(stream, *context) >= work.position;
+}
+
+bool wait_for(const Work& work) {
+    StreamRef stream;
+    auto* context = find(work, stream);
+    if (!context) return true;
+    if (library_state != LibraryState::ready) return false;
+    auto& session = *context->session.load();
+    bool gone = work.stream != 0 && !stream.object;
+    Pending pending;
+    auto question = gone ? wire::question_of(wire::SynchronizeContext{})
+                         : wire::question_of(wire::SynchronizeStream<>{stream.number});
+    uint16_t op = gone ? wire::SynchronizeContext::op : wire::SynchronizeStream<>::op;
+    uint64_t position = session.request(context->number, op, question, pending);
+    if (!session.wait(pending, remarkable_wait)) {
+        log_once(LogLevel::warning,
+                 "the program touches memory that a running kernel may use, and waits for the kernel: while it runs, "
+                 "it cannot be reached through managed or mapped memory");
+        session.wait(pending);
+    }
+    if (pending.result != CUDA_SUCCESS) return false;
+    if (gone)
+        raise_to(context->synced, position);
+    else
+        note_synced(stream, *context, position);
+    return true;
+}
+
+namespace {
+struct TransferStreams {
+    Mutex mutex;
+    std::map<uint64_t, uint64_t> by_context TNR_GUARDED_BY(mutex);  // handles
+};
+TransferStreams& transfer_streams() {
+    static auto* all = new TransferStreams;
+    return *all;
+}
+}  // namespace
+
+CUresult open_transfers(Context& context, uint64_t& stream) {
+    auto& all = transfer_streams();
+    {
+        LockGuard lock(all.mutex);
+        auto found = all.by_context.find(context.handle);
+        if (found != all.by_context.end() && streams().find(found->second)) {
+            stream = found->second;
+            return CUDA_SUCCESS;
+        }
+    }
+    if (auto result = make_stream(context, CU_STREAM_NON_BLOCKING, 0, stream); result != CUDA_SUCCESS) return result;
+    --context.nonblocking_streams;  // its work is always waited for, so whoever waits for all others has waited for it
+    LockGuard lock(all.mutex);
+    all.by_context[context.handle] = stream;
+    return CUDA_SUCCESS;
+}
+
+static Context* find(const Transfers& by, uint64_t& stream_number) {
+    auto* context = contexts().find(by.context);
+    auto* stream = streams().find(by.stream);
+    // Destructors at exit touch memory when the GPU has been given back.
+    if (!context || !context->active || !stream || library_state != LibraryState::ready) return nullptr;
+    stream_number = stream->number;
+    return context;
+}
+
+void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes) {
+    uint64_t stream = 0;
+    auto* context = find(by, stream);
+    if (!context) return;
+    auto& session = *context->session.load();
+    for (uint64_t done = 0; done < bytes;) {
+        const uint64_t length = std::min<uint64_t>(bytes - done, wire::piece_bytes_max);
+        wire::Upload<> record{device + done, stream, wire::copy_sync, length};
+        const std::span<const std::byte> data(from + done, length);
+        if (length <= wire::inline_copy_bytes_max) {
+            record.flags |= wire::copy_inline;
+            session.append(context->number, record.op, {wire::packed(record), data});
+        } else {
+            session.wait_for_room();
+            auto piece = wire::frame_buffers().copy_of(data);
+            session.append(context->number, record.op, {wire::packed(record)}, &piece);
+        }
+        done += length;
+    }
+    stats().pages.given.fetch_add(bytes, Stats::relaxed);
+}
+
+bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to) {
+    uint64_t stream = 0;
+    auto* context = find(by, stream);
+    if (!context) return false;
+    auto& session = *context->session.load();
+    auto question = wire::question_of(wire::Download<>{device, stream, wire::copy_sync, bytes});
+    Pending pending;
+    pending.destination = {to, bytes, 0, 0};
+    session.request(context->number, wire::Download<>::op, question, pending);
+    session.wait(pending);
+    if (pending.result != CUDA_SUCCESS) return false;
+    wire::Reader answer(pending.answer);
+    wire::DownloadReply reply;
+    if (!wire::read(answer, reply) || !pending.destination.write(0, reply.data)) return false;
+    stats().pages.count_fetched(bytes);
+    return true;
+}
+
+bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout) {
+    struct Question {
+        Pending pending;
+        wire::Bytes text;
+    };
+    uint64_t stream = 0;
+    auto* context = find(by, stream);
+    if (!context) return true;
+    auto& session = *context->session.load();
+    auto* question = new Question;  // freed when it is answered
+    auto answered = std::make_shared<std::atomic<bool>>(false);
+    question->text = wire::question_of(wire::SynchronizeStream<>{stream});
+    question->pending.when_done = [question, answered](Pending&) {
+        *answered = true;
+        delete question;
+    };
+    session.request(context->number, wire::SynchronizeStream<>::op, question->text, question->pending);
+    return session.wait_until([answered] { return answered->load(); }, timeout);
+}
+
+void give_pages(const SharedRange& range, PageRun run) {
+    auto [offset, bytes] = range.part(run);
+    const auto* from = range.view->content(run.first) + (offset - run.first * page_bytes());
+    give_bytes({range.context, range.transfers}, range.device + offset, from, bytes);
+}
+
+bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to) {
+    auto [offset, bytes] = range.part(run);
+    to += offset - run.first * page_bytes();
+    return bytes == 0 || fetch_bytes({range.context, range.transfers}, range.device + offset, bytes, to);
+}
+
+}  // namespace tnr::cuda

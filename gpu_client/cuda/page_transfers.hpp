@@ -1,0 +1,40 @@
+// Moving pages between this process and the GPU, and waiting for the GPU's work, by threads that belong to no call of
+// the program: nothing here takes an error that the program has yet to hear of.
+#pragma once
+
+#include <chrono>
+
+#include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/cuda/shared_range.hpp"
+
+namespace tnr::cuda {
+
+// The last work that a stream was given.
+struct Work {
+    uint64_t context = 0;
+    uint64_t stream = 0;  // handle; 0: a default stream
+    uint64_t position = 0;
+};
+Work work_of(const Context& context, const StreamRef& stream);
+// True if it is known already.
+bool is_complete(const Work& work);
+// False if it cannot be known: the GPU or the connection to it has failed.
+bool wait_for(const Work& work);
+
+// The stream that moves pages of this context. It waits for no other.
+CUresult open_transfers(Context& context, uint64_t& stream);
+struct Transfers {
+    uint64_t context = 0, stream = 0;  // handles
+    bool operator==(const Transfers&) const = default;
+};
+// What is sent after this sees the bytes, in whatever stream.
+void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes);
+// Blocks until the bytes have been written from `to` on.
+bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to);
+// Blocks until the GPU has what was given; false after `timeout`.
+bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout);
+// The same for pages, as far as they belong to the range. The program cannot write to them.
+void give_pages(const SharedRange& range, PageRun run);
+bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to);
+
+}  // namespace tnr::cuda

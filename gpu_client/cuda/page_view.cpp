@@ -1,0 +1,120 @@
+// See page_view.hpp.
+#include "gpu_client/cuda/page_view.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "gpu_client/cuda/address_ranges.hpp"
+
+namespace tnr::cuda {
+
+bool PageView::protect(PageRun run, PageAccess access) {
+    int allowed = PROT_NONE;
+    if (access != PageAccess::none) allowed = access == PageAccess::read ? PROT_READ : PROT_READ | PROT_WRITE;
+    auto* at = reinterpret_cast<void*>(address_ + run.first * page_bytes());
+    return ::syscall(SYS_mprotect, at, run.count * page_bytes(), allowed) == 0;
+}
+
+namespace {
+
+class FreshPages : public PageView {
+public:
+    FreshPages(uint64_t address, const FilePages& pages) : PageView(address), pages_(pages) {}
+    ~FreshPages() override {
+        hide_pages(address_, pages_.bytes);
+        page_file().give_back(pages_);
+    }
+    FreshPages(const FreshPages&) = delete;
+    FreshPages& operator=(const FreshPages&) = delete;
+
+    const std::byte* content(size_t page) const override { return pages_.window + page * page_bytes(); }
+    bool read_in_place() const override { return false; }
+    std::byte* hidden(PageRun run, std::vector<std::byte>&) override {
+        return pages_.window + run.first * page_bytes();
+    }
+    bool show(PageRun, const std::vector<std::byte>&) override { return true; }  // both places show the same memory
+    std::vector<PageRun> touched() const override {
+        std::vector<PageRun> runs;
+        for (auto [offset, bytes] : page_file().touched(pages_)) {
+            uint64_t first = offset / page_bytes(), end = (offset + bytes + page_bytes() - 1) / page_bytes();
+            runs.push_back({first, end - first});
+        }
+        return runs;
+    }
+
+private:
+    const FilePages pages_;
+};
+
+// The kernel lets a process write to its own private memory through this file whatever the protection; it may be
+// configured not to.
+int own_memory() {
+    static const int file = ::open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    return file;
+}
+
+bool write_anyway(uint64_t address, const std::byte* data, uint64_t bytes) {
+    for (uint64_t done = 0; done < bytes;) {
+        auto written = ::pwrite(own_memory(), data + done, bytes - done, static_cast<off_t>(address + done));
+        if (written <= 0) return false;
+        done += static_cast<uint64_t>(written);
+    }
+    return true;
+}
+
+bool may_write_anyway() {
+    static const bool may = [] {
+        void* page = ::mmap(nullptr, page_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED || own_memory() < 0) return false;
+        const std::byte probe{1};
+        bool written = write_anyway(reinterpret_cast<uint64_t>(page), &probe, 1);
+        ::munmap(page, page_bytes());
+        return written;
+    }();
+    return may;
+}
+
+class ProgramPages : public PageView {
+public:
+    ProgramPages(uint64_t address, uint64_t bytes) : PageView(address), pages_(bytes / page_bytes()) {}
+    ~ProgramPages() override { (void)protect({0, pages_}, PageAccess::write); }
+    ProgramPages(const ProgramPages&) = delete;
+    ProgramPages& operator=(const ProgramPages&) = delete;
+
+    const std::byte* content(size_t page) const override {
+        return reinterpret_cast<const std::byte*>(address_ + page * page_bytes());
+    }
+    bool read_in_place() const override { return true; }
+    std::byte* hidden(PageRun run, std::vector<std::byte>& room) override {
+        room.resize(run.count * page_bytes());
+        return room.data();
+    }
+    bool show(PageRun run, const std::vector<std::byte>& room) override {
+        return write_anyway(address_ + run.first * page_bytes(), room.data(), room.size());
+    }
+    std::vector<PageRun> touched() const override { return {{0, pages_}}; }
+
+private:
+    const size_t pages_;
+};
+
+}  // namespace
+
+std::unique_ptr<PageView> view_of_fresh_pages(uint64_t address, uint64_t bytes) {
+    auto pages = page_file().take(bytes);
+    if (!pages.window) return nullptr;
+    if (show_pages(address, bytes, page_file().descriptor(), pages.offset))
+        return std::make_unique<FreshPages>(address, pages);
+    page_file().give_back(pages);
+    return nullptr;
+}
+
+std::unique_ptr<PageView> view_of_program_pages(uint64_t address, uint64_t bytes) {
+    return may_write_anyway() ? std::make_unique<ProgramPages>(address, bytes) : nullptr;
+}
+
+}  // namespace tnr::cuda

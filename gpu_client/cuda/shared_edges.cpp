@@ -1,0 +1,85 @@
+// See shared_edges.hpp.
+#include "gpu_client/cuda/shared_edges.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "api_client/base/mutex.hpp"
+#include "api_client/base/turn.hpp"
+#include "gpu_client/cuda/page_transfers.hpp"
+
+namespace tnr::cuda {
+
+std::atomic<size_t> shared_edges{0};
+
+namespace {
+struct Edges {
+    Turn turn;  // held while bytes travel
+    std::vector<SharedEdge> all TNR_GUARDED_BY(turn);
+    uint64_t given TNR_GUARDED_BY(turn) = 0;    // the GPU's last turn
+    uint64_t fetched TNR_GUARDED_BY(turn) = 0;  // the last turn of which everything is here
+
+    bool with_gpu() const TNR_REQUIRES(turn) { return given > fetched; }
+};
+Edges& edges() {
+    static auto* all = new Edges;
+    return *all;
+}
+
+// Another thread of the program may be writing beside what the GPU has changed: only that is taken over.
+void fetch(SharedEdge& edge) {
+    std::vector<std::byte> now(edge.bytes);
+    if (!fetch_bytes({edge.context, edge.transfers}, edge.device, edge.bytes, now.data())) return;
+    auto* here = reinterpret_cast<std::byte*>(edge.host);
+    for (size_t i = 0; i < now.size(); ++i)
+        if (now[i] != edge.known[i]) here[i] = now[i];
+    edge.known = std::move(now);
+}
+}  // namespace
+
+void add_edge(SharedEdge edge) {
+    TakenTurn turn(edges().turn);
+    const auto* here = reinterpret_cast<const std::byte*>(edge.host);
+    edge.known.assign(here, here + edge.bytes);
+    give_bytes({edge.context, edge.transfers}, edge.device, edge.known.data(), edge.bytes);
+    edges().all.push_back(std::move(edge));
+    shared_edges = edges().all.size();
+}
+
+void remove_edges(uint64_t memory, bool fetch_first) {
+    if (shared_edges == 0) return;
+    TakenTurn turn(edges().turn);
+    for (auto& edge : edges().all)
+        if (edge.memory == memory && fetch_first && edges().with_gpu()) fetch(edge);
+    std::erase_if(edges().all, [&](auto& edge) { return edge.memory == memory; });
+    shared_edges = edges().all.size();
+}
+
+void remove_edges_of(uint64_t context) {
+    if (shared_edges == 0) return;
+    TakenTurn turn(edges().turn);
+    std::erase_if(edges().all, [&](auto& edge) { return edge.context == context; });
+    shared_edges = edges().all.size();
+}
+
+void give_edges(uint64_t number) {
+    if (shared_edges == 0) return;
+    TakenTurn turn(edges().turn);
+    for (auto& edge : edges().all) {
+        const auto* here = reinterpret_cast<const std::byte*>(edge.host);
+        if (std::memcmp(here, edge.known.data(), edge.bytes) == 0) continue;
+        edge.known.assign(here, here + edge.bytes);
+        give_bytes({edge.context, edge.transfers}, edge.device, edge.known.data(), edge.bytes);
+    }
+    edges().given = std::max(edges().given, number);
+}
+
+void fetch_edges(uint64_t finished) {
+    if (shared_edges == 0) return;
+    TakenTurn turn(edges().turn);
+    if (!edges().with_gpu()) return;
+    for (auto& edge : edges().all) fetch(edge);
+    edges().fetched = std::max(edges().fetched, finished);
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,91 @@
+// See shared_range.hpp.
+#include "gpu_client/cuda/shared_range.hpp"
+
+#include <algorithm>
+
+namespace tnr::cuda {
+
+size_t Strides::next(size_t page, size_t least, size_t most) {
+    for (auto& stride : strides_)
+        if (stride.end == page) return std::clamp(stride.count * 2, least, most);
+    return least;
+}
+
+void Strides::taken(PageRun run) {
+    for (auto& stride : strides_)
+        if (stride.end == run.first) {
+            stride = {run.end(), run.count};
+            return;
+        }
+    strides_[oldest_] = {run.end(), run.count};
+    oldest_ = (oldest_ + 1) % followed;
+}
+
+std::pair<uint64_t, uint64_t> SharedRange::part(PageRun run) const {
+    uint64_t begin = std::max(run.first * page_bytes(), lead);
+    uint64_t end = std::min(run.end() * page_bytes(), lead + bytes);
+    return {begin, end > begin ? end - begin : 0};
+}
+
+std::vector<PageRun> SharedRange::changed() const {
+    std::vector<PageRun> runs;
+    for (size_t page = 0; page < states.size();) {
+        if (states[page] != PageState::dirty) {
+            ++page;
+            continue;
+        }
+        size_t end = page;
+        while (end < states.size() && states[end] == PageState::dirty) ++end;
+        runs.push_back({page, end - page});
+        page = end;
+    }
+    // All pages become fresh together and end being so together.
+    if (!states.empty() && states.front() == PageState::fresh) return view->touched();
+    return runs;
+}
+
+void SharedRange::take_all(PageAccess until_sent) {
+    (void)view->protect({0, states.size()}, until_sent);  // merges mappings, so it cannot fail for want of them
+    std::fill(states.begin(), states.end(), PageState::stale);
+    held = false;
+}
+
+PageRun SharedRange::to_bring(size_t page) {
+    const size_t least = std::max<uint64_t>(brought_bytes_min / page_bytes(), 1);
+    bool is_expected = page >= expected.first && page < expected.end();
+    size_t most = brought_bytes_max / page_bytes();
+    size_t wanted = is_expected ? most : reads.next(page, least, most);
+    size_t begin = wanted == least ? page / least * least : page;
+    size_t limit = std::min(begin + wanted, states.size());
+    auto free = [&](size_t at) { return states[at] == PageState::stale && !arriving[at]; };
+    PageRun run{page, 1};
+    while (run.first > begin && free(run.first - 1)) --run.first, ++run.count;
+    while (run.end() < limit && free(run.end())) ++run.count;
+    reads.taken(run);
+    return run;
+}
+
+PageRun SharedRange::to_open(size_t page) {
+    size_t limit = std::min(page + writes.next(page, 1, brought_bytes_max / page_bytes()), states.size());
+    PageRun run{page, 1};
+    while (run.end() < limit && states[run.end()] == PageState::clean) ++run.count;
+    writes.taken(run);
+    return run;
+}
+
+bool SharedRange::set(PageRun run, PageAccess access, PageState state) {
+    if (!view->protect(run, access)) return false;
+    std::fill_n(states.begin() + static_cast<ptrdiff_t>(run.first), run.count, state);
+    held = true;
+    return true;
+}
+
+bool SharedRange::let_read(PageRun run) {
+    return set(run, PageAccess::read, PageState::clean);
+}
+
+bool SharedRange::let_write(PageRun run) {
+    return set(run, PageAccess::write, PageState::dirty);
+}
+
+}  // namespace tnr::cuda
