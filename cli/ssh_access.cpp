@@ -38,15 +38,13 @@ public:
     Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
         auto target = ssh_target(machine, record, key_path_);
         if (!target) return target.error();
-        target->from_image = !record.image.empty() && record.step < Step::installed;
         auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
         auto client = ssh::connect_when_ready(
             *target, ssh::Clock::now() + boot_limit,
             [&](const Error& error) {
                 return waiting(error.kind == Error::Kind::auth
                                    ? "it refuses authentication; its user may not be there yet"
-                               : error.kind == Error::Kind::remote ? "it shows its image's host key, not yet its own"
-                                                                   : "it is booting");
+                                   : "it is booting");
             },
             patience);
         if (!client) return client.error();

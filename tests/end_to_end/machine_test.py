@@ -72,7 +72,7 @@ class World:
         return [int(pid) for pid in found.split()]
 
     def close(self):
-        self.tnr("delete", "demo", "--yes")
+        self.tnr("delete", "demo", "twin", "--yes")
         if self.server:
             self.server.terminate()
             self.server.wait(timeout=20)
@@ -278,6 +278,21 @@ class Machine(unittest.TestCase):
         self.succeeds("snapshot", "demo", "--name", "copy")
         self.succeeds("start", "demo", "--idle-stop", "off")
         self.assertEqual(self.succeeds("connect", "demo", "--", "nproc"), "4\n")
+        self.succeeds("stop", "demo")
+
+    def test_18d_a_machine_made_from_the_copy_is_one_of_its_own(self):
+        setup = self.world.folder / "setup.sh"
+        setup.write_text("#!/bin/sh\nhostname >set-up.txt\n")
+        self.succeeds("start", "twin", "--gpu", "a100", "--image", "copy", "--setup", setup)
+        # Its own name and host key (which `start` has checked), the files of the machine that was copied, no timer of that one.
+        said = self.succeeds("connect", "twin", "--", "hostname; cat set-up.txt unsynced.txt; systemctl is-active tnr-idle; true")
+        self.assertEqual(said, "twin\ntwin\nkept\ninactive\n")
+        self.assertEqual(self.succeeds("connect", "twin", "--", "nvidia-smi").count("NVIDIA A100"), 1)
+        self.assertIn("PASS", self.succeeds("connect", "twin", "--", "./saxpy"))
+        self.succeeds("stop", "twin")  # what it is does not go with a boot
+        self.succeeds("start", "twin")
+        self.assertEqual(self.succeeds("connect", "twin", "--", "hostname"), "twin\n")
+        self.succeeds("delete", "twin", "--yes")
         self.succeeds("snapshot", "--delete", "copy", "--yes")
 
     def test_19_delete_leaves_nothing_behind(self):

@@ -164,6 +164,7 @@ class DigitalOcean(MockCloud):
                              "regions": list(REGIONS), "type": "base", "min_disk_size": 7, "size_gigabytes": 0.5,
                              "created_at": NOW, "status": "available", "tags": []}}
         self.droplets[number] = droplet
+        self.boot(droplet["name"], networks["v4"][1]["ip_address"], (body.get("user_data") or "").encode())
         action = self.begin("create", droplet)
         link = {"id": action["id"], "rel": "create", "href": f"https://api.digitalocean.com/v2/actions/{action['id']}"}
         return 202, {"droplet": {key: value for key, value in droplet.items() if key != "next"}, "links": {"actions": [link]}}

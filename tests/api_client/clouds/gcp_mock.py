@@ -321,6 +321,8 @@ class Google(MockCloud):
                     "networkInterfaces": [{"network": f"{WWW}/{network['network']}", "networkIP": "10.128.0.2", "name": "nic0",
                                            "accessConfigs": [dict(each, natIP="192.0.2.30") for each in network.get("accessConfigs", [])]}]}
         self.instances[zone, name] = instance
+        handed = {each["key"]: each["value"] for each in body.get("metadata", {}).get("items", [])}
+        self.boot(name, "192.0.2.30", handed.get("user-data", "").encode())
         return self.begin("insert", zone, link)
 
     @route("DELETE", PROJECT + r"/zones/([^/]+)/instances/([^/]+)")

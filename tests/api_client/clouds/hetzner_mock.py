@@ -203,6 +203,7 @@ class Hetzner(MockCloud):
         for wall in walls:
             wall["applied_to"].append({"type": "server", "server": {"id": number}})
         self.servers[number] = server
+        self.boot(server["name"], server["public_net"]["ipv4"]["ip"], body.get("user_data", "").encode())
         password = None if body.get("ssh_keys") else "mocked-root-password"
         return 201, {"server": dict(server), "action": self.begin("create_server", [("server", number)]),
                      "next_actions": [self.begin("start_server", [("server", number)])], "root_password": password}

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""From `tnr start --provider CLOUD` to a CUDA program that passes, for each cloud: the cloud is a mock, and behind the machine
+that it makes there is a local one, which boots with what our driver has sent as user data.
+
+    clouds_test.py BIN PROGRAMS [CLOUD...]     BIN: folder of tnr, tnr-gpu-server, machine_behind; PROGRAMS: the built CUDA programs
+
+It runs in a network of its own, where the machines' public addresses are this computer's.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "api_client" / "clouds"), str(HERE.parent / "support")]
+import with_server  # noqa: E402
+from with_mock import mock_cloud  # noqa: E402
+
+BIN, PROGRAMS = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+STEP_LIMIT_S = 600
+AT_ONCE = 2  # a boot under emulation is a core's work
+POOL_HOST = "10.0.2.2"  # what a guest of QEMU's user network calls our loopback; here it is ours by that name, too
+SKIPPED = 77
+TENANT, SUBSCRIPTION = "tenant-1", "00000000-1111-2222-3333-444444444444"
+
+
+def at_hetzner(mock, home):
+    return {"HCLOUD_ENDPOINT": mock.url + "/v1", "HCLOUD_TOKEN": mock.token}
+
+
+def at_digitalocean(mock, home):
+    return {"DIGITALOCEAN_API_URL": mock.url, "DIGITALOCEAN_ACCESS_TOKEN": mock.token}
+
+
+def at_aws(mock, home):
+    key = mock.ask("keys")["tester"]
+    return {"AWS_ENDPOINT_URL": mock.url, "AWS_ACCESS_KEY_ID": key["id"], "AWS_SECRET_ACCESS_KEY": key["secret"],
+            "AWS_REGION": "us-east-1"}
+
+
+def at_gcp(mock, home):
+    (home / "key.json").write_text(json.dumps(mock.ask("key", {"url": mock.url})))
+    return {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": mock.url + "/compute/v1/", "NO_GCE_CHECK": "true",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": mock.url + "/",
+            "GOOGLE_APPLICATION_CREDENTIALS": str(home / "key.json")}
+
+
+def at_azure(mock, home):
+    return {"AZURE_RESOURCE_MANAGER_HOST": mock.url, "AZURE_AUTHORITY_HOST": mock.url + "/", "AZURE_RETAIL_PRICES_HOST": mock.url,
+            "AZURE_TENANT_ID": TENANT, "AZURE_CLIENT_ID": "app-1", "AZURE_CLIENT_SECRET": "hidden-client-secret",
+            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}
+
+
+CLOUDS = {"hetzner": at_hetzner, "digitalocean": at_digitalocean, "aws": at_aws, "gcp": at_gcp, "azure": at_azure}
+
+
+def in_a_network_of_our_own():
+    """Starts this program anew there; the image comes from the network that there is."""
+    subprocess.run([BIN / "machine_behind", "image"], check=True)
+    words = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*words, "true"]).returncode != 0:
+        print("no network of one's own can be made here; tnr was not tried at clouds with machines")
+        sys.exit(SKIPPED)
+    os.execvpe(words[0], [*words, sys.executable, *sys.argv], dict(os.environ, TNR_TEST_NETWORK="own"))
+
+
+def enrolled(name, pool, server_folder):
+    """The secret, and how to sign in with it."""
+    done = subprocess.run([BIN / "tnr-gpu-server", "enroll", name, "--state", server_folder, "--address", pool],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)  # echo SECRET | tnr login pool ADDRESS KEY
+    return words[1] + "\n", words[4:]
+
+
+def life_at(cloud, folder, pool, server_folder):
+    """What happened, for whoever reads the test's output."""
+    home = folder / cloud
+    home.mkdir()
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+    # The mock's environment is its own: tnr's cache, of prices as well, is in its home.
+    behind = {"TNR_MOCK_BOOT": shlex.join([sys.executable, str(HERE / "machine_behind.py"), str(BIN / "machine_behind")]),
+              "XDG_STATE_HOME": str(home / "machines"), "XDG_CACHE_HOME": cache}
+    with mock_cloud(cloud + "_mock.py", environment=behind) as mock:
+        if mock.url.endswith(":0"):
+            return f"{cloud}: skipped, its mock needs what is not here"
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), **CLOUDS[cloud](mock, home)}
+
+        def tnr(*words, given=None):
+            done = subprocess.run([BIN / "tnr", *words], input=given, capture_output=True, text=True, env=environment, cwd=home,
+                                  timeout=STEP_LIMIT_S)
+            assert done.returncode == 0, f"{cloud}: tnr {' '.join(map(str, words))}\n{done.stdout}\n{done.stderr}"
+            return done.stdout
+
+        secret, sign_in = enrolled(cloud, pool, server_folder)
+        tnr(*sign_in, given=secret)
+        tnr("start", "demo", "--provider", cloud, "--gpu", "h100")
+        machine = json.loads(tnr("status", "demo", "--json"))["machines"][0]
+        assert (machine["provider"], machine["state"], machine["ready"]) == (cloud, "running", True), machine
+        assert machine["price"]["per_hour"] > 0 and machine["ssh_port"] == 22, machine
+        assert tnr("connect", "demo", "--", "hostname; nvidia-smi -L | cut -c1-18") == "demo\nGPU 0: NVIDIA H100\n"
+        shutil.copy(PROGRAMS / "saxpy_static", home / "saxpy")
+        tnr("sync", "./saxpy", "demo:")
+        assert "PASS" in tnr("connect", "demo", "--", "./saxpy")
+        tnr("delete", "demo", "--yes")
+        assert mock.ask("left") == [], mock.ask("left")
+        mock.check_description()
+        return f"{cloud}: from start to a CUDA program that passes"
+
+
+def main():
+    if "TNR_TEST_NETWORK" not in os.environ:
+        in_a_network_of_our_own()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["ip", "address", "add", POOL_HOST + "/32", "dev", "lo"], check=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tnr-clouds-"))
+    with open(folder / "server.log", "w") as log:
+        server = subprocess.Popen([BIN / "tnr-gpu-server", "serve", "--listen", "tcp://0.0.0.0:0", "--emulate", "h100:4",
+                                   "--state", folder / "server"], stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+    try:
+        port = with_server.address_of(server).rsplit(":", 1)[1]
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as several:
+            lives = [several.submit(life_at, cloud, folder, f"tcp://{POOL_HOST}:{port}", folder / "server")
+                     for cloud in sys.argv[3:] or CLOUDS]
+            for life in concurrent.futures.as_completed(lives):
+                print(life.exception() or life.result(), flush=True)
+        sys.exit(any(life.exception() for life in lives))
+    finally:
+        with_server.stop(server)
+        server.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()
