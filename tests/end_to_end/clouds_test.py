@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "api_client" / "clouds"), str(HERE.parent / "support")]
@@ -44,6 +45,7 @@ def at_aws(mock, home):
 
 
 def at_gcp(mock, home):
+    mock.ask("knobs", {"now": int(time.time())})  # which is another one where the driver is tested by itself
     (home / "key.json").write_text(json.dumps(mock.ask("key", {"url": mock.url})))
     return {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": mock.url + "/compute/v1/", "NO_GCE_CHECK": "true",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": mock.url + "/",
@@ -92,10 +94,17 @@ def life_at(cloud, folder, pool, server_folder):
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), **CLOUDS[cloud](mock, home)}
 
         def tnr(*words, given=None):
-            done = subprocess.run([BIN / "tnr", *words], input=given, capture_output=True, text=True, env=environment, cwd=home,
-                                  timeout=STEP_LIMIT_S)
-            assert done.returncode == 0, f"{cloud}: tnr {' '.join(map(str, words))}\n{done.stdout}\n{done.stderr}"
-            return done.stdout
+            # A machine that does not boot says why where nobody else would look.
+            with subprocess.Popen([BIN / "tnr", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env=environment, cwd=home) as process:
+                try:
+                    out, err = process.communicate(given, timeout=STEP_LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    process.terminate()
+                    out, err = process.communicate()
+            serial = "".join(log.read_text(errors="replace")[-2000:] for log in home.rglob("serial.log"))
+            assert process.returncode == 0, f"{cloud}: tnr {' '.join(map(str, words))}\n{out}\n{err}\n{serial}"
+            return out
 
         secret, sign_in = enrolled(cloud, pool, server_folder)
         tnr(*sign_in, given=secret)
