@@ -10,6 +10,7 @@
 #include "cli/session.hpp"
 #include "cli/ssh/exec.hpp"
 #include "cli/target.hpp"
+#include "cli/timers.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::chrono::minutes boot_limit{10};
 constexpr std::chrono::minutes proof_limit{2};
 
 constexpr std::chrono::minutes bring_limit{2};
+constexpr std::chrono::seconds question_limit{5};
 constexpr int still_runs_code = 99;
 
 // Lines of tnr-gpu-probe --plain: a GPU's memory in bytes, its name.
@@ -80,6 +82,17 @@ public:
         return sent ? Result<>{Ok{}} : Result<>{sent.error()};
     }
 
+    Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record) override {
+        auto target = ssh_target(machine, record, key_path_);
+        if (!target) return target.error();
+        const auto deadline = ssh::Clock::now() + question_limit;
+        auto client = ssh::Client::connect(*target, deadline);
+        if (!client) return client.error();
+        auto said = ssh::capture(**client, "systemctl is-active -q tnr-idle && cat /run/tnr/idle", "", deadline);
+        if (!said) return said.error();
+        return said->code == 0 ? idle_told(said->out) : std::nullopt;
+    }
+
     Result<int> run_script(const std::string& script, const Say& line) override {
         auto brought = ssh::capture(*client_,
                                     "umask 077 && mkdir -p ~/.cache/tnr && cat >~/.cache/tnr/setup && "
@@ -135,6 +148,10 @@ private:
 
 Result<> MachineAccess::install_timers(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine brings no timers"};
+}
+
+Result<std::optional<int64_t>> MachineAccess::idle_for(const Machine&, const Record&) {
+    return Error{Error::Kind::internal, "this way into a machine does not ask for its idle time"};
 }
 
 Result<int> MachineAccess::run_script(const std::string&, const Say&) {

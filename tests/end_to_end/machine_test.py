@@ -268,6 +268,8 @@ class Machine(unittest.TestCase):
         self.assertIn("switches itself off when nobody has used it for 1 min", self.succeeds("start", "demo", "--idle-stop", "1m"))
         told = self.succeeds("connect", "demo", "--", "systemctl is-enabled tnr-idle; systemctl is-active tnr-idle")
         self.assertEqual(told, "enabled\nactive\n")
+        machine = json.loads(self.succeeds("status", "demo", "--json"))["machines"][0]
+        self.assertGreaterEqual(machine["idle_s"], 0)
         deadline = time.monotonic() + STEP_LIMIT_S
         while self.machines()[0]["state"] != "stopped":
             self.assertLess(time.monotonic(), deadline, "it is still on")
