@@ -89,7 +89,8 @@ std::optional<int64_t> idle_told(const std::string& text) {
     if (!text.starts_with(key)) return std::nullopt;
     int64_t seconds = -1;
     auto [after, problem] = std::from_chars(text.data() + key.size(), text.data() + text.size(), seconds);
-    if (problem != std::errc{} || seconds < 0 || after == text.data() + text.size() || *after != '\n') return std::nullopt;
+    if (problem != std::errc{} || seconds < 0 || after == text.data() + text.size() || *after != '\n')
+        return std::nullopt;
     return seconds;
 }
 

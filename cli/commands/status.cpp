@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
 
 const std::vector<Column> status_columns = {
-    {"name"},  {"state"}, {"provider"},   {"region"},    {"gpu"},        {"busy"},       {"address"}, {"up"},
+    {"name"},  {"state"}, {"provider"},   {"region"},     {"gpu"},       {"busy"},       {"address"},    {"up"},
     {"price"}, {"cost"},  {"idle", true}, {"size", true}, {"age", true}, {"pool", true}, {"tags", true}, {"id", true}};
 
 std::string where(const std::optional<Machine>& machine) {
@@ -193,7 +193,8 @@ void add_status(Grammar& tnr, Session& session) {
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
         "does not answer within seconds is named, and the others are shown.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
-        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`). IDLE,\n"
+        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`). "
+        "IDLE,\n"
         "of machines that are named and with -o wide, is for how long nobody has used one that was started with\n"
         "--idle-stop or --ttl: it is asked for that.\n\n"
         "Examples:\n"

@@ -133,7 +133,8 @@ Result<> Client::check_host_key() {
     if (blob == *planted) return Ok{};
     return Error{Error::Kind::remote,
                  "the machine at " + target_.host + " port " + std::to_string(target_.port) + " is not '" +
-                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " + fingerprint(*planted),
+                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " +
+                     fingerprint(*planted),
                  "something else answers at that address; nothing was sent to it. `tnr status` shows the machine's "
                  "present address"};
 }

@@ -42,8 +42,8 @@ struct FakeWorld {
     int installs = 0, proofs = 0;
     std::string timers;
     std::map<std::string, int64_t> idle = {};  // of machines by name; others do not answer
-    std::vector<std::string> scripts;  // those that ran
-    int script_code = 0;               // of the next one
+    std::vector<std::string> scripts;          // those that ran
+    int script_code = 0;                       // of the next one
     // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
     std::string fails_at, interrupted_at;
     int tries_in_vain = 0;  // before it can be got in

@@ -153,8 +153,7 @@ public:
     }
     void uptime(int seconds) { put("proc/uptime", std::to_string(seconds) + ".42 123.45\n"); }
     void load(const std::string& minute) { put("proc/loadavg", minute + " 9.99 9.99 1/100 4711\n"); }
-    void process(int pid, const std::string& command, const std::string& maps = "", int ticks = 0,
-                 int begun = 5) {
+    void process(int pid, const std::string& command, const std::string& maps = "", int ticks = 0, int begun = 5) {
         std::string folder = "proc/" + std::to_string(pid) + "/";
         std::filesystem::create_directories(folder_ / folder);
         put(folder + "cmdline", command + std::string(3, '\0'));
@@ -236,14 +235,16 @@ TEST_CASE("a question over SSH is no use of a machine, a session that stays is",
 
 TEST_CASE("what tnr-idle tells is read", "[cli][timers]") {
     CHECK(cli::idle_told("idle_s=599\nused_by=boot\n") == 599);
-    for (const char* none : {"", "idle_s=", "idle_s=x\n", "idle_s=-1\n", "idle_s=5", "used_by=boot\nidle_s=5\n", "idle_s=99999999999999999999\n"})
+    for (const char* none : {"", "idle_s=", "idle_s=x\n", "idle_s=-1\n", "idle_s=5", "used_by=boot\nidle_s=5\n",
+                             "idle_s=99999999999999999999\n"})
         CHECK_FALSE(cli::idle_told(none));
 }
 
 TEST_CASE("status of machines by name, and wide, tells for how long nobody has used them", "[cli][timers]") {
     test::FakeSession fake;
     fake.start_demo("plain");
-    for (const char* name : {"demo", "deaf"}) REQUIRE(fake.tnr({"start", name, "--gpu", "h100", "--idle-stop", "2h"}) == 0);
+    for (const char* name : {"demo", "deaf"})
+        REQUIRE(fake.tnr({"start", name, "--gpu", "h100", "--idle-stop", "2h"}) == 0);
     fake.world.idle = {{"demo", 5000}, {"plain", 7}};
     auto idle_of = [&](const std::vector<std::string>& words, const std::string& name) {
         const auto document = fake.document(words);
@@ -252,7 +253,7 @@ TEST_CASE("status of machines by name, and wide, tells for how long nobody has u
         return nlohmann::json("no such machine");
     };
     CHECK(idle_of({"status", "demo"}, "demo") == 5000);
-    CHECK(idle_of({"status"}, "demo").is_null());          // nobody has asked
+    CHECK(idle_of({"status"}, "demo").is_null());            // nobody has asked
     CHECK(idle_of({"status", "plain"}, "plain").is_null());  // it does not count
     CHECK(idle_of({"status", "deaf"}, "deaf").is_null());
     REQUIRE(fake.tnr({"status", "--columns", "name,idle"}) == 0);
