@@ -57,7 +57,10 @@ std::string busy_text(const MachineView& view) {
 
 std::string tags_text(const std::map<std::string, std::string>& tags) {
     std::string text;
-    for (const auto& [key, value] : tags) text += (text.empty() ? "" : ",") + key + "=" + value;
+    for (const auto& [key, value] : tags) {
+        if (!text.empty()) text += ',';
+        text.append(key).append("=").append(value);
+    }
     return text;
 }
 
