@@ -12,8 +12,8 @@
 namespace tnr::ssh {
 namespace {
 
-// Tells the path of its socket in a line, then passes questions to its output and answers from its input, until that ends.
-// A client that sends half a question is waited for, but not for long: the others wait for it.
+// Tells the path of its socket in a line, then passes questions to its output and answers from its input, until that
+// ends. A client that sends half a question is waited for, but not for long: the others wait for it.
 constexpr const char* program_there = R"(
 import os, select, shutil, socket, sys, tempfile
 def exactly(read, size):

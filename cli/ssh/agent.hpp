@@ -1,8 +1,8 @@
 // The user's SSH agent for programs on a machine: `tnr connect -A`.
 //
-// OpenSSH's own way needs channels that the machine opens, which libssh2 before 1.11 refuses. So a small program of ours
-// listens there, at a socket that only the login user may open, and passes each question of an agent's client through its own
-// streams; here it is put to the agent. An agent answers questions one after the other, and so does this.
+// OpenSSH's own way needs channels that the machine opens, which libssh2 before 1.11 refuses. So a small program of
+// ours listens there, at a socket that only the login user may open, and passes each question of an agent's client
+// through its own streams; here it is put to the agent. An agent answers questions one after the other, and so does this.
 #pragma once
 
 #include "cli/ssh/channel.hpp"
@@ -12,8 +12,8 @@ namespace tnr::ssh {
 // The largest question and answer; OpenSSH's own limit.
 inline constexpr size_t agent_message_bytes_max = size_t{256} << 10;
 
-// Not thread-safe, as its Client is not. Moved by whoever runs the connection, with the companion that the client had before;
-// goes before that one does.
+// Not thread-safe, as its Client is not. Moved by whoever runs the connection, with the companion that the client had
+// before; goes before that one does.
 class AgentRelay : public Companion {
 public:
     // `agent` is the path of the agent's socket here. Starts the program there, which needs Python 3.

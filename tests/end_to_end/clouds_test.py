@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""From `tnr start --provider CLOUD` to a CUDA program that passes, for each cloud: the cloud is a mock, and behind the machine
-that it makes there is a local one, which boots with what our driver has sent as user data.
+"""From `tnr start --provider CLOUD` to a CUDA program that passes, for each cloud: the cloud is a mock, and behind the
+machine that it makes there is a local one, which boots with what our driver has sent as user data.
 
-    clouds_test.py BIN PROGRAMS [CLOUD...]     BIN: folder of tnr, tnr-gpu-server, machine_behind; PROGRAMS: the built CUDA programs
+    clouds_test.py BIN PROGRAMS [CLOUD...]     BIN: of tnr, tnr-gpu-server, machine_behind; PROGRAMS: of CUDA programs
 
 It runs in a network of its own, where the machines' public addresses are this computer's.
 """
@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "api_client" / "clouds"), str(HERE.parent / "support")]
@@ -27,38 +26,7 @@ STEP_LIMIT_S = 600
 AT_ONCE = 2  # a boot under emulation is a core's work
 POOL_HOST = "10.0.2.2"  # what a guest of QEMU's user network calls our loopback; here it is ours by that name, too
 SKIPPED = 77
-TENANT, SUBSCRIPTION = "tenant-1", "00000000-1111-2222-3333-444444444444"
-
-
-def at_hetzner(mock, home):
-    return {"HCLOUD_ENDPOINT": mock.url + "/v1", "HCLOUD_TOKEN": mock.token}
-
-
-def at_digitalocean(mock, home):
-    return {"DIGITALOCEAN_API_URL": mock.url, "DIGITALOCEAN_ACCESS_TOKEN": mock.token}
-
-
-def at_aws(mock, home):
-    key = mock.ask("keys")["tester"]
-    return {"AWS_ENDPOINT_URL": mock.url, "AWS_ACCESS_KEY_ID": key["id"], "AWS_SECRET_ACCESS_KEY": key["secret"],
-            "AWS_REGION": "us-east-1"}
-
-
-def at_gcp(mock, home):
-    mock.ask("knobs", {"now": int(time.time())})  # which is another one where the driver is tested by itself
-    (home / "key.json").write_text(json.dumps(mock.ask("key", {"url": mock.url})))
-    return {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": mock.url + "/compute/v1/", "NO_GCE_CHECK": "true",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": mock.url + "/",
-            "GOOGLE_APPLICATION_CREDENTIALS": str(home / "key.json")}
-
-
-def at_azure(mock, home):
-    return {"AZURE_RESOURCE_MANAGER_HOST": mock.url, "AZURE_AUTHORITY_HOST": mock.url + "/", "AZURE_RETAIL_PRICES_HOST": mock.url,
-            "AZURE_TENANT_ID": TENANT, "AZURE_CLIENT_ID": "app-1", "AZURE_CLIENT_SECRET": "hidden-client-secret",
-            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}
-
-
-CLOUDS = {"hetzner": at_hetzner, "digitalocean": at_digitalocean, "aws": at_aws, "gcp": at_gcp, "azure": at_azure}
+NOT_STARTED = {"thunder"}  # its machines bring GPUs of their own; `tnr start` does not make them yet
 
 
 def in_a_network_of_our_own():
@@ -86,12 +54,13 @@ def life_at(cloud, folder, pool, server_folder):
     home.mkdir()
     cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
     # The mock's environment is its own: tnr's cache, of prices as well, is in its home.
-    behind = {"TNR_MOCK_BOOT": shlex.join([sys.executable, str(HERE / "machine_behind.py"), str(BIN / "machine_behind")]),
-              "XDG_STATE_HOME": str(home / "machines"), "XDG_CACHE_HOME": cache}
+    boot = [sys.executable, str(HERE / "machine_behind.py"), str(BIN / "machine_behind")]
+    behind = {"TNR_MOCK_BOOT": shlex.join(boot), "XDG_STATE_HOME": str(home / "machines"), "XDG_CACHE_HOME": cache}
     with mock_cloud(cloud + "_mock.py", environment=behind) as mock:
         if mock.url.endswith(":0"):
             return f"{cloud}: skipped, its mock needs what is not here"
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), **CLOUDS[cloud](mock, home)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home),
+                       **mock.ask("client", {"url": mock.url, "folder": str(home)})}
 
         def tnr(*words, given=None):
             # A machine that does not boot says why where nobody else would look.
@@ -122,6 +91,12 @@ def life_at(cloud, folder, pool, server_folder):
         return f"{cloud}: from start to a CUDA program that passes"
 
 
+def clouds():
+    """Those that have a mock."""
+    mocks = (HERE.parent / "api_client" / "clouds").glob("*_mock.py")
+    return sorted({mock.name.removesuffix("_mock.py") for mock in mocks} - {"cloud"} - NOT_STARTED)
+
+
 def main():
     if "TNR_TEST_NETWORK" not in os.environ:
         in_a_network_of_our_own()
@@ -135,7 +110,7 @@ def main():
         port = with_server.address_of(server).rsplit(":", 1)[1]
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as several:
             lives = [several.submit(life_at, cloud, folder, f"tcp://{POOL_HOST}:{port}", folder / "server")
-                     for cloud in sys.argv[3:] or CLOUDS]
+                     for cloud in sys.argv[3:] or clouds()]
             for life in concurrent.futures.as_completed(lives):
                 print(life.exception() or life.result(), flush=True)
         sys.exit(any(life.exception() for life in lives))

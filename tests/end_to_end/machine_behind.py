@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Behind a mock cloud's machine: boots a local one with the user data on stdin, and lets port 22 of ADDRESS lead to it. Ends, and
-destroys the machine, when it is told to.
+"""Behind a mock cloud's machine: boots a local one with the user data on stdin, and lets port 22 of ADDRESS lead to it.
+Ends, and destroys the machine, when it is told to.
 
     machine_behind.py PROGRAM NAME ADDRESS     PROGRAM: see machine_behind.cpp
 """

@@ -418,6 +418,10 @@ class Aws(MockCloud):
                 yield self.read()
         return botocore.awsrequest.AWSResponse(request.url, status, more, Raw(reply))
 
+    def client(self, url, folder):
+        key = self.keys["tester"]
+        return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": key["id"], "AWS_SECRET_ACCESS_KEY": key["secret"], "AWS_REGION": "us-east-1"}
+
     def left(self):
         things = []
         for region in REGIONS:

@@ -51,6 +51,11 @@ class Azure(MockCloud):
     def unknown_path(self):
         refuse(404, "InvalidResourceType", "The resource type could not be found.")
 
+    def client(self, url, folder):
+        return {"AZURE_RESOURCE_MANAGER_HOST": url, "AZURE_AUTHORITY_HOST": url + "/", "AZURE_RETAIL_PRICES_HOST": url,
+                "AZURE_TENANT_ID": TENANT, "AZURE_CLIENT_ID": "app-1", "AZURE_CLIENT_SECRET": "hidden-client-secret",
+                "AZURE_SUBSCRIPTION_ID": ME}
+
     def left(self):
         return sorted([each["name"] for each in self.groups.values()] + [key.split("/")[-1] for key in self.things])
 

@@ -12,6 +12,7 @@ Beside the cloud's paths it answers these:
   GET  /mock/log         [{"method", "path", "status"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
+  POST /mock/client      {"url", "folder"}: the environment of a client that is signed in; its files are put into the folder
 
 With TNR_MOCK_BOOT, a command, there are real machines behind those that are made: `COMMAND NAME ADDRESS` gets the user data on
 its stdin, and runs for as long as the mock does.
@@ -172,6 +173,9 @@ class MockCloud:
     def left(self):
         raise NotImplementedError
 
+    def client(self, url, folder):
+        raise NotImplementedError
+
     # What faults and the log call a request; its path tells little where all requests go to one.
     def path_of(self, path, headers, body):
         return path
@@ -199,6 +203,8 @@ class MockCloud:
             return self.description.violations if self.description.found() else None
         elif path == "/mock/left":
             return self.left()
+        elif path == "/mock/client":
+            return self.client(body["url"], pathlib.Path(body["folder"]))
         return {}
 
     def fault_for(self, method, path):

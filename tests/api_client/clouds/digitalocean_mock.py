@@ -43,6 +43,9 @@ class DigitalOcean(MockCloud):
     def unknown_path(self):
         refuse(404, "not_found", "The resource you were accessing could not be found.")
 
+    def client(self, url, folder):
+        return {"DIGITALOCEAN_API_URL": url, "DIGITALOCEAN_ACCESS_TOKEN": self.token}
+
     def left(self):
         return [each["name"] for kind in (self.droplets, self.keys, self.walls, self.snapshots) for each in kind.values()] + sorted(
             self.tags - {"tnr"})

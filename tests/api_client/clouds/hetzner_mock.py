@@ -57,6 +57,9 @@ class Hetzner(MockCloud):
     def unknown_path(self):
         refuse(404, "not_found", "no such path")
 
+    def client(self, url, folder):
+        return {"HCLOUD_ENDPOINT": url + "/v1", "HCLOUD_TOKEN": self.token}
+
     def left(self):
         return [each["name"] for kind in (self.servers, self.keys, self.firewalls) for each in kind.values()] + [
             each["description"] for each in self.images.values() if each["type"] == "snapshot"]

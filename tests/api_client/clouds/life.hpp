@@ -1,5 +1,6 @@
-// A machine's whole life, the same at every cloud: made, stopped, made larger, copied, removed, and made again from the copy.
-// Whatever a driver promises (provider.hpp) of each step is checked here; a cloud's test adds what only that cloud has.
+// A machine's whole life, the same at every cloud: made, stopped, made larger, copied, removed, and made again from the
+// copy. Whatever a driver promises (provider.hpp) of each step is checked here; a cloud's test adds what only that cloud
+// has.
 #pragma once
 
 #include "mock_world.hpp"
@@ -12,8 +13,8 @@ struct Life {
     std::string larger;                      // the size that it gets
     nlohmann::json left_while_it_runs = {};  // what there is of it, as the mock tells
     nlohmann::json left_of_copy = {};        // what there is when the copy alone is left
-    // What else to look at, when the machine runs for the first time; when it has been made larger and is off; when port 8888
-    // is open; of the copy.
+    // What else to look at, when the machine runs for the first time; when it has been made larger and is off; when port
+    // 8888 is open; of the copy.
     std::function<void(const Machine&)> running = {}, resized = {}, open = {};
     std::function<void(const Snapshot&)> copied = {};
 };
