@@ -17,6 +17,19 @@ Result<> Provider::check(const Order& order) {
     return Ok{};
 }
 
+Error Provider::name_taken(const std::string& machine, const std::string& why) const {
+    return Error{Error::Kind::usage, "the name '" + machine + "' is taken at provider " + name() + why,
+                 "choose another, or remove that machine with `tnr delete " + machine + " --provider " + name() + "`"};
+}
+
+Result<> Provider::name_is_free(const std::string& machine) {
+    auto there = machines();
+    if (!there) return there.error();
+    for (const auto& each : *there)
+        if (each.name == machine && each.state != MachineState::gone) return name_taken(machine);
+    return Ok{};
+}
+
 Error Provider::lacks(const std::string& what) const {
     return Error{Error::Kind::usage, "provider " + name() + " has no " + what};
 }

@@ -66,6 +66,12 @@ public:
     virtual Result<> open_ports(const std::string& id, const std::vector<int>& ports);
     virtual Result<Costs> costs();
 
+protected:
+    // What create() says of an order whose name is taken; `why` follows the words where the driver knows more.
+    Error name_taken(const std::string& machine, const std::string& why = "") const;
+    // name_taken() where one of machines() has the name. For drivers that have no shorter way to ask.
+    Result<> name_is_free(const std::string& machine);
+
 private:
     Error lacks(const std::string& what) const;
 };

@@ -42,8 +42,9 @@ nlohmann::json optional_json(const std::optional<double>& number);
 // What is known of a machine beside its record and what its provider says.
 struct MachineFacts {
     std::optional<bool> gpu_busy = {};
-    std::string running_since = {};  // UTC; empty: it does not run, or nobody knows
-    std::optional<Cost> cost = {};   // of all its life, as far as it was seen
+    std::string running_since = {};      // UTC; empty: it does not run, or nobody knows
+    std::optional<Cost> cost = {};       // of all its life, as far as it was seen
+    std::optional<int64_t> idle_s = {};  // for how long nobody has used it, where that was asked (idle_times.hpp)
 };
 // A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,

@@ -73,6 +73,13 @@ Result<> begin_list(Session& session, const ListOptions& options, const std::vec
     return Ok{};
 }
 
+bool shows(const ListOptions& options, const std::string& column, const std::vector<Column>& columns) {
+    if (options.format == "name" || options.format == "json" || options.format == "yaml") return false;
+    for (size_t place : chosen(options, columns))
+        if (columns[place].name == column) return true;
+    return false;
+}
+
 void print_list(std::ostream& out, ui::Paint paint, const ListOptions& options, const std::vector<Column>& columns,
                 const std::vector<Row>& rows) {
     if (options.format == "name") {

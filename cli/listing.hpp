@@ -28,6 +28,8 @@ Result<> begin_list(Session& session, const ListOptions& options, const std::vec
 // For people: after begin_list(), when session.json is not set.
 void print_list(std::ostream& out, ui::Paint paint, const ListOptions& options, const std::vector<Column>& columns,
                 const std::vector<Row>& rows);
+// Whether the table that was asked for has this column.
+bool shows(const ListOptions& options, const std::string& column, const std::vector<Column>& columns);
 // -o name and --columns are for scripts: nothing but the rows, no summary.
 bool bare(const ListOptions& options);
 

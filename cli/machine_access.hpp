@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ public:
     virtual Result<Proof> prove() = 0;
     // Makes the machine obey these timers (timers.hpp) from now on.
     virtual Result<> install_timers(const std::string& config, const Say& say);
+    // For how many seconds nobody has used the machine, as its timers count; nothing where it does not count. One try,
+    // of a few seconds, by itself: no get_in() before.
+    virtual Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record);
     // Runs it there as the login user, in its home folder; `line` hears each line that it prints. Its exit code.
     virtual Result<int> run_script(const std::string& script, const Say& line);
 };

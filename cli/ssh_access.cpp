@@ -10,6 +10,7 @@
 #include "cli/session.hpp"
 #include "cli/ssh/exec.hpp"
 #include "cli/target.hpp"
+#include "cli/timers.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::chrono::minutes boot_limit{10};
 constexpr std::chrono::minutes proof_limit{2};
 
 constexpr std::chrono::minutes bring_limit{2};
+constexpr std::chrono::seconds question_limit{5};
 constexpr int still_runs_code = 99;
 
 // Lines of tnr-gpu-probe --plain: a GPU's memory in bytes, its name.
@@ -38,15 +40,13 @@ public:
     Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
         auto target = ssh_target(machine, record, key_path_);
         if (!target) return target.error();
-        target->from_image = !record.image.empty() && record.step < Step::installed;
         auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
         auto client = ssh::connect_when_ready(
             *target, ssh::Clock::now() + boot_limit,
             [&](const Error& error) {
                 return waiting(error.kind == Error::Kind::auth
                                    ? "it refuses authentication; its user may not be there yet"
-                               : error.kind == Error::Kind::remote ? "it shows its image's host key, not yet its own"
-                                                                   : "it is booting");
+                                   : "it is booting");
             },
             patience);
         if (!client) return client.error();
@@ -80,6 +80,17 @@ public:
     Result<> install_timers(const std::string& config, const Say& say) override {
         auto sent = install::install(*client_, install::timer_files(config), say);
         return sent ? Result<>{Ok{}} : Result<>{sent.error()};
+    }
+
+    Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record) override {
+        auto target = ssh_target(machine, record, key_path_);
+        if (!target) return target.error();
+        const auto deadline = ssh::Clock::now() + question_limit;
+        auto client = ssh::Client::connect(*target, deadline);
+        if (!client) return client.error();
+        auto said = ssh::capture(**client, "systemctl is-active -q tnr-idle && cat /run/tnr/idle", "", deadline);
+        if (!said) return said.error();
+        return said->code == 0 ? idle_told(said->out) : std::nullopt;
     }
 
     Result<int> run_script(const std::string& script, const Say& line) override {
@@ -137,6 +148,10 @@ private:
 
 Result<> MachineAccess::install_timers(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine brings no timers"};
+}
+
+Result<std::optional<int64_t>> MachineAccess::idle_for(const Machine&, const Record&) {
+    return Error{Error::Kind::internal, "this way into a machine does not ask for its idle time"};
 }
 
 Result<int> MachineAccess::run_script(const std::string&, const Say&) {

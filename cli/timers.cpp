@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <optional>
+#include <string_view>
 
 #include "cli/ui/time.hpp"
 
@@ -81,6 +82,16 @@ bool has_timers(const Record& record) {
 std::string timers_config(const Record& record) {
     return "# Made by tnr start --idle-stop, --ttl; /usr/local/lib/tnr/tnr-idle reads it.\nidle_stop_s=" +
            std::to_string(record.idle_stop_s) + "\nttl_ends=" + std::to_string(record.ttl_ends) + "\n";
+}
+
+std::optional<int64_t> idle_told(const std::string& text) {
+    constexpr std::string_view key = "idle_s=";
+    if (!text.starts_with(key)) return std::nullopt;
+    int64_t seconds = -1;
+    auto [after, problem] = std::from_chars(text.data() + key.size(), text.data() + text.size(), seconds);
+    if (problem != std::errc{} || seconds < 0 || after == text.data() + text.size() || *after != '\n')
+        return std::nullopt;
+    return seconds;
 }
 
 std::string timers_text(const Record& record, const Provider& provider, const Price& price) {

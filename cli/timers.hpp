@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/session.hpp"
@@ -19,6 +20,8 @@ void begin_ttl(Record& record, const std::string& now);
 bool has_timers(const Record& record);
 // What the machine reads.
 std::string timers_config(const Record& record);
+// Out of what tnr-idle tells in /run/tnr/idle: for how many seconds nobody has used the machine; nothing when it says none.
+std::optional<int64_t> idle_told(const std::string& text);
 // What happens then and who does it, for the user of `start`; empty without timers.
 std::string timers_text(const Record& record, const Provider& provider, const Price& price);
 

@@ -6,7 +6,7 @@
 namespace tnr::cli {
 
 std::string user_data(const std::string& host_name, const std::string& host_secret, const std::string& host_key,
-                      const std::string& authorised_key, bool from_image) {
+                      const std::string& authorised_key) {
     std::ostringstream text;
     text << "#cloud-config\n"
          << "hostname: " << host_name << "\n"
@@ -26,7 +26,6 @@ std::string user_data(const std::string& host_name, const std::string& host_secr
          << "    sudo: \"ALL=(ALL) NOPASSWD:ALL\"\n"
          << "    ssh_authorized_keys:\n"
          << "      - " << authorised_key << "\n";
-    if (from_image) text << "runcmd:\n  - systemctl reload ssh || systemctl reload sshd || true\n";
     return text.str();
 }
 

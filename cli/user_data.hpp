@@ -8,9 +8,8 @@ namespace tnr::cli {
 // The user that user data makes, on every cloud.
 inline constexpr const char* login_user = "tnr";
 
-// `host_secret` is the text of an OpenSSH private key file, the other keys are public lines. `from_image`: the machine begins
-// as a copy of another one, whose host key its SSH server may have read before ours came.
+// `host_secret` is the text of an OpenSSH private key file, the other keys are public lines.
 std::string user_data(const std::string& host_name, const std::string& host_secret, const std::string& host_key,
-                      const std::string& authorised_key, bool from_image);
+                      const std::string& authorised_key);
 
 }  // namespace tnr::cli

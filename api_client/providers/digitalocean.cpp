@@ -124,7 +124,7 @@ public:
             auto there = list("/v2/droplets?tag_name=" + http::escaped(machine_tag(order.name)), "droplets");
             if (!there) return there.error();
             for (const auto& droplet : *there)  // lists show deleted ones for a while
-                if (machine(droplet.at("id").dump())) return taken(order.name);
+                if (machine(droplet.at("id").dump())) return name_taken(order.name);
             auto all = offers();
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);
@@ -267,11 +267,6 @@ private:
         for (const auto& address : droplet.at("networks").value("v4", Json::array()))
             if (address.at("type") == "public") machine.address = address.at("ip_address");
         return machine;
-    }
-
-    static Error taken(const std::string& name) {
-        return Error{Error::Kind::usage, "the name '" + name + "' is taken at DigitalOcean",
-                     "choose another, or remove that machine with `tnr delete " + name + " --provider digitalocean`"};
     }
 
     Result<Machine> order_droplet(const Order& order, const Offer& offer, int64_t key, const std::vector<Offer>& all) {

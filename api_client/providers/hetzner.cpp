@@ -135,7 +135,7 @@ public:
         return understood("Hetzner", [&]() -> Result<Machine> {
             auto there = called(order.name);
             if (!there) return there.error();
-            if (*there) return taken(order.name);
+            if (*there) return name_taken(order.name);
             auto all = offers();
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);
@@ -304,11 +304,6 @@ private:
         return machine;
     }
 
-    static Error taken(const std::string& name) {
-        return Error{Error::Kind::usage, "the name '" + name + "' is taken at Hetzner",
-                     "choose another, or remove that server with `tnr delete " + name + " --provider hetzner`"};
-    }
-
     Result<Machine> order_server(const Order& order, const Offer& offer, int64_t key, int64_t firewall,
                                  const std::vector<Offer>& all) {
         Json body = {{"name", order.name},
@@ -324,7 +319,7 @@ private:
         if (reply->ok()) return describe(reply->body.at("server"));
         const std::string code = api_.refusal(*reply).code;
         Error refused = api_.refused(*reply);
-        if (code == "uniqueness_error") return taken(order.name);
+        if (code == "uniqueness_error") return name_taken(order.name);
         if (is_sold_out(code)) {
             refused.what = "'" + offer.name + "' is sold out in " + offer.region + " (" + refused.what + ")";
             refused.hint = nearest_offer(all, offer);

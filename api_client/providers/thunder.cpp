@@ -121,13 +121,7 @@ public:
 
     Result<Machine> create(const Order& order) override {
         return understood(cloud_name, [&]() -> Result<Machine> {
-            auto ours = machines();
-            if (!ours) return ours.error();
-            for (const Machine& machine : *ours)
-                if (machine.name == order.name)
-                    return Error{Error::Kind::usage, "the name '" + order.name + "' is taken at Thunder",
-                                 "choose another, or remove that machine with `tnr delete " + order.name +
-                                     " --provider thunder`"};
+            if (auto free = name_is_free(order.name); !free) return free.error();
             auto all = offers();
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);

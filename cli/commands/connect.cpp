@@ -11,6 +11,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/json_out.hpp"
+#include "cli/ssh/agent.hpp"
 #include "cli/ssh/forward.hpp"
 #include "cli/ssh/terminal.hpp"
 
@@ -19,7 +20,8 @@ namespace {
 
 // A laptop that was asleep finds its network within seconds; who has walked away for longer finds a prompt again.
 constexpr std::chrono::minutes redial_limit{10};
-constexpr int redial_pause_ms = 1000;  // between two tries that end at once, as without any network
+constexpr std::chrono::seconds agent_limit{30};  // for Python to start there, under emulation
+constexpr int redial_pause_ms = 1000;            // between two tries that end at once, as without any network
 
 // The user's language, which Debian's and Ubuntu's sshd accept; the server drops what it does not like.
 std::vector<std::pair<std::string, std::string>> language() {
@@ -60,6 +62,11 @@ private:
             return Error{Error::Kind::usage, "--no-shell is for ports alone, and none is given", "add -L PORT"};
         if (options_.no_shell && !options_.words.empty())
             return Error{Error::Kind::usage, "--no-shell runs no command", "leave one of both out"};
+        if (options_.agent && options_.no_shell)
+            return Error{Error::Kind::usage, "--forward-agent is for a shell or a command", "leave out --no-shell"};
+        if (options_.agent && options_.agent_socket.empty())
+            return Error{Error::Kind::usage, "there is no SSH agent here: SSH_AUTH_SOCK is not set",
+                         "start one: `eval $(ssh-agent) && ssh-add`; or leave out -A"};
         return Ok{};
     }
 
@@ -91,8 +98,21 @@ private:
         return code;
     }
 
+    // sshd takes no SSH_AUTH_SOCK from us, so the shell there sets it.
+    static std::string with_agent(const std::string& path, const std::string& line) {
+        const std::string set = "export SSH_AUTH_SOCK=" + ssh::quoted(path) + "; ";
+        return set + (line.empty() ? "exec \"${SHELL:-/bin/sh}\" -l" : line);
+    }
+
     Result<int> run_there(ssh::Client& client) {
         ssh::Command command{options_.words.empty() ? "" : ssh::shell_line(options_.words), std::nullopt, language()};
+        std::unique_ptr<ssh::AgentRelay> relay;
+        if (options_.agent) {
+            auto begun = ssh::AgentRelay::start(client, options_.agent_socket, ssh::Clock::now() + agent_limit);
+            if (!begun) return begun.error();
+            relay = std::move(*begun);
+            command.line = with_agent(relay->path(), command.line);
+        }
         std::optional<ssh::RawTerminal> raw;
         if (terminal()) {
             raw.emplace(options_.streams.in);
@@ -148,6 +168,7 @@ void add_connect(Grammar& tnr, Session& session) {
     command.option("name", options->name, "The machine, as `tnr status` shows it; may be left out where there is one");
     command.words("command", options->words, "After `--`: a program and its arguments, or one shell line");
     command.flag("-T,--no-terminal", options->no_terminal, "Give the command no terminal, even when you have one");
+    command.flag("-A,--forward-agent", options->agent, "Let programs there ask the SSH agent here, for git and ssh");
     command.options("-L,-t,--forward", options->forwards,
                     "A port here that leads to the machine: PORT, PORT:PORT or\n"
                     "PORT:HOST:PORT as ssh has it; several times for several");
@@ -159,17 +180,23 @@ void add_connect(Grammar& tnr, Session& session) {
         "go there, but for `~.` at the beginning of a line, which ends the connection (`~~` is a `~`); three Ctrl-C\n"
         "end it when the machine has not answered to them for five seconds. A shell that loses its connection,\n"
         "and ports alone, dial again by themselves; a command is never run twice. Forwarded ports are open while\n"
-        "tnr runs, at 127.0.0.1 unless ADDRESS:PORT:HOST:PORT says otherwise.\n\n"
+        "tnr runs, at 127.0.0.1 unless ADDRESS:PORT:HOST:PORT says otherwise. With -A, whoever is root on the machine "
+        "can\n"
+        "have things signed by your agent for as long as tnr runs; keys never leave it. It needs Python 3 there.\n\n"
         "Examples:\n"
         "  tnr connect                                  a shell on the only machine\n"
         "  tnr connect demo                             a shell\n"
         "  tnr connect demo -L 8888                     and the machine's port 8888 at localhost:8888\n"
         "  tnr connect demo -N -L 8080:80 -L 5432:db:5432\n"
         "  tnr connect demo -- nvidia-smi\n"
+        "  tnr connect -A demo -- git clone git@host:project\n"
         "  tnr connect demo -- python3 -c 'print(6*7)'\n"
         "  tnr connect demo -- 'cd src && make | tail'  a shell line\n"
         "  tar c data | tnr connect demo -- tar x       streams pass through");
-    command.run([&session, options] { session.result = connect(session, *options); });
+    command.run([&session, options] {
+        if (const char* agent = std::getenv("SSH_AUTH_SOCK")) options->agent_socket = agent;
+        session.result = connect(session, *options);
+    });
 }
 
 }  // namespace tnr::cli

@@ -15,6 +15,8 @@ struct ConnectOptions {
     bool no_terminal = false;
     std::vector<std::string> forwards = {};  // as parse_forward() reads them
     bool no_shell = false;                   // forwards alone
+    bool agent = false;                      // the user's SSH agent can be asked from there
+    std::string agent_socket = {};           // SSH_AUTH_SOCK
     ssh::Streams streams = {0, 1, 2};
 };
 

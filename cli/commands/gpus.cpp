@@ -110,6 +110,15 @@ void print_gpus(Session& session, const GpusOptions& options, const Answer& answ
         session.out << "The pool has no GPUs at all at the moment\n";
 }
 
+// Where no pool says what there is: each type as it is sold, and as many of it as one server usually has.
+std::vector<GpuType> types_on_the_market() {
+    constexpr int gpus_of_a_server = 8;
+    std::vector<GpuType> types;
+    for (const auto& model : all_gpu_models())
+        types.push_back({model.name, gpus_of_a_server, 0, uint64_t(model.memory_gb) * 1'000'000'000});
+    return types;
+}
+
 Result<> gpus(Session& session, const GpusOptions& options) {
     const bool asks_fit = !options.purpose.empty();
     if (auto good = begin_list(session, options.list, asks_fit ? fit_columns : gpu_columns); !good) return good;
@@ -122,12 +131,18 @@ Result<> gpus(Session& session, const GpusOptions& options) {
         return Error{Error::Kind::usage, "--params and what goes with it need --for",
                      "say what for: `tnr gpus --for infer --params 7b`, or `--for train`"};
     }
-    if (auto login = session.logins().find(""); !login) return login.error();
+    auto login = session.logins().find("");
+    if (!login && !(asks_fit && login.error().kind == Error::Kind::auth)) return login.error();
     std::vector<Trouble> troubles;
-    answer.pools = look_at_pools(session, troubles);
+    if (login) answer.pools = look_at_pools(session, troubles);
     if (interrupt::interrupted()) return interrupt::error();
     std::vector<GpuType> types;
     for (const auto& pool : answer.pools) types.insert(types.end(), pool.types.begin(), pool.types.end());
+    if (types.empty() && asks_fit) {
+        types = types_on_the_market();
+        session.err << (login ? "note: no pool tells its types" : "note: you are not signed in to a pool")
+                    << ": these are the types that NVIDIA sells, up to 8 of each\n";
+    }
     if (answer.job) answer.fits = fits_of(*answer.job, types);
     const bool fits = std::any_of(answer.fits.begin(), answer.fits.end(), [](const Fit& fit) { return fit.gpus > 0; });
     if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
@@ -167,6 +182,7 @@ void add_gpus(Grammar& tnr, Session& session) {
         "  activations  34 S B H a layer at 2 bytes, attention without its S^2 table (Korthikanti 2022); all layers\n"
         "               for train, one for infer\n"
         "  KV cache     2 L H x bytes x S x B (infer); models whose heads share keys (GQA) take a fraction of it\n"
+        "Without a pool it looks at the types that NVIDIA sells, up to 8 of each.\n"
         "90 % of a GPU's memory counts. Several GPUs share everything evenly, as FSDP or tensor parallelism do.\n"
         "Ends with 1 when nothing fits. Cheapest first; where prices are unknown, fewest GPUs first.\n\n"
         "Examples:\n"

@@ -277,8 +277,7 @@ private:
         record_.login_key = ssh::public_line(*key, "");
         Order order = wanted();
         order.authorised_key = ssh::public_line(*key, "tnr");
-        order.user_data =
-            user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key, !order.image.empty());
+        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
         order.user = login_user;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;

@@ -7,6 +7,7 @@
 
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/idle_times.hpp"
 #include "cli/json_out.hpp"
 #include "cli/overview.hpp"
 #include "cli/ui/table.hpp"
@@ -21,8 +22,8 @@ using Json = nlohmann::json;
 constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
 
 const std::vector<Column> status_columns = {
-    {"name"},  {"state"}, {"provider"},   {"region"},    {"gpu"},        {"busy"},       {"address"}, {"up"},
-    {"price"}, {"cost"},  {"size", true}, {"age", true}, {"pool", true}, {"tags", true}, {"id", true}};
+    {"name"},  {"state"}, {"provider"},   {"region"},     {"gpu"},       {"busy"},       {"address"},    {"up"},
+    {"price"}, {"cost"},  {"idle", true}, {"size", true}, {"age", true}, {"pool", true}, {"tags", true}, {"id", true}};
 
 std::string where(const std::optional<Machine>& machine) {
     if (!machine || machine->address.empty()) return "";
@@ -56,7 +57,10 @@ std::string busy_text(const MachineView& view) {
 
 std::string tags_text(const std::map<std::string, std::string>& tags) {
     std::string text;
-    for (const auto& [key, value] : tags) text += (text.empty() ? "" : ",") + key + "=" + value;
+    for (const auto& [key, value] : tags) {
+        if (!text.empty()) text += ',';
+        text.append(key).append("=").append(value);
+    }
     return text;
 }
 
@@ -76,6 +80,7 @@ Row row_of(const Session& session, const MachineView& view) {
             since && is ? ui::duration_text(*is - *since) : "",
             machine ? price_text(machine->price) : "",
             view.facts.cost ? money_text(*view.facts.cost) : "",
+            view.facts.idle_s ? ui::duration_text(*view.facts.idle_s) : "",
             machine && !machine->offer.empty() ? machine->offer : record.size,
             ui::age(record.created, now),
             record.pool,
@@ -165,6 +170,7 @@ Result<> status(Session& session, const StatusOptions& options) {
                      "ask again and again: `while sleep 2; do tnr status --json; done`"};
     if (options.watch) return watch(session, options);
     auto overview = look_around(session, {options.names});
+    if (!options.names.empty() || shows(options.list, "idle", status_columns)) ask_idle_times(session, overview);
     if (interrupt::interrupted()) return interrupt::error();
     for (const auto& trouble : overview.troubles)
         if (trouble.error.kind == Error::Kind::not_found) session.exit_code = exit_failed;
@@ -190,7 +196,10 @@ void add_status(Grammar& tnr, Session& session) {
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
         "does not answer within seconds is named, and the others are shown.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
-        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`).\n\n"
+        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`). "
+        "IDLE,\n"
+        "of machines that are named and with -o wide, is for how long nobody has used one that was started with\n"
+        "--idle-stop or --ttl: it is asked for that.\n\n"
         "Examples:\n"
         "  tnr status\n"
         "  tnr status demo                       all about one machine\n"

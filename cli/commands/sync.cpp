@@ -74,13 +74,18 @@ std::string bytes_words(uint64_t bytes) {
     return ui::bytes_text(static_cast<double>(bytes));
 }
 
+// "1 file", "2 files".
+std::string files_text(size_t count) {
+    return std::to_string(count) + (count == 1 ? " file" : " files");
+}
+
 // "12.0 MiB of 1.0 GiB, 3 files, 11.2 MiB/s, 1 min 30 s left"
 class ProgressText {
 public:
     std::string operator()(const sync::Tally& tally) {
         uint64_t done = tally.bytes + tally.bytes_found;
         std::string text = bytes_words(done) + " of " + bytes_words(std::max(done, tally.bytes_total)) + ", " +
-                           std::to_string(tally.files) + " files";
+                           files_text(tally.files);
         auto now = std::chrono::steady_clock::now();
         if (done == 0) begun_ = now;
         double seconds = std::chrono::duration<double>(now - begun_).count();
@@ -95,11 +100,6 @@ public:
 private:
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
-
-// "1 file", "2 files".
-std::string files_text(size_t count) {
-    return std::to_string(count) + (count == 1 ? " file" : " files");
-}
 
 // A name may have any bytes, and a machine's could be meant for the terminal.
 std::string on_a_line(const std::string& path) {
@@ -257,7 +257,10 @@ Result<sync::Tally> sync_over(ssh::Client& client, const SyncOptions& options, c
     auto tally = sync::sync_by_server(client, settings, pair.up(), watch, unusable);
     if (unusable.empty()) return tally;
     if (options.remove_extra || options.dry_run)
-        return Error{Error::Kind::remote, tally.error().what + ", and over SFTP there is no --delete or --dry-run"};
+        return Error{Error::Kind::remote,
+                     tally.error().what + ", and over SFTP there is no " +
+                         (options.remove_extra ? "--delete" : "--dry-run") + ": nothing was changed",
+                     "without it `tnr sync` copies over SFTP; the program has to run from ~/.cache/tnr there"};
     if (notes) notes(tally.error().what + "; using SFTP, which is slower and sends changed files whole");
     auto sftp = ssh::Sftp::open(client);
     if (!sftp) return sftp.error();
@@ -302,6 +305,8 @@ void add_sync(Grammar& tnr, Session& session) {
         "stopped.\n"
         "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
+        "Where a machine does not let a program of ours run, files go over SFTP, whole; --delete and --dry-run are\n"
+        "refused there.\n"
         "A folder's copy is DST itself, or is put inside DST when DST ends with a slash (or is `MACHINE:` or `.`, or "
         "there are\n"
         "several SRC). A slash after SRC means the folder's contents.\n\n"

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tnr::cli {
 
@@ -12,7 +13,9 @@ struct GpuModel {
     double bf16_tflops;  // tensor cores, without sparsity, accumulating in fp32; 0: it has no bf16
     double gb_per_s;     // of its memory
     double compute;      // capability: 8.0 has bf16, 8.9 has fp8, 10.0 has fp4
+    int memory_gb;       // of 10^9 bytes, as it is sold
 };
+std::vector<GpuModel> all_gpu_models();
 // Nothing for a type that we do not know.
 std::optional<GpuModel> gpu_model(const std::string& type);
 

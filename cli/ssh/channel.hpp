@@ -1,9 +1,16 @@
 // One channel of a connection: a command's streams, or SFTP.
 #pragma once
 
+#include <cerrno>
+
 #include "cli/ssh/client.hpp"
 
 namespace tnr::ssh {
+
+// What a call on a non-blocking socket has returned says only that it has to be made again.
+inline bool would_block(ssize_t code) {
+    return code < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
 
 // Closed and freed when it goes. Must not outlive its Client.
 class Channel {

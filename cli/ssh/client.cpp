@@ -11,8 +11,6 @@
 namespace tnr::ssh {
 namespace {
 
-constexpr const char* other_host_key = "': it shows host key ";
-
 // Between two attempts on a machine that is still booting.
 constexpr int retry_pause_ms = 500;
 
@@ -135,7 +133,8 @@ Result<> Client::check_host_key() {
     if (blob == *planted) return Ok{};
     return Error{Error::Kind::remote,
                  "the machine at " + target_.host + " port " + std::to_string(target_.port) + " is not '" +
-                     target_.name + other_host_key + fingerprint(blob) + ", but tnr planted " + fingerprint(*planted),
+                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " +
+                     fingerprint(*planted),
                  "something else answers at that address; nothing was sent to it. `tnr status` shows the machine's "
                  "present address"};
 }
@@ -177,8 +176,7 @@ Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadlin
         auto client = Client::connect(target, deadline);
         if (client) return client;
         if (interrupt::interrupted()) return interrupt::error();
-        const bool refused = client.error().kind == Error::Kind::auth ||
-                             (target.from_image && client.error().what.find(other_host_key) != std::string::npos);
+        const bool refused = client.error().kind == Error::Kind::auth;
         if (client.error().kind != Error::Kind::network && !refused) return client;
         if (Clock::now() + std::chrono::milliseconds(retry_pause_ms) >= deadline) return client;
         if (refused) {

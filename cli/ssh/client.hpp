@@ -25,8 +25,6 @@ struct Target {
     std::string user;
     std::string host_key;  // public line; nothing else is accepted
     KeyPair key;           // the user's own
-    // Made from an image, which may have another machine's host key: that one shows until cloud-init has put ours in place.
-    bool from_image = false;
 };
 
 // How long a machine is silent before somebody is told, and before it is given up for dead. Long enough for a Wi-Fi that
@@ -117,8 +115,8 @@ private:
 };
 
 // connect() again and again until the machine answers, the deadline passes, or the user interrupts. Authentication
-// is retried as well: while cloud-init still works, sshd is up before our user exists. So is, for a machine that was made
-// from an image, a host key that is not ours; nothing is sent to who shows it.
+// is retried as well: while cloud-init still works, sshd is up before our user exists. Another host key is final, also on a
+// machine made from a copy of another: cloud-init replaces the keys before systemd may start sshd.
 // `waiting` hears each failure; its own error ends the waiting. A refusal that lasts for `auth_patience` is final.
 Result<std::unique_ptr<Client>> connect_when_ready(const Target& target, Deadline deadline,
                                                    const std::function<Result<>(const Error&)>& waiting = {},

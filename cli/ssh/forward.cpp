@@ -45,10 +45,6 @@ std::vector<std::string> parts_of(const std::string& text) {
     return parts;
 }
 
-bool would_block(ssize_t code) {
-    return code < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-}
-
 std::string bracketed(const std::string& host) {
     return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }

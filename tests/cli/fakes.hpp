@@ -41,8 +41,9 @@ struct FakeWorld {
     std::string installed;  // the text of gpu.json
     int installs = 0, proofs = 0;
     std::string timers;
-    std::vector<std::string> scripts;  // those that ran
-    int script_code = 0;               // of the next one
+    std::map<std::string, int64_t> idle = {};  // of machines by name; others do not answer
+    std::vector<std::string> scripts;          // those that ran
+    int script_code = 0;                       // of the next one
     // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
     std::string fails_at, interrupted_at;
     int tries_in_vain = 0;  // before it can be got in
@@ -213,6 +214,10 @@ public:
         if (auto passed = world_.pass("configure"); !passed) return passed.error();
         world_.installed = text;
         return Ok{};
+    }
+    Result<std::optional<int64_t>> idle_for(const Machine& machine, const cli::Record&) override {
+        if (!world_.idle.contains(machine.name)) return Error{Error::Kind::network, "it does not answer"};
+        return std::optional<int64_t>{world_.idle.at(machine.name)};
     }
     Result<cli::Proof> prove() override {
         if (auto passed = world_.pass("prove"); !passed) return passed.error();

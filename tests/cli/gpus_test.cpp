@@ -88,6 +88,25 @@ TEST_CASE("--for names the types that fit, cheapest first, and why the others do
     CHECK(fake.tnr({"gpus", "--for", "train", "--params", "1t"}) == 1);
 }
 
+TEST_CASE("--for needs no pool: without one it looks at the types there are to buy", "[cli][gpus]") {
+    test::FakeSession fake;
+    REQUIRE(fake.tnr({"logout", "pool", "tcp://127.0.0.1:14900"}) == 0);
+    auto document = fake.document({"gpus", "--for", "infer", "--params", "70b"});
+    auto of = [&](const std::string& type) {
+        for (const auto& fit : document["fits"])
+            if (fit["gpu"]["type"] == type) return fit;
+        return json();
+    };
+    CHECK(of("h100")["gpu"]["count"] == 3);
+    CHECK(of("h100")["per_hour"].is_null());
+    CHECK(of("l4")["gpu"]["count"] == 8);
+    CHECK(of("t4")["fits"] == false);
+    CHECK(document["types"].empty());
+    REQUIRE(fake.tnr({"gpus", "--for", "infer", "--params", "7b"}) == 0);
+    CHECK(fake.err.str().find("not signed in to a pool: these are the types that NVIDIA sells") != std::string::npos);
+    CHECK(fake.tnr({"gpus"}) == 4);  // what a pool has, only a pool knows
+}
+
 TEST_CASE("--for says what it cannot make sense of", "[cli][gpus]") {
     test::FakeSession fake;
     for (std::vector<std::string> words :

@@ -65,26 +65,6 @@ TEST_CASE("a machine with another host key is refused before anything is sent to
     CHECK(sshd.accepted() == 1);  // a wrong key is never tried again
 }
 
-TEST_CASE("a machine that was made from an image may show that one's host key for a while", "[ssh]") {
-    test::Sshd sshd;
-    auto target = sshd.target();
-    target.from_image = true;
-    CHECK(ssh::connect_when_ready(target, ssh::Clock::now() + 30s));
-    int before = sshd.accepted();
-    target.host_key = ssh::public_line(*ssh::generate_key(), "planted");
-    int heard = 0;
-    auto waiting = [&](const Error& error) {
-        CHECK(error.kind == Error::Kind::remote);
-        ++heard;
-        return Result<>{Ok{}};
-    };
-    auto client = ssh::connect_when_ready(target, ssh::Clock::now() + 30s, waiting, 1200ms);
-    REQUIRE_FALSE(client);
-    CHECK(client.error().what.find("is not 'demo'") != std::string::npos);
-    CHECK(heard >= 1);
-    CHECK(sshd.accepted() - before > 1);
-}
-
 TEST_CASE("a user key that the machine does not know is an error of kind auth", "[ssh]") {
     test::Sshd sshd;
     auto target = sshd.target();

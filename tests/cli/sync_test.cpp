@@ -324,6 +324,11 @@ TEST_CASE("sync tells what changes on the way", "[cli][sync]") {
     CHECK(look(there / "tree/old").st_mtime == (noexec ? 0 : look(fake.folder / "tree/old").st_mtime));
     CHECK(fake.tnr({"sync", fake.folder / "tree", "demo:" + there.path() + "/"}) == 0);
     CHECK(fake.err.str().find("cannot run there") == std::string::npos);  // only who asks hears it
+    for (const char* option : {"--delete", "--dry-run"}) {
+        CHECK(fake.tnr({"sync", option, fake.folder / "tree/", "demo:" + there.path() + "/tree"}) == (noexec ? 1 : 0));
+        CHECK((fake.err.str().find("over SFTP there is no " + std::string(option) + ": nothing was changed\nhint: ") !=
+               std::string::npos) == noexec);
+    }
 }
 
 TEST_CASE("sync that could not read everything tells what, and ends with 1", "[cli][sync]") {

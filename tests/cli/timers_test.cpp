@@ -153,13 +153,13 @@ public:
     }
     void uptime(int seconds) { put("proc/uptime", std::to_string(seconds) + ".42 123.45\n"); }
     void load(const std::string& minute) { put("proc/loadavg", minute + " 9.99 9.99 1/100 4711\n"); }
-    void process(int pid, const std::string& command, const std::string& maps = "", int ticks = 0) {
+    void process(int pid, const std::string& command, const std::string& maps = "", int ticks = 0, int begun = 5) {
         std::string folder = "proc/" + std::to_string(pid) + "/";
         std::filesystem::create_directories(folder_ / folder);
         put(folder + "cmdline", command + std::string(3, '\0'));
         put(folder + "maps", maps + "\n");
         put(folder + "stat", std::to_string(pid) + " (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 " + std::to_string(ticks) +
-                                 " 0 0 0 20 0 1 0 5 6 7\n");
+                                 " 0 0 0 20 0 1 0 " + std::to_string(begun) + " 6 7\n");
     }
     void end_process(int pid) { std::filesystem::remove_all(folder_ / ("proc/" + std::to_string(pid))); }
     bool off() const { return file_exists(folder_ / "off"); }
@@ -222,6 +222,49 @@ TEST_CASE("somebody signed in over SSH keeps a machine on; one who is only knock
     CHECK_FALSE(world.off());
     world.uptime(5600);
     CHECK(world.goes_off());
+}
+
+TEST_CASE("a question over SSH is no use of a machine, a session that stays is", "[cli][timers]") {
+    IdleWorld world(600);
+    world.uptime(300);
+    world.process(30, "sshd: tnr@notty", "", 0, 29'600);  // since 4 s
+    CHECK(world.tells(200, "boot"));
+    world.uptime(301);
+    CHECK(world.tells(0, "ssh"));
+}
+
+TEST_CASE("what tnr-idle tells is read", "[cli][timers]") {
+    CHECK(cli::idle_told("idle_s=599\nused_by=boot\n") == 599);
+    for (const char* none : {"", "idle_s=", "idle_s=x\n", "idle_s=-1\n", "idle_s=5", "used_by=boot\nidle_s=5\n",
+                             "idle_s=99999999999999999999\n"})
+        CHECK_FALSE(cli::idle_told(none));
+}
+
+TEST_CASE("status of machines by name, and wide, tells for how long nobody has used them", "[cli][timers]") {
+    test::FakeSession fake;
+    fake.start_demo("plain");
+    for (const char* name : {"demo", "deaf"})
+        REQUIRE(fake.tnr({"start", name, "--gpu", "h100", "--idle-stop", "2h"}) == 0);
+    fake.world.idle = {{"demo", 5000}, {"plain", 7}};
+    auto idle_of = [&](const std::vector<std::string>& words, const std::string& name) {
+        const auto document = fake.document(words);
+        for (const auto& machine : document["machines"])
+            if (machine["name"] == name) return machine["idle_s"];
+        return nlohmann::json("no such machine");
+    };
+    CHECK(idle_of({"status", "demo"}, "demo") == 5000);
+    CHECK(idle_of({"status"}, "demo").is_null());            // nobody has asked
+    CHECK(idle_of({"status", "plain"}, "plain").is_null());  // it does not count
+    CHECK(idle_of({"status", "deaf"}, "deaf").is_null());
+    REQUIRE(fake.tnr({"status", "--columns", "name,idle"}) == 0);
+    CHECK(fake.out.str().find("demo   1 h 23 min") != std::string::npos);
+    CHECK(fake.out.str().find("deaf   -") != std::string::npos);
+    REQUIRE(fake.tnr({"status", "-o", "wide"}) == 0);
+    CHECK(fake.out.str().find("1 h 23 min") != std::string::npos);
+    REQUIRE(fake.tnr({"status", "demo"}) == 0);
+    CHECK(fake.out.str().find("Idle:       1 h 23 min") != std::string::npos);
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.out.str().find("1 h 23 min") == std::string::npos);
 }
 
 TEST_CASE("a program that computes on the GPU keeps a machine on; one that holds it and sleeps does not",

@@ -72,7 +72,7 @@ class World:
         return [int(pid) for pid in found.split()]
 
     def close(self):
-        self.tnr("delete", "demo", "--yes")
+        self.tnr("delete", "demo", "twin", "--yes")
         if self.server:
             self.server.terminate()
             self.server.wait(timeout=20)
@@ -268,6 +268,8 @@ class Machine(unittest.TestCase):
         self.assertIn("switches itself off when nobody has used it for 1 min", self.succeeds("start", "demo", "--idle-stop", "1m"))
         told = self.succeeds("connect", "demo", "--", "systemctl is-enabled tnr-idle; systemctl is-active tnr-idle")
         self.assertEqual(told, "enabled\nactive\n")
+        machine = json.loads(self.succeeds("status", "demo", "--json"))["machines"][0]
+        self.assertGreaterEqual(machine["idle_s"], 0)
         deadline = time.monotonic() + STEP_LIMIT_S
         while self.machines()[0]["state"] != "stopped":
             self.assertLess(time.monotonic(), deadline, "it is still on")
@@ -278,6 +280,18 @@ class Machine(unittest.TestCase):
         self.succeeds("snapshot", "demo", "--name", "copy")
         self.succeeds("start", "demo", "--idle-stop", "off")
         self.assertEqual(self.succeeds("connect", "demo", "--", "nproc"), "4\n")
+        self.succeeds("stop", "demo")
+
+    def test_18d_a_machine_made_from_the_copy_is_one_of_its_own(self):
+        setup = self.world.folder / "setup.sh"
+        setup.write_text("#!/bin/sh\nhostname >set-up.txt\n")
+        self.succeeds("start", "twin", "--gpu", "a100", "--image", "copy", "--setup", setup)
+        # Its own name and host key (which `start` has checked), the files of the machine that was copied, no timer of that one.
+        said = self.succeeds("connect", "twin", "--", "hostname; cat set-up.txt unsynced.txt; systemctl is-active tnr-idle; true")
+        self.assertEqual(said, "twin\ntwin\nkept\ninactive\n")
+        self.assertEqual(self.succeeds("connect", "twin", "--", "nvidia-smi").count("NVIDIA A100"), 1)
+        self.assertIn("PASS", self.succeeds("connect", "twin", "--", "./saxpy"))
+        self.succeeds("delete", "twin", "--yes")
         self.succeeds("snapshot", "--delete", "copy", "--yes")
 
     def test_19_delete_leaves_nothing_behind(self):

@@ -98,10 +98,7 @@ public:
 
     Result<Machine> create(const Order& order) override {
         return understood("AWS", [&]() -> Result<Machine> {
-            auto there = machines();
-            if (!there) return there.error();
-            for (const auto& machine : *there)
-                if (machine.name == order.name && machine.state != MachineState::gone) return taken(order.name);
+            if (auto free = name_is_free(order.name); !free) return free.error();
             auto region = region_for(order);
             if (!region) return region.error();
             auto all = offers_in(*region);
@@ -114,7 +111,7 @@ public:
             if (!place) return place.error();
             auto group = make_group(api_, world_, *region, *place, order.name);
             if (!group) return group.error();
-            if (group->empty()) return taken(order.name);
+            if (group->empty()) return group_taken(order.name);
             return run(order, *offer, *image, *place, *group, *all);
         });
     }
@@ -316,10 +313,8 @@ private:
         return offered_in(api_, region, "availability-zone", place->zone);
     }
 
-    static Error taken(const std::string& name) {
-        return Error{Error::Kind::usage, "the name '" + name + "' is taken at AWS",
-                     "choose another, or remove that machine with `tnr delete " + name +
-                         " --provider aws`; one that was just removed keeps its name for a minute"};
+    Error group_taken(const std::string& machine) const {
+        return name_taken(machine, ": by another order, or for a minute by a machine that was just removed");
     }
 
     Result<Machine> run(const Order& order, const Offer& offer, const Image& image, const Place& place,
@@ -368,7 +363,7 @@ private:
         (void)remove_group(api_, offer.region, group);
         // Another order of that name has replaced the group meanwhile.
         if (refusal.code == "InvalidGroup.NotFound" || refusal.code == "IdempotentParameterMismatch")
-            return taken(name);
+            return group_taken(name);
         if (is_sold_out(refusal)) {
             error.what = "'" + offer.name + "' is sold out in " + offer.region + " (" + error.what + ")";
             error.hint = nearest_offer(all, offer);

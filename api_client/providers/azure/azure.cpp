@@ -104,7 +104,7 @@ public:
     Result<Machine> create(const Order& order) override {
         return understood("Azure", [&]() -> Result<Machine> {
             auto there = arm_.get(group_path(group_of(order.name)));
-            if (there) return taken(order.name);
+            if (there) return name_taken(order.name, ": there is a resource group " + group_of(order.name));
             if (there.error().kind != Error::Kind::not_found) return there.error();
             auto image = find_image(arm_, order.image);
             if (!image) return image.error();
@@ -360,12 +360,6 @@ private:
         machine.price = price_of(*rates, machine.offer, disk);
         machine.price.billed_while_stopped = power == "stopped";  // switched off from inside: Azure bills on
         return machine;
-    }
-
-    static Error taken(const std::string& name) {
-        return Error{Error::Kind::usage,
-                     "the name '" + name + "' is taken at Azure: there is a resource group " + group_of(name),
-                     "choose another, or remove that machine with `tnr delete " + name + " --provider azure`"};
     }
 
     static Error sold_out(const Offer& offer, const Error& why, const std::vector<Offer>& all) {

@@ -88,10 +88,7 @@ public:
 
     Result<Machine> create(const Order& order) override {
         return understood("Google", [&]() -> Result<Machine> {
-            auto there = machines();
-            if (!there) return there.error();
-            for (const auto& machine : *there)
-                if (machine.name == order.name) return taken(order.name);
+            if (auto free = name_is_free(order.name); !free) return free.error();
             auto all = offers_in(order.region);
             if (!all) return all.error();
             auto offer = choose_offer(*all, order);
@@ -296,11 +293,6 @@ private:
         return machine;
     }
 
-    static Error taken(const std::string& name) {
-        return Error{Error::Kind::usage, "the name '" + name + "' is taken at Google",
-                     "choose another, or remove that machine with `tnr delete " + name + " --provider gcp`"};
-    }
-
     // From the default image, a snapshot of ours, or an image by its path ("projects/…/global/images/…").
     Result<Json> first_disk(const Order& order) {
         Json disk = {{"diskSizeGb", std::to_string(disk_gib_min)}, {"labels", {{label, order.name}}}};
@@ -363,7 +355,7 @@ private:
         // With a request id, Google makes one machine however often it is asked.
         auto operation =
             google_.call("POST", "/zones/" + zone + "/instances?requestId=" + http::new_uuid(), body, true);
-        if (!operation && google_.code() == "alreadyExists") return taken(order.name);
+        if (!operation && google_.code() == "alreadyExists") return name_taken(order.name);
         if (!operation) return operation.error();
         if (auto done = google_.wait(*operation); !done) return done.error();
         return machine(zone + "/" + order.name);

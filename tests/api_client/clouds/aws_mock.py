@@ -9,6 +9,7 @@ Beside what cloud_mock.py says, it answers POST /mock/reset (everything as at th
 GET /mock/seen, which is what boto3 sees of the machines, GET /mock/subnets, by their zones, and POST /mock/spent. Knobs: sold_out, quota, closed_regions, clock_ahead_s, console_delete,
 slow_to_tell (at first, what was made cannot be ended either).
 """
+import base64
 import datetime
 import hashlib
 import io
@@ -333,6 +334,7 @@ class Aws(MockCloud):
             self.unseen["DescribeInstances", made] = True
             if self.knobs.get("slow_to_tell"):
                 self.unseen["TerminateInstances", made] = True
+            self.boot(made, self.instance(region, made).public_ip, base64.b64decode(form.get("UserData", "")))
         elif action in changed and self.was != changed[action][2]:
             now, code, then, then_code = changed[action]
             self.set_state(region, form["InstanceId.1"], now, code)
@@ -415,6 +417,10 @@ class Aws(MockCloud):
             def stream(self, **_):
                 yield self.read()
         return botocore.awsrequest.AWSResponse(request.url, status, more, Raw(reply))
+
+    def client(self, url, folder):
+        key = self.keys["tester"]
+        return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": key["id"], "AWS_SECRET_ACCESS_KEY": key["secret"], "AWS_REGION": "us-east-1"}
 
     def left(self):
         things = []

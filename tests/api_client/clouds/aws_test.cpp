@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "aws_world.hpp"
+#include "life.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -93,74 +94,49 @@ TEST_CASE("aws: a machine lives its whole life and leaves nothing", "[clouds][aw
     if (!AwsMock::is_there()) return;
     AwsMock cloud;
     auto provider = cloud.as("tester");
-    auto made = provider->create(aws_order());
-    REQUIRE(made);
-    CHECK(made->name == "demo");
-    CHECK(made->id.compare(0, 12, "us-east-1/i-") == 0);
-    CHECK(made->state == MachineState::starting);
-    auto machine = wait_until(*provider, made->id, MachineState::running);
-    CHECK_FALSE(machine.address.empty());
-    CHECK(machine.offer == "t3.medium");
-    CHECK(*machine.price.running() == Approx(0.0416 + 0.005 + 40 * 0.08 / 730));
-    CHECK(cloud.ask("left") == json({"group tnr-demo", "instance demo", "interface", "volume demo"}));
-    CHECK(provider->machines()->size() == 1);
-    CHECK_FALSE(has(cloud.explained, "PRIVATE"));
-    CHECK(has(cloud.explained, "UserData=hidden"));
-
-    // As boto3 sees it.
-    const json seen = cloud.ask("seen")[0];
-    CHECK(seen["tags"] == json({{"tnr", "demo"}, {"Name", "demo"}}));
-    CHECK(seen["image"] == "ami-debian-new");  // the newest that is Debian's own, whole, and x86
-    CHECK(seen["user_data"] == "I2Nsb3VkLWNvbmZpZwpzc2hfa2V5czogUFJJVkFURQo=");
-    CHECK(seen["tokens"] == "required");
-    CHECK(seen["groups"][0]["tags"]["tnr"] == "demo");
-    CHECK(seen["groups"][0]["vpc"] == true);
-    CHECK(seen["groups"][0]["open"] == json::parse(R"([[22, 22, ["0.0.0.0/0"], ["::/0"]]])"));
-    CHECK(seen["volumes"] ==
-          json::parse(R"([{"size": 40, "type": "gp3", "tags": {"tnr": "demo", "Name": "demo"}, "ends": [true]}])"));
-
-    REQUIRE(provider->start(made->id));  // runs already
-    REQUIRE(provider->resize(made->id, "m7i.large").error().hint ==
-            "only a stopped machine can change its size: `tnr stop` it first");
-    REQUIRE(provider->stop(made->id));
-    CHECK(provider->machine(made->id)->state == MachineState::stopped);
-    REQUIRE(provider->stop(made->id));
-    REQUIRE(provider->resize(made->id, "m7i.large"));
-    CHECK(provider->machine(made->id)->offer == "m7i.large");
-    CHECK(*provider->machine(made->id)->price.machine == Approx(0.1008 + 0.005));
-    REQUIRE(provider->start(made->id));
-    wait_until(*provider, made->id, MachineState::running);
-
-    REQUIRE(provider->open_ports(made->id, {8888, 6006}));
-    CHECK(cloud.ask("seen")[0]["groups"][0]["open"].size() == 3);
-    REQUIRE(provider->open_ports(made->id, {6006}));
-    CHECK(cloud.ask("seen")[0]["groups"][0]["open"] ==
-          json::parse(R"([[22, 22, ["0.0.0.0/0"], ["::/0"]], [6006, 6006, ["0.0.0.0/0"], ["::/0"]]])"));
-
-    REQUIRE(provider->snapshot(made->id, "before"));
-    CHECK(provider->snapshot(made->id, "before").error().kind == Error::Kind::usage);
-    auto snapshots = provider->snapshots();
-    REQUIRE(snapshots);
-    REQUIRE(snapshots->size() == 1);
-    CHECK(snapshots->front().name == "before");
-    CHECK(snapshots->front().ready);
-    CHECK_FALSE(snapshots->front().per_month);
-
-    REQUIRE(provider->destroy(made->id));
-    CHECK(cloud.ask("left") == json({"image before", "snapshot"}));
-    CHECK(provider->machine(made->id).error().kind == Error::Kind::not_found);
-    CHECK(provider->machines()->empty());
-    Order again = aws_order("again");
-    again.image = snapshots->front().id;
-    auto restored = provider->create(again);
-    REQUIRE(restored);
-    wait_until(*provider, restored->id, MachineState::running);
-    CHECK("us-east-1/" + cloud.ask("seen")[0]["image"].get<std::string>() == again.image);
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->destroy(restored->id));  // already gone
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    CHECK(cloud.ask("left") == json::array());
+    std::string id;
+    live(cloud, *provider,
+         {.order = aws_order(),
+          .larger = "m7i.large",
+          .left_while_it_runs = {"group tnr-demo", "instance demo", "interface", "volume demo"},
+          .left_of_copy = {"image before", "snapshot"},
+          .running =
+              [&](const Machine& machine) {
+                  id = machine.id;
+                  CHECK(id.compare(0, 12, "us-east-1/i-") == 0);
+                  CHECK(machine.offer == "t3.medium");
+                  CHECK(*machine.price.running() == Approx(0.0416 + 0.005 + 40 * 0.08 / 730));
+                  CHECK(has(cloud.explained, "UserData=hidden"));
+                  // As boto3 sees it.
+                  const json seen = cloud.ask("seen")[0];
+                  CHECK(seen["tags"] == json({{"tnr", "demo"}, {"Name", "demo"}}));
+                  CHECK(seen["image"] == "ami-debian-new");  // the newest that is Debian's own, whole, and x86
+                  CHECK(seen["user_data"] == "I2Nsb3VkLWNvbmZpZwpzc2hfa2V5czogUFJJVkFURQo=");
+                  CHECK(seen["tokens"] == "required");
+                  CHECK(seen["groups"][0]["tags"]["tnr"] == "demo");
+                  CHECK(seen["groups"][0]["vpc"] == true);
+                  CHECK(seen["groups"][0]["open"] == json::parse(R"([[22, 22, ["0.0.0.0/0"], ["::/0"]]])"));
+                  CHECK(
+                      seen["volumes"] ==
+                      json::parse(
+                          R"([{"size": 40, "type": "gp3", "tags": {"tnr": "demo", "Name": "demo"}, "ends": [true]}])"));
+                  REQUIRE(provider->resize(id, "m7i.large").error().hint ==
+                          "only a stopped machine can change its size: `tnr stop` it first");
+              },
+          .resized = [](const Machine& machine) { CHECK(*machine.price.machine == Approx(0.1008 + 0.005)); },
+          .open =
+              [&](const Machine&) {
+                  REQUIRE(provider->open_ports(id, {8888, 6006}));
+                  CHECK(cloud.ask("seen")[0]["groups"][0]["open"].size() == 3);
+                  REQUIRE(provider->open_ports(id, {6006}));
+                  CHECK(cloud.ask("seen")[0]["groups"][0]["open"] ==
+                        json::parse(R"([[22, 22, ["0.0.0.0/0"], ["::/0"]], [6006, 6006, ["0.0.0.0/0"], ["::/0"]]])"));
+              },
+          .copied =
+              [&](const Snapshot& copy) {
+                  CHECK_FALSE(copy.per_month);
+                  CHECK(provider->snapshot(id, "before").error().kind == Error::Kind::usage);
+              }});
 }
 
 TEST_CASE("aws: machines are found in all regions, and named by them", "[clouds][aws]") {

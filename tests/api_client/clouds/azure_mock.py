@@ -51,6 +51,11 @@ class Azure(MockCloud):
     def unknown_path(self):
         refuse(404, "InvalidResourceType", "The resource type could not be found.")
 
+    def client(self, url, folder):
+        return {"AZURE_RESOURCE_MANAGER_HOST": url, "AZURE_AUTHORITY_HOST": url + "/", "AZURE_RETAIL_PRICES_HOST": url,
+                "AZURE_TENANT_ID": TENANT, "AZURE_CLIENT_ID": "app-1", "AZURE_CLIENT_SECRET": "hidden-client-secret",
+                "AZURE_SUBSCRIPTION_ID": ME}
+
     def left(self):
         return sorted([each["name"] for each in self.groups.values()] + [key.split("/")[-1] for key in self.things])
 
@@ -399,7 +404,7 @@ class Azure(MockCloud):
         elif (image["publisher"], image["offer"], image["sku"]) != ("Debian", "debian-12", "12-gen2"):
             refuse(404, "PlatformImageNotFound", "The platform image is not available.")
         system = properties["osProfile"]
-        base64.b64decode(system.pop("customData"), validate=True)  # Azure never gives it back
+        user_data = base64.b64decode(system.pop("customData"), validate=True)  # Azure never gives it back
         if not system["linuxConfiguration"]["disablePasswordAuthentication"] and "adminPassword" not in system:
             refuse(400, "InvalidParameter", "Required parameter 'adminPassword' is missing (null).")
         disk = properties["storageProfile"]["osDisk"]
@@ -410,6 +415,8 @@ class Azure(MockCloud):
         self.power.setdefault(name, "new")
         if error:
             headers = self.begin(error=error)
+        elif status == 201:
+            self.boot(name, "192.0.2.40", user_data)
         return status, reply, headers
 
     @route("GET", GROUP + COMPUTE + r"virtualMachines/([^/]+)")

@@ -1,6 +1,5 @@
 // The driver of Azure against a stateful mock, all of whose requests and replies are checked against the models of Azure's own clients.
-#include "mock_world.hpp"
-#include "tests/api_client/world.hpp"
+#include "life.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -93,82 +92,65 @@ TEST_CASE("azure: without the retail prices prices are unknown, and everything e
 TEST_CASE("azure: a machine lives its whole life and leaves nothing", "[clouds][azure]") {
     AzureWorld cloud;
     auto provider = cloud.provider();
-    auto made = provider->create(cloud.order());
-    REQUIRE(made);
-    CHECK(made->id == "tnr-demo");
-    CHECK(made->name == "demo");
-    CHECK(made->region == "eastus");
-    CHECK(made->state == MachineState::starting);
-    CHECK(made->offer == "Standard_B2s");
-    auto machine = wait_until(*provider, made->id, MachineState::running);
-    CHECK(machine.address == "192.0.2.40");
-    CHECK(std::abs(*machine.price.running() - (0.0416 + 4.8 / 730 + 0.005)) < 1e-9);
-    CHECK(cloud.ask("left") == json({"address", "card", "demo", "firewall", "network", "tnr-demo"}));
-    auto listed = provider->machines();
-    REQUIRE(listed->size() == 1);
-    CHECK(listed->front().id == made->id);
-    CHECK(listed->front().address == machine.address);
-    CHECK(listed->front().state == MachineState::running);
-    CHECK(cloud.explained.find("PRIVATE") == std::string::npos);
-    CHECK(cloud.explained.find("I2Nsb3Vk") == std::string::npos);  // nor in base64
-    const json things = cloud.ask("things");
-    const json rules = things["tnr-demo/networksecuritygroups/firewall"]["properties"]["securityRules"];
-    REQUIRE(rules.size() == 1);
-    CHECK(rules[0]["properties"]["destinationPortRanges"] == json({"22"}));
-
-    REQUIRE(provider->start(made->id));  // runs already
-    REQUIRE(provider->stop(made->id));
-    CHECK(provider->machine(made->id)->state == MachineState::stopped);
-    CHECK(std::abs(*provider->machine(made->id)->price.stopped() - (4.8 / 730 + 0.005)) < 1e-9);
-    REQUIRE(provider->stop(made->id));
-    REQUIRE(provider->resize(made->id, "Standard_D4s_v5"));
-    CHECK(provider->machine(made->id)->offer == "Standard_D4s_v5");
-    CHECK(*provider->machine(made->id)->price.machine == 0.192);
-    REQUIRE(provider->start(made->id));
-    wait_until(*provider, made->id, MachineState::running);
-    SECTION("switched off from inside, it is billed until it is stopped here") {
-        cloud.ask("knobs", {{"switched_off", {"demo"}}});
-        auto off = provider->machine(made->id);
-        CHECK(off->state == MachineState::stopped);
-        CHECK(*off->price.stopped() == *off->price.running());
-        CHECK_FALSE(provider->power_off_ends_billing());
-        REQUIRE(provider->stop(made->id));
-        CHECK(*provider->machine(made->id)->price.stopped() < 0.02);
-    }
-
-    REQUIRE(provider->open_ports(made->id, {8888}));
-    const json open = cloud.ask("things")["tnr-demo/networksecuritygroups/firewall"]["properties"]["securityRules"];
-    REQUIRE(open.size() == 1);
-    CHECK(open[0]["properties"]["destinationPortRanges"] == json({"22", "8888"}));
-    REQUIRE(provider->snapshot(made->id, "before"));
-    CHECK(provider->snapshot(made->id, "before").error().kind == Error::Kind::usage);  // the name is taken
-    CHECK(provider->snapshot(made->id, "Be/fore").error().kind == Error::Kind::usage);
-    auto snapshots = provider->snapshots();
-    REQUIRE(snapshots->size() == 1);
-    CHECK(snapshots->front().name == "before");
-    CHECK(snapshots->front().ready);
-    CHECK_FALSE(snapshots->front().per_month);
-
-    REQUIRE(provider->destroy(made->id));
-    CHECK(cloud.ask("left") == json({"before", "tnr.snapshot.before"}));
-    Order again = cloud.order("again");
-    again.image = snapshots->front().id;
-    again.region = "";  // where the snapshot is
-    auto restored = provider->create(again);
-    REQUIRE(restored);
-    wait_until(*provider, restored->id, MachineState::running);
+    auto rules = [&] {
+        return cloud.ask("things")["tnr-demo/networksecuritygroups/firewall"]["properties"]["securityRules"];
+    };
+    live(cloud, *provider,
+         {.order = cloud.order(),
+          .larger = "Standard_D4s_v5",
+          .left_while_it_runs = {"address", "card", "demo", "firewall", "network", "tnr-demo"},
+          .left_of_copy = {"before", "tnr.snapshot.before"},
+          .running =
+              [&](const Machine& machine) {
+                  CHECK(machine.id == "tnr-demo");
+                  CHECK(machine.region == "eastus");
+                  CHECK(machine.offer == "Standard_B2s");
+                  CHECK(machine.address == "192.0.2.40");
+                  CHECK(std::abs(*machine.price.running() - (0.0416 + 4.8 / 730 + 0.005)) < 1e-9);
+                  CHECK(provider->machines()->front().address == machine.address);
+                  CHECK(provider->machines()->front().state == MachineState::running);
+                  CHECK(cloud.explained.find("I2Nsb3Vk") == std::string::npos);  // nor in base64
+                  REQUIRE(rules().size() == 1);
+                  CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22"}));
+              },
+          .resized =
+              [](const Machine& machine) {
+                  CHECK(std::abs(*machine.price.stopped() - (4.8 / 730 + 0.005)) < 1e-9);
+                  CHECK(*machine.price.machine == 0.192);
+              },
+          .open =
+              [&](const Machine&) {
+                  REQUIRE(rules().size() == 1);
+                  CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22", "8888"}));
+              },
+          .copied =
+              [&](const Snapshot& copy) {
+                  CHECK_FALSE(copy.per_month);
+                  CHECK(provider->snapshot("tnr-demo", "before").error().kind ==
+                        Error::Kind::usage);  // the name is taken
+                  CHECK(provider->snapshot("tnr-demo", "Be/fore").error().kind == Error::Kind::usage);
+              }});
     CHECK_FALSE(cloud.ask("things").contains("tnr-again/images/restored"));
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->destroy(restored->id));  // already gone
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    CHECK(cloud.ask("left") == json::array());
-    CHECK(provider->machine(made->id).error().kind == Error::Kind::not_found);
     auto costs = provider->costs();
     CHECK(*costs->this_month == 12.5);
     CHECK(costs->currency == "EUR");
     cloud.ask("knobs", {{"cost_column", "SomethingElse"}});
     CHECK_FALSE(provider->costs()->this_month);  // unknown, not zero
+}
+
+TEST_CASE("azure: a machine that is switched off from inside is billed until it is stopped here", "[clouds][azure]") {
+    AzureWorld cloud;
+    auto provider = cloud.provider();
+    auto made = provider->create(cloud.order());
+    REQUIRE(made);
+    wait_until(*provider, made->id, MachineState::running);
+    cloud.ask("knobs", {{"switched_off", {"demo"}}});
+    auto off = provider->machine(made->id);
+    CHECK(off->state == MachineState::stopped);
+    CHECK(*off->price.stopped() == *off->price.running());
+    CHECK_FALSE(provider->power_off_ends_billing());
+    REQUIRE(provider->stop(made->id));
+    CHECK(*provider->machine(made->id)->price.stopped() < 0.02);
 }
 
 TEST_CASE("azure: what it refuses is told so that one can act on it, and leaves nothing behind", "[clouds][azure]") {

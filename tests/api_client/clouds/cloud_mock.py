@@ -12,6 +12,10 @@ Beside the cloud's paths it answers these:
   GET  /mock/log         [{"method", "path", "status"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
+  POST /mock/client      {"url", "folder"}: the environment of a client that is signed in; its files are put into the folder
+
+With TNR_MOCK_BOOT, a command, there are real machines behind those that are made: `COMMAND NAME ADDRESS` gets the user data on
+its stdin, and runs for as long as the mock does.
 
 Descriptions come from TNR_API_SPECS, by default ../shared/specs beside the project. Where they or the validator are
 missing, /mock/violations answers null, and callers say that they skip this check.
@@ -22,9 +26,11 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -149,7 +155,7 @@ class MockCloud:
     def __init__(self, name, prefix, mend=lambda spec: None):
         self.prefix, self.lock = prefix, threading.Lock()
         self.description = Description(name, prefix, mend)
-        self.faults, self.log, self.knobs, self.last_id = [], [], {}, 1000
+        self.faults, self.log, self.knobs, self.last_id, self.booted = [], [], {}, 1000, []
         self.routes = [(method, re.compile(prefix + pattern), getattr(self, attribute))
                        for attribute in dir(type(self))
                        for method, pattern in getattr(getattr(type(self), attribute), "routes", [])]
@@ -167,12 +173,23 @@ class MockCloud:
     def left(self):
         raise NotImplementedError
 
+    def client(self, url, folder):
+        raise NotImplementedError
+
     # What faults and the log call a request; its path tells little where all requests go to one.
     def path_of(self, path, headers, body):
         return path
 
     def clock_ahead_s(self):
         return 0
+
+    # Each cloud calls it with what it has been sent and what it tells, once an order is taken.
+    def boot(self, name, address, user_data):
+        if command := os.environ.get("TNR_MOCK_BOOT"):
+            machine = subprocess.Popen([*shlex.split(command), name, address], stdin=subprocess.PIPE, stdout=sys.stderr)
+            machine.stdin.write(user_data)
+            machine.stdin.close()
+            self.booted.append(machine)
 
     # What the mock is told and asked by tests.
     def control(self, path, body):
@@ -186,6 +203,8 @@ class MockCloud:
             return self.description.violations if self.description.found() else None
         elif path == "/mock/left":
             return self.left()
+        elif path == "/mock/client":
+            return self.client(body["url"], pathlib.Path(body["folder"]))
         return {}
 
     def fault_for(self, method, path):
@@ -217,6 +236,10 @@ class MockCloud:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(f"port {server.server_port}", flush=True)
         sys.stdin.read()
+        for machine in self.booted:
+            machine.terminate()
+        for machine in self.booted:
+            machine.wait()
 
 
 def route(method, pattern):

@@ -43,6 +43,9 @@ class DigitalOcean(MockCloud):
     def unknown_path(self):
         refuse(404, "not_found", "The resource you were accessing could not be found.")
 
+    def client(self, url, folder):
+        return {"DIGITALOCEAN_API_URL": url, "DIGITALOCEAN_ACCESS_TOKEN": self.token}
+
     def left(self):
         return [each["name"] for kind in (self.droplets, self.keys, self.walls, self.snapshots) for each in kind.values()] + sorted(
             self.tags - {"tnr"})
@@ -164,6 +167,7 @@ class DigitalOcean(MockCloud):
                              "regions": list(REGIONS), "type": "base", "min_disk_size": 7, "size_gigabytes": 0.5,
                              "created_at": NOW, "status": "available", "tags": []}}
         self.droplets[number] = droplet
+        self.boot(droplet["name"], networks["v4"][1]["ip_address"], (body.get("user_data") or "").encode())
         action = self.begin("create", droplet)
         link = {"id": action["id"], "rel": "create", "href": f"https://api.digitalocean.com/v2/actions/{action['id']}"}
         return 202, {"droplet": {key: value for key, value in droplet.items() if key != "next"}, "links": {"actions": [link]}}

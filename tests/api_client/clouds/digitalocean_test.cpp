@@ -1,7 +1,6 @@
 // The driver of DigitalOcean against a stateful mock, all of whose requests and replies are checked against DigitalOcean's own
 // description.
-#include "mock_world.hpp"
-#include "tests/api_client/world.hpp"
+#include "life.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -48,44 +47,18 @@ TEST_CASE("digitalocean: offers carry DigitalOcean's own prices, the default fir
 TEST_CASE("digitalocean: a machine lives its whole life and leaves nothing", "[clouds][digitalocean]") {
     DigitalOceanWorld cloud;
     auto provider = cloud.provider();
-    auto made = provider->create(cloud.droplet());
-    REQUIRE(made);
-    CHECK(made->state == MachineState::starting);
-    auto machine = wait_until(*provider, made->id, MachineState::running);
-    CHECK(machine.address == "192.0.2.20");  // the public one
-    CHECK(machine.region == "fra1");
-    CHECK(cloud.ask("left") == json({"demo", "tnr-demo", "tnr-demo", "tnr-machine:demo"}));
-    CHECK(provider->machines()->size() == 1);
-    CHECK(cloud.explained.find("PRIVATE") == std::string::npos);
-
-    REQUIRE(provider->start(made->id));
-    REQUIRE(provider->stop(made->id));
-    CHECK(provider->machine(made->id)->state == MachineState::stopped);
-    REQUIRE(provider->stop(made->id));
-    REQUIRE(provider->resize(made->id, "s-4vcpu-8gb"));
-    CHECK(*provider->machine(made->id)->price.machine == 0.07143);
-    REQUIRE(provider->start(made->id));
-    wait_until(*provider, made->id, MachineState::running);
-    REQUIRE(provider->open_ports(made->id, {8888}));
-
-    REQUIRE(provider->snapshot(made->id, "before"));
-    auto snapshots = provider->snapshots();
-    REQUIRE(snapshots->size() == 1);
-    CHECK(snapshots->front().name == "before");
-    CHECK_FALSE(snapshots->front().per_month);  // unknown, not free
-    REQUIRE(provider->destroy(made->id));
-    CHECK(cloud.ask("left") == json({"tnr:before"}));
-
-    Order again = cloud.droplet("again");
-    again.image = snapshots->front().id;
-    auto restored = provider->create(again);
-    REQUIRE(restored);
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    CHECK(cloud.ask("left") == json::array());
-    CHECK(provider->machine(made->id).error().kind == Error::Kind::not_found);
+    live(cloud, *provider,
+         {.order = cloud.droplet(),
+          .larger = "s-4vcpu-8gb",
+          .left_while_it_runs = {"demo", "tnr-demo", "tnr-demo", "tnr-machine:demo"},
+          .left_of_copy = {"tnr:before"},
+          .running =
+              [](const Machine& machine) {
+                  CHECK(machine.address == "192.0.2.20");  // the public one
+                  CHECK(machine.region == "fra1");
+              },
+          .resized = [](const Machine& machine) { CHECK(*machine.price.machine == 0.07143); },
+          .copied = [](const Snapshot& copy) { CHECK_FALSE(copy.per_month); }});  // unknown, not free
 }
 
 TEST_CASE("digitalocean: what it refuses is told so that one can act on it, and leaves nothing behind",

@@ -13,6 +13,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import urllib.parse
 
 from cloud_mock import MockCloud, Refused, route
@@ -73,6 +74,12 @@ class Google(MockCloud):
 
     def unknown_path(self):
         refuse(404, "notFound", "The requested URL was not found on this server.")
+
+    def client(self, url, folder):
+        self.knobs["now"] = int(time.time())  # which is another one where the driver is tested by itself
+        (folder / "key.json").write_text(json.dumps(self.control("/mock/key", {"url": url})))
+        return {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": url + "/compute/v1/", "NO_GCE_CHECK": "true",
+                "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": url + "/", "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "key.json")}
 
     def left(self):
         return [each["name"] for kind in (self.instances, self.walls, self.snapshots) for each in kind.values()]
@@ -321,6 +328,8 @@ class Google(MockCloud):
                     "networkInterfaces": [{"network": f"{WWW}/{network['network']}", "networkIP": "10.128.0.2", "name": "nic0",
                                            "accessConfigs": [dict(each, natIP="192.0.2.30") for each in network.get("accessConfigs", [])]}]}
         self.instances[zone, name] = instance
+        handed = {each["key"]: each["value"] for each in body.get("metadata", {}).get("items", [])}
+        self.boot(name, "192.0.2.30", handed.get("user-data", "").encode())
         return self.begin("insert", zone, link)
 
     @route("DELETE", PROJECT + r"/zones/([^/]+)/instances/([^/]+)")

@@ -2,8 +2,7 @@
 // discovery documents.
 #include <set>
 
-#include "mock_world.hpp"
-#include "tests/api_client/world.hpp"
+#include "life.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -94,63 +93,43 @@ TEST_CASE("gcp: without the billing catalogue prices are unknown, and everything
 TEST_CASE("gcp: a machine lives its whole life and leaves nothing", "[clouds][gcp]") {
     GcpWorld cloud;
     auto provider = cloud.provider();
-    auto made = provider->create(cloud.order());
-    REQUIRE(made);
-    CHECK(made->id == "us-central1-a/demo");
-    CHECK(made->name == "demo");
-    CHECK(made->region == "us-central1");
-    CHECK(made->state == MachineState::starting);
-    CHECK(made->offer == "e2-medium");
-    auto machine = wait_until(*provider, made->id, MachineState::running);
-    CHECK(machine.address == "192.0.2.30");
-    CHECK(*machine.price.machine > 0.03);
-    CHECK(cloud.ask("left") == json({"demo", "tnr-allow-demo", "tnr-deny-demo"}));
-    REQUIRE(provider->machines()->size() == 1);
-    CHECK(cloud.explained.find("PRIVATE") == std::string::npos);
-    CHECK(cloud.explained.find("PRIVATE KEY") == std::string::npos);
-    const json instance = cloud.ask("instances")[0];
-    CHECK(instance["metadata"]["items"][0] == json{{"key", "user-data"}, {"value", cloud.order().user_data}});
-    CHECK(instance["tags"]["items"] == json({"tnr-demo"}));
-    CHECK_FALSE(instance.contains("serviceAccounts"));
-    json walls = cloud.ask("walls");
-    CHECK(walls["tnr-allow-demo"]["allowed"] == json::array({{{"IPProtocol", "tcp"}, {"ports", {"22"}}}}));
-    CHECK(walls["tnr-deny-demo"]["priority"] > walls["tnr-allow-demo"]["priority"]);
-
-    REQUIRE(provider->start(made->id));  // runs already
-    REQUIRE(provider->stop(made->id));
-    CHECK(provider->machine(made->id)->state == MachineState::stopped);
-    REQUIRE(provider->stop(made->id));
-    REQUIRE(provider->resize(made->id, "e2-standard-4"));
-    CHECK(provider->machine(made->id)->offer == "e2-standard-4");
-    CHECK(std::abs(*provider->machine(made->id)->price.machine - (4 * 0.02181159 + 16 * 0.00292353 + 0.005)) < 1e-9);
-    REQUIRE(provider->start(made->id));
-    wait_until(*provider, made->id, MachineState::running);
-
-    REQUIRE(provider->open_ports(made->id, {8888}));
-    CHECK(cloud.ask("walls")["tnr-allow-demo"]["allowed"][0]["ports"] == json({"22", "8888"}));
-    REQUIRE(provider->snapshot(made->id, "before"));
-    CHECK(provider->snapshot(made->id, "before").error().kind == Error::Kind::usage);  // the name is taken
-    CHECK_FALSE(provider->snapshots()->front().ready);
-    auto snapshots = provider->snapshots();
-    REQUIRE(snapshots->size() == 1);
-    CHECK(snapshots->front().name == "before");
-    CHECK(snapshots->front().ready);
-    CHECK(snapshots->front().size_gib == 2.5);
-    CHECK(std::abs(*snapshots->front().per_month - 2.5 * 0.05) < 1e-9);
-
-    REQUIRE(provider->destroy(made->id));
-    CHECK(cloud.ask("left") == json({"before"}));
-    Order again = cloud.order("again");
-    again.image = snapshots->front().id;
-    auto restored = provider->create(again);
-    REQUIRE(restored);
-    wait_until(*provider, restored->id, MachineState::running);
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->destroy(restored->id));  // already gone
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    CHECK(cloud.ask("left") == none);
-    CHECK(provider->machine(made->id).error().kind == Error::Kind::not_found);
+    live(
+        cloud, *provider,
+        {.order = cloud.order(),
+         .larger = "e2-standard-4",
+         .left_while_it_runs = {"demo", "tnr-allow-demo", "tnr-deny-demo"},
+         .left_of_copy = {"before"},
+         .running =
+             [&](const Machine& machine) {
+                 CHECK(machine.id == "us-central1-a/demo");
+                 CHECK(machine.region == "us-central1");
+                 CHECK(machine.offer == "e2-medium");
+                 CHECK(machine.address == "192.0.2.30");
+                 CHECK(*machine.price.machine > 0.03);
+                 const json instance = cloud.ask("instances")[0];
+                 CHECK(instance["metadata"]["items"][0] ==
+                       json{{"key", "user-data"}, {"value", cloud.order().user_data}});
+                 CHECK(instance["tags"]["items"] == json({"tnr-demo"}));
+                 CHECK_FALSE(instance.contains("serviceAccounts"));
+                 const json walls = cloud.ask("walls");
+                 CHECK(walls["tnr-allow-demo"]["allowed"] == json::array({{{"IPProtocol", "tcp"}, {"ports", {"22"}}}}));
+                 CHECK(walls["tnr-deny-demo"]["priority"] > walls["tnr-allow-demo"]["priority"]);
+             },
+         .resized =
+             [](const Machine& machine) {
+                 CHECK(std::abs(*machine.price.machine - (4 * 0.02181159 + 16 * 0.00292353 + 0.005)) < 1e-9);
+             },
+         .open =
+             [&](const Machine&) {
+                 CHECK(cloud.ask("walls")["tnr-allow-demo"]["allowed"][0]["ports"] == json({"22", "8888"}));
+             },
+         .copied =
+             [&](const Snapshot& copy) {
+                 CHECK(copy.size_gib == 2.5);
+                 CHECK(std::abs(*copy.per_month - 2.5 * 0.05) < 1e-9);
+                 CHECK(provider->snapshot("us-central1-a/demo", "before").error().kind ==
+                       Error::Kind::usage);  // the name is taken
+             }});
     CHECK(provider->costs().error().kind == Error::Kind::usage);  // Google has no API for it
 }
 

@@ -57,6 +57,9 @@ class Hetzner(MockCloud):
     def unknown_path(self):
         refuse(404, "not_found", "no such path")
 
+    def client(self, url, folder):
+        return {"HCLOUD_ENDPOINT": url + "/v1", "HCLOUD_TOKEN": self.token}
+
     def left(self):
         return [each["name"] for kind in (self.servers, self.keys, self.firewalls) for each in kind.values()] + [
             each["description"] for each in self.images.values() if each["type"] == "snapshot"]
@@ -203,6 +206,7 @@ class Hetzner(MockCloud):
         for wall in walls:
             wall["applied_to"].append({"type": "server", "server": {"id": number}})
         self.servers[number] = server
+        self.boot(server["name"], server["public_net"]["ipv4"]["ip"], body.get("user_data", "").encode())
         password = None if body.get("ssh_keys") else "mocked-root-password"
         return 201, {"server": dict(server), "action": self.begin("create_server", [("server", number)]),
                      "next_actions": [self.begin("start_server", [("server", number)])], "root_password": password}

@@ -1,6 +1,5 @@
 // The driver of Hetzner against a stateful mock, all of whose requests and replies are checked against Hetzner's own description.
-#include "mock_world.hpp"
-#include "tests/api_client/world.hpp"
+#include "life.hpp"
 
 using namespace tnr;
 using namespace tnr::test;
@@ -56,50 +55,19 @@ TEST_CASE("hetzner: offers are x86 and carry Hetzner's own prices, the default f
 TEST_CASE("hetzner: a machine lives its whole life and leaves nothing", "[clouds][hetzner]") {
     HetznerWorld cloud;
     auto provider = cloud.provider();
-    auto made = provider->create(cloud.order());
-    REQUIRE(made);
-    CHECK(made->name == "demo");
-    CHECK(made->state == MachineState::starting);
-    CHECK(made->offer == "cx23");
-    auto machine = wait_until(*provider, made->id, MachineState::running);
-    CHECK(machine.address == "192.0.2.10");
-    CHECK(*machine.price.machine == 0.0056);
-    CHECK(cloud.ask("left") == json({"demo", "tnr-demo", "tnr-demo"}));  // server, key, firewall
-    REQUIRE(provider->machines()->size() == 1);
-    CHECK(cloud.explained.find("PRIVATE") == std::string::npos);
-
-    REQUIRE(provider->start(made->id));  // runs already
-    REQUIRE(provider->stop(made->id));
-    CHECK(provider->machine(made->id)->state == MachineState::stopped);
-    REQUIRE(provider->stop(made->id));
-    REQUIRE(provider->resize(made->id, "cpx31"));
-    CHECK(provider->machine(made->id)->offer == "cpx31");
-    CHECK(*provider->machine(made->id)->price.machine == 0.021);
-    REQUIRE(provider->start(made->id));
-    wait_until(*provider, made->id, MachineState::running);
-
-    REQUIRE(provider->open_ports(made->id, {8888}));
-    REQUIRE(provider->snapshot(made->id, "before"));
-    auto snapshots = provider->snapshots();
-    REQUIRE(snapshots);
-    REQUIRE(snapshots->size() == 1);
-    CHECK(snapshots->front().name == "before");
-    CHECK(snapshots->front().ready);
-    CHECK(std::abs(*snapshots->front().per_month - 2.5 * 0.011) < 1e-9);
-
-    REQUIRE(provider->destroy(made->id));
-    CHECK(cloud.ask("left") == json({"before"}));
-    Order again = cloud.order("again");
-    again.image = snapshots->front().id;
-    auto restored = provider->create(again);
-    REQUIRE(restored);
-    wait_until(*provider, restored->id, MachineState::running);
-    REQUIRE(provider->destroy(restored->id));
-    REQUIRE(provider->destroy(restored->id));  // already gone
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    REQUIRE(provider->delete_snapshot(snapshots->front().id));
-    CHECK(cloud.ask("left") == json::array());
-    CHECK(provider->machine(made->id).error().kind == Error::Kind::not_found);
+    live(cloud, *provider,
+         {.order = cloud.order(),
+          .larger = "cpx31",
+          .left_while_it_runs = {"demo", "tnr-demo", "tnr-demo"},  // server, key, firewall
+          .left_of_copy = {"before"},
+          .running =
+              [](const Machine& machine) {
+                  CHECK(machine.offer == "cx23");
+                  CHECK(machine.address == "192.0.2.10");
+                  CHECK(*machine.price.machine == 0.0056);
+              },
+          .resized = [](const Machine& machine) { CHECK(*machine.price.machine == 0.021); },
+          .copied = [](const Snapshot& copy) { CHECK(std::abs(*copy.per_month - 2.5 * 0.011) < 1e-9); }});
 }
 
 TEST_CASE("hetzner: a server that does not hear the power button is switched off", "[clouds][hetzner]") {

@@ -1,6 +1,7 @@
 """A mock cloud in a process of its own, for tests in Python."""
 import contextlib
 import json
+import os
 import pathlib
 import ssl
 import subprocess
@@ -39,10 +40,11 @@ def self_signed(folder):
 
 
 @contextlib.contextmanager
-def mock_cloud(script, tls=()):
-    """`tls`: certificate and key, for clients that refuse plain http."""
+def mock_cloud(script, tls=(), environment=None):
+    """`tls`: certificate and key, for clients that refuse plain http. `environment`: what the mock has beside ours."""
     words = ["--tls", *tls] if tls else []
-    process = subprocess.Popen([sys.executable, HERE / script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, HERE / script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env=dict(os.environ, **(environment or {})))
     try:
         line = process.stdout.readline().split()
         assert line[:1] == ["port"], f"{script} did not start"

@@ -1,0 +1,112 @@
+// `tnr connect -A`: programs on the machine ask a real ssh-agent here.
+#include "cli/ssh/agent.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "cli/commands/connect.hpp"
+#include "tests/cli/fakes.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace std::chrono_literals;
+
+namespace {
+
+// An agent with one key.
+class Agent {
+public:
+    Agent() {
+        std::string program = "ssh-agent", flag = "-D", at = "-a", path = socket();
+        char* words[] = {program.data(), flag.data(), at.data(), path.data(), nullptr};
+        posix_spawn_file_actions_t quiet;
+        posix_spawn_file_actions_init(&quiet);
+        posix_spawn_file_actions_addopen(&quiet, 1, "/dev/null", O_WRONLY, 0);
+        REQUIRE(::posix_spawnp(&child_, "ssh-agent", &quiet, nullptr, words, environ) == 0);
+        posix_spawn_file_actions_destroy(&quiet);
+        for (int tries = 0; tries < 1000 && !std::filesystem::exists(socket()); ++tries)
+            std::this_thread::sleep_for(10ms);
+        const std::string key = folder_ / "key";
+        REQUIRE(std::system(("ssh-keygen -q -t ed25519 -N '' -C of-the-laptop -f " + key).c_str()) == 0);
+        REQUIRE(std::system(("SSH_AUTH_SOCK=" + socket() + " ssh-add -q " + key + " 2>/dev/null").c_str()) == 0);
+    }
+    ~Agent() { end(); }
+    std::string socket() const { return folder_ / "agent"; }
+    void end() {
+        if (child_ <= 0) return;
+        ::kill(child_, SIGKILL);
+        ::waitpid(std::exchange(child_, -1), nullptr, 0);
+    }
+
+private:
+    test::TemporaryFolder folder_;
+    pid_t child_ = -1;
+};
+
+std::string said_by(ssh::Client& client, const ssh::AgentRelay& relay, const std::string& line) {
+    auto output =
+        ssh::capture(client, "export SSH_AUTH_SOCK=" + relay.path() + "; " + line, "", ssh::Clock::now() + 60s);
+    REQUIRE(output);
+    return output->out;
+}
+
+}  // namespace
+
+TEST_CASE("programs on a machine ask the agent of this computer", "[ssh][agent]") {
+    test::Sshd sshd;
+    Agent agent;
+    auto client = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
+    REQUIRE(client);
+    std::string path;
+    {
+        auto relay = ssh::AgentRelay::start(**client, agent.socket(), ssh::Clock::now() + 30s);
+        REQUIRE(relay);
+        path = (*relay)->path();
+        CHECK(said_by(**client, **relay, "stat -c %a $(dirname $SSH_AUTH_SOCK)") == "700\n");
+        CHECK(said_by(**client, **relay, "ssh-add -l").find("of-the-laptop") != std::string::npos);
+        // Several at once, a signature among them, and one that sends no question at all.
+        const std::string sign = "echo x | ssh-keygen -Y sign -q -n file -f <(ssh-add -L) 2>/dev/null | head -n 1";
+        CHECK(said_by(**client, **relay,
+                      "exec bash -c '(sleep 1; :) | python3 -c \"import os,socket; s = socket.socket(socket.AF_UNIX); "
+                      "s.connect(os.environ[\\\"SSH_AUTH_SOCK\\\"]); input()\" 2>/dev/null & for i in 1 2 3; do " +
+                          sign + " & done; wait'") ==
+              "-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n");
+        agent.end();
+        CHECK(said_by(**client, **relay, "ssh-add -l 2>&1 | head -n 1").find("of-the-laptop") == std::string::npos);
+    }
+    // Gone with the connection's part in it.
+    for (int tries = 0; tries < 1000 && std::filesystem::exists(path); ++tries) std::this_thread::sleep_for(10ms);
+    CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("connect -A gives a command the agent, together with forwarded ports", "[cli][agent]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    test::Sshd sshd;
+    fake.put_demo_at(sshd);
+    Agent agent;
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    UniqueFd out{ends[0]}, in{ends[1]};
+    cli::ConnectOptions options{.name = "demo", .words = {"ssh-add", "-l"}, .forwards = {"0:9"}, .agent = true};
+    options.streams = {-1, in.get(), -1};
+    options.agent_socket = agent.socket();
+    REQUIRE(cli::connect(fake.session, options));
+    in.reset();
+    std::string said;
+    for (char c; ::read(out.get(), &c, 1) == 1;) said += c;
+    CHECK(fake.session.exit_code == 0);
+    CHECK(said.find("of-the-laptop") != std::string::npos);
+
+    options.agent_socket = "/no/such/agent";
+    auto none = cli::connect(fake.session, options);
+    REQUIRE_FALSE(none);
+    CHECK(none.error().what == "no SSH agent answers at /no/such/agent");
+    options.agent_socket.clear();
+    CHECK(cli::connect(fake.session, options).error().kind == Error::Kind::usage);
+}
