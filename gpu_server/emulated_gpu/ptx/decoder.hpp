@@ -134,6 +134,8 @@ bool decode_collective(Decoder& d);
 bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);
 bool decode_async(Decoder& d);
+bool decode_texture(Decoder& d);
+bool decode_surface(Decoder& d);
 
 // mov dst, source for one register; used by several groups.
 Handler move_handler(uint32_t bytes);
