@@ -27,7 +27,9 @@ enum class HandleKind : uint64_t {
     graph,
     graph_node,
     graph_exec,
-    user_object
+    user_object,
+    array,
+    mipmapped_array
 };
 
 inline constexpr unsigned slot_bits = 24;        // objects of one kind at a time: 16 million

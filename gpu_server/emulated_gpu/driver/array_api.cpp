@@ -4,6 +4,7 @@
 
 #include "gpu_server/emulated_gpu/driver/array.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/texture.hpp"
 
 using namespace tnr::emulated;
 
@@ -47,6 +48,7 @@ CUresult destroy(Handle handle) {
         if (!driver().registry.remove(object->handle())) return CUDA_ERROR_INVALID_HANDLE;
         object->context.disown(object->handle());
         object->dismiss();
+        sweep_destroyed(object->context);
         return CUDA_SUCCESS;
     });
 }

@@ -2,6 +2,7 @@
 #include "gpu_server/emulated_gpu/driver/texture.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
@@ -149,7 +150,44 @@ CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& g
     return CUDA_SUCCESS;
 }
 
+struct Destroyed {
+    Mutex mutex;
+    std::map<Context*, std::vector<uint64_t>> handles TNR_GUARDED_BY(mutex);
+};
+Destroyed& destroyed_objects() {
+    static auto* all = new Destroyed;
+    return *all;
+}
+
 }  // namespace
+
+bool destroy_later(KernelObject& object) {
+    if (object.destroyed.exchange(true)) return false;
+    {
+        LockGuard lock(destroyed_objects().mutex);
+        destroyed_objects().handles[&object.context].push_back(object.handle());
+    }
+    sweep_destroyed(object.context);
+    return true;
+}
+
+void sweep_destroyed(Context& context) {
+    std::vector<uint64_t> handles;
+    {
+        LockGuard lock(destroyed_objects().mutex);
+        handles.swap(destroyed_objects().handles[&context]);
+    }
+    if (!context.idle()) {  // asked afterwards: what is launched later does not name them
+        LockGuard lock(destroyed_objects().mutex);
+        auto& kept = destroyed_objects().handles[&context];
+        kept.insert(kept.end(), handles.begin(), handles.end());
+        return;
+    }
+    for (auto handle : handles) {
+        driver().registry.remove(handle);
+        context.disown(handle);
+    }
+}
 
 CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& description,
                       const CUDA_RESOURCE_VIEW_DESC* view, std::shared_ptr<const ptx::Texture>& texture) {

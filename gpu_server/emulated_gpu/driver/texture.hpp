@@ -5,20 +5,30 @@
 
 namespace tnr::emulated {
 
-class TextureObject : public Object {
+// Kernels name these by value, so one that the program has destroyed stays until all work that may name it is done.
+class KernelObject : public Object {
+public:
+    KernelObject(Kind kind, Context& owner) : Object(kind), context(owner) {}
+    Context& context;
+    std::atomic<bool> destroyed{false};
+};
+// Frees the destroyed objects of the context if it has no work.
+void sweep_destroyed(Context& context);
+// False if another thread was faster.
+bool destroy_later(KernelObject& object);
+
+class TextureObject : public KernelObject {
 public:
     static constexpr Kind kind_of = Kind::texture;
     TextureObject(Context& owner, const CUDA_RESOURCE_DESC& of, const CUDA_TEXTURE_DESC& as,
                   const CUDA_RESOURCE_VIEW_DESC* seen_as, std::shared_ptr<const ptx::Texture> built)
-        : Object(kind_of),
-          context(owner),
+        : KernelObject(kind_of, owner),
           resource(of),
           description(as),
           has_view(seen_as != nullptr),
           view(seen_as ? *seen_as : CUDA_RESOURCE_VIEW_DESC{}),
           texture(std::move(built)) {}
 
-    Context& context;
     const CUDA_RESOURCE_DESC resource;
     const CUDA_TEXTURE_DESC description;
     const bool has_view;
@@ -26,13 +36,12 @@ public:
     const std::shared_ptr<const ptx::Texture> texture;
 };
 
-class SurfaceObject : public Object {
+class SurfaceObject : public KernelObject {
 public:
     static constexpr Kind kind_of = Kind::surface;
     SurfaceObject(Context& owner, const CUDA_RESOURCE_DESC& of, std::shared_ptr<const ptx::Image> built)
-        : Object(kind_of), context(owner), resource(of), image(std::move(built)) {}
+        : KernelObject(kind_of, owner), resource(of), image(std::move(built)) {}
 
-    Context& context;
     const CUDA_RESOURCE_DESC resource;
     const std::shared_ptr<const ptx::Image> image;
 };

@@ -11,18 +11,15 @@ CUresult with(unsigned long long handle, const void* out, Use&& use) {
     return in_context([&](Context& context) -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto object = find<T>(handle);
-        if (!object || &object->context != &context) return CUDA_ERROR_INVALID_VALUE;
+        if (!object || object->destroyed || &object->context != &context) return CUDA_ERROR_INVALID_VALUE;
         return use(*object);
     });
 }
 
-// What kernels under way use of it stays until they are done.
 template <class T>
 CUresult destroy(unsigned long long handle) {
     return with<T>(handle, &handle, [&](T& object) -> CUresult {
-        if (!driver().registry.remove(handle)) return CUDA_ERROR_INVALID_VALUE;
-        object.context.disown(handle);
-        return CUDA_SUCCESS;
+        return destroy_later(object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
