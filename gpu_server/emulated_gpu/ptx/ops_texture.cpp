@@ -178,7 +178,7 @@ void decode_fetch(Decoder& d, Shape shape) {
     if (d.failed()) return;
     if (type != Type::f32 && type != Type::s32) return d.unsupported();
     shape.exact = type == Type::s32;
-    if (shape.exact && (shape.gather || axes_of(shape.geometry) > 3)) return d.unsupported();
+    if (shape.exact && shape.gather) return d.unsupported();
     auto image = decode_image(d, d.operand(1), shape.geometry, type);
     registers[slot_layer] = image.layer;
     for (uint32_t axis = 0; axis < 3; ++axis) registers[slot_axes + axis] = image.axes[axis];

@@ -266,8 +266,9 @@ bool Sampler::sample(const TexturePoint& given, Sample& result) {
     };
     auto last = static_cast<float>(levels.size() - 1);
     float wanted = point.level + texture_.level_bias;
-    if (!(wanted >= texture_.level_min)) wanted = texture_.level_min;  // NaN, too
-    float level = std::clamp(std::min(wanted, texture_.level_max), 0.0f, last);
+    if (!(wanted >= texture_.level_min)) wanted = texture_.level_min;
+    wanted = std::min(wanted, texture_.level_max);
+    float level = wanted > 0 ? std::min(wanted, last) : 0;  // of NaN, too: clamps may be anything
     if (!texture_.linear_levels || !texture_.gives_reals()) {
         result = of_level(static_cast<size_t>(std::floor(level + 0.5f)));
         return !failed_;
