@@ -29,7 +29,9 @@ enum class HandleKind : uint64_t {
     graph_exec,
     user_object,
     array,
-    mipmapped_array
+    mipmapped_array,
+    texture_reference,
+    surface_reference
 };
 
 inline constexpr unsigned slot_bits = 24;        // objects of one kind at a time: 16 million

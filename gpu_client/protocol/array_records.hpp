@@ -155,4 +155,52 @@ struct CreateSurface {
 using DestroyTexture = Names<op_cuTexObjectDestroy, CallWay::async_, uint64_t>;
 using DestroySurface = Names<op_cuSurfObjectDestroy, CallWay::async_, uint64_t>;
 
+// ---- texture and surface references: variables of modules, from before CUDA 12 ----
+
+template <uint16_t Op, class Library>
+struct GetReference {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = CallWay::sync;
+    NewNumber reference = 0;
+    Library library{};
+    std::string_view name;
+    auto fields() { return std::tie(reference, library, name); }
+};
+template <class Side = Numbers>
+using GetTextureReference = GetReference<op_cuModuleGetTexRef, typename Side::Library>;
+template <class Side = Numbers>
+using GetSurfaceReference = GetReference<op_cuModuleGetSurfRef, typename Side::Library>;
+// One of no module.
+using CreateTextureReference = Names<op_cuTexRefCreate, CallWay::sync, NewNumber>;
+template <class Side = Numbers>
+using DestroyTextureReference = Names<op_cuTexRefDestroy, CallWay::sync, typename Side::TextureReference>;
+
+template <class Side = Numbers>
+struct SetReferenceAddress {
+    static constexpr uint16_t op = op_cuTexRefSetAddress_v2;
+    static constexpr auto way = CallWay::sync;
+    typename Side::TextureReference reference{};
+    uint64_t address = 0, bytes = 0;
+    auto fields() { return std::tie(reference, address, bytes); }
+    struct Reply {
+        uint64_t offset = 0;
+        auto fields() { return std::tie(offset); }
+    };
+};
+template <class Side = Numbers>
+struct SetReferenceBorder {
+    static constexpr uint16_t op = op_cuTexRefSetBorderColor;
+    static constexpr auto way = CallWay::sync;
+    typename Side::TextureReference reference{};
+    std::array<float, 4> color{};
+    auto fields() { return std::tie(reference, color); }
+};
+template <class Side = Numbers>
+struct GetReferenceBorder : Names<op_cuTexRefGetBorderColor, CallWay::sync, typename Side::TextureReference> {
+    struct Reply {
+        std::array<float, 4> color{};
+        auto fields() { return std::tie(color); }
+    };
+};
+
 }  // namespace tnr::wire

@@ -101,7 +101,72 @@ static Answer destroy_surface(WorkerSession&, Call&, const wire::DestroySurface&
     return driver().cuSurfObjectDestroy ? driver().cuSurfObjectDestroy(wanted.named) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// ---- references ----
+
+// The module that the library is in the current context.
+template <class Record, class Get, class References, class Handle>
+static CUresult get_reference(const Record& wanted, Get get, References& references, Handle made) {
+    if (!get || !driver().cuLibraryGetModule) return CUDA_ERROR_NOT_SUPPORTED;
+    CUmodule module = nullptr;
+    auto result = driver().cuLibraryGetModule(&module, wanted.library.handle);
+    if (result == CUDA_SUCCESS) result = get(&made, module, std::string(wanted.name).c_str());
+    if (result != CUDA_SUCCESS) return result;
+    bool added = references.add(wanted.reference, {made, wanted.library.number});
+    return added ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static Answer get_texture_reference(WorkerSession& session, Call&, const wire::GetTextureReference<Resolved>& wanted) {
+    return get_reference(wanted, driver().cuModuleGetTexRef, session.handles.texture_references, CUtexref{});
+}
+
+static Answer get_surface_reference(WorkerSession& session, Call&, const wire::GetSurfaceReference<Resolved>& wanted) {
+    return get_reference(wanted, driver().cuModuleGetSurfRef, session.handles.surface_references, CUsurfref{});
+}
+
+static Answer create_reference(WorkerSession& session, Call&, const wire::CreateTextureReference& wanted) {
+    if (!driver().cuTexRefCreate) return CUDA_ERROR_NOT_SUPPORTED;
+    CUtexref made = nullptr;
+    auto result = driver().cuTexRefCreate(&made);
+    if (result != CUDA_SUCCESS) return result;
+    return session.handles.texture_references.add(wanted.named, {made, 0}) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static Answer destroy_reference(WorkerSession& session, Call&, const wire::DestroyTextureReference<Resolved>& wanted) {
+    if (!driver().cuTexRefDestroy) return CUDA_ERROR_NOT_SUPPORTED;
+    session.handles.texture_references.remove(wanted.named.number);
+    return driver().cuTexRefDestroy(wanted.named.handle);
+}
+
+static Answer set_address(WorkerSession&, Call& call, const wire::SetReferenceAddress<Resolved>& wanted) {
+    if (!driver().cuTexRefSetAddress_v2) return CUDA_ERROR_NOT_SUPPORTED;
+    size_t offset = 0;
+    auto result = driver().cuTexRefSetAddress_v2(&offset, wanted.reference.handle, wanted.address, wanted.bytes);
+    if (result == CUDA_SUCCESS) call.reply(wire::SetReferenceAddress<>::Reply{offset});
+    return result;
+}
+
+static Answer set_border(WorkerSession&, Call&, const wire::SetReferenceBorder<Resolved>& wanted) {
+    if (!driver().cuTexRefSetBorderColor) return CUDA_ERROR_NOT_SUPPORTED;
+    auto color = wanted.color;
+    return driver().cuTexRefSetBorderColor(wanted.reference.handle, color.data());
+}
+
+static Answer get_border(WorkerSession&, Call& call, const wire::GetReferenceBorder<Resolved>& wanted) {
+    if (!driver().cuTexRefGetBorderColor) return CUDA_ERROR_NOT_SUPPORTED;
+    wire::GetReferenceBorder<>::Reply reply;
+    auto result = driver().cuTexRefGetBorderColor(reply.color.data(), wanted.named.handle);
+    if (result == CUDA_SUCCESS) call.reply(reply);
+    return result;
+}
+
 void add_texture_calls(HandlerTable& table) {
+    table.add<get_texture_reference>();
+    table.add<get_surface_reference>();
+    table.add<create_reference>();
+    table.add<destroy_reference>();
+    table.add<set_address>();
+    table.add<set_border>();
+    table.add<get_border>();
     table.add<create_texture>();
     table.add<create_surface>();
     table.add<destroy_texture>();

@@ -112,6 +112,22 @@ CUresult Handles::resolve(Resolved::MipmappedArray& array) {
     return CUDA_SUCCESS;
 }
 
+template <class References, class Thing>
+static CUresult resolve_reference(References& references, NumberedHandles<Library>& libraries, Thing& reference) {
+    auto* found = references.find(reference.number);
+    if (!found || (found->library != 0 && !libraries.find(found->library))) return CUDA_ERROR_INVALID_HANDLE;
+    reference.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::TextureReference& reference) {
+    return resolve_reference(texture_references, libraries, reference);
+}
+
+CUresult Handles::resolve(Resolved::SurfaceReference& reference) {
+    return resolve_reference(surface_references, libraries, reference);
+}
+
 void Handles::forget_mipmapped_array(uint64_t number) {
     mipmapped_arrays.remove(number);
     arrays.remove_if([&](const Array& array) { return array.mipmapped == number; });

@@ -40,6 +40,13 @@ struct Array {
     std::shared_ptr<Physical> charged = {};
 };
 
+// Of a module: good for as long as that is loaded.
+template <class Handle>
+struct Reference {
+    Handle handle = nullptr;
+    uint64_t library = 0;  // number; 0: of none
+};
+
 struct MipmappedArray {
     CUmipmappedArray handle = nullptr;
     uint64_t context = 0;
@@ -105,6 +112,14 @@ struct Resolved {
         uint64_t number = 0;
         CUmipmappedArray handle = nullptr;
     };
+    struct TextureReference {
+        uint64_t number = 0;
+        CUtexref handle = nullptr;
+    };
+    struct SurfaceReference {
+        uint64_t number = 0;
+        CUsurfref handle = nullptr;
+    };
     struct GraphExec {
         uint64_t number = 0;
         CUgraphExec handle = nullptr;
@@ -131,6 +146,8 @@ public:
     UserObjects user_objects;
     NumberedHandles<Array> arrays;
     NumberedHandles<MipmappedArray> mipmapped_arrays;
+    NumberedHandles<Reference<CUtexref>> texture_references;
+    NumberedHandles<Reference<CUsurfref>> surface_references;
 
     // Fill in what the number stands for, or return what a driver returns for an invalid handle.
     CUresult resolve(Resolved::Context& context);
@@ -147,6 +164,8 @@ public:
     CUresult resolve(Resolved::UserObject& object);
     CUresult resolve(Resolved::Array& array);
     CUresult resolve(Resolved::MipmappedArray& array);
+    CUresult resolve(Resolved::TextureReference& reference);
+    CUresult resolve(Resolved::SurfaceReference& reference);
     CUresult resolve(Resolved::Device& device);
 
     // The driver has destroyed them, or the context that they were made in.
