@@ -1,79 +1,121 @@
 // See boxes.hpp.
 #include "gpu_client/cuda/boxes.hpp"
 
+#include <algorithm>
+
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
 
 namespace tnr::cuda {
 
+namespace {
+
 // Memory that the program shares with the GPU is copied there.
-static void look_up_shared(BoxSide& side) {
+void look_up_shared(BoxSide& side) {
     SharedMemory shared;
     if (!find_shared(side.address, shared)) return;
     side.on_device = true;
     if (side.address - shared.host < shared.bytes) side.address = shared.device + (side.address - shared.host);
 }
 
-static CUresult find_side(CUmemorytype type, const void* host, CUdeviceptr device, BoxSide& side) {
-    switch (type) {
-        case CU_MEMORYTYPE_HOST:
-            side.address = value_of(host);
-            side.on_device = is_device_address(side.address);
-            look_up_shared(side);
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_DEVICE:
-            side.on_device = !is_pinned(device);
-            side.address = device;
-            look_up_shared(side);
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_UNIFIED:
-            side.on_device = is_device_address(device);
-            side.address = device;
-            look_up_shared(side);
-            return CUDA_SUCCESS;
-        case CU_MEMORYTYPE_ARRAY:
-            return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+// One side of CUDA_MEMCPY2D or 3D.
+struct Given {
+    CUmemorytype type;
+    const void* host;
+    CUdeviceptr device;
+    CUarray array;
+    size_t x, y, z, pitch, rows;  // the last: of a slice
+};
+
+CUresult place_in_array(const Given& given, const Box& box, BoxSide& side) {
+    auto* array = find_array(given.array);
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    auto& described = array->described;
+    auto within = [](uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; };
+    bool sound = given.x % array->texel_bytes == 0 && box.row_bytes % array->texel_bytes == 0 &&
+                 within(given.x, box.row_bytes, described.Width * array->texel_bytes) &&
+                 within(given.y, box.rows, std::max<size_t>(described.Height, 1)) &&
+                 within(given.z, box.slices, std::max<size_t>(described.Depth, 1));
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    side.on_device = true;
+    side.array = array;
+    side.x_bytes = given.x, side.y = given.y, side.z = given.z;
+    side.pitch = box.row_bytes;
+    side.slice_bytes = box.row_bytes * box.rows;
+    return CUDA_SUCCESS;
 }
+
+CUresult find_side(const Given& given, const Box& box, BoxSide& side) {
+    switch (given.type) {
+        case CU_MEMORYTYPE_HOST:
+            side.address = value_of(given.host);
+            side.on_device = is_device_address(side.address);
+            break;
+        case CU_MEMORYTYPE_DEVICE:
+            side.on_device = !is_pinned(given.device);
+            side.address = given.device;
+            break;
+        case CU_MEMORYTYPE_UNIFIED:
+            side.on_device = is_device_address(given.device);
+            side.address = given.device;
+            break;
+        case CU_MEMORYTYPE_ARRAY:
+            return place_in_array(given, box, side);
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    look_up_shared(side);
+    side.pitch = given.pitch != 0 ? given.pitch : box.row_bytes + given.x;
+    side.slice_bytes = side.pitch * (given.rows != 0 ? given.rows : box.rows + given.y);
+    side.address += given.z * side.slice_bytes + given.y * side.pitch + given.x;
+    return CUDA_SUCCESS;
+}
+
+CUresult find_sides(const Given& from, const Given& to, Box& box) {
+    auto result = find_side(from, box, box.from);
+    return result == CUDA_SUCCESS ? find_side(to, box, box.to) : result;
+}
+
+template <class Copy>
+CUresult read_box(const Copy& in, Box& box) {
+    if (in.srcLOD != 0 || in.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+    box.row_bytes = in.WidthInBytes;
+    box.rows = in.Height;
+    box.slices = in.Depth;
+    return find_sides({in.srcMemoryType, in.srcHost, in.srcDevice, in.srcArray, in.srcXInBytes, in.srcY, in.srcZ,
+                       in.srcPitch, in.srcHeight},
+                      {in.dstMemoryType, in.dstHost, in.dstDevice, in.dstArray, in.dstXInBytes, in.dstY, in.dstZ,
+                       in.dstPitch, in.dstHeight},
+                      box);
+}
+
+}  // namespace
 
 CUresult read_2d(const CUDA_MEMCPY2D* in, Box& box) {
     if (!in) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = find_side(in->srcMemoryType, in->srcHost, in->srcDevice, box.from); result != CUDA_SUCCESS)
-        return result;
-    if (auto result = find_side(in->dstMemoryType, in->dstHost, in->dstDevice, box.to); result != CUDA_SUCCESS)
-        return result;
     box.row_bytes = in->WidthInBytes;
     box.rows = in->Height;
-    box.from.pitch = in->srcPitch != 0 ? in->srcPitch : in->WidthInBytes + in->srcXInBytes;
-    box.to.pitch = in->dstPitch != 0 ? in->dstPitch : in->WidthInBytes + in->dstXInBytes;
-    box.from.address += in->srcY * box.from.pitch + in->srcXInBytes;
-    box.to.address += in->dstY * box.to.pitch + in->dstXInBytes;
-    return CUDA_SUCCESS;
+    return find_sides(
+        {in->srcMemoryType, in->srcHost, in->srcDevice, in->srcArray, in->srcXInBytes, in->srcY, 0, in->srcPitch, 0},
+        {in->dstMemoryType, in->dstHost, in->dstDevice, in->dstArray, in->dstXInBytes, in->dstY, 0, in->dstPitch, 0},
+        box);
 }
 
 CUresult read_3d(const CUDA_MEMCPY3D* in, Box& box) {
-    if (!in) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = find_side(in->srcMemoryType, in->srcHost, in->srcDevice, box.from); result != CUDA_SUCCESS)
-        return result;
-    if (auto result = find_side(in->dstMemoryType, in->dstHost, in->dstDevice, box.to); result != CUDA_SUCCESS)
-        return result;
-    if (in->srcLOD != 0 || in->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-    box.row_bytes = in->WidthInBytes;
-    box.rows = in->Height;
-    box.slices = in->Depth;
-    box.from.pitch = in->srcPitch != 0 ? in->srcPitch : in->WidthInBytes + in->srcXInBytes;
-    box.to.pitch = in->dstPitch != 0 ? in->dstPitch : in->WidthInBytes + in->dstXInBytes;
-    box.from.slice_bytes = box.from.pitch * (in->srcHeight != 0 ? in->srcHeight : in->Height + in->srcY);
-    box.to.slice_bytes = box.to.pitch * (in->dstHeight != 0 ? in->dstHeight : in->Height + in->dstY);
-    box.from.address += in->srcZ * box.from.slice_bytes + in->srcY * box.from.pitch + in->srcXInBytes;
-    box.to.address += in->dstZ * box.to.slice_bytes + in->dstY * box.to.pitch + in->dstXInBytes;
-    return CUDA_SUCCESS;
+    return in ? read_box(*in, box) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult read_3d(const CUDA_MEMCPY3D_PEER* in, Box& box) {
+    return in ? read_box(*in, box) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult read_array_line(CUarray handle, size_t offset, Box& box, BoxSide& side) {
+    return place_in_array({CU_MEMORYTYPE_ARRAY, nullptr, 0, handle, offset, 0, 0, 0, 0}, box, side);
 }
 
 void flatten(Box& box) {
-    bool one_rectangle = box.slices > 1 && box.to.slice_bytes == box.rows * box.to.pitch &&
+    bool one_rectangle = box.slices > 1 && !box.to.array && !box.from.array && box.to.slice_bytes == box.rows * box.to.pitch &&
                          box.from.slice_bytes == box.rows * box.from.pitch;
     if (one_rectangle) {
         box.rows *= box.slices;

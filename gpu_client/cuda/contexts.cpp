@@ -1,5 +1,8 @@
 // Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
 #include "gpu_client/cuda/contexts.hpp"
+
+#include "gpu_client/cuda/arrays.hpp"
+#include "gpu_client/cuda/textures.hpp"
 #include "gpu_client/cuda/captures.hpp"
 
 #include "gpu_client/cuda/async_errors.hpp"
@@ -40,6 +43,8 @@ void context_ends(Context& context) {
     unshare_memory_of(context);
     forget_streams_of(context);
     forget_events_of(context);
+    forget_textures_of(context);
+    forget_arrays_of(context);
     forget_modules_of(context.handle);
     if (auto* device = find_device(context.device)) device->memory->context_ends(context.handle);
 }

@@ -20,6 +20,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/array_records.hpp"
 #include "gpu_client/protocol/frame_buffers.hpp"
 
 namespace tnr::cuda {
@@ -40,14 +41,33 @@ void pack(std::byte* to, const HostRows& from, uint64_t first_row, uint64_t rows
         std::memcpy(to + row * from.row_bytes, from.address + (first_row + row) * from.pitch, from.row_bytes);
 }
 
-bool is_plain(const HostRows& host, uint64_t device_pitch) {
-    return host.rows == 1 || (host.pitch == host.row_bytes && device_pitch == host.row_bytes);
+// Rows of an array lie as only the driver knows.
+bool is_plain(const HostRows& host, const DeviceRows& device) {
+    if (device.array != 0) return false;
+    return host.rows == 1 || (host.pitch == host.row_bytes && device.pitch == host.row_bytes);
+}
+
+// An array's bounds have been checked.
+bool is_there(const DeviceRows& device, uint64_t row_bytes, uint64_t rows) {
+    return device.array != 0 || is_allocated(device.address, extent(row_bytes, rows, device.pitch));
+}
+
+wire::RowsPlace<> place_of(const DeviceRows& rows) {
+    return {rows.array, rows.x_bytes, rows.y, rows.z, rows.address, rows.pitch};
+}
+
+// Past so many bytes of each row, and so many rows.
+DeviceRows past(DeviceRows rows, uint64_t bytes, uint64_t count) {
+    rows.x_bytes += bytes;
+    rows.y += count;
+    rows.address += bytes + count * rows.pitch;
+    return rows;
 }
 
 bool is_sound(const HostRows& host, const DeviceRows& device) {
     if (!host.address || host.row_bytes > host.pitch || host.row_bytes > device.pitch) return false;
     return host.rows < (uint64_t{1} << 32) && host.pitch < (uint64_t{1} << 40) && device.pitch < (uint64_t{1} << 40) &&
-           is_allocated(device.address, extent(host.row_bytes, host.rows, device.pitch));
+           is_there(device, host.row_bytes, host.rows);
 }
 
 // One record of a copy to the device.
@@ -65,13 +85,31 @@ public:
     CUresult rows(const DeviceRows& to, const HostRows& from, uint64_t first, uint64_t count) {
         uint64_t bytes = count * from.row_bytes;
         bool fits = bytes <= wire::inline_copy_bytes_max;
-        RemoteCall call(wire::CopyRows<>{.destination = to.address + first * to.pitch,
+        uint32_t flags = fits ? flags_ | wire::copy_inline : flags_;
+        auto here = past(to, 0, first);
+        if (to.array != 0) {
+            RemoteCall call(wire::CopyArrayRows<>{.to = place_of(here),
+                                                  .from = {},
+                                                  .width = from.row_bytes,
+                                                  .rows = count,
+                                                  .stream = stream_.number,
+                                                  .direction = wire::CopyDirection::to_device,
+                                                  .flags = flags});
+            return send_rows(call, from, first, count, fits);
+        }
+        RemoteCall call(wire::CopyRows<>{.destination = here.address,
                                          .destination_pitch = to.pitch,
                                          .width = from.row_bytes,
                                          .rows = count,
                                          .stream = stream_.number,
                                          .direction = wire::CopyDirection::to_device,
-                                         .flags = fits ? flags_ | wire::copy_inline : flags_});
+                                         .flags = flags});
+        return send_rows(call, from, first, count, fits);
+    }
+
+private:
+    CUresult send_rows(RemoteCall& call, const HostRows& from, uint64_t first, uint64_t count, bool fits) {
+        uint64_t bytes = count * from.row_bytes;
         call.use(stream_);
         zmq::message_t piece(bytes);
         pack(piece.data<std::byte>(), from, first, count);
@@ -79,8 +117,6 @@ public:
         call.put_raw(piece.data(), bytes);
         return call.send();
     }
-
-private:
     CUresult send_inline(wire::Upload<>& record, const std::byte* from) {
         record.flags |= wire::copy_inline;
         Context* context = nullptr;
@@ -121,9 +157,22 @@ CUresult upload_plain(uint64_t to, const std::byte* from, uint64_t bytes, const 
     return session.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 
+// Rows of an array of which none fits into a piece.
+CUresult upload_long_rows(const DeviceRows& to, const HostRows& from, const StreamRef& stream, bool wait) {
+    Upload upload(stream, wait ? uint32_t{wire::copy_sync} : 0);
+    for (uint64_t row = 0; row < from.rows; ++row)
+        for (uint64_t at = 0; at < from.row_bytes; at += wire::piece_bytes_max) {
+            uint64_t bytes = std::min<uint64_t>(from.row_bytes - at, wire::piece_bytes_max);
+            const HostRows part{from.address + row * from.pitch + at, bytes, 1, from.pitch};
+            if (auto result = upload.rows(past(to, at, row), part, 0, 1); result != CUDA_SUCCESS) return result;
+        }
+    return CUDA_SUCCESS;
+}
+
 CUresult upload(const DeviceRows& to, const HostRows& from, const StreamRef& stream, bool wait) {
-    if (is_plain(from, to.pitch))
+    if (is_plain(from, to))
         return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
+    if (from.row_bytes > wire::piece_bytes_max && to.array != 0) return upload_long_rows(to, from, stream, wait);
     if (from.row_bytes > wire::piece_bytes_max) {
         for (uint64_t row = 0; row < from.rows; ++row) {
             auto result = upload_plain(to.address + row * to.pitch, from.address + row * from.pitch, from.row_bytes,
@@ -301,9 +350,16 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
                                 .stream = stream.number,
                                 .direction = wire::CopyDirection::from_device,
                                 .flags = flags};
-    bool plain = is_plain(to, from.pitch);
-    uint16_t op = plain ? line.op : rows.op;
-    auto payload = plain ? wire::question_of(line) : wire::question_of(rows);
+    const wire::CopyArrayRows<> of_array{.to = {},
+                                         .from = place_of(from),
+                                         .width = to.row_bytes,
+                                         .rows = to.rows,
+                                         .stream = stream.number,
+                                         .direction = wire::CopyDirection::from_device,
+                                         .flags = flags};
+    bool plain = is_plain(to, from), array = from.array != 0;
+    uint16_t op = array ? of_array.op : plain ? line.op : rows.op;
+    auto payload = array ? wire::question_of(of_array) : plain ? wire::question_of(line) : wire::question_of(rows);
     if (!later) return download_now(op, payload, destination, stream, detour.context());
     auto result = download_later(op, std::move(payload), destination, range, stream, detour.context());
     return result == CUDA_SUCCESS ? detour.end() : result;
@@ -312,12 +368,17 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
 CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait) {
     if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
     if (row_bytes > to.pitch || row_bytes > from.pitch) return CUDA_ERROR_INVALID_VALUE;
-    bool there = is_allocated(to.address, extent(row_bytes, rows, to.pitch)) &&
-                 is_allocated(from.address, extent(row_bytes, rows, from.pitch));
-    if (!there) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_there(to, row_bytes, rows) || !is_there(from, row_bytes, rows)) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
+    if (to.array != 0 || from.array != 0) {
+        RemoteCall call(wire::CopyArrayRows<>{place_of(to), place_of(from), row_bytes, rows, stream.number,
+                                              wire::CopyDirection::on_device,
+                                              wait ? uint32_t{wire::copy_sync} : 0});
+        call.use(stream);
+        return call.send();
+    }
     if (rows == 1 || (to.pitch == row_bytes && from.pitch == row_bytes)) {
         row_bytes *= rows;
         rows = 1;

@@ -11,12 +11,35 @@ namespace {
 
 struct PreparedCopy {
     wire::CopyWork<> work;
+    wire::CopyArrays<> arrays;
     std::shared_ptr<HostCopy> host;  // null: both sides are the device's
+
+    bool has_arrays() const { return arrays.to != 0 || arrays.from != 0; }
 };
+
+// What travels of it.
+struct WithArrays {
+    wire::CopyWork<> work;
+    wire::CopyArrays<> arrays;
+    auto fields() { return std::tie(work, arrays); }
+};
+
+// Calls `send` with what is to travel.
+template <class Send>
+CUresult send_copy(const PreparedCopy& copy, Send&& send) {
+    return copy.has_arrays() ? send(WithArrays{copy.work, copy.arrays}) : send(copy.work);
+}
+
+void read_array(BoxSide& side, uint64_t& number, std::array<uint64_t, 3>& place) {
+    if (!side.array) return;
+    number = side.array->number;
+    place = {side.x_bytes, side.y, side.z};
+}
 
 bool is_sound(const BoxSide& side, const Box& box) {
     if (box.row_bytes > side.pitch || (box.slices > 1 && side.slice_bytes % side.pitch != 0)) return false;
     uint64_t bytes = (box.slices - 1) * side.slice_bytes + extent(box.row_bytes, box.rows, side.pitch);
+    if (side.array) return true;
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
@@ -51,6 +74,8 @@ CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared
     auto result = CUDA_SUCCESS;
     if (from_host) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
     if (!box.to.on_device) result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
+    read_array(box.to, copy.arrays.to, copy.arrays.to_place);
+    read_array(box.from, copy.arrays.from, copy.arrays.from_place);
     copy.work = {box.to.address,   box.to.pitch,   box.to.slice_bytes / box.to.pitch,
                  box.from.address, box.from.pitch, box.from.slice_bytes / box.from.pitch,
                  box.row_bytes,    box.rows,       box.slices,
@@ -87,8 +112,9 @@ void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
 
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
     PreparedCopy copy;
-    if (auto result = prepare(given, context, needs_of(place.graph), copy); result != CUDA_SUCCESS) return result;
-    if (auto result = add_node(wire::AddCopyNode<>::op, place, copy.work); result != CUDA_SUCCESS) return result;
+    if (auto bad = prepare(given, context, needs_of(place.graph), copy); bad != CUDA_SUCCESS) return bad;
+    auto result = send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work); });
+    if (result != CUDA_SUCCESS) return result;
     remember(*place.out, *given);
     if (copy.host) {
         copy.host->node = value_of(*place.out);
@@ -107,7 +133,8 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     if (result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
     if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
-    if (result = set_node(wire::SetCopyNode<>::op, handle, copy.work); result != CUDA_SUCCESS) return result;
+    result = send_copy(copy, [&](const auto& work) { return set_node(wire::SetCopyNode<>::op, handle, work); });
+    if (result != CUDA_SUCCESS) return result;
     remember(handle, *given);
     set_needs(graph, with_copy(needs, handle, old, copy));
     return result;
@@ -120,7 +147,8 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
     if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
-    auto result = set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, copy.work);
+    auto result = send_copy(
+        copy, [&](const auto& work) { return set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, work); });
     if (result == CUDA_SUCCESS) set_needs(exec, with_copy(needs, handle, old, copy));
     return result;
 }

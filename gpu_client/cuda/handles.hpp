@@ -27,7 +27,11 @@ enum class HandleKind : uint64_t {
     graph,
     graph_node,
     graph_exec,
-    user_object
+    user_object,
+    array,
+    mipmapped_array,
+    texture_reference,
+    surface_reference
 };
 
 inline constexpr unsigned slot_bits = 24;        // objects of one kind at a time: 16 million

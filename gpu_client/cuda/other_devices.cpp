@@ -132,7 +132,7 @@ Context* context_for_memory(uint64_t address, Context& here) {
 CUresult Detour::begin(uint64_t address, const StreamRef& from) {
     from_ = stream_ = from;
     if (auto result = context_of_stream(from, here_); result != CUDA_SUCCESS) return result;
-    context_ = context_for_memory(address, *here_);
+    context_ = address == 0 ? here_ : context_for_memory(address, *here_);
     if (!context_) return CUDA_ERROR_INVALID_VALUE;
     elsewhere_ = context_ != here_;
     if (!elsewhere_) return CUDA_SUCCESS;

@@ -14,6 +14,7 @@ Context* context_for_memory(uint64_t address, Context& here);
 
 class Detour {
 public:
+    // For an array the address is 0: there is no detour to one.
     // If stream() is not `from`, work submitted to it runs after everything that `from` holds now.
     CUresult begin(uint64_t address, const StreamRef& from);
     const StreamRef& stream() const { return stream_; }

@@ -15,6 +15,9 @@ struct HostRows {
 };
 struct DeviceRows {
     uint64_t address = 0, pitch = 0;
+    // In an array instead, which the caller has checked: its number.
+    uint64_t array = 0;
+    uint64_t x_bytes = 0, y = 0, z = 0;
 };
 
 // The bytes that rows span, from the start of the first to the end of the last.

@@ -6,7 +6,8 @@ WAYS = ("local", "cached", "async", "sync", "custom", "unsupported")
 # Handles of these types travel, as our numbers for them: what they are on the worker's side (handles.hpp).
 HANDLES = {"CUstream": "Stream", "CUevent": "Event", "CUcontext": "Context", "CUfunction": "Function", "CUkernel": "Kernel",
            "CUlibrary": "Library", "CUgraph": "Graph", "CUgraphNode": "GraphNode", "CUgraphExec": "GraphExec",
-           "CUuserObject": "UserObject"}
+           "CUuserObject": "UserObject", "CUarray": "Array", "CUmipmappedArray": "MipmappedArray",
+           "CUtexref": "TextureReference", "CUsurfref": "SurfaceReference"}
 # Those that a call of the table may make, destroy or answer with: the client mints their numbers with mint() and finds a
 # number's handle with handle_of_number() (graph_objects.hpp), the worker enters, ends and numbers them (Handles).
 MADE = ("CUgraph", "CUgraphNode", "CUgraphExec")

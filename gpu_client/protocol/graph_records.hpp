@@ -170,12 +170,25 @@ struct CopyWork {
                         from_host);
     }
 };
+// Follows such a record where a side is an array: where in it the box begins. The side's address is 0 then.
 template <class Side = Numbers>
-using AddCopyNode = AddNode<op_cuGraphAddMemcpyNode, Side, CopyWork<Side>>;
+struct CopyArrays {
+    typename Side::Array to{}, from{};  // 0: memory
+    std::array<uint64_t, 3> to_place{}, from_place{};  // x in bytes, y, z
+    auto fields() { return std::tie(to, from, to_place, from_place); }
+};
 template <class Side = Numbers>
-using SetCopyNode = SetNode<op_cuGraphMemcpyNodeSetParams, Side, CopyWork<Side>>;
+struct AddCopyNode : AddNode<op_cuGraphAddMemcpyNode, Side, CopyWork<Side>> {
+    static constexpr bool open_end = true;
+};
 template <class Side = Numbers>
-using SetExecCopyNode = SetExecNode<op_cuGraphExecMemcpyNodeSetParams, Side, CopyWork<Side>>;
+struct SetCopyNode : SetNode<op_cuGraphMemcpyNodeSetParams, Side, CopyWork<Side>> {
+    static constexpr bool open_end = true;
+};
+template <class Side = Numbers>
+struct SetExecCopyNode : SetExecNode<op_cuGraphExecMemcpyNodeSetParams, Side, CopyWork<Side>> {
+    static constexpr bool open_end = true;
+};
 // A context's number is not asked for.
 template <class Side = Numbers>
 using GetCopyNode = GetNode<op_cuGraphMemcpyNodeGetParams, Side, CopyWork<Numbers>>;

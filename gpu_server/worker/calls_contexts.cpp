@@ -38,6 +38,7 @@ static Answer reset_primary(WorkerSession& session, Call& call, const Record& re
                                [&session, number = record.context, device = record.device.object->handle] {
                                    auto result = driver().cuDevicePrimaryCtxReset_v2(device);
                                    forget_peers(session, number);
+                                   session.handles.forget_arrays_of(number);
                                    return result;
                                });
 }
@@ -54,6 +55,7 @@ static Answer destroy_context(WorkerSession& session, Call& call, const wire::De
     return session.end_context(call, context.named.number, [&session, context = context.named] {
         auto result = driver().cuCtxDestroy_v2(context.handle);
         forget_peers(session, context.number);
+        session.handles.forget_arrays_of(context.number);
         return result;
     });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "gpu_server/worker/array_copies.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -10,16 +11,23 @@ namespace tnr::worker {
 
 // What is copied: rows of `width` bytes, `pitch` apart on the device, packed on the wire.
 struct Source {
-    uint64_t address, pitch, width, rows;
+    wire::RowsPlace<Resolved> from;
+    uint64_t width, rows;
     uint64_t bytes() const { return width * rows; }
 };
 
 static CUresult enqueue(const Source& source, std::byte* to, CUstream stream) {
-    if (source.rows == 1) return driver().cuMemcpyDtoHAsync_v2(to, source.address, source.width, stream);
+    if (source.from.array.handle) {
+        auto copy = box_of(source.width, source.rows);
+        put_source(copy, source.from);
+        put_destination(copy, to, source.width);
+        return driver().cuMemcpy3DAsync_v2(&copy, stream);
+    }
+    if (source.rows == 1) return driver().cuMemcpyDtoHAsync_v2(to, source.from.address, source.width, stream);
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = source.address;
-    copy.srcPitch = source.pitch;
+    copy.srcDevice = source.from.address;
+    copy.srcPitch = source.from.pitch;
     copy.dstMemoryType = CU_MEMORYTYPE_HOST;
     copy.dstHost = to;
     copy.dstPitch = source.width;
@@ -33,17 +41,17 @@ static Source next_piece(Source& rest, uint64_t& column) {
     Source piece = rest;
     if (rest.width <= wire::piece_bytes_max) {
         piece.rows = std::min<uint64_t>(rest.rows, wire::piece_bytes_max / rest.width);
-        rest.address += piece.rows * rest.pitch;
+        advance(rest.from, 0, piece.rows);
         rest.rows -= piece.rows;
         return piece;
     }
-    piece.address += column;
+    advance(piece.from, column, 0);
     piece.width = std::min<uint64_t>(rest.width - column, wire::piece_bytes_max);
     piece.rows = 1;
     column += piece.width;
     if (column == rest.width) {
         column = 0;
-        rest.address += rest.pitch;
+        advance(rest.from, 0, 1);
         --rest.rows;
     }
     return piece;
@@ -210,14 +218,19 @@ static Answer copy(WorkerSession& session, Call& call, const Source& source, con
 }
 
 static Answer download(WorkerSession& session, Call& call, const wire::Download<Resolved>& record) {
-    return copy(session, call, {record.source, record.bytes, record.bytes, 1}, record.stream,
+    return copy(session, call, {in_memory(record.source, record.bytes), record.bytes, 1}, record.stream,
                 record.flags & wire::copy_sync);
 }
 
 Answer download_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record) {
     if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
-    return copy(session, call, {record.source, record.source_pitch, record.width, record.rows}, record.stream,
-                record.flags & wire::copy_sync);
+    return copy(session, call, {in_memory(record.source, record.source_pitch), record.width, record.rows},
+                record.stream, record.flags & wire::copy_sync);
+}
+
+Answer download_rows(WorkerSession& session, Call& call, const wire::CopyArrayRows<Resolved>& record) {
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    return copy(session, call, {record.from, record.width, record.rows}, record.stream, record.flags & wire::copy_sync);
 }
 
 void add_download_calls(HandlerTable& table) {

@@ -196,13 +196,24 @@ static Answer get_kernel(WorkerSession& session, Call& call, const wire::GetKern
 
 // ---- copies ----
 
-static CUDA_MEMCPY3D copy_of(const wire::CopyWork<Resolved>& work) {
-    CUDA_MEMCPY3D copy{};
+// The record's end: arrays, if there are any.
+static CUresult read_copy(Call& call, const wire::CopyWork<Resolved>& work, CUDA_MEMCPY3D& copy) {
+    wire::CopyArrays<Resolved> arrays;
+    auto status = call.in.left() != 0 ? call.in.read(arrays) : call.in.status();
+    if (status != CUDA_SUCCESS) return status;
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = work.from, copy.srcPitch = work.from_pitch, copy.srcHeight = work.from_rows;
     copy.dstDevice = work.to, copy.dstPitch = work.to_pitch, copy.dstHeight = work.to_rows;
     copy.WidthInBytes = work.row_bytes, copy.Height = work.rows, copy.Depth = work.slices;
-    return copy;
+    if (arrays.from.handle) {
+        copy.srcMemoryType = CU_MEMORYTYPE_ARRAY, copy.srcArray = arrays.from.handle;
+        copy.srcXInBytes = arrays.from_place[0], copy.srcY = arrays.from_place[1], copy.srcZ = arrays.from_place[2];
+    }
+    if (arrays.to.handle) {
+        copy.dstMemoryType = CU_MEMORYTYPE_ARRAY, copy.dstArray = arrays.to.handle;
+        copy.dstXInBytes = arrays.to_place[0], copy.dstY = arrays.to_place[1], copy.dstZ = arrays.to_place[2];
+    }
+    return CUDA_SUCCESS;
 }
 
 static CUresult check_place(const wire::CopyWork<Resolved>& work, const std::vector<CUgraphNode>& before) {
@@ -216,7 +227,8 @@ static Answer add_copy(WorkerSession&, Call& call, const wire::AddCopyNode<Resol
     if (!driver().cuGraphAddMemcpyNode) return CUDA_ERROR_NOT_SUPPORTED;
     auto after = handles_of(wanted.spot.dependencies);
     if (auto refused = check_place(wanted.work, after); refused != CUDA_SUCCESS) return refused;
-    auto copy = copy_of(wanted.work);
+    CUDA_MEMCPY3D copy{};
+    if (auto bad = read_copy(call, wanted.work, copy); bad != CUDA_SUCCESS) return bad;
     CUgraphNode made = nullptr;
     auto result = driver().cuGraphAddMemcpyNode(&made, wanted.spot.graph.handle, after.data(), after.size(), &copy,
                                                 wanted.work.context.handle);
@@ -224,17 +236,19 @@ static Answer add_copy(WorkerSession&, Call& call, const wire::AddCopyNode<Resol
     return call.in.enter(wanted.node, made) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static Answer set_copy(WorkerSession&, Call&, const wire::SetCopyNode<Resolved>& wanted) {
+static Answer set_copy(WorkerSession&, Call& call, const wire::SetCopyNode<Resolved>& wanted) {
     if (!driver().cuGraphMemcpyNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
     if (auto refused = check_place(wanted.work, {wanted.node.handle}); refused != CUDA_SUCCESS) return refused;
-    auto copy = copy_of(wanted.work);
+    CUDA_MEMCPY3D copy{};
+    if (auto bad = read_copy(call, wanted.work, copy); bad != CUDA_SUCCESS) return bad;
     return driver().cuGraphMemcpyNodeSetParams(wanted.node.handle, &copy);
 }
 
-static Answer set_exec_copy(WorkerSession&, Call&, const wire::SetExecCopyNode<Resolved>& wanted) {
+static Answer set_exec_copy(WorkerSession&, Call& call, const wire::SetExecCopyNode<Resolved>& wanted) {
     if (!driver().cuGraphExecMemcpyNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
     if (auto refused = check_place(wanted.work, {wanted.node.handle}); refused != CUDA_SUCCESS) return refused;
-    auto copy = copy_of(wanted.work);
+    CUDA_MEMCPY3D copy{};
+    if (auto bad = read_copy(call, wanted.work, copy); bad != CUDA_SUCCESS) return bad;
     return driver().cuGraphExecMemcpyNodeSetParams(wanted.exec.handle, wanted.node.handle, &copy,
                                                    wanted.work.context.handle);
 }

@@ -4,7 +4,7 @@
 
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/memory_access.hpp"
-#include "gpu_server/worker/session.hpp"
+#include "gpu_server/worker/memory_grants.hpp"
 
 namespace tnr::worker {
 
@@ -35,29 +35,11 @@ static CUmemAccessDesc access_of(WorkerSession& session, uint32_t device, CUmemA
     return {{CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle}, flags};
 }
 
-// Blocks until the supervisor has answered, and returns how much more it grants.
-static uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes) {
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes) {
     auto answer = std::make_shared<std::promise<uint64_t>>();
     auto granted = answer->get_future();
     supervisor.ask_for_memory(device, bytes, [answer](uint64_t more) { answer->set_value(more); });
     return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
-}
-
-// Calls `make` with physical memory that is charged to the session's account. Clients ask for a grant before they need
-// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here. Without a grant the call fails.
-template <class Make>
-static Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Device& on, uint64_t bytes,
-                          Make make) {
-    auto device = on.number;
-    auto& accounts = session.memory.accounts;
-    uint64_t lacking = 0;
-    if (accounts.take(device, bytes, lacking)) return make(std::make_shared<Physical>(accounts, device, bytes));
-    return session.run_aside(call, [&session, &accounts, device, bytes, lacking, make]() -> CUresult {
-        uint64_t still_lacking = 0;
-        accounts.grant(device, ask_and_wait(session.supervisor, device, lacking));
-        if (!accounts.take(device, bytes, still_lacking)) return CUDA_ERROR_OUT_OF_MEMORY;
-        return make(std::make_shared<Physical>(accounts, device, bytes));
-    });
 }
 
 static CUresult create_and_map(WorkerSession& session, uint64_t address, uint64_t bytes,

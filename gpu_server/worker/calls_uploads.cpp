@@ -1,5 +1,6 @@
 // Copies to the device. The data is in a received message; it goes to the GPU straight from there when the stream is
 // idle, else through pinned staging memory, so that the dispatcher need not wait for the stream.
+#include "gpu_server/worker/array_copies.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -7,22 +8,29 @@ namespace tnr::worker {
 
 // One piece, whatever its shape: rows of `width` bytes, packed in the message, `pitch` apart on the device.
 struct Upload {
-    uint64_t destination, pitch, width, rows;
+    wire::RowsPlace<Resolved> to;
+    uint64_t width, rows;
     Resolved::Stream stream;
     bool program_waits;
     std::span<const std::byte> data;
 };
 
 static CUresult enqueue(const Upload& upload, const std::byte* from) {
+    if (upload.to.array.handle) {
+        auto copy = box_of(upload.width, upload.rows);
+        put_source(copy, from, upload.width);
+        put_destination(copy, upload.to);
+        return driver().cuMemcpy3DAsync_v2(&copy, upload.stream.handle);
+    }
     if (upload.rows == 1)
-        return driver().cuMemcpyHtoDAsync_v2(upload.destination, from, upload.width, upload.stream.handle);
+        return driver().cuMemcpyHtoDAsync_v2(upload.to.address, from, upload.width, upload.stream.handle);
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
     copy.srcHost = from;
     copy.srcPitch = upload.width;
     copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = upload.destination;
-    copy.dstPitch = upload.pitch;
+    copy.dstDevice = upload.to.address;
+    copy.dstPitch = upload.to.pitch;
     copy.WidthInBytes = upload.width;
     copy.Height = upload.rows;
     return driver().cuMemcpy2DAsync_v2(&copy, upload.stream.handle);
@@ -66,13 +74,13 @@ static std::span<const std::byte> data_of(Call& call, uint32_t flags) {
 
 static Answer upload(WorkerSession& session, Call& call, const wire::Upload<Resolved>& record) {
     return run(session, call,
-               {record.destination, 0, record.bytes, 1, record.stream, (record.flags & wire::copy_sync) != 0,
+               {in_memory(record.destination, 0), record.bytes, 1, record.stream, (record.flags & wire::copy_sync) != 0,
                 data_of(call, record.flags)});
 }
 
 static Answer upload_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record) {
     return run(session, call,
-               {record.destination, record.destination_pitch, record.width, record.rows, record.stream,
+               {in_memory(record.destination, record.destination_pitch), record.width, record.rows, record.stream,
                 (record.flags & wire::copy_sync) != 0, data_of(call, record.flags)});
 }
 
@@ -87,6 +95,28 @@ static Answer copy_on_device(Call& call, const wire::CopyRows<Resolved>& record)
     copy.WidthInBytes = record.width;
     copy.Height = record.rows;
     return driver().cuMemcpy2DAsync_v2(&copy, record.stream.handle);
+}
+
+static Answer copy_array_on_device(Call& call, const wire::CopyArrayRows<Resolved>& record) {
+    if (auto status = call.in.status(); status != CUDA_SUCCESS) return status;
+    auto copy = box_of(record.width, record.rows);
+    put_source(copy, record.from);
+    put_destination(copy, record.to);
+    return driver().cuMemcpy3DAsync_v2(&copy, record.stream.handle);
+}
+
+static Answer copy_array_rows(WorkerSession& session, Call& call, const wire::CopyArrayRows<Resolved>& record) {
+    switch (record.direction) {
+        case wire::CopyDirection::to_device:
+            return run(session, call,
+                       {record.to, record.width, record.rows, record.stream, (record.flags & wire::copy_sync) != 0,
+                        data_of(call, record.flags)});
+        case wire::CopyDirection::from_device:
+            return download_rows(session, call, record);
+        case wire::CopyDirection::on_device:
+            return copy_array_on_device(call, record);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 // In one device's memory.
@@ -113,6 +143,7 @@ static Answer copy_rows(WorkerSession& session, Call& call, const wire::CopyRows
 void add_upload_calls(HandlerTable& table) {
     table.add<upload>();
     table.add<copy_rows>();
+    table.add<copy_array_rows>();
     table.add<copy_line>();
     table.add<copy_line_in_null_stream>();
 }

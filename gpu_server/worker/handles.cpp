@@ -96,6 +96,48 @@ CUresult Handles::resolve(Resolved::UserObject& object) {
     return object.handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult Handles::resolve(Resolved::Array& array) {
+    if (array.number == 0) return CUDA_SUCCESS;
+    auto* found = arrays.find(array.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    array.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::MipmappedArray& array) {
+    if (array.number == 0) return CUDA_SUCCESS;
+    auto* found = mipmapped_arrays.find(array.number);
+    if (!found) return CUDA_ERROR_INVALID_HANDLE;
+    array.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+template <class References, class Thing>
+static CUresult resolve_reference(References& references, NumberedHandles<Library>& libraries, Thing& reference) {
+    auto* found = references.find(reference.number);
+    if (!found || (found->library != 0 && !libraries.find(found->library))) return CUDA_ERROR_INVALID_HANDLE;
+    reference.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::TextureReference& reference) {
+    return resolve_reference(texture_references, libraries, reference);
+}
+
+CUresult Handles::resolve(Resolved::SurfaceReference& reference) {
+    return resolve_reference(surface_references, libraries, reference);
+}
+
+void Handles::forget_mipmapped_array(uint64_t number) {
+    mipmapped_arrays.remove(number);
+    arrays.remove_if([&](const Array& array) { return array.mipmapped == number; });
+}
+
+void Handles::forget_arrays_of(uint64_t context) {
+    arrays.remove_if([&](const Array& array) { return array.context == context; });
+    mipmapped_arrays.remove_if([&](const MipmappedArray& array) { return array.context == context; });
+}
+
 uint64_t Handles::number_of(CUevent event) {
     for (auto& [number, shared] : events)
         if (shared.get() == event) return number;

@@ -33,6 +33,26 @@ struct Library {
     std::vector<Kernel> kernels;
 };
 
+struct Array {
+    CUarray handle = nullptr;
+    uint64_t context = 0;    // number of the one it was made in
+    uint64_t mipmapped = 0;  // number of what it is a level of
+    std::shared_ptr<Physical> charged = {};
+};
+
+// Of a module: good for as long as that is loaded.
+template <class Handle>
+struct Reference {
+    Handle handle = nullptr;
+    uint64_t library = 0;  // number; 0: of none
+};
+
+struct MipmappedArray {
+    CUmipmappedArray handle = nullptr;
+    uint64_t context = 0;
+    std::shared_ptr<Physical> charged = {};
+};
+
 // A link with its options and log buffers. It never moves: the driver keeps pointers to both.
 struct Link;
 
@@ -84,6 +104,22 @@ struct Resolved {
         uint64_t number = 0;
         CUuserObject handle = nullptr;
     };
+    struct Array {  // or none
+        uint64_t number = 0;
+        CUarray handle = nullptr;
+    };
+    struct MipmappedArray {  // or none
+        uint64_t number = 0;
+        CUmipmappedArray handle = nullptr;
+    };
+    struct TextureReference {
+        uint64_t number = 0;
+        CUtexref handle = nullptr;
+    };
+    struct SurfaceReference {
+        uint64_t number = 0;
+        CUsurfref handle = nullptr;
+    };
     struct GraphExec {
         uint64_t number = 0;
         CUgraphExec handle = nullptr;
@@ -108,6 +144,10 @@ public:
     NumberedHandles<Created> allocations;
     GraphBook graphs;
     UserObjects user_objects;
+    NumberedHandles<Array> arrays;
+    NumberedHandles<MipmappedArray> mipmapped_arrays;
+    NumberedHandles<Reference<CUtexref>> texture_references;
+    NumberedHandles<Reference<CUsurfref>> surface_references;
 
     // Fill in what the number stands for, or return what a driver returns for an invalid handle.
     CUresult resolve(Resolved::Context& context);
@@ -122,7 +162,15 @@ public:
     CUresult resolve(Resolved::GraphNode& node);
     CUresult resolve(Resolved::GraphExec& exec);
     CUresult resolve(Resolved::UserObject& object);
+    CUresult resolve(Resolved::Array& array);
+    CUresult resolve(Resolved::MipmappedArray& array);
+    CUresult resolve(Resolved::TextureReference& reference);
+    CUresult resolve(Resolved::SurfaceReference& reference);
     CUresult resolve(Resolved::Device& device);
+
+    // The driver has destroyed them, or the context that they were made in.
+    void forget_mipmapped_array(uint64_t number);
+    void forget_arrays_of(uint64_t context);
 
     // Makes a driver call that destroys. The client has forgotten what it named, except a node that could not be
     // destroyed.

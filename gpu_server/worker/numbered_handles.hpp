@@ -24,6 +24,10 @@ public:
         return map_.size() < handles_max && map_.emplace(number, std::move(handle)).second;
     }
     void remove(uint64_t number) { map_.erase(number); }
+    template <class Which>
+    void remove_if(Which which) {
+        std::erase_if(map_, [&](auto& entry) { return which(entry.second); });
+    }
     auto begin() { return map_.begin(); }
     auto end() { return map_.end(); }
 

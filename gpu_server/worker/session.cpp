@@ -55,6 +55,8 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_upload_calls(custom_);
     add_download_calls(custom_);
     add_memory_calls(custom_);
+    add_array_calls(custom_);
+    add_texture_calls(custom_);
     add_stream_calls(custom_);
     add_event_calls(custom_);
     add_profile_calls(custom_);

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpu_client/protocol/array_records.hpp"
 #include "gpu_client/protocol/link.hpp"
 #include "gpu_client/protocol/session_records.hpp"
 #include "gpu_server/worker/context_uses.hpp"
@@ -211,6 +212,7 @@ CUresult WorkerSession::query_briefly(Query query) {
 
 // The copies of rows that go to the client.
 Answer download_rows(WorkerSession& session, Call& call, const wire::CopyRows<Resolved>& record);
+Answer download_rows(WorkerSession& session, Call& call, const wire::CopyArrayRows<Resolved>& record);
 
 // calls_*.cpp: each enters its handlers.
 void add_context_calls(HandlerTable& table);
@@ -221,6 +223,8 @@ void add_link_calls(HandlerTable& table);
 void add_upload_calls(HandlerTable& table);
 void add_download_calls(HandlerTable& table);
 void add_memory_calls(HandlerTable& table);
+void add_array_calls(HandlerTable& table);
+void add_texture_calls(HandlerTable& table);
 void add_stream_calls(HandlerTable& table);
 void add_event_calls(HandlerTable& table);
 void add_profile_calls(HandlerTable& table);

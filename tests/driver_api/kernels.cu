@@ -129,4 +129,19 @@ __global__ void say(int number) {
     printf("the device says %d\n", number);
 }
 
+__global__ void read_texture(cudaTextureObject_t texture, float* out, int width) {
+    int x = threadIdx.x, y = blockIdx.x;
+    if (x < width) out[y * width + x] = tex2D<float>(texture, x + 0.5f, y + 0.5f);
+}
+
+// What a struct hides is no parameter that anybody could translate.
+struct Hidden {
+    int unused;
+    cudaSurfaceObject_t surface;
+};
+__global__ void write_surface(Hidden hidden, int amount) {
+    surf2Dwrite(float(amount + 10 * blockIdx.x + threadIdx.x), hidden.surface, int(threadIdx.x * sizeof(float)),
+                int(blockIdx.x));
+}
+
 }  // extern "C"

@@ -142,7 +142,34 @@ def copy_2d(direction, flags=0, raw=b"", on=STREAM, name=record):
                 data(raw))
 
 
+def array(name, flags=0, size=(8, 4, 0), last=()):
+    return ask(name, number(1), short(0), *map(number, size), short(0x20), short(1), short(flags), number(65536), *last)
+
+
+def place(array=0, at=0):  # in an array, or in memory
+    return (number(array), number(0), number(0), number(0), address(at), number(32))
+
+
+def array_rows(direction, to, source, raw=b"", flags=0, name=record):
+    return name("cuMemcpy3DAsync_v2", *to, *source, number(32), number(4), number(STREAM), short(direction), short(flags),
+                data(raw))
+
+
+def texture(kind, array=0, mipmapped=0, at=0, flags=2):
+    return ask("cuTexObjectCreate", short(kind), number(array), number(mipmapped), address(at), short(0x20), short(1),
+               number(8), number(4), number(32), short(0), short(1), short(3), short(1), short(flags), short(0), short(1),
+               zeros(1), zeros(1), data(b"\0" * 11), data(b"\0" * 34), short(0))
+
+
 SEEDS = {
+    "arrays": start + array("cuArray3DCreate_v2", flags=2) + array_rows(0, place(1), place(), b"t" * 128, 1) +
+    array_rows(1, place(), place(1), name=ask) + array_rows(2, place(at=4096), place(1)) +
+    ask("cuSurfObjectCreate", number(1)) + texture(0, array=1) + texture(2) + texture(3) +
+    record("cuTexObjectDestroy", number(64)) + ask("cuArrayGetMemoryRequirements", number(1), short(0)) +
+    record("cuArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
+    "mipmaps": start + array("cuMipmappedArrayCreate", size=(16, 16, 0), last=(short(5),)) +
+    record("cuMipmappedArrayGetLevel", number(2), number(1), short(1)) + array_rows(0, place(2), place(), b"m" * 128, 1) +
+    texture(1, mipmapped=1) + record("cuMipmappedArrayDestroy", number(1)) + ask("cuCtxSynchronize"),
     "copies": start + upload(0, b"0123456789abcdef") + upload(64, b"x" * 64, flags=3) +
     record("cuMemcpyHtoDAsync_v2", address(128), number(STREAM), short(0), number(6400), frame=large(6400)) +
     record("cuMemcpyDtoDAsync_v2", address(8192), address(0), number(64), number(STREAM)) +

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "gpu_server/emulated_gpu/driver/array.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 
 namespace tnr::emulated {
@@ -40,17 +41,26 @@ uint64_t source_span(const Copy& copy) {
     return bytes;
 }
 
+bool lasting_destination(const Copy& copy) {
+    return copy.destination_array.array || pinned(copy.destination, destination_span(copy));
+}
+
 // Is the memory of each side something that may still be used after the call has returned?
 bool lasting(const Copy& copy) {
-    return pinned(copy.destination, destination_span(copy)) && pinned(copy.source, source_span(copy));
+    return lasting_destination(copy) && (copy.source_array.array || pinned(copy.source, source_span(copy)));
 }
 
 // The same copy from memory of our own, which lives as long as the work.
 CUresult copy_staged(Stream& stream, const Copy& copy) {
-    auto bytes = std::make_shared<std::vector<std::byte>>(copy.width);
-    std::memcpy(bytes->data(), pointer(copy.source), copy.width);
+    auto bytes = std::make_shared<std::vector<std::byte>>(copy.width * copy.height * copy.depth);
     Copy staged = copy;
     staged.source = number(bytes->data());
+    staged.source_pitch = copy.width;
+    staged.source_slice = copy.width * copy.height;
+    for (size_t z = 0; z < copy.depth; ++z)
+        for (size_t y = 0; y < copy.height; ++y)
+            std::memcpy(bytes->data() + z * staged.source_slice + y * staged.source_pitch,
+                        pointer(copy.source + z * copy.source_slice + y * copy.source_pitch), copy.width);
     Context& context = stream.context;
     context.submit(stream, [&context, staged, bytes] { perform(context, staged); });
     return CUDA_SUCCESS;
@@ -95,11 +105,13 @@ CUresult copy_now(Context& context, CUstream handle, const Copy& copy, Side dest
     if (CUresult error = refuse_wait(*stream)) return error;
     if (CUresult error = check_copy(context, copy, destination, source)) return error;
     if (copy.empty()) return CUDA_SUCCESS;
-    auto on_device = [](uint64_t address) {
+    auto on_device = [](const ArrayPlace& place, uint64_t address) {
+        if (place.array) return true;
         auto found = driver().addresses.find(address);
         return found && !found->is_host();
     };
-    if (on_device(copy.destination) && on_device(copy.source)) return enqueue(*stream, copy);
+    bool both = on_device(copy.destination_array, copy.destination) && on_device(copy.source_array, copy.source);
+    if (both) return enqueue(*stream, copy);
     return enqueue_and_wait(*stream, copy);
 }
 
@@ -109,7 +121,19 @@ CUresult copy_later(CUstream handle, const Copy& copy, Side destination, Side so
         if (copy.empty()) return CUDA_SUCCESS;
         if (lasting(copy) || is_capturing(stream)) return enqueue(stream, copy);
         bool small = copy.height == 1 && copy.depth == 1 && copy.width <= staging_bytes_max;
-        if (small && pinned(copy.destination, destination_span(copy))) return copy_staged(stream, copy);
+        if (small && !copy.source_array.array && lasting_destination(copy)) return copy_staged(stream, copy);
+        return enqueue_and_wait(stream, copy);
+    });
+}
+
+CUresult copy_from_present(CUstream handle, const Copy& copy, Side destination, Side source) {
+    auto found = driver().addresses.find(copy.source);
+    bool of_host = !copy.source_array.array && (!found || found->is_host());
+    if (!of_host) return copy_later(handle, copy, destination, source);
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        if (is_capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // no launch could read it again
+        if (CUresult error = check_copy(stream.context, copy, destination, source)) return error;
+        if (lasting_destination(copy)) return copy_staged(stream, copy);
         return enqueue_and_wait(stream, copy);
     });
 }
@@ -125,7 +149,8 @@ CUresult fill(CUstream handle, const Fill& fill, bool now) {
 
 namespace {
 
-// One side of CUDA_MEMCPY2D or 3D: which member holds the address depends on the memory type.
+// One side of CUDA_MEMCPY2D or 3D: which member holds the address depends on the memory type. An array's is found by
+// place_in_array().
 CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, uint64_t& address, Side& side) {
     switch (type) {
         case CU_MEMORYTYPE_HOST:
@@ -141,16 +166,43 @@ CUresult side_of(CUmemorytype type, const void* host, CUdeviceptr device, uint64
             side = Side::either;
             return CUDA_SUCCESS;
         case CU_MEMORYTYPE_ARRAY:
-            return CUDA_ERROR_NOT_SUPPORTED;
+            side = Side::array;
+            return CUDA_SUCCESS;
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }
+}
+
+CUresult place_in_array(CUarray handle, const Copy& copy, ArrayPlace& place, uint64_t& address, size_t& pitch,
+                        size_t& slice) {
+    place.array = find<Array>(handle);
+    if (!place.array) return CUDA_ERROR_INVALID_HANDLE;
+    auto& level = place.array->level();
+    size_t texel = place.array->image.texel_bytes(), row = size_t{level.width} * texel;
+    auto within = [](size_t at, size_t count, size_t size) { return at <= size && count <= size - at; };
+    bool sound = place.x_bytes % texel == 0 && copy.width % texel == 0 && within(place.x_bytes, copy.width, row) &&
+                 within(place.y, copy.height, level.height) && within(place.z, copy.depth, level.depth);
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    pitch = level.row_bytes;
+    slice = level.slice_bytes;
+    address = level.texels + place.z * slice + place.y * pitch + place.x_bytes;
+    return CUDA_SUCCESS;
 }
 
 // A pitch of 0 means rows without gaps.
 bool settle_pitch(size_t& pitch, size_t width, size_t rows) {
     if (pitch == 0) pitch = width;
     return rows <= 1 || pitch >= width;
+}
+
+CUresult place_in_memory(size_t x, size_t y, size_t z, size_t slice_rows, const Copy& copy, uint64_t& address,
+                         size_t& pitch, size_t& slice) {
+    if (!settle_pitch(pitch, x + copy.width, copy.height * copy.depth)) return CUDA_ERROR_INVALID_VALUE;
+    if (slice_rows == 0) slice_rows = copy.height;
+    if (copy.depth > 1 && slice_rows < copy.height) return CUDA_ERROR_INVALID_VALUE;
+    slice = pitch * slice_rows;
+    address += z * slice + y * pitch + x;
+    return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -162,12 +214,14 @@ CUresult box_of(const CUDA_MEMCPY2D& given, Copy& copy, Side& destination, Side&
     box.srcMemoryType = given.srcMemoryType;
     box.srcHost = given.srcHost;
     box.srcDevice = given.srcDevice;
+    box.srcArray = given.srcArray;
     box.srcPitch = given.srcPitch;
     box.dstXInBytes = given.dstXInBytes;
     box.dstY = given.dstY;
     box.dstMemoryType = given.dstMemoryType;
     box.dstHost = given.dstHost;
     box.dstDevice = given.dstDevice;
+    box.dstArray = given.dstArray;
     box.dstPitch = given.dstPitch;
     box.WidthInBytes = given.WidthInBytes;
     box.Height = given.Height;
@@ -185,19 +239,30 @@ CUresult box_of(const CUDA_MEMCPY3D& given, Copy& copy, Side& destination, Side&
     copy.depth = given.Depth;
     copy.source_pitch = given.srcPitch;
     copy.destination_pitch = given.dstPitch;
-    size_t rows = copy.height * copy.depth;
-    if (!settle_pitch(copy.source_pitch, given.srcXInBytes + copy.width, rows) ||
-        !settle_pitch(copy.destination_pitch, given.dstXInBytes + copy.width, rows))
-        return CUDA_ERROR_INVALID_VALUE;
-    size_t source_rows = given.srcHeight ? given.srcHeight : copy.height;
-    size_t destination_rows = given.dstHeight ? given.dstHeight : copy.height;
-    if (copy.depth > 1 && (source_rows < copy.height || destination_rows < copy.height))
-        return CUDA_ERROR_INVALID_VALUE;
-    copy.source_slice = copy.source_pitch * source_rows;
-    copy.destination_slice = copy.destination_pitch * destination_rows;
-    copy.source += given.srcZ * copy.source_slice + given.srcY * copy.source_pitch + given.srcXInBytes;
-    copy.destination += given.dstZ * copy.destination_slice + given.dstY * copy.destination_pitch + given.dstXInBytes;
-    return CUDA_SUCCESS;
+    if (given.srcLOD || given.dstLOD) return CUDA_ERROR_INVALID_VALUE;
+    if (source == Side::array) {
+        copy.source_array = {nullptr, given.srcXInBytes, given.srcY, given.srcZ};
+        if (CUresult error = place_in_array(given.srcArray, copy, copy.source_array, copy.source, copy.source_pitch,
+                                            copy.source_slice))
+            return error;
+    } else if (CUresult error = place_in_memory(given.srcXInBytes, given.srcY, given.srcZ, given.srcHeight, copy,
+                                                copy.source, copy.source_pitch, copy.source_slice)) {
+        return error;
+    }
+    if (destination == Side::array) {
+        copy.destination_array = {nullptr, given.dstXInBytes, given.dstY, given.dstZ};
+        return place_in_array(given.dstArray, copy, copy.destination_array, copy.destination, copy.destination_pitch,
+                              copy.destination_slice);
+    }
+    return place_in_memory(given.dstXInBytes, given.dstY, given.dstZ, given.dstHeight, copy, copy.destination,
+                           copy.destination_pitch, copy.destination_slice);
+}
+
+CUresult array_line(CUarray handle, size_t offset, size_t bytes, uint64_t& address, ArrayPlace& place) {
+    Copy line;
+    line.width = bytes;
+    place.x_bytes = offset;
+    return place_in_array(handle, line, place, address, line.source_pitch, line.source_slice);
 }
 
 }  // namespace tnr::emulated

@@ -34,6 +34,46 @@ CUresult box_later(CUstream stream, const Box* given) {
     });
 }
 
+// A line of which at least one end is in an array. Each end gives its address, or the array and an offset in it.
+struct LineEnd {
+    uint64_t address = 0;
+    CUarray array = nullptr;
+    size_t offset = 0;
+    Side side = Side::array;
+};
+
+CUresult array_line_of(const LineEnd& to, const LineEnd& from, size_t bytes, Copy& copy) {
+    copy = line(to.address, from.address, bytes);
+    if (to.side == Side::array)
+        if (CUresult error = array_line(to.array, to.offset, bytes, copy.destination, copy.destination_array))
+            return error;
+    if (from.side != Side::array) return CUDA_SUCCESS;
+    return array_line(from.array, from.offset, bytes, copy.source, copy.source_array);
+}
+
+CUresult array_line_now(CUstream stream, const LineEnd& to, const LineEnd& from, size_t bytes) {
+    return in_context([&](Context& context) -> CUresult {
+        Copy copy;
+        if (CUresult error = array_line_of(to, from, bytes, copy)) return error;
+        return copy_now(context, stream, copy, to.side, from.side);
+    });
+}
+
+CUresult array_line_later(CUstream stream, const LineEnd& to, const LineEnd& from, size_t bytes) {
+    return in_context([&](Context&) -> CUresult {
+        Copy copy;
+        if (CUresult error = array_line_of(to, from, bytes, copy)) return error;
+        return copy_later(stream, copy, to.side, from.side);
+    });
+}
+
+LineEnd in_array(CUarray array, size_t offset) {
+    return {0, array, offset, Side::array};
+}
+LineEnd in_memory(uint64_t address, Side side) {
+    return {address, nullptr, 0, side};
+}
+
 // The peers' contexts only name devices, and all devices are the same memory here.
 CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     CUDA_MEMCPY3D box{};
@@ -43,6 +83,7 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     box.srcMemoryType = peer.srcMemoryType;
     box.srcHost = peer.srcHost;
     box.srcDevice = peer.srcDevice;
+    box.srcArray = peer.srcArray;
     box.srcPitch = peer.srcPitch;
     box.srcHeight = peer.srcHeight;
     box.dstXInBytes = peer.dstXInBytes;
@@ -51,6 +92,7 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     box.dstMemoryType = peer.dstMemoryType;
     box.dstHost = peer.dstHost;
     box.dstDevice = peer.dstDevice;
+    box.dstArray = peer.dstArray;
     box.dstPitch = peer.dstPitch;
     box.dstHeight = peer.dstHeight;
     box.WidthInBytes = peer.WidthInBytes;
@@ -118,6 +160,21 @@ TNR_LATER(cuMemcpyPeerAsync,
           (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
            CUstream stream),
           peer_line(stream, to, to_context, from, from_context, bytes, false))
+
+TNR_NOW(cuMemcpyDtoA_v2, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes),
+        array_line_now(stream, in_array(to, offset), in_memory(from, Side::device), bytes))
+TNR_NOW(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes),
+        array_line_now(stream, in_memory(to, Side::device), in_array(from, offset), bytes))
+TNR_NOW(cuMemcpyHtoA_v2, (CUarray to, size_t offset, const void* from, size_t bytes),
+        array_line_now(stream, in_array(to, offset), in_memory(number(from), Side::host), bytes))
+TNR_NOW(cuMemcpyAtoH_v2, (void* to, CUarray from, size_t offset, size_t bytes),
+        array_line_now(stream, in_memory(number(to), Side::host), in_array(from, offset), bytes))
+TNR_NOW(cuMemcpyAtoA_v2, (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes),
+        array_line_now(stream, in_array(to, to_offset), in_array(from, from_offset), bytes))
+TNR_LATER(cuMemcpyHtoAAsync_v2, (CUarray to, size_t offset, const void* from, size_t bytes, CUstream stream),
+          array_line_later(stream, in_array(to, offset), in_memory(number(from), Side::host), bytes))
+TNR_LATER(cuMemcpyAtoHAsync_v2, (void* to, CUarray from, size_t offset, size_t bytes, CUstream stream),
+          array_line_later(stream, in_memory(number(to), Side::host), in_array(from, offset), bytes))
 
 TNR_NOW(cuMemcpy2D_v2, (const CUDA_MEMCPY2D* copy), box_now(stream, copy))
 TNR_NOW(cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D* copy), box_now(stream, copy))

@@ -1,5 +1,6 @@
 #include "gpu_server/emulated_gpu/driver/graph_work.hpp"
 
+#include "gpu_server/emulated_gpu/driver/array.hpp"
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 #include "gpu_server/emulated_gpu/driver/graph.hpp"
 #include "gpu_server/emulated_gpu/driver/module.hpp"
@@ -29,13 +30,31 @@ void show_side(uint64_t address, size_t pitch, size_t slice, CUmemorytype& type,
     height = pitch ? slice / pitch : 0;
 }
 
+void show_array(const ArrayPlace& place, CUmemorytype& type, CUarray& array, size_t& x, size_t& y, size_t& z) {
+    type = CU_MEMORYTYPE_ARRAY;
+    array = place.array->as<CUarray>();
+    x = place.x_bytes;
+    y = place.y;
+    z = place.z;
+}
+
+Side side_of_copy(const ArrayPlace& place, uint64_t address) {
+    return place.array ? Side::array : side_of_memory(address);
+}
+
 // A copy of a stream in the words of the structure that nodes are made from.
 CUDA_MEMCPY3D shown(const Copy& copy) {
     CUDA_MEMCPY3D box{};
     const void* host = nullptr;
-    show_side(copy.source, copy.source_pitch, copy.source_slice, box.srcMemoryType, box.srcDevice, box.srcHost,
+    if (copy.source_array.array)
+        show_array(copy.source_array, box.srcMemoryType, box.srcArray, box.srcXInBytes, box.srcY, box.srcZ);
+    else
+        show_side(copy.source, copy.source_pitch, copy.source_slice, box.srcMemoryType, box.srcDevice, box.srcHost,
               box.srcPitch, box.srcHeight);
-    show_side(copy.destination, copy.destination_pitch, copy.destination_slice, box.dstMemoryType, box.dstDevice, host,
+    if (copy.destination_array.array)
+        show_array(copy.destination_array, box.dstMemoryType, box.dstArray, box.dstXInBytes, box.dstY, box.dstZ);
+    else
+        show_side(copy.destination, copy.destination_pitch, copy.destination_slice, box.dstMemoryType, box.dstDevice, host,
               box.dstPitch, box.dstHeight);
     box.dstHost = const_cast<void*>(host);
     box.WidthInBytes = copy.width;
@@ -46,7 +65,8 @@ CUDA_MEMCPY3D shown(const Copy& copy) {
 
 Work captured(Stream& stream, const Copy& copy) {
     return std::make_shared<NodeWork>(
-        CopyWork{&stream.context, shown(copy), copy, side_of_memory(copy.destination), side_of_memory(copy.source)});
+        CopyWork{&stream.context, shown(copy), copy, side_of_copy(copy.destination_array, copy.destination),
+                 side_of_copy(copy.source_array, copy.source)});
 }
 
 Work captured(Stream& stream, const Fill& fill) {
@@ -157,8 +177,8 @@ CUresult copy_work(const CUDA_MEMCPY3D& given, CUcontext handle, Work& work) {
     if (CUresult error = box_of(given, fresh.copy, fresh.destination, fresh.source)) return error;
     if (fresh.copy.empty()) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = check_copy(*context, fresh.copy, fresh.destination, fresh.source)) return error;
-    fresh.destination = side_of_memory(fresh.copy.destination);
-    fresh.source = side_of_memory(fresh.copy.source);
+    fresh.destination = side_of_copy(fresh.copy.destination_array, fresh.copy.destination);
+    fresh.source = side_of_copy(fresh.copy.source_array, fresh.copy.source);
     work = std::make_shared<NodeWork>(fresh);
     return CUDA_SUCCESS;
 }

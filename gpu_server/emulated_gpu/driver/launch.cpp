@@ -111,6 +111,7 @@ CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLa
     launch.dynamic_shared_bytes = request.dynamic_shared_bytes;
     launch.cooperative = request.cooperative;
     launch.attributes = request.attributes;
+    launch.bound = function.module()->references.bound(*function.module());
     return copy_parameters(request, function.kernel(), launch.parameters);
 }
 

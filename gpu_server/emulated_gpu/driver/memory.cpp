@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
+#include "gpu_server/emulated_gpu/driver/texture.hpp"
 
 namespace tnr::emulated {
 
@@ -92,6 +93,20 @@ ptx::Memory::Range KernelMemory::range_of(uint64_t address) const {
     uint64_t end = has_granules ? allocation->begin + granules(allocation->size) : allocation->end();
     if (address >= end) return {};
     return {allocation->begin, end};
+}
+
+std::shared_ptr<const ptx::Texture> KernelMemory::texture(uint64_t handle) const {
+    if (bound_)
+        if (auto found = bound_->textures.find(handle); found != bound_->textures.end()) return found->second;
+    auto object = find<TextureObject>(handle);
+    return object && &object->context == &context_ ? object->texture : nullptr;
+}
+
+std::shared_ptr<const ptx::Image> KernelMemory::surface(uint64_t handle) const {
+    if (bound_)
+        if (auto found = bound_->surfaces.find(handle); found != bound_->surfaces.end()) return found->second;
+    auto object = find<SurfaceObject>(handle);
+    return object && &object->context == &context_ ? object->image : nullptr;
 }
 
 }  // namespace tnr::emulated

@@ -1,6 +1,8 @@
 // Device and pinned memory: who may use what, and how it is taken and given back.
 #pragma once
 
+#include <map>
+
 #include "gpu_server/emulated_gpu/driver/address_map.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
@@ -35,14 +37,24 @@ inline void* pointer(uint64_t address) {
     return reinterpret_cast<void*>(address);
 }
 
+// What a module's texture and surface references stood for when a kernel of it was launched, by their variables'
+// addresses.
+struct BoundReferences {
+    std::map<uint64_t, std::shared_ptr<const ptx::Texture>> textures;
+    std::map<uint64_t, std::shared_ptr<const ptx::Image>> surfaces;
+};
+
 // What the interpreter asks while a kernel of `context` runs.
 class KernelMemory : public ptx::Memory {
 public:
-    explicit KernelMemory(Context& context) : context_(context) {}
+    KernelMemory(Context& context, const BoundReferences* bound) : context_(context), bound_(bound) {}
     Range range_of(uint64_t address) const override;
+    std::shared_ptr<const ptx::Texture> texture(uint64_t handle) const override;
+    std::shared_ptr<const ptx::Image> surface(uint64_t handle) const override;
 
 private:
     Context& context_;
+    const BoundReferences* bound_;  // null: none
 };
 
 }  // namespace tnr::emulated

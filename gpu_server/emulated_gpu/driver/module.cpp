@@ -73,6 +73,7 @@ void Module::unload() {
     }
     for (auto& function : functions)
         if (function) driver().registry.remove(function->handle());
+    references.unload();
     for (uint64_t address : global_addresses)
         if (auto taken = driver().addresses.take(address, [](const Allocation& a) { return a.in_module; }))
             give_back(*taken);

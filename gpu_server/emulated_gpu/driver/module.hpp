@@ -9,6 +9,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/driver/context.hpp"
+#include "gpu_server/emulated_gpu/driver/texture_reference.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
 namespace tnr::emulated {
@@ -63,6 +64,7 @@ public:
     const Code code;
     const uint32_t registers_max;            // of its own functions; a library's kernels have theirs
     std::vector<uint64_t> global_addresses;  // fixed once place_globals() has returned
+    ModuleReferences references;
     std::weak_ptr<Library> library;          // that it is an instance of, if any
 
 private:

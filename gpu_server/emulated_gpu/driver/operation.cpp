@@ -73,7 +73,7 @@ CUresult code_of(ptx::Outcome outcome) {
 
 void perform(Context& context, const KernelLaunch& launch) {
     if (context.faulted()) return;
-    KernelMemory memory(context);
+    KernelMemory memory(context, launch.bound.get());
     Module& module = *launch.function->module();
     ptx::Launch run;
     run.module = module.code.get();

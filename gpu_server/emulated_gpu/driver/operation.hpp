@@ -11,8 +11,15 @@
 
 namespace tnr::emulated {
 
+class Array;
 class Function;
 class Module;
+
+// An array as one side of a copy, kept while the copy waits: where in it the copy begins. Null: the side is memory.
+struct ArrayPlace {
+    std::shared_ptr<Array> array;
+    size_t x_bytes = 0, y = 0, z = 0;
+};
 
 // A box of `depth` slices of `height` rows of `width` bytes.
 struct Copy {
@@ -20,6 +27,7 @@ struct Copy {
     size_t width = 0, height = 1, depth = 1;
     size_t destination_pitch = 0, source_pitch = 0;  // bytes from row to row
     size_t destination_slice = 0, source_slice = 0;  // bytes from slice to slice
+    ArrayPlace destination_array = {}, source_array = {};  // whose address and pitches are above, too
 
     bool empty() const { return width == 0 || height == 0 || depth == 0; }
 };
@@ -41,6 +49,7 @@ struct KernelLaunch {
     bool cooperative = false;
     ptx::Dim3 cluster;
     std::vector<std::byte> parameters;
+    std::shared_ptr<const BoundReferences> bound;
     std::vector<CUlaunchAttribute> attributes;  // kept for graphs; what changes the result is above
 };
 

@@ -29,7 +29,13 @@ enum class Kind : uint8_t {
     graph_node,
     graph_exec,
     condition,
-    user_object
+    user_object,
+    array,
+    mipmapped_array,
+    texture,
+    surface,
+    texture_reference,
+    surface_reference
 };
 
 // The base of everything that has a handle. Owned by shared_ptr: the registry holds one reference, work

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 #include "gpu_server/emulated_gpu/ptx/types.hpp"
 
 namespace tnr::ptx::ast {
@@ -27,7 +28,7 @@ struct Operand {
         special,   // name: "tid.x", "laneid"
         label,     // name, resolved by the decoder
         vector,    // parts: {a, b, ...}
-        memory,    // [parts[0] + value]
+        memory,    // [parts[0] + value]; of a texture or surface [parts[0], parts[1]]
         list,      // (a, b, ...): the arguments of a call
         pair,      // a|b: two results
     };
@@ -67,6 +68,7 @@ struct Variable {
     uint64_t size = 0;  // bytes; 0: dynamic shared memory
     Linkage linkage = Linkage::local;
     bool managed = false;         // .attribute(.managed)
+    Reference reference = Reference::none;
     uint32_t function = nothing;  // the one it is declared in
     uint32_t scope = 0;           // and in which of its { }
     uint32_t line = 0;

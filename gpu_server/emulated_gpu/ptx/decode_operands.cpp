@@ -253,6 +253,7 @@ uint32_t Decoder::address_bytes(const ast::Operand& memory) {
         fail("expected an address in [ ]");
         return 8;
     }
+    if (memory.parts.size() > 1) fail("only textures and surfaces have coordinates");
     if (memory.parts.empty() || memory.parts[0].kind != Kind::reg) return 8;
     auto type = type_of(memory.parts[0]);
     if (type != Type::pred && (size_of(type) == 4 || size_of(type) == 8)) return size_of(type);

@@ -138,6 +138,8 @@ bool decode_mbarrier(Decoder& d);
 bool decode_cluster(Decoder& d);
 bool decode_matrix(Decoder& d);
 bool decode_matrix_memory(Decoder& d);
+bool decode_texture(Decoder& d);
+bool decode_surface(Decoder& d);
 
 // mov dst, source for one register; used by several groups.
 Handler move_handler(uint32_t bytes);

@@ -66,7 +66,7 @@ LoadedModule::LoadedModule(const ast::Unit& unit, Decoded decoded)
     for (auto index : decoded.globals) {
         auto& variable = unit.variables[index];
         globals_.push_back({std::string(variable.name), variable.size, variable.align,
-                            variable.space == Space::constant, variable.managed});
+                            variable.space == Space::constant, variable.managed, variable.reference});
         initial_.push_back({variable.initial, variable.relocations});
         for (auto& relocation : initial_.back().relocations)
             if (!relocation.is_function) relocation.index = decoded.global_of.at(relocation.index);

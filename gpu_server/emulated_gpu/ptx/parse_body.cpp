@@ -195,7 +195,7 @@ Operand Parser::number(bool minus) {
     return result;
 }
 
-// [%rd1], [%rd1+8], [%rd1+-4], [symbol+4], [4096]
+// [%rd1], [%rd1+8], [%rd1+-4], [symbol+4], [4096], [%rd1, {%f1, %f2}]
 Operand Parser::memory_operand() {
     Operand result;
     result.kind = Operand::Kind::memory;
@@ -212,7 +212,7 @@ Operand Parser::memory_operand() {
             result.value = static_cast<int64_t>(minus ? sum - term : sum + term);
         }
     }
-    if (token_.is(',')) fail("texture and surface coordinates are not supported by the emulated GPU");
+    if (accept(',')) result.parts.push_back(operand(1));  // coordinates
     expect(']');
     return result;
 }

@@ -18,6 +18,7 @@ void Parser::declarators(Space space, Linkage linkage, bool parameter) {
     uint32_t align = 0, width = 1;
     bool managed = false;
     auto type = Type::none;
+    auto reference = Reference::none;
     while (token_.kind == Token::Kind::dotted) {
         if (accept_dotted("align")) {
             auto value = integer("an alignment");
@@ -35,7 +36,10 @@ void Parser::declarators(Space space, Linkage linkage, bool parameter) {
             }
             continue;
         }
-        if (token_.text == "v2" || token_.text == "v4") {
+        if (space == Space::global && (token_.text == "texref" || token_.text == "surfref")) {
+            reference = token_.text == "texref" ? Reference::texture : Reference::surface;
+            type = Type::b64;
+        } else if (token_.text == "v2" || token_.text == "v4") {
             width = token_.text == "v2" ? 2 : 4;
         } else if (token_.text == "ptr" || token_.text == "global" || token_.text == "const" ||
                    token_.text == "shared" || token_.text == "local" || token_.text == "generic" ||
@@ -63,6 +67,7 @@ void Parser::declarators(Space space, Linkage linkage, bool parameter) {
         added.type = type;
         added.linkage = linkage;
         added.managed = managed && space == Space::global;
+        added.reference = reference;
         added.function = current_;
         added.scope = current_ == ast::nothing ? 0 : scope_ids_.back();
         uint64_t element = uint64_t{size_of(type)} * width;

@@ -15,6 +15,9 @@
 
 namespace tnr::ptx {
 
+struct Image;
+struct Texture;
+
 // One kernel parameter; offsets follow PTX's natural layout (each aligned to its own `align`).
 struct Parameter {
     uint32_t offset = 0;
@@ -35,13 +38,17 @@ struct Kernel {
     uint32_t index = 0;                  // position in Module::kernels()
 };
 
-// A module-scope variable in .global or .const space. The caller gives it an address (Image below).
+// A variable of type .texref or .surfref: what is bound to it, Memory knows by its address.
+enum class Reference : uint8_t { none, texture, surface };
+
+// A module-scope variable in .global or .const space. The caller gives it an address (Launch::global_addresses).
 struct Global {
     std::string name;
     uint64_t size = 0;
     uint32_t align = 1;
     bool is_const = false;
     bool managed = false;  // the program uses it at the same address
+    Reference reference = Reference::none;
 };
 
 // A parsed, checked and decoded translation unit. Immutable: may be shared between threads.
@@ -80,6 +87,9 @@ public:
     };
     virtual ~Memory() = default;
     virtual Range range_of(uint64_t address) const = 0;
+    // What a texture or surface object stands for, or what is bound to the reference at that address. Null: nothing.
+    virtual std::shared_ptr<const Texture> texture(uint64_t) const { return nullptr; }
+    virtual std::shared_ptr<const Image> surface(uint64_t) const { return nullptr; }
 
     // Workers remember the last ranges they saw. Count this up whenever a range goes away or shrinks,
     // before its memory is reused: they look again at their next access. (New ranges need nothing.)

@@ -9,6 +9,7 @@
 #include <vector>
 #include "tests/support/catch.hpp"
 
+#include "gpu_server/emulated_gpu/ptx/image.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
 namespace tnr::ptx::test {
@@ -30,6 +31,18 @@ public:
         ranges_[address] = std::move(block);
         return address;
     }
+
+    std::shared_ptr<const Texture> texture(uint64_t handle) const override {
+        auto found = textures.find(handle);
+        return found == textures.end() ? nullptr : found->second;
+    }
+    std::shared_ptr<const Image> surface(uint64_t handle) const override {
+        auto found = surfaces.find(handle);
+        return found == surfaces.end() ? nullptr : found->second;
+    }
+    // By handle; set while nothing runs.
+    std::map<uint64_t, std::shared_ptr<const Texture>> textures;
+    std::map<uint64_t, std::shared_ptr<const Image>> surfaces;
 
 private:
     mutable std::mutex mutex_;
@@ -98,6 +111,7 @@ public:
         REQUIRE(report.outcome == Outcome::done);
     }
 
+    HostMemory& memory() { return *memory_; }
     const Module& module() const { return *module_; }
     const Kernel& find(const std::string& name) const;
     std::string printed;

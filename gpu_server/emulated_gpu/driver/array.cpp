@@ -1,0 +1,229 @@
+// See array.hpp.
+#include "gpu_server/emulated_gpu/driver/array.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+#include "gpu_server/emulated_gpu/driver/pool.hpp"
+
+namespace tnr::emulated {
+namespace {
+
+// Rows begin at multiples of this, so that any texel is aligned.
+constexpr uint64_t row_alignment = 64;
+
+constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
+                                 CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
+                                 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
+                                 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+// These belong to graphics and to memory that is mapped into arrays later.
+constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
+                                   CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+
+struct Extent {
+    size_t width, height, depth;
+};
+
+size_t limit(CUdevice_attribute attribute) {
+    int value = 0;
+    cuDeviceGetAttribute(&value, attribute, 0);  // all devices have the same
+    return static_cast<size_t>(value);
+}
+
+// The largest array of that shape.
+Extent largest(const CUDA_ARRAY3D_DESCRIPTOR& given) {
+    bool layered = given.Flags & CUDA_ARRAY3D_LAYERED, surface = given.Flags & CUDA_ARRAY3D_SURFACE_LDST;
+    auto choose = [&](CUdevice_attribute texture, CUdevice_attribute of_surface) {
+        return surface ? std::min(limit(texture), limit(of_surface)) : limit(texture);
+    };
+    if (given.Flags & CUDA_ARRAY3D_CUBEMAP) {
+        auto side = layered ? choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH,
+                                     CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH)
+                            : choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH,
+                                     CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH);
+        auto faces = layered ? choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS,
+                                      CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS)
+                             : 6;
+        return {side, side, faces};
+    }
+    if (layered && given.Height == 0)
+        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH,
+                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH),
+                0,
+                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS,
+                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS)};
+    if (layered)
+        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH,
+                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH),
+                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT,
+                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT),
+                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
+                       CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS)};
+    if (given.Depth != 0)
+        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH),
+                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT),
+                choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH)};
+    if (given.Height == 0)
+        return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH), 0, 0};
+    if (given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER)
+        return {limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH),
+                limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT), 0};
+    return {choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH),
+            choose(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT), 0};
+}
+
+bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
+    bool layered = given.Flags & CUDA_ARRAY3D_LAYERED, cube = given.Flags & CUDA_ARRAY3D_CUBEMAP;
+    if (given.Width == 0 || (given.Flags & ~flags_known)) return false;
+    if (layered && given.Depth == 0) return false;
+    if (!layered && given.Depth != 0 && given.Height == 0) return false;
+    if (cube && (given.Width != given.Height || given.Depth % 6 != 0 || given.Depth == 0)) return false;
+    if (cube && !layered && given.Depth != 6) return false;
+    bool square = given.Height != 0 && given.Depth == 0;
+    if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0)) return false;
+    auto most = largest(given);
+    return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
+}
+
+}  // namespace
+
+bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions) {
+    using ptx::TexelType;
+    fractions = false;
+    auto plain = [&](TexelType found) {
+        type = found;
+        return channels == 1 || channels == 2 || channels == 4;
+    };
+    auto packed = [&](TexelType found, unsigned count) {
+        type = found;
+        fractions = true;
+        return channels == count;
+    };
+    switch (format) {
+        case CU_AD_FORMAT_UNSIGNED_INT8:
+            return plain(TexelType::u8);
+        case CU_AD_FORMAT_UNSIGNED_INT16:
+            return plain(TexelType::u16);
+        case CU_AD_FORMAT_UNSIGNED_INT32:
+            return plain(TexelType::u32);
+        case CU_AD_FORMAT_SIGNED_INT8:
+            return plain(TexelType::s8);
+        case CU_AD_FORMAT_SIGNED_INT16:
+            return plain(TexelType::s16);
+        case CU_AD_FORMAT_SIGNED_INT32:
+            return plain(TexelType::s32);
+        case CU_AD_FORMAT_HALF:
+            return plain(TexelType::f16);
+        case CU_AD_FORMAT_FLOAT:
+            return plain(TexelType::f32);
+        case CU_AD_FORMAT_UNORM_INT8X1:
+            return packed(TexelType::u8, 1);
+        case CU_AD_FORMAT_UNORM_INT8X2:
+            return packed(TexelType::u8, 2);
+        case CU_AD_FORMAT_UNORM_INT8X4:
+            return packed(TexelType::u8, 4);
+        case CU_AD_FORMAT_UNORM_INT16X1:
+            return packed(TexelType::u16, 1);
+        case CU_AD_FORMAT_UNORM_INT16X2:
+            return packed(TexelType::u16, 2);
+        case CU_AD_FORMAT_UNORM_INT16X4:
+            return packed(TexelType::u16, 4);
+        case CU_AD_FORMAT_SNORM_INT8X1:
+            return packed(TexelType::s8, 1);
+        case CU_AD_FORMAT_SNORM_INT8X2:
+            return packed(TexelType::s8, 2);
+        case CU_AD_FORMAT_SNORM_INT8X4:
+            return packed(TexelType::s8, 4);
+        case CU_AD_FORMAT_SNORM_INT16X1:
+            return packed(TexelType::s16, 1);
+        case CU_AD_FORMAT_SNORM_INT16X2:
+            return packed(TexelType::s16, 2);
+        case CU_AD_FORMAT_SNORM_INT16X4:
+            return packed(TexelType::s16, 4);
+        default:
+            return false;
+    }
+}
+
+CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image) {
+    if (!is_sound(given)) return CUDA_ERROR_INVALID_VALUE;
+    if (given.Flags & flags_refused) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!texels_of(given.Format, given.NumChannels, image.type, image.fractions)) {
+        bool other = given.Format == CU_AD_FORMAT_NV12 || given.Format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
+                     (given.Format >= CU_AD_FORMAT_BC1_UNORM && given.Format <= CU_AD_FORMAT_YUV444_16bit_SemiPlanar);
+        return other ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    image.channels = given.NumChannels;
+    image.layered = given.Flags & CUDA_ARRAY3D_LAYERED;
+    image.cube = given.Flags & CUDA_ARRAY3D_CUBEMAP;
+    image.gatherable = given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER;
+    bool stacked = image.layered || image.cube;
+    image.dimensions = given.Height == 0 ? 1 : given.Depth == 0 || stacked ? 2 : 3;
+    auto at_least_one = [](size_t size) { return static_cast<uint32_t>(std::max<size_t>(size, 1)); };
+    image.levels = {{0, at_least_one(given.Width), at_least_one(given.Height), at_least_one(given.Depth), 0, 0}};
+    return CUDA_SUCCESS;
+}
+
+CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes) {
+    auto first = image.levels[0];
+    bool stacked = image.layered || image.cube;
+    image.levels.clear();
+    bytes = 0;
+    for (unsigned index = 0; index < levels; ++index) {
+        auto level = first;
+        level.width = std::max(first.width >> index, 1u);
+        level.height = std::max(first.height >> index, 1u);
+        if (!stacked) level.depth = std::max(first.depth >> index, 1u);
+        level.row_bytes = (uint64_t{level.width} * image.texel_bytes() + row_alignment - 1) & ~(row_alignment - 1);
+        level.slice_bytes = level.row_bytes * level.height;
+        level.texels = bytes;
+        bytes += level.slice_bytes * level.depth;  // at most 2^21 * 2^16 * 2^14: no overflow
+        image.levels.push_back(level);
+    }
+    bytes = granules(bytes);
+    if (bytes > device.memory_total || !charge(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t address = device.arena.allocate(bytes);
+    if (!address) {
+        device.refund(bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (auto& level : image.levels) level.texels += address;
+    image.keeps = std::make_shared<ArrayMemory>(device, address, bytes);
+    return CUDA_SUCCESS;
+}
+
+ArrayMemory::~ArrayMemory() {
+    device_.arena.release(address_, bytes_);
+    device_.refund(bytes_);
+}
+
+std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
+    LockGuard lock(mutex_);
+    levels_.resize(image.levels.size());
+    auto& known = levels_[index];
+    if (known) return known;
+    auto part = image;
+    part.levels = {image.levels[index]};
+    auto described = descriptor;
+    bool stacked = image.layered || image.cube;
+    described.Width = part.levels[0].width;
+    if (described.Height != 0) described.Height = part.levels[0].height;
+    if (described.Depth != 0 && !stacked) described.Depth = part.levels[0].depth;
+    known = std::make_shared<Array>(context, described, part, granules(part.levels[0].slice_bytes * part.levels[0].depth));
+    known->is_level = true;
+    driver().registry.add(known);
+    return known;
+}
+
+void MipmappedArray::dismiss() {
+    std::vector<std::shared_ptr<Array>> levels;
+    {
+        LockGuard lock(mutex_);
+        levels.swap(levels_);
+    }
+    for (auto& level : levels)
+        if (level) driver().registry.remove(level->handle());
+}
+
+}  // namespace tnr::emulated

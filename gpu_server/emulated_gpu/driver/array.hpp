@@ -1,0 +1,69 @@
+// CUDA arrays and mipmapped arrays: memory that only copies, textures and surfaces reach.
+#pragma once
+
+#include <vector>
+
+#include "gpu_server/emulated_gpu/driver/context.hpp"
+#include "gpu_server/emulated_gpu/ptx/image.hpp"
+
+namespace tnr::emulated {
+
+// What a format of cuda.h means. False for those that are not emulated: block-compressed and video formats.
+bool texels_of(CUarray_format format, unsigned channels, ptx::TexelType& type, bool& fractions);
+
+// What an array of that description is, without its levels' addresses. Fails as cuArray3DCreate does.
+CUresult image_of(const CUDA_ARRAY3D_DESCRIPTOR& given, ptx::Image& image);
+
+// The memory of an array and all its levels: taken from the device, given back by the last that uses it.
+class ArrayMemory {
+public:
+    ArrayMemory(Device& device, uint64_t address, uint64_t bytes) : device_(device), address_(address), bytes_(bytes) {}
+    ~ArrayMemory();
+    ArrayMemory(const ArrayMemory&) = delete;
+    ArrayMemory& operator=(const ArrayMemory&) = delete;
+    uint64_t bytes() const { return bytes_; }
+
+private:
+    Device& device_;
+    const uint64_t address_, bytes_;
+};
+
+class Array : public Object {
+public:
+    static constexpr Kind kind_of = Kind::array;
+    Array(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole, uint64_t bytes)
+        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)), memory_bytes(bytes) {}
+
+    Context& context;
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    const ptx::Image image;  // of one level
+    const uint64_t memory_bytes;
+    bool is_level = false;  // of a mipmapped array, with which it goes
+
+    const ptx::ImageLevel& level() const { return image.levels[0]; }
+};
+
+class MipmappedArray : public Object {
+public:
+    static constexpr Kind kind_of = Kind::mipmapped_array;
+    MipmappedArray(Context& owner, const CUDA_ARRAY3D_DESCRIPTOR& described, ptx::Image whole, uint64_t bytes)
+        : Object(kind_of), context(owner), descriptor(described), image(std::move(whole)), memory_bytes(bytes) {}
+    void dismiss() override;
+
+    Context& context;
+    const CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    const ptx::Image image;
+    const uint64_t memory_bytes;
+
+    // The same array each time.
+    std::shared_ptr<Array> level(unsigned index);
+
+private:
+    Mutex mutex_;
+    std::vector<std::shared_ptr<Array>> levels_ TNR_GUARDED_BY(mutex_);
+};
+
+// Lays out `levels` levels and takes memory for them.
+CUresult allocate_levels(Device& device, ptx::Image& image, unsigned levels, uint64_t& bytes);
+
+}  // namespace tnr::emulated

@@ -1,0 +1,149 @@
+// cuArray* and cuMipmappedArray*.
+#include <algorithm>
+#include <bit>
+
+#include "gpu_server/emulated_gpu/driver/array.hpp"
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/texture.hpp"
+
+using namespace tnr::emulated;
+
+namespace {
+
+CUDA_ARRAY3D_DESCRIPTOR in_3d(const CUDA_ARRAY_DESCRIPTOR& given) {
+    CUDA_ARRAY3D_DESCRIPTOR result{};
+    result.Width = given.Width;
+    result.Height = given.Height;
+    result.Format = given.Format;
+    result.NumChannels = given.NumChannels;
+    return result;
+}
+
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& given) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
+        tnr::ptx::Image image;
+        uint64_t bytes = 0;
+        if (CUresult error = image_of(given, image)) return error;
+        if (CUresult error = allocate_levels(context.device, image, 1, bytes)) return error;
+        auto array = driver().registry.add(std::make_shared<Array>(context, given, std::move(image), bytes));
+        context.own(array->handle());
+        *out = array->as<CUarray>();
+        return CUDA_SUCCESS;
+    });
+}
+
+// Its memory goes back once nothing uses it; waits, as freeing memory does.
+template <class T, class Handle>
+CUresult destroy(Handle handle) {
+    return initialized([&]() -> CUresult {
+        auto object = find<T>(handle);
+        if (!object) return CUDA_ERROR_INVALID_HANDLE;
+        if (CUresult error = status_of(object->context)) return error;
+        if (CUresult error = refuse_unsafe()) return error;
+        if constexpr (std::is_same_v<T, Array>)
+            if (object->is_level) return CUDA_ERROR_INVALID_HANDLE;
+        object->context.synchronize();
+        if (!driver().registry.remove(object->handle())) return CUDA_ERROR_INVALID_HANDLE;
+        object->context.disown(object->handle());
+        object->dismiss();
+        sweep_destroyed(object->context);
+        return CUDA_SUCCESS;
+    });
+}
+
+template <class T, class Handle, class Use>
+CUresult with(Handle handle, const void* out, Use&& use) {
+    return initialized([&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        auto object = find<T>(handle);
+        if (!object) return CUDA_ERROR_INVALID_HANDLE;
+        return use(*object);
+    });
+}
+
+CUresult requirements(uint64_t bytes, CUDA_ARRAY_MEMORY_REQUIREMENTS& out) {
+    out = {};
+    out.size = bytes;
+    out.alignment = allocation_granule;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* given) {
+    return given ? create(out, in_3d(*given)) : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* given) {
+    return given ? create(out, *given) : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuArrayDestroy(CUarray handle) {
+    return destroy<Array>(handle);
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
+    return with<Array>(handle, out, [&](Array& array) {
+        auto& described = array.descriptor;
+        *out = {described.Width, described.Height, described.Format, described.NumChannels};
+        return CUDA_SUCCESS;
+    });
+}
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
+    return with<Array>(handle, out, [&](Array& array) {
+        *out = array.descriptor;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* given, unsigned levels) {
+    return in_context([&](Context& context) -> CUresult {
+        if (!out || !given || levels == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = refuse_unsafe()) return error;
+        tnr::ptx::Image image;
+        uint64_t bytes = 0;
+        if (CUresult error = image_of(*given, image)) return error;
+        auto& whole = image.levels[0];
+        bool stacked = image.layered || image.cube;
+        auto longest = std::max({whole.width, whole.height, stacked ? 1u : whole.depth});
+        levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
+        if (CUresult error = allocate_levels(context.device, image, levels, bytes)) return error;
+        auto array = driver().registry.add(std::make_shared<MipmappedArray>(context, *given, std::move(image), bytes));
+        context.own(array->handle());
+        *out = array->as<CUmipmappedArray>();
+        return CUDA_SUCCESS;
+    });
+}
+CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned level) {
+    return with<MipmappedArray>(handle, out, [&](MipmappedArray& array) -> CUresult {
+        if (level >= array.image.levels.size()) return CUDA_ERROR_INVALID_VALUE;
+        *out = array.level(level)->as<CUarray>();
+        return CUDA_SUCCESS;
+    });
+}
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
+    return destroy<MipmappedArray>(handle);
+}
+
+// None is sparse, and none has planes.
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUarray handle) {
+    return with<Array>(handle, out, [](Array&) { return CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUmipmappedArray handle) {
+    return with<MipmappedArray>(handle, out, [](MipmappedArray&) { return CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult cuArrayGetPlane(CUarray* out, CUarray handle, unsigned) {
+    return with<Array>(handle, out, [](Array&) { return CUDA_ERROR_INVALID_VALUE; });
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray handle, CUdevice device) {
+    return with<Array>(handle, out, [&](Array& array) {
+        return device_of(device) ? requirements(array.memory_bytes, *out) : CUDA_ERROR_INVALID_DEVICE;
+    });
+}
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray handle,
+                                               CUdevice device) {
+    return with<MipmappedArray>(handle, out, [&](MipmappedArray& array) {
+        return device_of(device) ? requirements(array.memory_bytes, *out) : CUDA_ERROR_INVALID_DEVICE;
+    });
+}

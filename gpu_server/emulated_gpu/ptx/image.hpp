@@ -1,0 +1,74 @@
+// What texture and surface instructions read and write: images of texels, and how a texture looks at one. The driver
+// builds these; texels lie in row-major order, rows and slices at given distances.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tnr::ptx {
+
+enum class TexelType : uint8_t { u8, u16, u32, s8, s16, s32, f16, f32 };
+
+constexpr uint32_t bytes_of(TexelType type) {
+    switch (type) {
+        case TexelType::u8:
+        case TexelType::s8:
+            return 1;
+        case TexelType::u16:
+        case TexelType::s16:
+        case TexelType::f16:
+            return 2;
+        case TexelType::u32:
+        case TexelType::s32:
+        case TexelType::f32:
+            return 4;
+    }
+    return 4;
+}
+
+struct ImageLevel {
+    uint64_t texels = 0;                      // address of the first one
+    uint32_t width = 1, height = 1, depth = 1;  // in texels; depth counts slices, layers or faces
+    uint64_t row_bytes = 0, slice_bytes = 0;  // from one to the next
+};
+
+struct Image {
+    TexelType type = TexelType::f32;
+    uint32_t channels = 1;       // 1, 2 or 4
+    bool fractions = false;      // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
+    uint32_t dimensions = 1;     // of one layer; a face of a cube has two
+    bool layered = false, cube = false;
+    bool in_memory = false;      // of the program: it may be freed meanwhile, so each access is checked
+    bool gatherable = true;
+    std::vector<ImageLevel> levels;
+    std::shared_ptr<const void> keeps;  // owns the texels, unless they are in_memory
+
+    uint32_t texel_bytes() const { return bytes_of(type) * channels; }
+    bool is_signed() const { return type == TexelType::s8 || type == TexelType::s16 || type == TexelType::s32; }
+    bool is_real() const { return type == TexelType::f16 || type == TexelType::f32; }
+};
+
+enum class Addressing : uint8_t { wrap, clamp, mirror, border };
+
+struct Texture {
+    Image image;
+    std::array<Addressing, 3> addressing{Addressing::clamp, Addressing::clamp, Addressing::clamp};
+    bool linear = false;         // filter between texels
+    bool linear_levels = false;  // and between levels
+    bool normalized = false;     // coordinates: 1 is the image's whole extent
+    bool as_integer = false;     // small integers are not made fractions
+    bool srgb = false;
+    bool seamless = false;       // filter across the edges of a cube
+    float level_bias = 0, level_min = 0, level_max = 0;
+    std::array<float, 4> border{};
+
+    // Does it give real numbers, or integers?
+    bool gives_reals() const {
+        if (image.is_real() || image.fractions) return true;
+        return bytes_of(image.type) < 4 && !as_integer;
+    }
+};
+
+}  // namespace tnr::ptx

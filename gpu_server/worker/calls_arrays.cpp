@@ -1,0 +1,111 @@
+// Arrays and mipmapped arrays. The client says what each is charged; the driver alone knows what it takes.
+#include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/memory_grants.hpp"
+
+namespace tnr::worker {
+
+static CUDA_ARRAY3D_DESCRIPTOR description_of(const wire::ArrayShape& shape) {
+    CUDA_ARRAY3D_DESCRIPTOR described{};
+    described.Width = shape.width;
+    described.Height = shape.height;
+    described.Depth = shape.depth;
+    described.Format = static_cast<CUarray_format>(shape.format);
+    described.NumChannels = shape.channels;
+    described.Flags = shape.flags;
+    return described;
+}
+
+// Number 0 means none.
+static bool is_number(uint64_t number) {
+    return number != 0 && number < wire::first_number_of_worker;
+}
+
+static Answer create_array(WorkerSession& session, Call& call, const wire::CreateArray<Resolved>& wanted) {
+    if (!driver().cuArray3DCreate_v2 || !driver().cuArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
+    auto make = [&session, number = wanted.array, described = description_of(wanted.shape),
+                 context = session.current_number()](std::shared_ptr<Physical> charged) {
+        CUarray made = nullptr;
+        auto result = driver().cuArray3DCreate_v2(&made, &described);
+        if (result != CUDA_SUCCESS) return result;
+        if (session.handles.arrays.add(number, {made, context, 0, std::move(charged)})) return CUDA_SUCCESS;
+        driver().cuArrayDestroy(made);
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    return with_memory(session, call, wanted.device, wanted.shape.charged_bytes, make);
+}
+
+static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::CreateMipmappedArray<Resolved>& wanted) {
+    if (!driver().cuMipmappedArrayCreate || !driver().cuMipmappedArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
+    auto make = [&session, number = wanted.array, described = description_of(wanted.shape), levels = wanted.levels,
+                 context = session.current_number()](std::shared_ptr<Physical> charged) {
+        CUmipmappedArray made = nullptr;
+        auto result = driver().cuMipmappedArrayCreate(&made, &described, levels);
+        if (result != CUDA_SUCCESS) return result;
+        if (session.handles.mipmapped_arrays.add(number, {made, context, std::move(charged)})) return CUDA_SUCCESS;
+        driver().cuMipmappedArrayDestroy(made);
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    return with_memory(session, call, wanted.device, wanted.shape.charged_bytes, make);
+}
+
+static Answer get_level(WorkerSession& session, Call&, const wire::GetArrayLevel<Resolved>& wanted) {
+    if (!driver().cuMipmappedArrayGetLevel) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
+    CUarray level = nullptr;
+    auto result = driver().cuMipmappedArrayGetLevel(&level, wanted.of.handle, wanted.level);
+    if (result != CUDA_SUCCESS) return result;
+    auto context = session.handles.mipmapped_arrays.find(wanted.of.number)->context;
+    bool added = session.handles.arrays.add(wanted.array, {level, context, wanted.of.number});
+    return added ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// The driver may wait for the GPU's work on it.
+static Answer destroy_array(WorkerSession& session, Call& call, const wire::DestroyArray<Resolved>& wanted) {
+    if (!wanted.named.handle) return CUDA_ERROR_INVALID_HANDLE;
+    return session.run_aside(call, [&session, array = wanted.named] {
+        auto result = driver().cuArrayDestroy(array.handle);
+        session.handles.arrays.remove(array.number);
+        return result;
+    });
+}
+
+static Answer destroy_mipmapped(WorkerSession& session, Call& call,
+                                const wire::DestroyMipmappedArray<Resolved>& wanted) {
+    if (!wanted.named.handle) return CUDA_ERROR_INVALID_HANDLE;
+    return session.run_aside(call, [&session, array = wanted.named] {
+        auto result = driver().cuMipmappedArrayDestroy(array.handle);
+        session.handles.forget_mipmapped_array(array.number);
+        return result;
+    });
+}
+
+template <class Ask, class Array>
+static Answer requirements(Call& call, Ask ask, const Array& array, const Resolved::Device& device) {
+    if (!ask) return CUDA_ERROR_NOT_SUPPORTED;
+    CUDA_ARRAY_MEMORY_REQUIREMENTS found{};
+    auto result = ask(&found, array.handle, device.object->handle);
+    if (result == CUDA_SUCCESS) call.reply(wire::ArrayRequirements{found.size, found.alignment});
+    return result;
+}
+
+static Answer array_requirements(WorkerSession&, Call& call, const wire::GetArrayRequirements<Resolved>& wanted) {
+    return requirements(call, driver().cuArrayGetMemoryRequirements, wanted.array, wanted.device);
+}
+
+static Answer mipmap_requirements(WorkerSession&, Call& call, const wire::GetMipmapRequirements<Resolved>& wanted) {
+    return requirements(call, driver().cuMipmappedArrayGetMemoryRequirements, wanted.array, wanted.device);
+}
+
+void add_array_calls(HandlerTable& table) {
+    table.add<create_array>();
+    table.add<create_mipmapped>();
+    table.add<get_level>();
+    table.add<destroy_array>();
+    table.add<destroy_mipmapped>();
+    table.add<array_requirements>();
+    table.add<mipmap_requirements>();
+}
+
+}  // namespace tnr::worker
