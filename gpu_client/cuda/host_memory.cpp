@@ -235,10 +235,10 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
     });
 }
 
-CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int) {
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int flags) {
     return guarded("cuMemHostGetDevicePointer", [&]() -> CUresult {
         PinnedRange range;
-        if (!out || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
+        if (!out || flags != 0 || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
         uint64_t device = 0;
         if (auto result = map_for_device(range, device); result != CUDA_SUCCESS) return result;
         *out = device + (value_of(memory) - range.address);

@@ -68,7 +68,6 @@ struct Service {
     std::atomic<long> host_function_thread{0};
     std::array<std::atomic<long>, serving_threads + 1> own_threads{};
     std::atomic<const Action*> before{nullptr};  // never freed: a handler may be reading it
-    std::atomic<long> passing_on{0};             // the thread that is
     Mutex installing;
 };
 std::atomic<Service*> service{nullptr};
@@ -108,18 +107,20 @@ void give_up(int signal) {
     ::sigaction(signal, &standard, nullptr);
 }
 
-// A handler that was put in our place may in turn pass on to us.
+// In si_errno, which the kernel leaves 0: a handler that was put in our place may in turn pass on to us. (It may also
+// jump elsewhere and never return.)
+constexpr int passed_on = 0x746e72;
+
 void pass_on(Service& all, int signal, siginfo_t* info, void* context) {
     auto* before = all.before.load();
-    const long self = system_thread_id();
-    bool again = all.passing_on == self;
-    if (!before || again || before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN) return give_up(signal);
-    all.passing_on = self;
+    if (!before || info->si_errno == passed_on || before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN)
+        return give_up(signal);
+    info->si_errno = passed_on;
     if (before->sa_flags & SA_SIGINFO)
         before->sa_sigaction(signal, info, context);
     else
         before->sa_handler(signal);
-    all.passing_on = 0;
+    info->si_errno = 0;
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {

@@ -194,14 +194,14 @@ bool SharedPages::used_by(const SharedRange& range, uint64_t stream) {
 
 std::vector<SharedPages::Change> SharedPages::take_from_program(uint64_t stream) {
     std::vector<Change> changes;
-    auto any = std::erase_if(held_, [&](const Range& range) {
+    if (!held_.empty()) keep_serving();  // before another thread can fault
+    std::erase_if(held_, [&](const Range& range) {
         if (!used_by(*range, stream)) return false;
         auto runs = range->changed();
         range->take_all(!runs.empty() && range->view->read_in_place() ? PageAccess::read : PageAccess::none);
         if (!runs.empty()) changes.push_back({range, std::move(runs)});
         return true;
     });
-    if (any) keep_serving();
     return changes;
 }
 

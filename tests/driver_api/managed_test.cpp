@@ -92,6 +92,7 @@ TEST_CASE("copies take managed memory on either side", "[managed]") {
     CU_OK(cu.cuMemcpy(reinterpret_cast<CUdeviceptr>(host.data()), to.address, bytes));
     CHECK(host == std::vector<int>(to.ints(), to.ints() + count));
     CU_OK(cu.cuMemcpyHtoD(to.address, from.ints(), bytes));  // "host" memory that is managed
+    CU_OK(cu.cuCtxSynchronize());
     CHECK(to.ints()[5] == -5);
 }
 

@@ -37,7 +37,7 @@ void* reserve_in_zone(uint64_t bytes) {
     for (int i = 0; i < tries && bytes < room; ++i) {
         uint64_t number = uint64_t{random()} << 32 | random();
         uint64_t place = wire::address_zone_begin + round_down(number % (room - bytes), wire::address_alignment);
-        void* range = mmap(pointer(place), bytes, PROT_NONE, reserved | MAP_FIXED_NOREPLACE, -1, 0);
+        void* range = mmap(pointer(place), bytes, PROT_NONE, reserved, -1, 0);  // taken as a hint
         if (range == pointer(place)) return range;
         if (range != MAP_FAILED) munmap(range, bytes);
     }
