@@ -65,8 +65,7 @@ LoadedModule::LoadedModule(const ast::Unit& unit, Decoded decoded)
     : program_(std::move(decoded.program)), target_sm_(unit.target_sm) {
     for (auto index : decoded.globals) {
         auto& variable = unit.variables[index];
-        globals_.push_back(
-            {std::string(variable.name), variable.size, variable.align,
+        globals_.push_back({std::string(variable.name), variable.size, variable.align,
                             variable.space == Space::constant, variable.reference});
         initial_.push_back({variable.initial, variable.relocations});
         for (auto& relocation : initial_.back().relocations)
