@@ -46,6 +46,10 @@ inline CUresult number_of(CUmipmappedArray handle, uint64_t& number) {
 // 0 for formats that are not remoted: block-compressed and video formats.
 uint64_t texel_bytes_of(CUarray_format format, unsigned channels);
 
+// What the session was charged for an array of the context.
+void return_array_grant(const Context& context, uint64_t bytes);
+// A mipmap's levels go with it.
+void forget_levels(const MipmappedArray& mipmapped);
 // The context is gone, and they with it.
 void forget_arrays_of(const Context& context);
 

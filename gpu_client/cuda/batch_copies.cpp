@@ -54,9 +54,9 @@ CUresult copy_present(Box box, const StreamRef& stream, CUstream in) {
     auto* next = packed.data();
     for (uint64_t slice = 0; slice < box.slices; ++slice)
         for (uint64_t row = 0; row < box.rows; ++row, next += box.row_bytes)
-            std::memcpy(
-                next, handle_of<std::byte*>(box.from.address + slice * box.from.slice_bytes + row * box.from.pitch),
-                box.row_bytes);
+            std::memcpy(next,
+                        handle_of<std::byte*>(box.from.address + slice * box.from.slice_bytes + row * box.from.pitch),
+                        box.row_bytes);
     box.from.address = value_of(packed.data());
     box.from.pitch = box.row_bytes;
     box.from.slice_bytes = box.row_bytes * box.rows;

@@ -115,7 +115,8 @@ CUresult read_array_line(CUarray handle, size_t offset, Box& box, BoxSide& side)
 }
 
 void flatten(Box& box) {
-    bool one_rectangle = box.slices > 1 && !box.to.array && !box.from.array && box.to.slice_bytes == box.rows * box.to.pitch &&
+    bool one_rectangle = box.slices > 1 && !box.to.array && !box.from.array &&
+                         box.to.slice_bytes == box.rows * box.to.pitch &&
                          box.from.slice_bytes == box.rows * box.from.pitch;
     if (one_rectangle) {
         box.rows *= box.slices;

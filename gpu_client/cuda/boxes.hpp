@@ -9,7 +9,7 @@ struct BoxSide {
     bool on_device = false;
     uint64_t address = 0;  // of the first byte that is copied
     uint64_t pitch = 0;
-    uint64_t slice_bytes = 0;  // from one slice to the next
+    uint64_t slice_bytes = 0;      // from one slice to the next
     const Array* array = nullptr;  // where it begins there, instead:
     uint64_t x_bytes = 0, y = 0, z = 0;
 };

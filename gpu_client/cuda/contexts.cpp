@@ -2,8 +2,8 @@
 #include "gpu_client/cuda/contexts.hpp"
 
 #include "gpu_client/cuda/arrays.hpp"
-#include "gpu_client/cuda/textures.hpp"
 #include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/textures.hpp"
 
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/client_session.hpp"

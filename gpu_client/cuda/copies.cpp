@@ -170,8 +170,7 @@ CUresult upload_long_rows(const DeviceRows& to, const HostRows& from, const Stre
 }
 
 CUresult upload(const DeviceRows& to, const HostRows& from, const StreamRef& stream, bool wait) {
-    if (is_plain(from, to))
-        return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
+    if (is_plain(from, to)) return upload_plain(to.address, from.address, from.row_bytes * from.rows, stream, wait);
     if (from.row_bytes > wire::piece_bytes_max && to.array != 0) return upload_long_rows(to, from, stream, wait);
     if (from.row_bytes > wire::piece_bytes_max) {
         for (uint64_t row = 0; row < from.rows; ++row) {
@@ -374,8 +373,7 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (to.array != 0 || from.array != 0) {
         RemoteCall call(wire::CopyArrayRows<>{place_of(to), place_of(from), row_bytes, rows, stream.number,
-                                              wire::CopyDirection::on_device,
-                                              wait ? uint32_t{wire::copy_sync} : 0});
+                                              wire::CopyDirection::on_device, wait ? uint32_t{wire::copy_sync} : 0});
         call.use(stream);
         return call.send();
     }

@@ -128,10 +128,12 @@ CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, si
                    [&] { return copy_line(on_device(to), in_array(from, offset), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t bytes) {
-    return guarded("cuMemcpyHtoA", [&] { return copy_line(in_array(to, offset), on_host(from), bytes, nullptr, true); });
+    return guarded("cuMemcpyHtoA",
+                   [&] { return copy_line(in_array(to, offset), on_host(from), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t bytes) {
-    return guarded("cuMemcpyAtoH", [&] { return copy_line(on_host(to), in_array(from, offset), bytes, nullptr, true); });
+    return guarded("cuMemcpyAtoH",
+                   [&] { return copy_line(on_host(to), in_array(from, offset), bytes, nullptr, true); });
 }
 CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes) {
     return guarded("cuMemcpyAtoA", [&] {

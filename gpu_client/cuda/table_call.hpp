@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "gpu_client/cuda/graph_objects.hpp"
-#include "gpu_client/cuda/texture_references.hpp"
 #include "gpu_client/cuda/other_devices.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/texture_references.hpp"
 
 namespace tnr::cuda {
 

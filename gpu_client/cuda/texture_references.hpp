@@ -8,7 +8,7 @@ namespace tnr::cuda {
 struct TextureReference {
     uint64_t number = 0;
     uint64_t handle = 0;
-    bool own = false;  // made by the program, of no module
+    bool own = false;                              // made by the program, of no module
     std::atomic<uint64_t> array{0}, mipmapped{0};  // handles of what it is bound to
 };
 struct SurfaceReference {

@@ -1,5 +1,8 @@
 // Texture and surface objects. A program passes their values to kernels, perhaps inside structs, so they are the
 // driver's own: making one takes a round trip. What they were made from is kept here, where programs ask for it.
+
+#include "gpu_client/cuda/textures.hpp"
+
 #include <algorithm>
 #include <map>
 
@@ -7,8 +10,7 @@
 #include "gpu_client/cuda/arrays.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
-#include "gpu_client/cuda/table_call.hpp"
-#include "gpu_client/cuda/textures.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/protocol/array_records.hpp"
 
 namespace tnr::cuda {

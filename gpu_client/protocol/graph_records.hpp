@@ -173,7 +173,7 @@ struct CopyWork {
 // Follows such a record where a side is an array: where in it the box begins. The side's address is 0 then.
 template <class Side = Numbers>
 struct CopyArrays {
-    typename Side::Array to{}, from{};  // 0: memory
+    typename Side::Array to{}, from{};                 // 0: memory
     std::array<uint64_t, 3> to_place{}, from_place{};  // x in bytes, y, z
     auto fields() { return std::tie(to, from, to_place, from_place); }
 };

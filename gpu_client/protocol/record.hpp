@@ -42,7 +42,7 @@ struct Numbers {
     using SurfaceReference = uint64_t;
     using Array = uint64_t;           // 0: none
     using MipmappedArray = uint64_t;  // 0: none
-    using Device = uint32_t;  // in the order of the session's answer
+    using Device = uint32_t;          // in the order of the session's answer
 };
 // The number that the client has chosen for something that the record makes. Nothing else of its kind has it.
 using NewNumber = uint64_t;

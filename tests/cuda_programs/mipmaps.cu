@@ -54,7 +54,8 @@ cudaTextureObject_t texture_of(cudaArray_t array, cudaTextureFilterMode filter, 
 void mipmap() {
     auto format = cudaCreateChannelDesc<float>();
     cudaMipmappedArray_t mipmap = nullptr;
-    CUDA_OK(cudaMallocMipmappedArray(&mipmap, &format, make_cudaExtent(size, size, 0), levels, cudaArraySurfaceLoadStore));
+    CUDA_OK(
+        cudaMallocMipmappedArray(&mipmap, &format, make_cudaExtent(size, size, 0), levels, cudaArraySurfaceLoadStore));
     for (unsigned level = 0; level < levels; ++level) {
         cudaArray_t array = nullptr;
         CUDA_OK(cudaGetMipmappedArrayLevel(&array, mipmap, level));
@@ -93,7 +94,8 @@ void mipmap() {
 void volume() {
     constexpr int x = 8, y = 6, z = 4;
     std::vector<float> values(x * y * z);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i % x) + 10 * float(i / x % y) + 100 * float(i / (x * y));
+    for (size_t i = 0; i < values.size(); ++i)
+        values[i] = float(i % x) + 10 * float(i / x % y) + 100 * float(i / (x * y));
     auto format = cudaCreateChannelDesc<float>();
     cudaArray_t array = nullptr;
     CUDA_OK(cudaMalloc3DArray(&array, &format, make_cudaExtent(x, y, z)));

@@ -65,7 +65,8 @@ void two_dimensions() {
     std::vector<int> got(width * height), expected(width * height);
     for (int y = 0; y < height; ++y)
         for (int x = 0; x < width; ++x) expected[size_t(x * height + y)] = x + 1000 * y;
-    CUDA_OK(cudaMemcpy2DFromArray(got.data(), height * 4, other.array, 0, 0, height * 4, width, cudaMemcpyDeviceToHost));
+    CUDA_OK(
+        cudaMemcpy2DFromArray(got.data(), height * 4, other.array, 0, 0, height * 4, width, cudaMemcpyDeviceToHost));
     EXPECT_EQUAL(got, expected);
 
     // From array to array, to the device's memory and on to the host's; asynchronously in a stream.
@@ -78,7 +79,8 @@ void two_dimensions() {
                                        cudaMemcpyDeviceToDevice, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
     EXPECT_EQUAL(memory.host(), expected);
-    CUDA_OK(cudaMemcpy2DToArrayAsync(copy.array, 8, 1, expected.data(), height * 4, 12, 2, cudaMemcpyHostToDevice, stream));
+    CUDA_OK(
+        cudaMemcpy2DToArrayAsync(copy.array, 8, 1, expected.data(), height * 4, 12, 2, cudaMemcpyHostToDevice, stream));
     CUDA_OK(cudaMemcpy2DFromArrayAsync(got.data(), height * 4, copy.array, 0, 0, height * 4, width,
                                        cudaMemcpyDeviceToHost, stream));
     CUDA_OK(cudaStreamSynchronize(stream));
@@ -88,7 +90,8 @@ void two_dimensions() {
     EXPECT_EQUAL(got, changed);
     CUDA_OK(cudaStreamDestroy(stream));
     EXPECT_ERROR(cudaMemcpy2DToArray(copy.array, 0, width - 1, expected.data(), height * 4, height * 4, 2,
-                                     cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+                                     cudaMemcpyHostToDevice),
+                 cudaErrorInvalidValue);
     cudaGetLastError();
 }
 

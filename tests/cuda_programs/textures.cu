@@ -156,7 +156,8 @@ void gathering(const Image& image) {
     auto format = cudaCreateChannelDesc<float>();
     cudaArray_t array = nullptr;
     CUDA_OK(cudaMallocArray(&array, &format, width, height, cudaArrayTextureGather));
-    CUDA_OK(cudaMemcpy2DToArray(array, 0, 0, image.texels.data(), width * 4, width * 4, height, cudaMemcpyHostToDevice));
+    CUDA_OK(
+        cudaMemcpy2DToArray(array, 0, 0, image.texels.data(), width * 4, width * 4, height, cudaMemcpyHostToDevice));
     cudaResourceDesc resource{};
     resource.resType = cudaResourceTypeArray;
     resource.res.array.array = array;
@@ -183,7 +184,8 @@ int main() {
 
     cudaArray_t array = nullptr;
     CUDA_OK(cudaMallocArray(&array, &format, width, height));
-    CUDA_OK(cudaMemcpy2DToArray(array, 0, 0, image.texels.data(), width * 4, width * 4, height, cudaMemcpyHostToDevice));
+    CUDA_OK(
+        cudaMemcpy2DToArray(array, 0, 0, image.texels.data(), width * 4, width * 4, height, cudaMemcpyHostToDevice));
     resource.resType = cudaResourceTypeArray;
     resource.res.array.array = array;
     all_ways(resource, image);

@@ -98,8 +98,10 @@ TEST_CASE("boxes go to, from and between arrays", "[array][copy]") {
     CU_OK(cu.cuMemcpy3D(&copy));
     CUDA_MEMCPY3D part{};
     part.WidthInBytes = 8, part.Height = 3, part.Depth = 2;
-    part.srcMemoryType = CU_MEMORYTYPE_ARRAY, part.srcArray = volume, part.srcXInBytes = 4, part.srcY = 1, part.srcZ = 2;
-    part.dstMemoryType = CU_MEMORYTYPE_ARRAY, part.dstArray = other, part.dstXInBytes = 16, part.dstY = 2, part.dstZ = 1;
+    part.srcMemoryType = CU_MEMORYTYPE_ARRAY, part.srcArray = volume, part.srcXInBytes = 4, part.srcY = 1,
+    part.srcZ = 2;
+    part.dstMemoryType = CU_MEMORYTYPE_ARRAY, part.dstArray = other, part.dstXInBytes = 16, part.dstY = 2,
+    part.dstZ = 1;
     CU_OK(cu.cuMemcpy3D(&part));
     Memory memory(48);
     CUDA_MEMCPY3D out{};
@@ -110,8 +112,7 @@ TEST_CASE("boxes go to, from and between arrays", "[array][copy]") {
     auto got = memory.read<float>(12);
     for (size_t z = 0; z < 2; ++z)
         for (size_t y = 0; y < 3; ++y)
-            for (size_t x = 0; x < 2; ++x)
-                CHECK(got[(z * 3 + y) * 2 + x] == values[((z + 2) * 5 + y + 1) * 6 + x + 1]);
+            for (size_t x = 0; x < 2; ++x) CHECK(got[(z * 3 + y) * 2 + x] == values[((z + 2) * 5 + y + 1) * 6 + x + 1]);
     part.dstZ = 3;
     CU_CHECK(cu.cuMemcpy3D(&part), CUDA_ERROR_INVALID_VALUE);
     part.dstZ = 1, part.dstArray = nullptr;

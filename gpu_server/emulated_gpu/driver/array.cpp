@@ -18,8 +18,8 @@ constexpr unsigned flags_known = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 // These belong to graphics and to memory that is mapped into arrays later.
-constexpr unsigned flags_refused = CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
-                                   CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+constexpr unsigned flags_refused =
+    CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
 struct Extent {
     size_t width, height, depth;
@@ -81,7 +81,8 @@ bool is_sound(const CUDA_ARRAY3D_DESCRIPTOR& given) {
     if (cube && (given.Width != given.Height || given.Depth % 6 != 0 || given.Depth == 0)) return false;
     if (cube && !layered && given.Depth != 6) return false;
     bool square = given.Height != 0 && given.Depth == 0;
-    if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0)) return false;
+    if ((given.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) && !square && !cube && !(layered && given.Height != 0))
+        return false;
     auto most = largest(given);
     return given.Width <= most.width && given.Height <= most.height && given.Depth <= most.depth;
 }
@@ -210,7 +211,8 @@ std::shared_ptr<Array> MipmappedArray::level(unsigned index) {
     described.Width = part.levels[0].width;
     if (described.Height != 0) described.Height = part.levels[0].height;
     if (described.Depth != 0 && !stacked) described.Depth = part.levels[0].depth;
-    known = std::make_shared<Array>(context, described, part, granules(part.levels[0].slice_bytes * part.levels[0].depth));
+    known =
+        std::make_shared<Array>(context, described, part, granules(part.levels[0].slice_bytes * part.levels[0].depth));
     known->is_level = true;
     driver().registry.add(known);
     return known;

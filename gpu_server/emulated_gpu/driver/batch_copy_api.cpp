@@ -43,13 +43,12 @@ CUresult copy_one(CUstream stream, const Copy& copy, Side to, Side from, CUmemcp
 CUresult copy_lines(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count, CUmemcpyAttributes* attributes,
                     size_t* first, size_t number, size_t* failed, CUstream stream) {
     if (failed) *failed = SIZE_MAX;  // "none of them"
-    bool sound = to && from && sizes && count > 0 && !is_default(stream) &&
-                 are_attributes(attributes, first, number, count);
+    bool sound =
+        to && from && sizes && count > 0 && !is_default(stream) && are_attributes(attributes, first, number, count);
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     return on_stream(stream, [&](Stream& in) -> CUresult {
         for (size_t i = 0; i < count; ++i)
-            if (CUresult error =
-                    check_copy(in.context, line(to[i], from[i], sizes[i]), Side::either, Side::either)) {
+            if (CUresult error = check_copy(in.context, line(to[i], from[i], sizes[i]), Side::either, Side::either)) {
                 if (failed) *failed = i;
                 return error;
             }
@@ -139,8 +138,9 @@ CUresult copy_boxes(size_t count, CUDA_MEMCPY3D_BATCH_OP* given, size_t* failed,
                 return error;
             }
         for (size_t i = 0; i < count; ++i)
-            if (CUresult error = copy_one(stream, boxes[i].copy, boxes[i].to, boxes[i].from, given[i].srcAccessOrder,
-                                          i, failed)) return error;
+            if (CUresult error =
+                    copy_one(stream, boxes[i].copy, boxes[i].to, boxes[i].from, given[i].srcAccessOrder, i, failed))
+                return error;
         return CUDA_SUCCESS;
     });
 }

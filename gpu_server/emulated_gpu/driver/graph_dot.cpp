@@ -48,9 +48,10 @@ const char* word_for(CUgraphNodeType type) {
 }
 
 const char* side_word(CUmemorytype type) {
-    return type == CU_MEMORYTYPE_HOST ? "host" : type == CU_MEMORYTYPE_DEVICE ? "device"
-                                                               : type == CU_MEMORYTYPE_ARRAY  ? "array"
-                                                                                              : "unified";
+    return type == CU_MEMORYTYPE_HOST     ? "host"
+           : type == CU_MEMORYTYPE_DEVICE ? "device"
+           : type == CU_MEMORYTYPE_ARRAY  ? "array"
+                                          : "unified";
 }
 
 // What is always shown of a node's work.

@@ -50,12 +50,12 @@ CUDA_MEMCPY3D shown(const Copy& copy) {
         show_array(copy.source_array, box.srcMemoryType, box.srcArray, box.srcXInBytes, box.srcY, box.srcZ);
     else
         show_side(copy.source, copy.source_pitch, copy.source_slice, box.srcMemoryType, box.srcDevice, box.srcHost,
-              box.srcPitch, box.srcHeight);
+                  box.srcPitch, box.srcHeight);
     if (copy.destination_array.array)
         show_array(copy.destination_array, box.dstMemoryType, box.dstArray, box.dstXInBytes, box.dstY, box.dstZ);
     else
-        show_side(copy.destination, copy.destination_pitch, copy.destination_slice, box.dstMemoryType, box.dstDevice, host,
-              box.dstPitch, box.dstHeight);
+        show_side(copy.destination, copy.destination_pitch, copy.destination_slice, box.dstMemoryType, box.dstDevice,
+                  host, box.dstPitch, box.dstHeight);
     box.dstHost = const_cast<void*>(host);
     box.WidthInBytes = copy.width;
     box.Height = copy.height;
@@ -64,9 +64,9 @@ CUDA_MEMCPY3D shown(const Copy& copy) {
 }
 
 Work captured(Stream& stream, const Copy& copy) {
-    return std::make_shared<NodeWork>(
-        CopyWork{&stream.context, shown(copy), copy, side_of_copy(copy.destination_array, copy.destination),
-                 side_of_copy(copy.source_array, copy.source)});
+    return std::make_shared<NodeWork>(CopyWork{&stream.context, shown(copy), copy,
+                                               side_of_copy(copy.destination_array, copy.destination),
+                                               side_of_copy(copy.source_array, copy.source)});
 }
 
 Work captured(Stream& stream, const Fill& fill) {

@@ -65,7 +65,7 @@ public:
     const uint32_t registers_max;            // of its own functions; a library's kernels have theirs
     std::vector<uint64_t> global_addresses;  // fixed once place_globals() has returned
     ModuleReferences references;
-    std::weak_ptr<Library> library;          // that it is an instance of, if any
+    std::weak_ptr<Library> library;  // that it is an instance of, if any
 
 private:
     CUresult place_managed(Allocation like, std::vector<uint64_t>& addresses);

@@ -25,8 +25,8 @@ struct ArrayPlace {
 struct Copy {
     uint64_t destination = 0, source = 0;
     size_t width = 0, height = 1, depth = 1;
-    size_t destination_pitch = 0, source_pitch = 0;  // bytes from row to row
-    size_t destination_slice = 0, source_slice = 0;  // bytes from slice to slice
+    size_t destination_pitch = 0, source_pitch = 0;        // bytes from row to row
+    size_t destination_slice = 0, source_slice = 0;        // bytes from slice to slice
     ArrayPlace destination_array = {}, source_array = {};  // whose address and pitches are above, too
 
     bool empty() const { return width == 0 || height == 0 || depth == 0; }

@@ -83,10 +83,9 @@ struct ViewFormat {
 
 // Views in 1, 2 and 4 channels follow each other, type by type.
 bool format_of(CUresourceViewFormat view, ViewFormat& result) {
-    static constexpr CUarray_format types[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
-                                               CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
-                                               CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
-                                               CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
+    static constexpr CUarray_format types[] = {
+        CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,  CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
+        CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32, CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
     if (view < CU_RES_VIEW_FORMAT_UINT_1X8 || view > CU_RES_VIEW_FORMAT_FLOAT_4X32) return false;
     unsigned index = view - CU_RES_VIEW_FORMAT_UINT_1X8;
     result = {types[index / 3], 1u << index % 3};
@@ -194,8 +193,7 @@ CUresult make_texture(Context& context, const CUDA_RESOURCE_DESC& resource, cons
     if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
     auto fresh = std::make_shared<ptx::Texture>();
     if (CUresult error = image_of(context, resource, fresh->image)) return error;
-    bool of_array =
-        resource.resType == CU_RESOURCE_TYPE_ARRAY || resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    bool of_array = resource.resType == CU_RESOURCE_TYPE_ARRAY || resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     if (view && !of_array) return CUDA_ERROR_INVALID_VALUE;
     if (view)
         if (CUresult error = look_through(*view, fresh->image)) return error;

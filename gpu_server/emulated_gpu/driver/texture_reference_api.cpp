@@ -147,8 +147,8 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* d
         binding.format = described->Format;
         binding.channels = described->NumChannels;
         resource.resType = CU_RESOURCE_TYPE_PITCH2D;
-        resource.res.pitch2D = {address,          described->Format, described->NumChannels, described->Width,
-                                described->Height, pitch};
+        resource.res.pitch2D = {address,          described->Format, described->NumChannels,
+                                described->Width, described->Height, pitch};
     });
 }
 
@@ -236,8 +236,8 @@ CUresult cuTexRefGetBorderColor(float* out, CUtexref handle) {
     });
 }
 CUresult cuTexRefSetFlags(CUtexref handle, unsigned flags) {
-    constexpr unsigned known =
-        CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
+    constexpr unsigned known = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
+                               CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
     return flags & ~known ? CUDA_ERROR_INVALID_VALUE : set(handle, &CUDA_TEXTURE_DESC::flags, flags);
 }
 CUresult cuTexRefGetFlags(unsigned* out, CUtexref handle) {

@@ -29,18 +29,18 @@ constexpr uint32_t bytes_of(TexelType type) {
 }
 
 struct ImageLevel {
-    uint64_t texels = 0;                      // address of the first one
+    uint64_t texels = 0;                        // address of the first one
     uint32_t width = 1, height = 1, depth = 1;  // in texels; depth counts slices, layers or faces
-    uint64_t row_bytes = 0, slice_bytes = 0;  // from one to the next
+    uint64_t row_bytes = 0, slice_bytes = 0;    // from one to the next
 };
 
 struct Image {
     TexelType type = TexelType::f32;
-    uint32_t channels = 1;       // 1, 2 or 4
-    bool fractions = false;      // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
-    uint32_t dimensions = 1;     // of one layer; a face of a cube has two
+    uint32_t channels = 1;    // 1, 2 or 4
+    bool fractions = false;   // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
+    uint32_t dimensions = 1;  // of one layer; a face of a cube has two
     bool layered = false, cube = false;
-    bool in_memory = false;      // of the program: it may be freed meanwhile, so each access is checked
+    bool in_memory = false;  // of the program: it may be freed meanwhile, so each access is checked
     bool gatherable = true;
     std::vector<ImageLevel> levels;
     std::shared_ptr<const void> keeps;  // owns the texels, unless they are in_memory
@@ -60,7 +60,7 @@ struct Texture {
     bool normalized = false;     // coordinates: 1 is the image's whole extent
     bool as_integer = false;     // small integers are not made fractions
     bool srgb = false;
-    bool seamless = false;       // filter across the edges of a cube
+    bool seamless = false;  // filter across the edges of a cube
     float level_bias = 0, level_min = 0, level_max = 0;
     std::array<float, 4> border{};
 

@@ -259,7 +259,8 @@ void decode_elements(Decoder& d, const ast::Operand& operand, Type type, uint32_
             registers.push_back(results ? d.loose_dest(part, width, bytes) : d.loose_source(part, width, bytes));
         else
             registers.push_back(results ? d.dest(part, width) : d.source(part, width));
-        if (bytes != shape.register_bytes && e > 0) return d.fail("the registers of the vector are not all of one width");
+        if (bytes != shape.register_bytes && e > 0)
+            return d.fail("the registers of the vector are not all of one width");
         shape.register_bytes = static_cast<uint8_t>(bytes);
     }
 }

@@ -16,7 +16,7 @@ struct Shape {
     Geometry geometry = Geometry::line;
     Detail detail = Detail::plain;
     Results results = Results::words;
-    bool exact = false;   // integer coordinates
+    bool exact = false;  // integer coordinates
     bool gather = false;
     uint8_t channel = 0;  // of gather
     uint8_t unused[2] = {};
@@ -66,14 +66,14 @@ void store(Warp& w, const Shape& shape, const RegRef* slots, const Texture& text
     }
     uint16_t halves[4];
     for (uint32_t e = 0; e < 4; ++e)
-        halves[e] = texture.gives_reals() ? to_half(double{std::bit_cast<float>(sample[e])})
-                                          : static_cast<uint16_t>(sample[e]);
+        halves[e] =
+            texture.gives_reals() ? to_half(double{std::bit_cast<float>(sample[e])}) : static_cast<uint16_t>(sample[e]);
     if (shape.results == Results::halves)
         for (uint32_t e = 0; e < 4; ++e) w.reg<uint16_t>(slots[slot_results + e])[lane] = halves[e];
     else
         for (uint32_t e = 0; e < 2; ++e)
-            w.reg<uint32_t>(slots[slot_results + e])[lane] =
-                halves[2 * e] | static_cast<uint32_t>(halves[2 * e + 1]) << 16;
+            w.reg<uint32_t>(slots[slot_results + e])[lane] = halves[2 * e] | static_cast<uint32_t>(halves[2 * e + 1])
+                                                                                 << 16;
 }
 
 void fetch(Warp& w, const Instr& i) {
@@ -201,15 +201,14 @@ void decode_fetch(Decoder& d, Shape shape) {
 }
 
 void decode_query(Decoder& d) {
-    static constexpr std::pair<std::string_view, Query> names[] = {
-        {"width", Query::width},
-        {"height", Query::height},
-        {"depth", Query::depth},
-        {"channel_data_type", Query::channel_type},
-        {"channel_order", Query::channel_order},
-        {"normalized_coords", Query::normalized},
-        {"array_size", Query::layers},
-        {"num_mipmap_levels", Query::levels}};
+    static constexpr std::pair<std::string_view, Query> names[] = {{"width", Query::width},
+                                                                   {"height", Query::height},
+                                                                   {"depth", Query::depth},
+                                                                   {"channel_data_type", Query::channel_type},
+                                                                   {"channel_order", Query::channel_order},
+                                                                   {"normalized_coords", Query::normalized},
+                                                                   {"array_size", Query::layers},
+                                                                   {"num_mipmap_levels", Query::levels}};
     bool leveled = d.take("level");
     const Query* asked = nullptr;
     for (auto& [name, meaning] : names)

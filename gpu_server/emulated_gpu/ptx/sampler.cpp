@@ -138,7 +138,8 @@ bool Sampler::resolve(const ImageLevel& level, std::array<int64_t, 3> texel, uin
         auto mode = texture_.addressing[axis];
         bool repeats = mode == Addressing::wrap || mode == Addressing::mirror;
         if (repeats && (!texture_.normalized || image.cube)) mode = Addressing::clamp;
-        if (image.in_memory && image.dimensions == 1) mode = Addressing::border;  // linear memory has none: zero outside
+        if (image.in_memory && image.dimensions == 1)
+            mode = Addressing::border;  // linear memory has none: zero outside
         texel[axis] = settle(texel[axis], sizes[axis], mode);
         if (texel[axis] < 0) return false;
     }
@@ -280,8 +281,8 @@ bool Sampler::sample(const TexturePoint& given, Sample& result) {
     if (share == 0) return !failed_;
     auto above = of_level(below + 1);
     for (int channel = 0; channel < 4; ++channel)
-        result[channel] = bits_of((1 - share) * std::bit_cast<float>(result[channel]) +
-                                  share * std::bit_cast<float>(above[channel]));
+        result[channel] =
+            bits_of((1 - share) * std::bit_cast<float>(result[channel]) + share * std::bit_cast<float>(above[channel]));
     return !failed_;
 }
 

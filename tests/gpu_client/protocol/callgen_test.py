@@ -57,8 +57,8 @@ class Table(unittest.TestCase):
         self.refused(self.text.replace(line, line.replace("pvalue:out", "")), "pvalue")
 
     def test_a_handle_that_the_worker_cannot_resolve_does_not_travel(self):
-        line = self.line_of("cuArrayDestroy")
-        self.refused(self.text.replace(line, line.replace("unsupported", "async      ")), "CUarray")
+        line = self.line_of("cuDestroyExternalMemory")
+        self.refused(self.text.replace(line, line.replace("unsupported", "async      ")), "CUexternalMemory")
 
     def test_a_parameter_must_exist(self):
         line = self.line_of("cuCtxGetLimit")

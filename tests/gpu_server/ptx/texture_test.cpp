@@ -23,14 +23,15 @@ ImageLevel level_of(const Array<T>& texels, uint32_t width, uint32_t height, uin
 std::vector<uint32_t> evaluate(const Texture& texture, const std::string& body, std::vector<float> inputs,
                                Outcome expected = Outcome::done) {
     inputs.resize(4);
-    Bench bench(module_of(".reg .b64 %t, %in; .reg .f32 %f, %g, %h, %e; .reg .b32 %a, %b, %c, %d, %i; .reg .pred %p;"
-                          ".reg .b16 %s0, %s1, %s2, %s3;\n"
-                          "ld.param.u64 %t, [p0]; ld.param.u64 %in, [p1]; mov.b32 %a, 0; mov.b32 %b, 0; mov.b32 %c, 0;"
-                          "mov.b32 %d, 0;\n"
-                          "ld.global.f32 %f, [%in]; ld.global.f32 %g, [%in+4]; ld.global.f32 %h, [%in+8];"
-                          "ld.global.f32 %e, [%in+12]; cvt.rzi.s32.f32 %i, %f;\n" +
-                              body + "\nst.global.v4.b32 [%in], {%a, %b, %c, %d};",
-                          2));
+    Bench bench(
+        module_of(".reg .b64 %t, %in; .reg .f32 %f, %g, %h, %e; .reg .b32 %a, %b, %c, %d, %i; .reg .pred %p;"
+                  ".reg .b16 %s0, %s1, %s2, %s3;\n"
+                  "ld.param.u64 %t, [p0]; ld.param.u64 %in, [p1]; mov.b32 %a, 0; mov.b32 %b, 0; mov.b32 %c, 0;"
+                  "mov.b32 %d, 0;\n"
+                  "ld.global.f32 %f, [%in]; ld.global.f32 %g, [%in+4]; ld.global.f32 %h, [%in+8];"
+                  "ld.global.f32 %e, [%in+12]; cvt.rzi.s32.f32 %i, %f;\n" +
+                      body + "\nst.global.v4.b32 [%in], {%a, %b, %c, %d};",
+                  2));
     bench.memory().textures[handle] = std::make_shared<Texture>(texture);
     bench.memory().surfaces[handle] = std::make_shared<Image>(texture.image);
     auto words = bench.array(inputs);
@@ -97,7 +98,8 @@ TEST_CASE("linear filters weigh with 8 fractional bits", "[ptx][texture]") {
     line.texture.linear = true;
     for (int i = -100; i < 1500; i += 7) {
         float x = static_cast<float>(i) / 300;
-        double scaled = std::floor((x - 0.5) * 256 + 0.5), whole = std::floor(scaled / 256), weight = scaled / 256 - whole;
+        double scaled = std::floor((x - 0.5) * 256 + 0.5), whole = std::floor(scaled / 256),
+               weight = scaled / 256 - whole;
         auto texel = [&](double index) { return line.texels[size_t(std::clamp(index, 0.0, 3.0))]; };
         CHECK(line.at(x) == float((1 - weight) * texel(whole) + weight * texel(whole + 1)));
     }
@@ -145,8 +147,8 @@ TEST_CASE("levels are chosen and blended", "[ptx][texture]") {
     texture.image.levels = {level_of(large, 4, 4, 1, 4), level_of(small, 2, 2, 1, 4), level_of(least, 1, 1, 1, 4)};
     texture.level_max = 2;
     auto at = [&](float level) {
-        return real(evaluate(texture, "tex.level.2d.v4.f32.f32 {%a, %b, %c, %d}, [%t, {%f, %g}], %h;",
-                             {0.5f, 0.5f, level})[0]);
+        return real(
+            evaluate(texture, "tex.level.2d.v4.f32.f32 {%a, %b, %c, %d}, [%t, {%f, %g}], %h;", {0.5f, 0.5f, level})[0]);
     };
     CHECK(at(0.4f) == 10);
     CHECK(at(0.6f) == 20);
@@ -187,7 +189,8 @@ TEST_CASE("layers, faces and gathered texels", "[ptx][texture]") {
     texture.image.layered = false;
     texture.image.cube = true;
     constexpr const char* face = "tex.cube.v4.f32.f32 {%a, %b, %c, %d}, [%t, {%f, %g, %h, %h}];";
-    const float directions[6][3] = {{1, .5f, -.5f}, {-1, .5f, .5f}, {.5f, 1, -.5f}, {.5f, -1, .5f}, {.5f, .5f, 1}, {-.5f, .5f, -1}};
+    const float directions[6][3] = {{1, .5f, -.5f}, {-1, .5f, .5f}, {.5f, 1, -.5f},
+                                    {.5f, -1, .5f}, {.5f, .5f, 1},  {-.5f, .5f, -1}};
     for (int i = 0; i < 6; ++i) {
         auto& d = directions[i];
         CHECK(real(evaluate(texture, face, {d[0], d[1], d[2]})[0]) == float(4 * i + 1));  // right of the upper row

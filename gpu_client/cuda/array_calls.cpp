@@ -1,0 +1,278 @@
+// cuArray* and cuMipmappedArray*. Arrays are charged to the grant of memory that the session holds, by an estimate of what a
+// driver takes for them.
+#include <algorithm>
+#include <bit>
+
+#include "gpu_client/cuda/arrays.hpp"
+#include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/array_records.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+// What a driver hands out memory for arrays in.
+constexpr uint64_t array_granularity = 64 << 10;
+// No array of any GPU has longer sides; keeps sums from overflowing.
+constexpr size_t side_max = size_t{1} << 20;
+
+// Never used again: a call whose number the client has given up may have succeeded all the same.
+uint64_t next_number() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+bool is_stacked(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return described.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+}
+
+CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsigned level) {
+    auto shrink = [&](size_t& side) {
+        if (side != 0) side = std::max<size_t>(side >> level, 1);
+    };
+    shrink(described.Width);
+    shrink(described.Height);
+    if (!is_stacked(described)) shrink(described.Depth);
+    return described;
+}
+
+uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return described.Width * texel_bytes_of(described.Format, described.NumChannels) *
+           std::max<size_t>(described.Height, 1) * std::max<size_t>(described.Depth, 1);
+}
+
+uint64_t charge_of(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    uint64_t bytes = 0;
+    for (unsigned level = 0; level < levels; ++level) bytes += bytes_of(level_of(described, level));
+    return (bytes + array_granularity - 1) / array_granularity * array_granularity;
+}
+
+// What the rules of the shape are, the driver knows; here is only what must not go wrong before it is asked.
+CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    if (described.Width == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (auto side : {described.Width, described.Height, described.Depth})
+        if (side > side_max) return CUDA_ERROR_INVALID_VALUE;
+    if (described.NumChannels != 1 && described.NumChannels != 2 && described.NumChannels != 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    constexpr unsigned not_remoted =
+        CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+    if (described.Flags & not_remoted) return static_cast<CUresult>(unsupported("sparse and video arrays"));
+    if (texel_bytes_of(described.Format, described.NumChannels) == 0)
+        return static_cast<CUresult>(unsupported("block-compressed and video formats of arrays"));
+    return CUDA_SUCCESS;
+}
+
+wire::ArrayShape shape_of(const CUDA_ARRAY3D_DESCRIPTOR& described, uint64_t charged_bytes) {
+    return {described.Width,       described.Height, described.Depth, static_cast<uint32_t>(described.Format),
+            described.NumChannels, described.Flags,  charged_bytes};
+}
+
+// Takes memory of the grant, sends the record that `ask` makes, and gives it back if that fails.
+template <class Ask>
+CUresult create_charged(uint64_t bytes, Ask&& ask) {
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
+    auto& device = *find_device(context->device);
+    if (bytes > device.description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (auto result = device.memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
+    pools_make_room(device.ordinal);
+    auto result = ask(*context, device);
+    if (result != CUDA_SUCCESS) device.memory->return_grant(bytes);
+    return result;
+}
+
+uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped, uint64_t bytes,
+                     const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return arrays().create([&](Array& array, uint64_t, uint64_t handle) {
+        auto texel = texel_bytes_of(described.Format, described.NumChannels);
+        array = {number, handle, context.handle, mipmapped, bytes, described, texel};
+    });
+}
+
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = check(described); result != CUDA_SUCCESS) return result;
+    uint64_t bytes = charge_of(described, 1);
+    return create_charged(bytes, [&](const Context& context, const Device& device) {
+        uint64_t number = next_number();
+        RemoteCall call(wire::CreateArray<>{number, device.number, shape_of(described, bytes)});
+        auto result = call.send();
+        if (result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUarray>(enter_array(context, number, 0, bytes, described));
+        return result;
+    });
+}
+
+// With its levels, so that each is the same array whenever the program asks.
+uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes,
+                         const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    return mipmapped_arrays().create([&](MipmappedArray& array, uint64_t, uint64_t handle) {
+        array = {number, handle, context.handle, bytes, described, {}};
+        for (unsigned index = 0; index < levels; ++index) {
+            uint64_t level_number = next_number();
+            context.session.load()->append(context.number, wire::GetArrayLevel<>{level_number, number, index});
+            array.levels.push_back(enter_array(context, level_number, handle, 0, level_of(described, index)));
+        }
+    });
+}
+
+CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    if (!out || levels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (auto result = check(described); result != CUDA_SUCCESS) return result;
+    auto longest = std::max({described.Width, described.Height, is_stacked(described) ? 1 : described.Depth});
+    levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
+    uint64_t bytes = charge_of(described, levels);
+    return create_charged(bytes, [&](const Context& context, const Device& device) {
+        uint64_t number = next_number();
+        RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, shape_of(described, bytes), levels});
+        auto result = call.send();
+        if (result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUmipmappedArray>(enter_mipmapped(context, number, bytes, described, levels));
+        return result;
+    });
+}
+
+CUresult get_level(CUarray* out, CUmipmappedArray handle, unsigned index) {
+    auto* mipmapped = find_mipmapped_array(handle);
+    if (!mipmapped) return CUDA_ERROR_INVALID_HANDLE;
+    if (!out || index >= mipmapped->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+    *out = handle_of<CUarray>(mipmapped->levels[index]);
+    return CUDA_SUCCESS;
+}
+
+// Sends `record`, after which the memory is free.
+template <class Object, class Record>
+CUresult destroy(const Object& object, const Record& record) {
+    auto* context = contexts().find(object.context);
+    if (auto result = usable(context); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
+    uint64_t bytes = object.charged_bytes;
+    RemoteCall call(record);
+    call.in_context(context);
+    auto result = call.send();
+    return_array_grant(*context, bytes);
+    return result;
+}
+
+CUresult destroy(CUarray handle) {
+    auto* array = find_array(handle);
+    if (!array || array->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
+    auto result = destroy(*array, wire::DestroyArray<>{array->number});
+    if (result == CUDA_SUCCESS) arrays().destroy(value_of(handle));
+    return result;
+}
+
+CUresult destroy(CUmipmappedArray handle) {
+    auto* array = find_mipmapped_array(handle);
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    auto result = destroy(*array, wire::DestroyMipmappedArray<>{array->number});
+    if (result != CUDA_SUCCESS) return result;
+    forget_levels(*array);
+    mipmapped_arrays().destroy(value_of(handle));
+    return result;
+}
+
+template <class Record>
+CUresult ask_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, Record& record, CUdevice ordinal) {
+    auto* device = find_device(ordinal);
+    if (!device) return CUDA_ERROR_INVALID_DEVICE;
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    record.device = device->number;
+    RemoteCall call(record);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::ArrayRequirements found;
+    if (auto result = call.take(found); result != CUDA_SUCCESS) return result;
+    *out = {};
+    out->size = found.size;
+    out->alignment = found.alignment;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+}  // namespace tnr::cuda
+
+using namespace tnr::cuda;
+
+extern "C" {
+
+CUresult CUDAAPI cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* given) {
+    return guarded("cuArrayCreate", [&] {
+        if (!given) return CUDA_ERROR_INVALID_VALUE;
+        return create(out, {given->Width, given->Height, 0, given->Format, given->NumChannels, 0});
+    });
+}
+CUresult CUDAAPI cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* given) {
+    return guarded("cuArray3DCreate", [&] { return given ? create(out, *given) : CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult CUDAAPI cuArrayDestroy(CUarray handle) {
+    return guarded("cuArrayDestroy", [&] { return destroy(handle); });
+}
+CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
+    return guarded("cuArrayGetDescriptor", [&]() -> CUresult {
+        auto* array = find_array(handle);
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!array) return CUDA_ERROR_INVALID_HANDLE;
+        auto& described = array->described;
+        *out = {described.Width, described.Height, described.Format, described.NumChannels};
+        return CUDA_SUCCESS;
+    });
+}
+CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
+    return guarded("cuArray3DGetDescriptor", [&]() -> CUresult {
+        auto* array = find_array(handle);
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (!array) return CUDA_ERROR_INVALID_HANDLE;
+        *out = array->described;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* given, unsigned levels) {
+    return guarded("cuMipmappedArrayCreate",
+                   [&] { return given ? create_mipmapped(out, *given, levels) : CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned level) {
+    return guarded("cuMipmappedArrayGetLevel", [&] { return get_level(out, handle, level); });
+}
+CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray handle) {
+    return guarded("cuMipmappedArrayDestroy", [&] { return destroy(handle); });
+}
+
+// None of ours is sparse, and none has planes.
+CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray handle) {
+    return guarded("cuArrayGetSparseProperties",
+                   [&] { return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+}
+CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray handle) {
+    return guarded("cuMipmappedArrayGetSparseProperties",
+                   [&] { return find_mipmapped_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+}
+CUresult CUDAAPI cuArrayGetPlane(CUarray*, CUarray handle, unsigned) {
+    return guarded("cuArrayGetPlane",
+                   [&] { return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE; });
+}
+
+CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray handle, CUdevice device) {
+    return guarded("cuArrayGetMemoryRequirements", [&]() -> CUresult {
+        tnr::wire::GetArrayRequirements<> record;
+        if (auto result = number_of(handle, record.array); result != CUDA_SUCCESS) return result;
+        return ask_requirements(out, record, device);
+    });
+}
+CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray handle,
+                                                       CUdevice device) {
+    return guarded("cuMipmappedArrayGetMemoryRequirements", [&]() -> CUresult {
+        tnr::wire::GetMipmapRequirements<> record;
+        if (auto result = number_of(handle, record.array); result != CUDA_SUCCESS) return result;
+        return ask_requirements(out, record, device);
+    });
+}
+
+}  // extern "C"
