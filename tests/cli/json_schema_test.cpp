@@ -68,7 +68,8 @@ TEST_CASE("every command's --json is of the one schema", "[cli][json]") {
     checked.run({"--version"});
     checked.run({"completion", "bash"});
     checked.run({"--help"});
-    for (const auto& word : checked.run({"--help"})["commands"]) checked.run({word["name"], "--help"});
+    const auto help = checked.run({"--help"});
+    for (const auto& word : help["commands"]) checked.run({word["name"], "--help"});
     checked.run({"support", "memcpy"});
     auto missing = checked.schema.commands();
     for (const auto& command : checked.seen) missing.erase(command);

@@ -368,7 +368,8 @@ TEST_CASE("aws: what a command that was cut off has left is used or removed by t
     REQUIRE(made);
     SECTION("deleted in the web console, it is gone, and destroying it removes its group") {
         cloud.ask("knobs", {{"console_delete", {made->id}}});
-        for (const auto& machine : *provider->machines()) CHECK(machine.state == MachineState::gone);
+        const auto machines = provider->machines();
+        for (const auto& machine : *machines) CHECK(machine.state == MachineState::gone);
     }
     REQUIRE(provider->destroy(made->id));
     CHECK(cloud.ask("left") == json::array());
