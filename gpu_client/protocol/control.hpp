@@ -6,7 +6,8 @@
 //
 //   op              request                     answer
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"open"}
-//   types           -                           {types: [{name, total, free, memory_bytes}]}
+//   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
+//                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
 //   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}
 //                   nonce
@@ -15,6 +16,14 @@
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
 //   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
 //   release         -                           {}; ends the caller's own claim
+//   ledger          since, behind               {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
+//                                               bytes_down, wiped_bytes}], next}; accounts only, of the caller's own
+//                                               account what was in use after `since`; a running claim may come twice
+//   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
+//                                               from then on
+//
+// `ledger` and `prices` answer by the page: `next` is null at the end, else it has the fields to ask for the next page with.
+// Times in them are milliseconds since 1970. A server that does not know an op answers with an Error of kind usage.
 //
 // `session` makes the machine's claim or joins it. If one of the claim's sessions already has the nonce (random, up to
 // 64 characters), the answer is that session: the first answer was lost. The endpoint is tcp://HOST:PORT, where the

@@ -17,12 +17,17 @@ int64_t now_ms() {
     return std::chrono::duration_cast<milliseconds>(since).count();
 }
 
-Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options)
-    : loop_(loop), gpus_(gpus), workers_(workers), store_(store), options_(std::move(options)) {
+Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options)
+    : loop_(loop), gpus_(gpus), workers_(workers), books_(books), options_(std::move(options)) {
     workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
+                 [this](Worker& worker, bool away) { client_away(worker, away); },
+                 [this](Worker& worker, int64_t up, int64_t down) { bytes_moved(worker, up, down); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
     gpus_.on_change([this] { try_waiting(); });
+    gpus_.on_wiped([this](int index, uint64_t bytes) {
+        if (auto last = last_claims_.extract(index)) books_.wiped(last.mapped(), bytes);
+    });
 }
 
 Claims::~Claims() = default;
@@ -163,12 +168,12 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
                      [&](int one, int other) { return rank(one) < rank(other); });
     claim->gpus.resize(static_cast<size_t>(wish.count));
     claim->began_ms = now_ms();
-
     std::string devices;
     for (int index : claim->gpus) devices += (devices.empty() ? "" : ",") + gpus_.at(index).found.uuid;
-    auto id = store_.begin_claim({0, claim->account, claim->machine, claim->gpu, devices, claim->began_ms});
+    auto id = books_.begin({0, claim->account, claim->machine, claim->gpu, devices});
     if (!id) return id.error();
     claim->id = *id;
+    for (int index : claim->gpus) last_claims_[index] = claim->id;
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
     claims_.push_back(std::move(claim));
@@ -224,10 +229,9 @@ void Claims::end(Claim& claim, const std::string& why, bool keep) {
     if (claim.ending) return;
     claim.ending = true;
     claim.why_ending = why;
-    auto ended = now_ms();
-    if (auto noted = store_.end_claim(claim.id, ended, why); !noted) log(LogLevel::error, noted.error().what);
     log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + claim.machine + " ended after " +
-                            std::to_string((ended - claim.began_ms) / 1000) + " s: " + why);
+                            std::to_string(books_.age(claim.id).count() / 1000) + " s: " + why);
+    books_.end(claim.id, why);
     for (auto& session : claim.sessions) end_session(session, why);
     settle(claim);
 }

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "gpu_client/protocol/keys.hpp"
-#include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/asker.hpp"
+#include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
@@ -68,7 +68,15 @@ struct Session {
     Caller caller;
     Reply reply;  // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
-    bool connected = false;  // its client has come
+    bool connected = false;                // its client has come
+    bool away = false;                     // and has left, perhaps for good
+    int64_t bytes_up = 0, bytes_down = 0;  // as its worker told last
+    // For memory that there is not, while another session of the claim is about to leave some.
+    struct HeldWish {
+        MemoryWish wish;
+        EventLoop::TimerId timer;
+    };
+    std::list<HeldWish> held;
     Asker asker;
     std::optional<EventLoop::Clock::time_point> asker_gone_since;
     std::string why_ending;
@@ -83,7 +91,7 @@ struct Claim {
     std::string owner;       // of all its sessions
     std::string public_key;  // likewise; empty when plain
     std::vector<int> gpus;
-    int64_t began_ms = 0;
+    int64_t began_ms = 0;  // by the calendar
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
     bool ending = false;
@@ -103,7 +111,7 @@ struct ClaimOptions {
 
 class Claims {
 public:
-    Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options);
+    Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options);
     ~Claims();
 
     // Makes the caller's claim or joins it.
@@ -159,7 +167,11 @@ private:
     void worker_ready(Worker& worker);
     void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
+    void bytes_moved(Worker& worker, int64_t up, int64_t down);
+    void client_away(Worker& worker, bool away);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
+    bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
+    void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
@@ -171,9 +183,10 @@ private:
     EventLoop& loop_;
     Gpus& gpus_;
     Workers& workers_;
-    Store& store_;
+    Books& books_;
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
+    std::map<int, int64_t> last_claims_;  // the one that a GPU is to be wiped after
     // Who has lately let sessions end without connecting.
     struct Distrust {
         int in_a_row = 0;

@@ -54,7 +54,7 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out) {
     return Ok{};
 }
 
-static std::string date(int64_t ms) {
+std::string date(int64_t ms) {
     time_t seconds = ms / 1000;
     tm parts{};
     gmtime_r(&seconds, &parts);

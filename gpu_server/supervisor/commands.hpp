@@ -1,6 +1,7 @@
 // The commands of tnr-gpu-server beside `serve`: they work on the state folder, whether a server runs or not.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 
@@ -24,5 +25,8 @@ Result<> list_keys(const std::string& state, std::ostream& out);
 // The account's keys and its machines' are worthless from now on, its code images are removed, and a server that runs ends
 // its programs within moments. The ledger keeps what it used.
 Result<> forget_account(const std::string& name, const std::string& state, std::ostream& out);
+
+// "2026-11-23 01:37", UTC, of milliseconds since 1970.
+std::string date(int64_t ms);
 
 }  // namespace tnr::server

@@ -290,14 +290,63 @@ void Claims::client_connected(Worker& worker) {
     distrusted_.erase(session->caller.owner());
 }
 
-void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
-    auto* session = session_of(worker);
+void Claims::bytes_moved(Worker& worker, int64_t up, int64_t down) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (!session || up < session->bytes_up || down < session->bytes_down) return;
+    books_.moved(claim->id, up - session->bytes_up, down - session->bytes_down);
+    session->bytes_up = up;
+    session->bytes_down = down;
+}
+
+void Claims::client_away(Worker& worker, bool away) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
     if (!session) return;
-    auto& memory = gpus_.at(worker.gpus[wish.device]).memory;
-    uint64_t bytes = memory.answer(wish.bytes, session->granted_bytes[wish.device]);
+    session->away = away;
+    try_held(*claim);
+}
+
+// Whether another session is about to give back some of this GPU's memory.
+static bool memory_comes_back(const Claim& claim, const Session& wanting, size_t device) {
+    return std::any_of(claim.sessions.begin(), claim.sessions.end(), [&](const Session& other) {
+        bool leaving = other.away || other.state == Session::State::ending || !other.worker->last_word.empty() ||
+                       other.worker->state == Worker::State::dying;
+        return &other != &wanting && leaving && other.granted_bytes[device] > 0;
+    });
+}
+
+// False: there is not as much, and the answer is still due. `nothing_too`: then the answer is nothing.
+bool Claims::grant(Session& session, const MemoryWish& wish, bool nothing_too) {
+    auto& memory = gpus_.at(session.worker->gpus[wish.device]).memory;
+    uint64_t bytes = memory.answer(wish.bytes, session.granted_bytes[wish.device]);
+    if (bytes == 0 && wish.bytes > 0 && !nothing_too) return false;
     memory.grant(bytes);
-    session->granted_bytes[wish.device] += bytes;
-    workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
+    session.granted_bytes[wish.device] += bytes;
+    workers_.tell(*session.worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
+    return true;
+}
+
+void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (!session) return;
+    bool waits = session->held.size() < held_wishes_max && memory_comes_back(*claim, *session, wish.device);
+    if (grant(*session, wish, !waits)) return;
+    auto held = session->held.insert(session->held.end(), {wish, 0});
+    held->timer = loop_.after(wish_held_for, [this, session, held] {
+        grant(*session, held->wish, true);
+        session->held.erase(held);
+    });
+}
+
+void Claims::try_held(Claim& claim) {
+    for (auto& session : claim.sessions)
+        std::erase_if(session.held, [&](Session::HeldWish& held) {
+            if (!grant(session, held.wish, !memory_comes_back(claim, session, held.wish.device))) return false;
+            loop_.cancel(held.timer);
+            return true;
+        });
 }
 
 void Claims::worker_gone(Worker& worker, const std::string& how) {
@@ -324,6 +373,7 @@ void Claims::note_unconnected(const Caller& caller) {
 
 void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
     loop_.cancel(session->timer);
+    for (auto& held : session->held) loop_.cancel(held.timer);
     for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.take_back(session->granted_bytes[i]);
     std::string what = session->why_ending;
     if (what.empty()) what = session->worker->last_word.empty() ? "its worker " + how : how;
@@ -335,6 +385,7 @@ void Claims::session_over(Claim& claim, std::list<Session>::iterator session, co
     if (!session->connected && !session->worker->last_word.empty() && !claim.ending) note_unconnected(session->caller);
     Reply unanswered = std::move(session->reply);
     claim.sessions.erase(session);
+    try_held(claim);
     if (claim.sessions.size() == 1) tell_sharing(claim, claim.sessions.front(), false);
     if (unanswered)
         unanswered(Error{Error::Kind::remote, "the GPU could not be prepared: " + what,
