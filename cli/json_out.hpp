@@ -43,7 +43,10 @@ nlohmann::json optional_json(const std::optional<double>& number);
 struct MachineFacts {
     std::optional<bool> gpu_busy = {};
     std::string running_since = {};  // UTC; empty: it does not run, or nobody knows
-    std::optional<Cost> cost = {};   // of all its life, as far as it was seen
+    // Of all its GPUs together, while programs use them; nothing: the pool says no price, or was not asked.
+    std::optional<double> gpu_per_hour = {};
+    std::string gpu_currency = {};
+    std::optional<Cost> cost = {};  // of all its life, as far as it was seen
 };
 // A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,

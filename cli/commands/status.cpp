@@ -54,6 +54,14 @@ std::string busy_text(const MachineView& view) {
     return *view.facts.gpu_busy ? "busy" : "idle";
 }
 
+// The machine's, and what its GPUs add while programs use them.
+std::string whole_price_text(const MachineView& view) {
+    std::string text = view.machine ? price_text(view.machine->price) : "";
+    if (view.facts.gpu_per_hour)
+        text += (text.empty() ? "" : " + ") + price_text(view.facts.gpu_currency, view.facts.gpu_per_hour) + " GPU";
+    return text;
+}
+
 std::string tags_text(const std::map<std::string, std::string>& tags) {
     std::string text;
     for (const auto& [key, value] : tags) text += (text.empty() ? "" : ",") + key + "=" + value;
@@ -74,7 +82,7 @@ Row row_of(const Session& session, const MachineView& view) {
             busy_text(view),
             where(machine),
             since && is ? ui::duration_text(*is - *since) : "",
-            machine ? price_text(machine->price) : "",
+            whole_price_text(view),
             view.facts.cost ? money_text(*view.facts.cost) : "",
             machine && !machine->offer.empty() ? machine->offer : record.size,
             ui::age(record.created, now),
@@ -190,7 +198,9 @@ void add_status(Grammar& tnr, Session& session) {
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
         "does not answer within seconds is named, and the others are shown.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
-        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`).\n\n"
+        "machine costs by the hour, and what its GPUs cost in hours in which programs use them, where the pool says; "
+        "COST\n"
+        "what the machine has cost so far, as far as this computer saw it (`tnr billing` has the GPU time, too).\n\n"
         "Examples:\n"
         "  tnr status\n"
         "  tnr status demo                       all about one machine\n"

@@ -32,10 +32,10 @@ ClaimNews Books::news_of(int64_t id, Open& open) {
     return {id, open.use, open.ended};
 }
 
-milliseconds Books::age(int64_t id) const {
+std::optional<ClaimUse> Books::use_of(int64_t id) {
     auto found = open_.find(id);
-    if (found == open_.end()) return milliseconds(0);
-    return std::chrono::duration_cast<milliseconds>(loop_.now() - found->second.since);
+    if (found == open_.end()) return std::nullopt;
+    return news_of(id, found->second).use;
 }
 
 void Books::end(int64_t id, const std::string& why) {

@@ -24,8 +24,8 @@ public:
     // A ledger that does not take it now (a full disk) is tried again every second; the claim costs nothing meanwhile.
     void end(int64_t id, const std::string& why);
     void wiped(int64_t id, uint64_t bytes);
-    // How long it has lasted.
-    milliseconds age(int64_t id) const;
+    // What it has used up to now; nothing: it has ended.
+    std::optional<ClaimUse> use_of(int64_t id);
 
 private:
     struct Open {

@@ -230,7 +230,8 @@ void Claims::end(Claim& claim, const std::string& why, bool keep) {
     claim.ending = true;
     claim.why_ending = why;
     log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + claim.machine + " ended after " +
-                            std::to_string(books_.age(claim.id).count() / 1000) + " s: " + why);
+                            std::to_string(books_.use_of(claim.id).value_or(ClaimUse{}).lasted_ms / 1000) +
+                            " s: " + why);
     books_.end(claim.id, why);
     for (auto& session : claim.sessions) end_session(session, why);
     settle(claim);

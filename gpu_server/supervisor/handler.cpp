@@ -141,9 +141,12 @@ Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
     auto claims = ledger_.claims_of(caller.account, {request.since, request.behind}, ledger_lines_per_answer);
     if (!claims) return claims.error();
     json lines = json::array(), next;
-    for (auto& claim : *claims) lines.push_back(line_of(claim));
     if (std::ssize(*claims) == ledger_lines_per_answer)
         next = {{"since", claims->back().until_ms()}, {"behind", claims->back().id}};
+    for (auto& claim : *claims) {
+        if (auto now = books_.use_of(claim.id)) claim.use = *now;
+        lines.push_back(line_of(claim));
+    }
     return json{{"claims", lines}, {"next", next}};
 }
 

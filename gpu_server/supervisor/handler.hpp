@@ -23,9 +23,16 @@ struct Peer {
 
 class Handler {
 public:
-    Handler(EventLoop& loop, Gpus& gpus, Claims& claims, Store& store, Ledger& ledger, NvmlSource& nvml,
+    Handler(EventLoop& loop, Gpus& gpus, Claims& claims, Store& store, Ledger& ledger, Books& books, NvmlSource& nvml,
             ImageKeeper& images)
-        : loop_(loop), gpus_(gpus), claims_(claims), store_(store), ledger_(ledger), nvml_(nvml), images_(images) {}
+        : loop_(loop),
+          gpus_(gpus),
+          claims_(claims),
+          store_(store),
+          ledger_(ledger),
+          books_(books),
+          nvml_(nvml),
+          images_(images) {}
 
     // Foreign bytes in, exactly one call of `answer` with text, now or later.
     void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
@@ -47,6 +54,7 @@ private:
     Claims& claims_;
     Store& store_;
     Ledger& ledger_;
+    Books& books_;
     NvmlSource& nvml_;
     ImageKeeper& images_;
     std::map<std::string, size_t> nvml_waiting_;  // by owner

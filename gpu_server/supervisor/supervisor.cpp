@@ -153,7 +153,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
     ImageKeeper images(loop, reaper, workers, std::move(*cache),
                        [&](const std::string& tenant) { return is_enrolled(**store, tenant); });
-    Handler handler(loop, gpus, claims, **store, **ledger, *nvml, images);
+    Handler handler(loop, gpus, claims, **store, **ledger, books, *nvml, images);
 
     bool ending = false;
     asked_to_end = [&](int signal) {
