@@ -104,6 +104,18 @@ void add_forget(CLI::App& app, Result<>& result) {
     command->callback([name, state, &result] { result = forget_account(*name, *state, std::cout); });
 }
 
+void add_limit(CLI::App& app, Result<>& result) {
+    auto options = std::make_shared<LimitOptions>();
+    auto* command = app.add_subcommand("limit", "Say what an account may use at once, and its part when several wait");
+    command->add_option("name", options->name, "The account's name, as `keys` lists it")->required();
+    command->add_option("--gpus", options->gpus, "GPUs at once, of all types together; 0: as many as there are")
+        ->check(CLI::Range(0, 1'000'000));
+    command->add_option("--weight", options->weight, "Of two that wait, one with 2 gets twice as much (at first: 1)")
+        ->check(CLI::Range(0.01, 100.0));
+    command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
+    command->callback([options, &result] { result = limit_account(*options, std::cout); });
+}
+
 void add_prices(CLI::App& app, Result<>& result) {
     struct Options {
         std::string gpu, price, state;
@@ -178,6 +190,7 @@ int main(int argc, char** argv) {
     add_enroll(app, result);
     add_keys(app, result);
     add_forget(app, result);
+    add_limit(app, result);
     add_prices(app, result);
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";

@@ -9,8 +9,8 @@
 //   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
 //                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
-//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}
-//                   nonce
+//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, or {queued: {place,
+//                   nonce, wait_s, place        of}}, to a client that says how long it waits
 //   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
@@ -34,6 +34,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -44,6 +45,9 @@
 namespace tnr::control {
 
 inline constexpr std::chrono::milliseconds default_timeout{5000};
+
+// The longest wait there is, and no end to it. An older server ignores it, and refuses at once.
+inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
 
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {

@@ -14,6 +14,10 @@ constexpr const char* keys_schema = R"(
         machine TEXT NOT NULL,
         enrolled_ms INTEGER NOT NULL,
         UNIQUE (role, account, machine));
+    CREATE TABLE IF NOT EXISTS limits (
+        account TEXT PRIMARY KEY,
+        gpus_max INTEGER,
+        weight_percent INTEGER NOT NULL);
 )";
 
 constexpr const char* now_ms_sql = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
@@ -52,10 +56,32 @@ public:
         LockGuard lock(mutex_);
         auto removed =
             Statement(database_.get(), "DELETE FROM keys WHERE account = ?", {name}).run("forgetting an account");
-        if (removed && sqlite3_changes(database_.get()) == 0)
-            return Error{Error::Kind::not_found, "there is no account '" + name + "'",
-                         "tnr-gpu-server keys lists them"};
-        return removed;
+        if (removed && sqlite3_changes(database_.get()) == 0) return no_account(name);
+        if (!removed) return removed;
+        return Statement(database_.get(), "DELETE FROM limits WHERE account = ?", {name}).run("forgetting an account");
+    }
+
+    Result<> set_limits(const std::string& account, const UserLimits& limits) override {
+        LockGuard lock(mutex_);
+        if (count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {account}) == 0)
+            return no_account(account);
+        return Statement(database_.get(),
+                         "INSERT OR REPLACE INTO limits (account, gpus_max, weight_percent) "
+                         "VALUES (?, nullif(?, -1), ?)",
+                         {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t(limits.weight * 100 + 0.5)})
+            .run("setting limits");
+    }
+
+    Result<UserLimits> limits(const std::string& account) override {
+        LockGuard lock(mutex_);
+        UserLimits limits;
+        Statement row(database_.get(), "SELECT gpus_max, weight_percent FROM limits WHERE account = ?", {account});
+        if (row.next()) {
+            if (!row.is_null(0)) limits.gpus_max = static_cast<int>(row.number(0));
+            limits.weight = static_cast<double>(row.number(1)) / 100;
+        }
+        if (row.failed()) return database_error(database_.get(), "looking up limits");
+        return limits;
     }
 
     Result<> remove_machine(const std::string& account, const std::string& name) override {
@@ -87,6 +113,10 @@ public:
     }
 
 private:
+    static Error no_account(const std::string& name) {
+        return {Error::Kind::not_found, "there is no account '" + name + "'", "tnr-gpu-server keys lists them"};
+    }
+
     // 0 when it cannot be asked: what follows fails then.
     int64_t count(const char* sql, std::initializer_list<Statement::Value> values) TNR_REQUIRES(mutex_) {
         Statement row(database_.get(), sql, values);

@@ -28,6 +28,12 @@ struct KeyRecord {
     int64_t enrolled_ms = 0;  // since 1970
 };
 
+// What the operator allows a user.
+struct UserLimits {
+    std::optional<int> gpus_max;  // at once
+    double weight = 1;            // of two that wait, one with 2 gets twice as much
+};
+
 // Machines that have a key of their own. More than any account of ours has; each is a line in the store.
 inline constexpr int64_t machines_per_account_max = 1024;
 
@@ -47,6 +53,10 @@ public:
     virtual Result<> remove_machine(const std::string& account, const std::string& name) = 0;
     virtual Result<std::optional<Owner>> find_key(const std::string& public_key) = 0;
     virtual Result<std::vector<KeyRecord>> keys() = 0;
+
+    // Kind not_found when there is no such account. They go with the account.
+    virtual Result<> set_limits(const std::string& account, const UserLimits& limits) = 0;
+    virtual Result<UserLimits> limits(const std::string& account) = 0;
 };
 
 Result<std::unique_ptr<Store>> open_sqlite_store(const std::string& path);

@@ -32,50 +32,6 @@ Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, Clai
 
 Claims::~Claims() = default;
 
-// ---- waiting
-
-void Claims::wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, milliseconds patience,
-                      const Error& too_late) {
-    auto of_owner = std::count_if(waiting_.begin(), waiting_.end(),
-                                  [&](const Waiting& one) { return one.caller.owner() == caller.owner(); });
-    if (waiting_.size() >= waiting_requests_max || static_cast<size_t>(of_owner) >= waiting_requests_per_owner_max)
-        return reply(Error{Error::Kind::remote, "too many requests wait for a GPU already", "try again later"});
-    auto here = waiting_.insert(waiting_.end(), {caller, std::move(attempt), reply});
-    here->timeout = loop_.after(patience, [this, here, too_late] {
-        give_up(*here, too_late);
-        remove_over();
-    });
-}
-
-void Claims::give_up(Waiting& waiting, const Error& error) {
-    if (waiting.over) return;
-    waiting.over = true;
-    loop_.cancel(waiting.timeout);
-    waiting.reply(error);
-}
-
-// Not while try_waiting() walks over them: it does so itself.
-void Claims::remove_over() {
-    if (!trying_) waiting_.remove_if([](const Waiting& one) { return one.over; });
-}
-
-// First come, first served. An attempt may itself change something: then all are tried once more.
-void Claims::try_waiting() {
-    try_again_ = true;
-    if (trying_) return;
-    trying_ = true;
-    while (try_again_) {
-        try_again_ = false;
-        for (auto& one : waiting_) {
-            if (one.over || !one.attempt()) continue;
-            one.over = true;
-            loop_.cancel(one.timeout);
-        }
-    }
-    trying_ = false;
-    remove_over();
-}
-
 // ---- which GPUs
 
 static std::string enumerate(const std::set<std::string>& names) {
@@ -129,8 +85,9 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
 // Called when not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for
 // somebody else, or belong to a claim that ends.
 bool Claims::make_room(const Caller& caller, const GpuWish& wish) {
-    auto missing = wish.count - static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
-                                                 gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
+    auto missing = wish.count + ahead_[wish.gpu] -
+                   static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
+                                    gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
     for (auto& claim : claims_)
         if (claim->gpu == wish.gpu && claim->soon_over()) missing -= static_cast<int>(claim->gpus.size());
     auto kept = gpus_.with_state(wish.gpu, Gpu::State::kept), mine = gpus_.kept_for(wish.gpu, caller.owner());
@@ -155,6 +112,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->account = caller.account;
     claim->machine = caller.machine;
     claim->gpu = wish.gpu;
+    claim->user = caller.user();
     claim->owner = caller.owner();
     claim->public_key = caller.public_key;
     auto rank = [&](int index) {
@@ -176,6 +134,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     for (int index : claim->gpus) last_claims_[index] = claim->id;
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
+    shares_.began(caller.user(), wish.count, loop_.now());
     claims_.push_back(std::move(claim));
     return claims_.back().get();
 }
@@ -239,6 +198,7 @@ void Claims::end(Claim& claim, const std::string& why, bool keep) {
 
 void Claims::finish(Claim& claim) {
     auto gpus = claim.gpus;
+    shares_.ended(claim.user, static_cast<int>(gpus.size()), loop_.now());
     auto linger = claim.keep ? options_.linger : milliseconds(0);
     claims_.remove_if([&](auto& one) { return one.get() == &claim; });
     if (!stopping_) gpus_.keep(gpus, linger);

@@ -99,4 +99,20 @@ Result<> forget_account(const std::string& name, const std::string& state, std::
     return Ok{};
 }
 
+Result<> limit_account(const LimitOptions& options, std::ostream& out) {
+    auto folder = StateFolder::find(options.state);
+    if (!folder) return folder.error();
+    auto store = open_sqlite_store(folder->database());
+    if (!store) return store.error();
+    auto limits = (*store)->limits(options.name);
+    if (!limits) return limits.error();
+    if (options.gpus) limits->gpus_max = *options.gpus > 0 ? options.gpus : std::nullopt;
+    if (options.weight) limits->weight = *options.weight;
+    if (auto set = (*store)->set_limits(options.name, *limits); !set) return set;
+    out << options.name << " may use "
+        << (limits->gpus_max ? "at most " + std::to_string(*limits->gpus_max) + " GPUs at once" : "all GPUs")
+        << "; its weight in the queue is " << limits->weight << "\n";
+    return Ok{};
+}
+
 }  // namespace tnr::server

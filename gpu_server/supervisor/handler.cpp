@@ -49,7 +49,7 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
                         request.op == Op::claims || request.op == Op::ledger;
     if (for_accounts && caller.role == Caller::Role::machine)
         return reply(Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"});
-    GpuWish wish{request.gpu, request.count};
+    GpuWish wish{request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place};
     switch (request.op) {
         case Op::hello:
             return reply(json{{"protocol", wire::protocol_version},

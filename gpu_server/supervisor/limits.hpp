@@ -59,6 +59,14 @@ inline constexpr size_t sessions_per_claim_max = 64;
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
 
+// … and of all keys of an account.
+inline constexpr size_t waiting_requests_per_account_max = 256;
+// The queue for GPUs that others use. A client that waits is told its place when that changes, and this often in any case;
+// it then has a moment to ask again, or its place is gone.
+inline constexpr milliseconds place_told_every{5'000};
+inline constexpr milliseconds place_kept_for{3'000};
+inline constexpr milliseconds queue_looked_at_every{250};
+
 // A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
 // still there, and how long a client has to ask again over another one. Then it is over.
 inline constexpr milliseconds asker_looked_at_every{200};

@@ -102,6 +102,8 @@ void read_fields(Fields& fields, Request& request) {
         case Op::nvml:
             request.gpu = fields.text("gpu", gpu_name_bytes_max, true);
             request.count = static_cast<int>(fields.number("count", 1, gpus_per_claim_max, 1));
+            request.wait_s = fields.number("wait_s", 0, control::wait_s_max, 0);
+            request.place = static_cast<int>(fields.number("place", 0, waiting_requests_max, 0));
             request.pid = static_cast<int>(fields.number("pid", 0, std::numeric_limits<int32_t>::max(), 0));
             request.process = fields.text("process", process_name_bytes_max, false);
             request.nonce = fields.text("nonce", nonce_bytes_max, false);

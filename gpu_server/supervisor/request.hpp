@@ -29,6 +29,8 @@ struct Request {
     Op op = Op::hello;
     std::string gpu;
     int count = 1;
+    int64_t wait_s = 0;
+    int place = 0;  // in the queue, as it was told last
     int pid = 0;
     std::string process;
     std::string nonce;

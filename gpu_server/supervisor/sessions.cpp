@@ -27,9 +27,8 @@ static Error not_ready(const std::string& what) {
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
-    wait_for(
-        caller, [this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply, worker_start_timeout,
-        not_ready("the description of the " + wish.gpu));
+    auto attempt = [this, wish](Waiting& one) { return try_describe(one.caller, wish, one.reply); };
+    wait_for({caller, reply, attempt}, worker_start_timeout, not_ready("the description of the " + wish.gpu));
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -53,11 +52,21 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
-    if (try_session(caller, wish, process, reply)) return;
-    auto attempt = [this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); };
-    if (auto refusal = too_few(caller, wish))
-        return wait_for(caller, attempt, reply, earlier_program_ends_within, *refusal);
-    wait_for(caller, attempt, reply, worker_start_timeout, not_ready("a " + wish.gpu));
+    if (asked_again(caller, wish, process, reply)) return;
+    const bool willing = wish.wait.count() > 0;
+    // With others in the queue, it is tried when its turn comes.
+    if (!wanted_by_others(wish) || find(caller, wish.gpu))
+        if (try_session(caller, wish, process, reply, willing)) return;
+    if (auto refusal = too_few(caller, wish)) {
+        auto attempt = [this, wish, process](Waiting& one) {
+            return try_session(one.caller, wish, process, one.reply);
+        };
+        return wait_for({caller, reply, attempt}, earlier_program_ends_within, *refusal);
+    }
+    if (willing) return enter_queue(caller, wish, process, reply);
+    auto attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
+    wait_for({caller, reply, attempt, wish, options_.limits(caller.account)}, worker_start_timeout,
+             not_ready("a " + wish.gpu));
 }
 
 std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {
@@ -70,7 +79,8 @@ std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) 
 }
 
 // True: answered, or a session has taken over the reply.
-bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
+                         bool willing) {
     auto refuse = [&](Error error) {
         reply(std::move(error));
         return true;
@@ -84,12 +94,19 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
                                                 " processes of a machine can use its GPU at once"});
     if (!claim) {
-        auto available = gpus_.available(wish.gpu, caller.owner()).size();
-        if (available < static_cast<size_t>(wish.count)) {
-            if (make_room(caller, wish)) return false;
-            return refuse({Error::Kind::remote,
-                           "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use",
-                           "try again later, or ask for another type"});
+        auto limits = options_.limits(caller.account);
+        if (beyond_limit(caller, limits, wish.count)) {
+            if (willing && wish.count <= *limits.gpus_max) return false;
+            return refuse({Error::Kind::usage,
+                           caller.user() + " may use " + std::to_string(*limits.gpus_max) + " GPUs at once, uses " +
+                               std::to_string(shares_.held(caller.user())) + " and asks for " +
+                               std::to_string(wish.count),
+                           "end other programs of yours first; the limit is the pool's operator's"});
+        }
+        auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
+        if (available < wish.count + ahead_[wish.gpu]) {
+            if (make_room(caller, wish) || willing) return false;
+            return refuse(all_in_use(caller, wish));
         }
         auto made = make_claim(caller, wish);
         if (!made) return refuse(made.error());

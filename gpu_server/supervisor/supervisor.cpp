@@ -42,6 +42,12 @@ std::string node_name(const ServeOptions& options) {
     return host;
 }
 
+// A store in trouble limits nobody.
+UserLimits limits_of(Store& store, const std::string& account) {
+    auto limits = store.limits(account);
+    return limits ? *limits : UserLimits{};
+}
+
 // A store in trouble revokes nothing.
 void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
     claims.end_revoked([&](const std::string& key) {
@@ -147,7 +153,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
     Books books(loop, **ledger, node_name(options));
     Claims claims(loop, gpus, workers, books,
-                  {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes});
+                  {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
+                   [&](const std::string& account) { return limits_of(**store, account); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
