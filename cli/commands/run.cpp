@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -37,8 +39,13 @@ Result<PoolLogin> login_for(Session& session, const std::string& address) {
 Result<int64_t> parse_wait(const std::string& text) {
     if (text.empty()) return int64_t{0};
     if (text == "forever") return control::wait_s_max;
+    int64_t below_a_minute = 0;
+    auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), below_a_minute);
+    if (failed == std::errc{} && std::string(rest) == "s" && below_a_minute > 0 && below_a_minute < 60)
+        return below_a_minute;
     auto seconds = parse_duration(text, "--wait");
-    if (!seconds) return seconds;
+    if (!seconds)
+        return Error{Error::Kind::usage, "--wait is no time: '" + text + "'", "it looks like 30s, 5m, 2h or forever"};
     return std::min(*seconds, control::wait_s_max);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What GPU time costs, from the operator's price to the user's bill; and that a killed program's memory is the next one's.
+"""What GPU time costs, from the operator's price to the user's bill; waiting for a GPU, and for a killed program's memory.
 
     pool_money_test.py BIN        BIN: folder of tnr and tnr-gpu-server
 """
@@ -134,6 +134,21 @@ class PoolMoney(unittest.TestCase):
         self.assertEqual(bill["pools"][0]["claims"], 1)
         self.assertGreater(bill["total"]["amounts"][0]["amount"], billed - 5)
         self.assertLess(bill["total"]["amounts"][0]["amount"], billed + 5)
+
+    def test_a_program_that_waits_is_told_its_place_and_gets_the_gpu(self):
+        self.sign_in("alice")
+        first = subprocess.Popen([BIN / "tnr", "run", "--", sys.executable, "-c", PROGRAM, "100", "4"],
+                                 env=self.environment("alice"), stderr=subprocess.DEVNULL)
+        self.addCleanup(first.wait)
+        self.addCleanup(first.kill)
+        deadline = time.monotonic() + 60
+        while not self.bill("alice")["pools"][0]["claims"]:
+            self.assertLess(time.monotonic(), deadline)
+        command = [BIN / "tnr", "run", "--wait", "1m", "--", sys.executable, "-c", PROGRAM, "100", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment("alice"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("number 1 of 1 in the queue", done.stderr)
+        self.tnr("alice", "run", "--wait", "soon", "--", "true", expect=2)
 
     def test_a_program_gets_the_memory_of_one_that_has_just_been_killed(self):
         self.sign_in("alice")
