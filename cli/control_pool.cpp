@@ -3,7 +3,9 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -19,6 +21,9 @@ namespace tnr::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+// Of some hundred lines each: more than any account has claims in a year.
+constexpr int pages_max = 10'000;
 
 // One request, which a thread waits for: ZeroMQ's waiting would end at every signal, and could not be ended by one.
 struct Asked {
@@ -86,6 +91,24 @@ public:
                      "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
+    Result<PoolBooks> books(int64_t since) override try {
+        PoolBooks books;
+        std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
+        auto ledger = each_page({{"op", "ledger"}, {"since", since * 1000}}, [&](const Json& page) {
+            for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
+        });
+        if (!ledger) return ledger.error();
+        auto prices = each_page({{"op", "prices"}}, [&](const Json& page) {
+            for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
+        });
+        if (!prices) return prices.error();
+        for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
+        return books;
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "the pool's ledger makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
+    }
+
     Result<> enroll_machine(const std::string& name, const std::string& public_key) override {
         return tell({{"op", "enroll_machine"}, {"name", name}, {"public_key", public_key}});
     }
@@ -94,6 +117,28 @@ public:
     }
 
 private:
+    static GpuUse use_of(const Json& claim) {
+        GpuUse use{claim.at("id"),   claim.at("machine"), claim.at("gpu"),  claim.at("count"),
+                   claim.at("from"), claim.at("to"),      claim.at("ended")};
+        use.bytes_up = claim.at("bytes_up");
+        use.bytes_down = claim.at("bytes_down");
+        return use;
+    }
+    static GpuPriceSince price_of(const Json& price) {
+        GpuPriceSince since{price.at("gpu"), price.at("since"), price.at("currency")};
+        if (!price.at("per_hour").is_null()) since.per_hour = price.at("per_hour").get<double>();
+        return since;
+    }
+    Result<> each_page(Json request, const std::function<void(const Json&)>& read) {
+        for (int pages = 0; pages < pages_max; ++pages) {
+            auto answer = ask(client_, request);
+            if (!answer) return answer.error();
+            read(*answer);
+            if (answer->at("next").is_null()) return Ok{};
+            request.update(answer->at("next"));
+        }
+        return Error{Error::Kind::remote, "the pool's ledger does not end", "ask for less of it: --since 7d"};
+    }
     Result<> tell(const Json& request) {
         auto answer = ask(client_, request);
         if (!answer) return answer.error();

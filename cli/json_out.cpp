@@ -71,6 +71,7 @@ nlohmann::json cost_json(const Cost& cost) {
     return {{"amounts", list},
             {"hours_running", cost.hours_running},
             {"hours_stopped", cost.hours_stopped},
+            {"hours_gpu", cost.hours_gpu},
             {"hours_unknown", cost.hours_unknown}};
 }
 
@@ -90,6 +91,11 @@ nlohmann::json price_json(const Price& price) {
             {"per_month", optional_json(price.monthly())},
             {"source", or_null(price.source)},
             {"date", or_null(price.date)}};
+}
+
+static nlohmann::json gpu_price_json(const MachineFacts& facts) {
+    if (!facts.gpu_per_hour) return nullptr;
+    return {{"currency", facts.gpu_currency}, {"per_hour", *facts.gpu_per_hour}};
 }
 
 nlohmann::json machine_json(const Record& record, const std::optional<Machine>& machine, const std::string& state,
@@ -119,6 +125,7 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
             {"tags", tags},
             {"gpu_busy", facts.gpu_busy ? nlohmann::json(*facts.gpu_busy) : nlohmann::json()},
             {"running_since", or_null(facts.running_since)},
+            {"gpu_price", gpu_price_json(facts)},
             {"cost", facts.cost ? cost_json(*facts.cost) : nlohmann::json()},
             {"hint", hint}};
 }

@@ -42,7 +42,10 @@ nlohmann::json optional_json(const std::optional<double>& number);
 // What is known of a machine beside its record and what its provider says.
 struct MachineFacts {
     std::optional<bool> gpu_busy = {};
-    std::string running_since = {};      // UTC; empty: it does not run, or nobody knows
+    std::string running_since = {};  // UTC; empty: it does not run, or nobody knows
+    // Of all its GPUs together, while programs use them; nothing: the pool says no price, or was not asked.
+    std::optional<double> gpu_per_hour = {};
+    std::string gpu_currency = {};
     std::optional<Cost> cost = {};       // of all its life, as far as it was seen
     std::optional<int64_t> idle_s = {};  // for how long nobody has used it, where that was asked (idle_times.hpp)
 };

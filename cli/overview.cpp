@@ -208,6 +208,16 @@ std::string running_since(const std::vector<Sighting>& sightings, const std::str
     return since;
 }
 
+void add_gpu_price(const PoolView& pool, MachineView& view) {
+    const Record& record = view.record;
+    const bool has = !record.has_gpu.empty();
+    for (const auto& type : pool.types) {
+        if (type.name != (has ? record.has_gpu : record.gpu) || !type.per_hour) continue;
+        view.facts.gpu_per_hour = *type.per_hour * (has ? record.has_count : record.count);
+        view.facts.gpu_currency = type.currency;
+    }
+}
+
 // Their history by machine, so that 200 machines are 200 short looks.
 void add_facts(const std::string& now, const std::vector<Sighting>& sightings, Overview& overview) {
     std::map<std::pair<std::string, std::string>, std::vector<Sighting>> by_machine;
@@ -223,6 +233,7 @@ void add_facts(const std::string& now, const std::vector<Sighting>& sightings, O
             view.facts.gpu_busy = std::any_of(pool.claims.begin(), pool.claims.end(), [&](const GpuClaim& claim) {
                 return claim.machine == view.record.name && claim.sessions > 0;
             });
+            add_gpu_price(pool, view);
         }
     }
 }

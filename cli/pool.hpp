@@ -2,6 +2,7 @@
 // The real one speaks JSON over ZeroMQ (control_pool.cpp); tests use one in memory.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,27 @@ struct GpuClaim {
     int sessions = 0;   // programs that use them; the claim outlives the last one by a little
 };
 
+// A claim of our account as the pool's ledger has it, and what an hour of a GPU cost since when. Milliseconds since 1970.
+struct GpuUse {
+    int64_t id = 0;
+    std::string machine;
+    std::string gpu;  // type
+    int count = 1;
+    int64_t from_ms = 0, to_ms = 0;
+    bool ended = true;
+    int64_t bytes_up = 0, bytes_down = 0;
+};
+struct GpuPriceSince {
+    std::string gpu;
+    int64_t since_ms = 0;
+    std::string currency;
+    std::optional<double> per_hour = {};  // nothing: no price from then on
+};
+struct PoolBooks {
+    std::vector<GpuUse> uses;
+    std::vector<GpuPriceSince> prices;  // all there ever were, in the order in which they were set
+};
+
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
 class Pool {
 public:
@@ -44,6 +66,8 @@ public:
     virtual Result<std::string> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
+    // What was in use after `since` (seconds since 1970). An Error of kind usage: a server of before pools told.
+    virtual Result<PoolBooks> books(int64_t since) = 0;
     // Both may be repeated: enrolling again replaces the key, forgetting an unknown machine succeeds.
     virtual Result<> enroll_machine(const std::string& name, const std::string& public_key) = 0;
     virtual Result<> forget_machine(const std::string& name) = 0;

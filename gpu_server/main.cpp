@@ -7,6 +7,7 @@
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/supervisor/commands.hpp"
 #include "gpu_server/supervisor/helpers.hpp"
+#include "gpu_server/supervisor/price_commands.hpp"
 #include "gpu_server/supervisor/supervisor.hpp"
 #include "gpu_server/worker/worker.hpp"
 
@@ -103,6 +104,47 @@ void add_forget(CLI::App& app, Result<>& result) {
     command->callback([name, state, &result] { result = forget_account(*name, *state, std::cout); });
 }
 
+void add_limit(CLI::App& app, Result<>& result) {
+    auto options = std::make_shared<LimitOptions>();
+    auto* command = app.add_subcommand("limit", "Say what an account may use at once, and its part when several wait");
+    command->add_option("name", options->name, "The account's name, as `keys` lists it")->required();
+    command->add_option("--gpus", options->gpus, "GPUs at once, of all types together; 0: as many as there are")
+        ->check(CLI::Range(0, 1'000'000));
+    command->add_option("--weight", options->weight, "Of two that wait, one with 2 gets twice as much (at first: 1)")
+        ->check(CLI::Range(0.01, 100.0));
+    command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
+    command->callback([options, &result] { result = limit_account(*options, std::cout); });
+}
+
+void add_prices(CLI::App& app, Result<>& result) {
+    struct Options {
+        std::string gpu, price, state;
+        bool history = false;
+    };
+    auto options = std::make_shared<Options>();
+    auto* command =
+        app.add_subcommand("prices", "What an hour of each type of GPU costs; users see it and are billed it");
+    command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
+    auto* list = command->add_subcommand("list", "Show them (also without `list`)");
+    for (auto* each : {command, list})
+        each->add_flag("--history", options->history, "All there ever were, and since when");
+    auto* set = command->add_subcommand("set", "Set one, from now on; what was used before keeps its price");
+    set->add_option("type", options->gpu, "h100, as `tnr gpus` names it")->required();
+    set->add_option("price", options->price, "Of one GPU by the hour: 2.49/h (dollars), 2.49EUR/h, 0/h")->required();
+    auto* remove = command->add_subcommand("remove", "From now on the type has no price: users see \"unknown\"");
+    remove->add_option("type", options->gpu, "h100, as `tnr gpus` names it")->required();
+    for (auto* each : {list, set, remove}) each->fallthrough();  // --state may stand behind them
+    command->require_subcommand(0, 1);
+    command->callback([=, &result] {
+        if (*set)
+            result = set_price(options->gpu, options->price, options->state, std::cout);
+        else if (*remove)
+            result = remove_price(options->gpu, options->state, std::cout);
+        else
+            result = list_prices(options->history, options->state, std::cout);
+    });
+}
+
 // Not for people: what the supervisor starts (supervisor/child.hpp).
 void add_hidden(CLI::App& app) {
     app.add_subcommand("worker", "")->group("")->callback([] {
@@ -148,6 +190,8 @@ int main(int argc, char** argv) {
     add_enroll(app, result);
     add_keys(app, result);
     add_forget(app, result);
+    add_limit(app, result);
+    add_prices(app, result);
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";
     });

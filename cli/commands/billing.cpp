@@ -1,4 +1,5 @@
-// `tnr billing`: what machines have cost, as this computer saw it, beside what the clouds say.
+// `tnr billing`: what machines have cost, as this computer saw it, and GPU time, as the pools have it in their ledgers,
+// beside what the clouds say.
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
@@ -20,16 +21,18 @@ struct BillingOptions {
 };
 
 constexpr int chart_columns = 30;
-const std::vector<Column> bill_columns = {{"name"}, {"running"}, {"stopped"}, {"cost"}};
-const std::vector<Column> day_columns = {{"name"}, {"running"}, {"stopped"}, {"cost"}, {"chart"}};
+const std::vector<Column> bill_columns = {{"name"}, {"running"}, {"stopped"}, {"gpu"}, {"cost"}};
+const std::vector<Column> day_columns = {{"name"}, {"running"}, {"stopped"}, {"gpu"}, {"cost"}, {"chart"}};
 
 std::string hours_text(double hours) {
     return hours > 0 ? ui::duration_text(static_cast<int64_t>(hours * 3600 + 0.5)) : "";
 }
 
 Row bill_row(const BillLine& line, bool chart, double most) {
-    Row row = {line.name, hours_text(line.cost.hours_running), hours_text(line.cost.hours_stopped),
-               line.cost.hours_running + line.cost.hours_stopped > 0 ? money_text(line.cost) : ""};
+    const Cost& cost = line.cost;
+    const bool any = cost.hours_running + cost.hours_stopped + cost.hours_gpu > 0;
+    Row row = {line.name, hours_text(cost.hours_running), hours_text(cost.hours_stopped), hours_text(cost.hours_gpu),
+               any ? money_text(cost) : ""};
     if (!chart) return row;
     double amount = line.cost.amounts.empty() ? 0 : line.cost.amounts.begin()->second;
     row.push_back(most > 0 && amount > 0 ? bar(amount / most, chart_columns) : " ");
@@ -47,7 +50,8 @@ double longest_bar(const Bill& bill) {
 
 nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figures,
                          const std::vector<BudgetUse>& budgets) {
-    auto lines = nlohmann::json::array(), clouds = nlohmann::json::array(), uses = nlohmann::json::array();
+    auto lines = nlohmann::json::array(), clouds = nlohmann::json::array(), uses = nlohmann::json::array(),
+         pools = nlohmann::json::array();
     for (const auto& line : bill.lines) lines.push_back({{"name", line.name}, {"cost", cost_json(line.cost)}});
     for (const auto& figure : figures)
         clouds.push_back({{"provider", figure.provider},
@@ -58,12 +62,19 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
                           {"balance", optional_json(figure.costs.balance)},
                           {"source", or_null(figure.costs.source)},
                           {"date", or_null(figure.costs.date)}});
+    for (const auto& pool : bill.pools)
+        pools.push_back({{"address", pool.address},
+                         {"claims", pool.claims},
+                         {"cost", cost_json(pool.cost)},
+                         {"bytes_up", pool.bytes_up},
+                         {"bytes_down", pool.bytes_down}});
     for (const auto& use : budgets) uses.push_back(use_json(use));
     return {{"since", ui::utc_text(bill.since)},
             {"until", ui::utc_text(bill.until)},
             {"by", bill.by},
             {"lines", lines},
             {"total", cost_json(bill.total)},
+            {"pools", pools},
             {"clouds", clouds},
             {"budgets", uses}};
 }
@@ -114,6 +125,18 @@ void tell_gaps(Session& session, const Bill& bill, const History::All& history) 
                        "missing\n";
 }
 
+// Of those that were asked for their ledgers.
+void add_pool_troubles(Session& session, const std::vector<PoolLedger>& ledgers, std::vector<Trouble>& troubles) {
+    for (const auto& ledger : ledgers) {
+        if (ledger.books) continue;
+        if (ledger.books.error().kind == Error::Kind::usage)
+            session.err << "note: the pool at " << ledger.address
+                        << " does not tell what was used there: its tnr-gpu-server is older than this tnr\n";
+        else
+            troubles.push_back({ledger.address, ledger.books.error()});
+    }
+}
+
 Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
     Bill bill;
     bill.by = options.by.empty() ? "machine" : options.by;
@@ -141,13 +164,15 @@ Result<> billing(Session& session, const BillingOptions& options) {
     auto overview = look_around(session);  // what has changed meanwhile goes into the history
     auto history = session.history().all();
     if (!history) return history.error();
+    auto ledgers = ask_pool_ledgers(session, asked->since);
     auto figures = cloud_figures(session, history->sightings, now, overview.troubles);
     if (interrupt::interrupted()) return interrupt::error();
     auto budgets = session.budgets().all();
     if (!budgets) return budgets.error();
     auto uses = uses_of(*budgets, history->sightings, now);
-    const Bill bill = bill_of(history->sightings, asked->since, asked->until, asked->by);
+    const Bill bill = bill_of(history->sightings, ledgers, asked->since, asked->until, asked->by, asked->until == now);
     std::erase_if(overview.troubles, [](const Trouble& each) { return each.about.rfind("tcp://", 0) == 0; });
+    add_pool_troubles(session, ledgers, overview.troubles);
     if (session.json) {
         print_document(session, "billing", bill_json(bill, figures, uses), overview.troubles);
         return Ok{};
@@ -166,7 +191,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
 
 void add_billing(Grammar& tnr, Session& session) {
     auto options = std::make_shared<BillingOptions>();
-    auto command = tnr.command("billing", "Show what your machines have cost");
+    auto command = tnr.command("billing", "Show what your machines and GPUs have cost");
     command.option("--since", options->since,
                    "From then on: 2026-11-01, or 7d for seven days ago; this month unless told");
     command.option("--until", options->until, "Up to then; now unless told");
@@ -176,11 +201,16 @@ void add_billing(Grammar& tnr, Session& session) {
         "Machine, disk and address, each hour at the price of then, also of machines that are deleted and of disks of\n"
         "stopped ones. tnr writes down each change that it sees (~/.local/state/tnr/history.jsonl); a change made\n"
         "elsewhere counts from when tnr first saw it. An unknown price is told as unknown, and currencies stay apart.\n"
-        "The pool's GPUs are not in it: pools do not tell what they cost. --by gpu sums the machines' costs by the "
-        "GPU\n"
-        "that they had. Clouds that tell their own figure of this month have it beside ours, with the difference: "
-        "taxes,\n"
-        "traffic, snapshots, machines that tnr did not make, a month's upper limit.\n\n"
+        "GPU is the time that the pools' ledgers have for your account, each GPU counted by itself, at the pool's "
+        "price of\n"
+        "then; it is the pool's own account, so it is whole on every computer. --by gpu sums machines' costs by the "
+        "GPU "
+        "that\n"
+        "they had, and GPU time by type. Clouds that tell their own figure of this month have it beside ours, with "
+        "the\n"
+        "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit. Budgets are "
+        "about\n"
+        "machines alone.\n\n"
         "Examples:\n"
         "  tnr billing\n"
         "  tnr billing --by day --since 14d\n"

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -15,6 +17,8 @@
 #include "cli/config.hpp"
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
+#include "cli/timers.hpp"
+#include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
 
 namespace tnr::cli {
@@ -30,6 +34,19 @@ Result<PoolLogin> login_for(Session& session, const std::string& address) {
     if (!endpoint) return endpoint.error();
     if (endpoint->loopback()) return PoolLogin{address, {}};
     return login;
+}
+
+Result<int64_t> parse_wait(const std::string& text) {
+    if (text.empty()) return int64_t{0};
+    if (text == "forever") return control::wait_s_max;
+    int64_t below_a_minute = 0;
+    auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), below_a_minute);
+    if (failed == std::errc{} && std::string(rest) == "s" && below_a_minute > 0 && below_a_minute < 60)
+        return below_a_minute;
+    auto seconds = parse_duration(text, "--wait");
+    if (!seconds)
+        return Error{Error::Kind::usage, "--wait is no time: '" + text + "'", "it looks like 30s, 5m, 2h or forever"};
+    return std::min(*seconds, control::wait_s_max);
 }
 
 // Everything we carry, in a folder named by its hash: other versions of tnr keep theirs, programs that run keep
@@ -67,13 +84,13 @@ void sweep(const std::string& folder) {
 
 // One run is one claim in the pool, whatever processes it starts: so its name has this process's id, which becomes
 // the program's. The keys are in a file for us alone: an environment shows up in /proc and in crash reports.
-Result<> prepare_environment(Session& session, const PoolLogin& login, const GpuWish& wish) {
+Result<> prepare_environment(Session& session, const PoolLogin& login, const GpuWish& wish, int64_t wait_s) {
     auto folder = unpack(session.cache_folder);
     if (!folder) return folder.error();
     char host[65] = "";
     ::gethostname(host, sizeof host - 1);
     std::string pid = std::to_string(::getpid()), runs = session.cache_folder + "/run";
-    GpuConfig config{login.address, wish.type, wish.count, std::string("run-") + host + "-" + pid, login.keys};
+    GpuConfig config{login.address, wish.type, wish.count, std::string("run-") + host + "-" + pid, login.keys, wait_s};
     sweep(runs);
     std::string path = runs + "/" + pid + ".json";
     if (auto written = write_file(path, to_json_text(config), 0600); !written) return written;
@@ -119,6 +136,8 @@ Result<> run(Session& session, const RunOptions& options) {
     if (session.json && !options.dry_run)
         return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json",
                      "`tnr run --dry-run --json` tells which GPU it would take"};
+    auto wait_s = parse_wait(options.wait);
+    if (!wait_s) return wait_s.error();
     std::string address = options.pool, gpu = options.gpu;
     if (auto filled = default_to(session, "pool", address); !filled) return filled;
     if (auto filled = default_to(session, "gpu", gpu); !filled) return filled;
@@ -145,7 +164,7 @@ Result<> run(Session& session, const RunOptions& options) {
                     << " from the pool at " << login->address << "\n";
         return Ok{};
     }
-    if (auto prepared = prepare_environment(session, *login, *wish); !prepared) return prepared;
+    if (auto prepared = prepare_environment(session, *login, *wish, *wait_s); !prepared) return prepared;
     if (auto prepared = prepare_profile(options.profile); !prepared) return prepared;
     auto failed = become(options.words);
     session.exit_code = failed.error().kind == Error::Kind::not_found ? no_program_code : no_start_code;
@@ -159,12 +178,15 @@ void add_run(Grammar& tnr, Session& session) {
     command.option("--pool", options->pool, "Pool of GPUs, tcp://HOST:PORT; the one last signed in to unless told");
     command.option("--profile", options->profile,
                    "Write what program and GPU do when into this file; https://ui.perfetto.dev opens it");
+    command.option("--wait", options->wait,
+                   "When all GPUs are in use, wait for one: 5m, or forever; the place in the queue is told on stderr");
     command.flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
     command.required_words("command", options->words, "After `--`: the program and its arguments");
     command.footer(
         "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"
         "Examples:\n"
         "  tnr run -- ./saxpy\n"
+        "  tnr run --wait 5m -- ./saxpy\n"
         "  tnr run --profile out.json -- ./saxpy\n"
         "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- python3 train.py --epochs 3");
     command.run([&session, options] { session.result = run(session, *options); });

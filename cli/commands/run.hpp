@@ -12,6 +12,7 @@ struct RunOptions {
     std::string gpu = {};      // "h100" or "h100:2"; empty: the pool's only type
     std::string pool = {};     // address; empty: the one last signed in to
     std::string profile = {};  // file for TNR_PROFILE; empty: none
+    std::string wait = {};     // for a GPU, when all are in use: "5m", "forever"; empty: not at all
     std::vector<std::string> words;
     bool dry_run = false;
 };

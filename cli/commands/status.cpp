@@ -55,6 +55,14 @@ std::string busy_text(const MachineView& view) {
     return *view.facts.gpu_busy ? "busy" : "idle";
 }
 
+// The machine's, and what its GPUs add while programs use them.
+std::string whole_price_text(const MachineView& view) {
+    std::string text = view.machine ? price_text(view.machine->price) : "";
+    if (view.facts.gpu_per_hour)
+        text += (text.empty() ? "" : " + ") + price_text(view.facts.gpu_currency, view.facts.gpu_per_hour) + " GPU";
+    return text;
+}
+
 std::string tags_text(const std::map<std::string, std::string>& tags) {
     std::string text;
     for (const auto& [key, value] : tags) {
@@ -78,7 +86,7 @@ Row row_of(const Session& session, const MachineView& view) {
             busy_text(view),
             where(machine),
             since && is ? ui::duration_text(*is - *since) : "",
-            machine ? price_text(machine->price) : "",
+            whole_price_text(view),
             view.facts.cost ? money_text(*view.facts.cost) : "",
             view.facts.idle_s ? ui::duration_text(*view.facts.idle_s) : "",
             machine && !machine->offer.empty() ? machine->offer : record.size,
@@ -196,7 +204,9 @@ void add_status(Grammar& tnr, Session& session) {
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
         "does not answer within seconds is named, and the others are shown.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
-        "machine costs by the hour; COST what it has cost so far, as far as this computer saw it (`tnr billing`). "
+        "machine costs by the hour, and what its GPUs cost in hours in which programs use them, where the pool says; "
+        "COST\n"
+        "what the machine has cost so far, as far as this computer saw it (`tnr billing` has the GPU time, too). "
         "IDLE,\n"
         "of machines that are named and with -o wide, is for how long nobody has used one that was started with\n"
         "--idle-stop or --ttl: it is asked for that.\n\n"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "cli/overview.hpp"
 #include "cli/side_by_side.hpp"
@@ -30,19 +31,47 @@ std::vector<Span> by_days(const Span& span) {
     return pieces;
 }
 
+std::vector<std::string> tag_groups(const std::map<std::string, std::string>& tags) {
+    std::vector<std::string> groups;
+    for (const auto& [key, value] : tags) {
+        std::string tag = key;
+        groups.push_back(tag.append("=").append(value));
+    }
+    if (groups.empty()) groups.emplace_back("no tag");
+    return groups;
+}
+
 std::vector<std::string> groups_of(const Span& span, const std::string& by) {
     const Sighting& seen = *span.seen;
     if (by == "machine") return {seen.name};
     if (by == "gpu") return {seen.gpu.empty() ? "no GPU" : gpu_text(seen.gpu, seen.gpu_count)};
     if (by == "provider") return {seen.provider};
     if (by == "day") return {day_of(span.from)};
-    std::vector<std::string> tags;
-    for (const auto& [key, value] : seen.tags) {
-        std::string tag = key;
-        tags.push_back(tag.append("=").append(value));
+    return tag_groups(seen.tags);
+}
+
+std::vector<GpuSpan> by_days(const GpuSpan& span) {
+    std::vector<GpuSpan> pieces;
+    constexpr int64_t day_ms = day_seconds * 1000;
+    for (int64_t from = span.from_ms; from < span.until_ms;) {
+        GpuSpan piece = span;
+        piece.from_ms = from;
+        piece.until_ms = std::min((from / day_ms + 1) * day_ms, span.until_ms);
+        from = piece.until_ms;
+        pieces.push_back(piece);
     }
-    if (tags.empty()) tags.emplace_back("no tag");
-    return tags;
+    return pieces;
+}
+
+// `tags`: of the machines, by name.
+std::vector<std::string> groups_of(const GpuSpan& span, const std::string& by,
+                                   const std::map<std::string, std::map<std::string, std::string>>& tags) {
+    if (by == "machine") return {who_used(*span.use)};
+    if (by == "gpu") return {gpu_text(span.use->gpu, span.use->count)};
+    if (by == "provider") return {span.pool};
+    if (by == "day") return {day_of(span.from_ms / 1000)};
+    auto found = tags.find(span.use->machine);
+    return tag_groups(found == tags.end() ? std::map<std::string, std::string>{} : found->second);
 }
 
 double largest(const Cost& cost) {
@@ -64,8 +93,31 @@ const std::vector<std::string>& bill_groups() {
     return groups;
 }
 
-Bill bill_of(const std::vector<Sighting>& sightings, int64_t since, int64_t until, const std::string& by) {
-    Bill bill{since, until, by, {}, {}};
+namespace {
+
+void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger& ledger, int64_t until,
+              const std::map<std::string, std::map<std::string, std::string>>& tags) {
+    PoolBill pool{ledger.address, {}};
+    std::set<const GpuUse*> uses;
+    for (const auto& whole : gpu_spans_of(ledger.address, *ledger.books, bill.since, until)) {
+        bill.total.add(whole);
+        pool.cost.add(whole);
+        if (uses.insert(whole.use).second) {
+            pool.bytes_up += whole.use->bytes_up;
+            pool.bytes_down += whole.use->bytes_down;
+        }
+        for (const auto& span : bill.by == "day" ? by_days(whole) : std::vector{whole})
+            for (const auto& group : groups_of(span, bill.by, tags)) groups[group].add(span);
+    }
+    pool.claims = uses.size();
+    bill.pools.push_back(std::move(pool));
+}
+
+}  // namespace
+
+Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers, int64_t since,
+             int64_t until, const std::string& by, bool to_now) {
+    Bill bill{since, until, by, {}, {}, {}};
     std::map<std::string, Cost> groups;
     if (by == "day" && since > 0)  // without a beginning, from the first day that costs something
         for (int64_t day = since; day < until; day += day_seconds) groups[day_of(day)];
@@ -74,6 +126,10 @@ Bill bill_of(const std::vector<Sighting>& sightings, int64_t since, int64_t unti
         for (const auto& span : by == "day" ? by_days(whole) : std::vector{whole})
             for (const auto& group : groups_of(span, by)) groups[group].add(span);
     }
+    std::map<std::string, std::map<std::string, std::string>> tags;
+    for (const auto& seen : sightings) tags[seen.name] = seen.tags;
+    for (const auto& ledger : ledgers)
+        if (ledger.books) add_pool(bill, groups, ledger, to_now ? until + day_seconds : until, tags);
     for (auto& [name, cost] : groups) bill.lines.push_back({name, std::move(cost)});
     if (by != "day")
         std::stable_sort(bill.lines.begin(), bill.lines.end(),

@@ -1,5 +1,5 @@
-// The history as a bill: what was spent between two times, by machine, GPU, provider, day or tag, and beside it what the
-// clouds themselves say.
+// The history and the pools' ledgers as a bill: what was spent between two times, by machine, GPU, provider, day or tag, and
+// beside it what the clouds themselves say.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 
 #include "cli/json_out.hpp"
 #include "cli/money/costs.hpp"
+#include "cli/money/gpu_time.hpp"
 #include "cli/session.hpp"
 
 namespace tnr::cli {
@@ -15,15 +16,24 @@ struct BillLine {
     std::string name;
     Cost cost;
 };
+struct PoolBill {
+    std::string address;
+    Cost cost;
+    size_t claims = 0;
+    int64_t bytes_up = 0, bytes_down = 0;  // of those claims, all their life
+};
 struct Bill {
     int64_t since = 0, until = 0;
     std::string by;
     std::vector<BillLine> lines;  // dearest first; days in their order, those without costs too
+    std::vector<PoolBill> pools;  // what of the total is GPU time, by pool
     Cost total;                   // not the lines' sum where a machine has several tags
 };
 // What `by` may be.
 const std::vector<std::string>& bill_groups();
-Bill bill_of(const std::vector<Sighting>& sightings, int64_t since, int64_t until, const std::string& by);
+// Of `ledgers` those that told. `to_now`: all that they have, also of the second that `until` is the beginning of.
+Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers, int64_t since,
+             int64_t until, const std::string& by, bool to_now);
 
 // "2026-11-01", "2026-11-01T12:00:00Z", "7d" and "24h" before `now`. An Error of kind usage says so.
 Result<int64_t> parse_when(const std::string& option, const std::string& text, int64_t now);

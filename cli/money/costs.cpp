@@ -40,6 +40,14 @@ void Cost::add(const Span& span) {
         amounts[span.seen->price.currency] += *cost;
 }
 
+void Cost::add(const GpuSpan& span) {
+    hours_gpu += span.gpu_hours();
+    if (!span.per_hour)
+        hours_unknown += span.gpu_hours();
+    else if (*span.per_hour > 0)
+        amounts[span.currency] += *span.per_hour * span.gpu_hours();
+}
+
 double Cost::in(const std::string& currency) const {
     auto found = amounts.find(currency);
     return found == amounts.end() ? 0 : found->second;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/money/gpu_time.hpp"
 #include "cli/money/history.hpp"
 
 namespace tnr::cli {
@@ -27,8 +28,10 @@ std::vector<Span> spans_of(const std::vector<Sighting>& sightings, int64_t since
 struct Cost {
     std::map<std::string, double> amounts = {};  // by currency; what is free is in none
     double hours_running = 0, hours_stopped = 0;
-    double hours_unknown = 0;  // of these: at an unknown price, and so in no amount
+    double hours_gpu = 0;      // of the pools' GPUs, each counted by itself
+    double hours_unknown = 0;  // of all these: at an unknown price, and so in no amount
     void add(const Span& span);
+    void add(const GpuSpan& span);
     // The amount in this currency alone.
     double in(const std::string& currency) const;
 };

@@ -9,8 +9,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "api_client/base/turn.hpp"
+#include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/stats.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -58,6 +60,12 @@ static Result<json> ask(json request) {
     return pool().client->request(std::move(request), answer_timeout);
 }
 
+// Only that the configuration is read.
+static Result<> know_pool() {
+    TakenTurn turn(pool().turn);
+    return open_client();
+}
+
 static GpuConfig pool_config() {
     TakenTurn turn(pool().turn);
     return pool().config;
@@ -97,10 +105,37 @@ static size_t wanted_lanes() {
                   : wire::lanes_for_cores(std::thread::hardware_concurrency());
 }
 
+// Tells the user what a program waits for that otherwise would seem to hang.
+static void tell_place(const json& queued, int64_t& told) {
+    auto place = queued.at("place").get<int64_t>(), of = queued.at("of").get<int64_t>();
+    if (std::exchange(told, place) == place) return;
+    log(LogLevel::warning, "all %s of the pool are in use: this program waits, and is number %lld of %lld in the queue",
+        pool_config().gpu.c_str(), static_cast<long long>(place), static_cast<long long>(of));
+}
+
+// Until there is a GPU, as far as the user is willing to wait: the pool keeps our place while we ask again and again.
+static Result<json> ask_in_queue(json request) {
+    using Clock = std::chrono::steady_clock;
+    const auto begun = Clock::now();
+    for (int64_t place = 0;;) {
+        if (auto open = know_pool(); !open) return open.error();
+        const int64_t wait_s = pool_config().wait_s;
+        const auto passed = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun).count();
+        if (wait_s == control::wait_s_max)
+            request["wait_s"] = wait_s;
+        else if (wait_s > 0)
+            request["wait_s"] = std::max<int64_t>(wait_s - passed, 1);
+        request["place"] = place;
+        auto answer = ask(request);
+        if (!answer || !answer->contains("queued")) return answer;
+        tell_place(answer->at("queued"), place);
+    }
+}
+
 // By the nonce the pool recognises a request that has to be repeated.
 Result<SessionOffer> ask_for_session() try {
-    auto answer =
-        ask({{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});
+    auto answer = ask_in_queue(
+        {{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();

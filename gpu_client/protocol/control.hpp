@@ -6,15 +6,24 @@
 //
 //   op              request                     answer
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"open"}
-//   types           -                           {types: [{name, total, free, memory_bytes}]}
+//   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
+//                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
-//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}
-//                   nonce
+//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, or {queued: {place,
+//                   nonce, wait_s, place        of}}, to a client that says how long it waits
 //   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
 //   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
 //   release         -                           {}; ends the caller's own claim
+//   ledger          since, behind               {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
+//                                               bytes_down, wiped_bytes}], next}; accounts only, of the caller's own
+//                                               account what was in use after `since`; a running claim may come twice
+//   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
+//                                               from then on
+//
+// `ledger` and `prices` answer by the page: `next` is null at the end, else it has the fields to ask for the next page with.
+// Times in them are milliseconds since 1970. A server that does not know an op answers with an Error of kind usage.
 //
 // `session` makes the machine's claim or joins it. If one of the claim's sessions already has the nonce (random, up to
 // 64 characters), the answer is that session: the first answer was lost. The endpoint is tcp://HOST:PORT, where the
@@ -25,6 +34,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -35,6 +45,9 @@
 namespace tnr::control {
 
 inline constexpr std::chrono::milliseconds default_timeout{5000};
+
+// The longest wait there is, and no end to it. An older server ignores it, and refuses at once.
+inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
 
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {

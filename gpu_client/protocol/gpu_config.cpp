@@ -1,10 +1,13 @@
 // See gpu_config.hpp.
 #include "gpu_client/protocol/gpu_config.hpp"
 
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "gpu_client/protocol/control.hpp"
 
 namespace tnr {
 
@@ -19,6 +22,9 @@ Result<GpuConfig> parse_gpu_config(const std::string& text) try {
     config.gpu = file.at("gpu").get<std::string>();
     config.count = file.value("count", 1);
     if (config.count < 1 || config.count > devices_max) return Error{Error::Kind::usage, "count is out of range"};
+    config.wait_s = file.value("wait_s", int64_t{0});
+    if (config.wait_s < 0 || config.wait_s > control::wait_s_max)
+        return Error{Error::Kind::usage, "wait_s is out of range"};
     config.keys.server_public = file.value("server_key", "");
     if (auto machine = file.find("machine"); machine != file.end()) {
         config.machine_name = machine->value("name", "");
@@ -31,6 +37,7 @@ Result<GpuConfig> parse_gpu_config(const std::string& text) try {
 
 std::string to_json_text(const GpuConfig& config) {
     json file{{"pool", config.pool}, {"gpu", config.gpu}, {"count", config.count}};
+    if (config.wait_s > 0) file["wait_s"] = config.wait_s;
     if (!config.machine_name.empty()) file["machine"]["name"] = config.machine_name;
     if (!config.keys.plain()) {
         file["server_key"] = config.keys.server_public;
@@ -45,7 +52,20 @@ static std::string environment(const char* name) {
     return value ? value : "";
 }
 
+static Result<int64_t> parse_wait(const std::string& text) {
+    if (text == "forever") return control::wait_s_max;
+    int64_t seconds = -1;
+    auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (failed == std::errc{} && *rest == 0 && seconds >= 0 && seconds <= control::wait_s_max) return seconds;
+    return Error{Error::Kind::usage, "TNR_WAIT='" + text + "' is no time to wait", "it is seconds, or forever"};
+}
+
 static Result<> apply_environment(GpuConfig& config) {
+    if (auto wait = environment("TNR_WAIT"); !wait.empty()) {
+        auto seconds = parse_wait(wait);
+        if (!seconds) return seconds.error();
+        config.wait_s = *seconds;
+    }
     if (auto pool = environment("TNR_POOL"); !pool.empty()) config.pool = pool;
     auto gpu = environment("TNR_GPU");
     if (gpu.empty()) return Ok{};

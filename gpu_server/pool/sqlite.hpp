@@ -18,6 +18,23 @@ inline Error database_error(sqlite3* database, const std::string& doing) {
     return {Error::Kind::internal, doing + " in the server's database failed: " + sqlite3_errmsg(database)};
 }
 
+// How long one process waits for another's transaction; ours take less than a millisecond.
+inline constexpr int busy_timeout_ms = 2000;
+
+// `schema`: statements that may be run again and again. Write-ahead log with synchronous=NORMAL: a commit survives every
+// crash of ours and costs microseconds; what a power cut may take with it is up to Ledger::sync().
+inline Result<Database> open_database(const std::string& path, const char* schema) {
+    sqlite3* opened = nullptr;
+    int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+    Database database(opened);
+    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    sqlite3_busy_timeout(opened, busy_timeout_ms);
+    for (const char* sql : {"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", schema})
+        if (sqlite3_exec(opened, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
+            return database_error(opened, "preparing " + path);
+    return database;
+}
+
 // One statement, run to its end or row by row.
 class Statement {
 public:

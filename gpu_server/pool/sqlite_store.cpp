@@ -1,8 +1,4 @@
 // The store of one node: a SQLite file in the state folder.
-//
-// Write-ahead log with synchronous=NORMAL: a commit survives every crash of ours and costs microseconds; a power cut
-// may lose the last moments of the ledger, which is worth less than the fsync each claim would wait for.
-
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -10,12 +6,7 @@
 namespace tnr::server {
 namespace {
 
-// How long one process waits for another's transaction; ours take less than a millisecond.
-constexpr int busy_timeout_ms = 2000;
-
-constexpr const char* schema = R"(
-    PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = NORMAL;
+constexpr const char* keys_schema = R"(
     CREATE TABLE IF NOT EXISTS keys (
         public_key TEXT PRIMARY KEY,
         role TEXT NOT NULL CHECK (role IN ('account', 'machine')),
@@ -23,17 +14,10 @@ constexpr const char* schema = R"(
         machine TEXT NOT NULL,
         enrolled_ms INTEGER NOT NULL,
         UNIQUE (role, account, machine));
-    CREATE TABLE IF NOT EXISTS claims (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        account TEXT NOT NULL,
-        machine TEXT NOT NULL,
-        gpu TEXT NOT NULL,
-        devices TEXT NOT NULL,
-        began_ms INTEGER NOT NULL,
-        ended_ms INTEGER,
-        reason TEXT NOT NULL DEFAULT '');
-    CREATE INDEX IF NOT EXISTS open_claims ON claims (id) WHERE ended_ms IS NULL;
-    CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS limits (
+        account TEXT PRIMARY KEY,
+        gpus_max INTEGER,
+        weight_percent INTEGER NOT NULL);
 )";
 
 constexpr const char* now_ms_sql = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
@@ -72,10 +56,32 @@ public:
         LockGuard lock(mutex_);
         auto removed =
             Statement(database_.get(), "DELETE FROM keys WHERE account = ?", {name}).run("forgetting an account");
-        if (removed && sqlite3_changes(database_.get()) == 0)
-            return Error{Error::Kind::not_found, "there is no account '" + name + "'",
-                         "tnr-gpu-server keys lists them"};
-        return removed;
+        if (removed && sqlite3_changes(database_.get()) == 0) return no_account(name);
+        if (!removed) return removed;
+        return Statement(database_.get(), "DELETE FROM limits WHERE account = ?", {name}).run("forgetting an account");
+    }
+
+    Result<> set_limits(const std::string& account, const UserLimits& limits) override {
+        LockGuard lock(mutex_);
+        if (count("SELECT count(*) FROM keys WHERE role = 'account' AND account = ?", {account}) == 0)
+            return no_account(account);
+        return Statement(database_.get(),
+                         "INSERT OR REPLACE INTO limits (account, gpus_max, weight_percent) "
+                         "VALUES (?, nullif(?, -1), ?)",
+                         {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t(limits.weight * 100 + 0.5)})
+            .run("setting limits");
+    }
+
+    Result<UserLimits> limits(const std::string& account) override {
+        LockGuard lock(mutex_);
+        UserLimits limits;
+        Statement row(database_.get(), "SELECT gpus_max, weight_percent FROM limits WHERE account = ?", {account});
+        if (row.next()) {
+            if (!row.is_null(0)) limits.gpus_max = static_cast<int>(row.number(0));
+            limits.weight = static_cast<double>(row.number(1)) / 100;
+        }
+        if (row.failed()) return database_error(database_.get(), "looking up limits");
+        return limits;
     }
 
     Result<> remove_machine(const std::string& account, const std::string& name) override {
@@ -106,50 +112,11 @@ public:
         return found;
     }
 
-    Result<int64_t> begin_claim(const ClaimRecord& claim) override {
-        LockGuard lock(mutex_);
-        auto begun = Statement(database_.get(),
-                               "INSERT INTO claims (account, machine, gpu, devices, began_ms) VALUES (?, ?, ?, ?, ?)",
-                               {claim.account, claim.machine, claim.gpu, claim.devices, claim.began_ms})
-                         .run("noting a claim");
-        if (!begun) return begun.error();
-        return int64_t{sqlite3_last_insert_rowid(database_.get())};
-    }
-
-    Result<> end_claim(int64_t id, int64_t ended_ms, const std::string& reason) override {
-        LockGuard lock(mutex_);
-        return Statement(database_.get(),
-                         "UPDATE claims SET ended_ms = ?, reason = ? WHERE id = ? AND ended_ms IS NULL",
-                         {ended_ms, reason, id})
-            .run("noting a claim's end");
-    }
-
-    Result<> note_alive(int64_t now_ms) override {
-        LockGuard lock(mutex_);
-        return Statement(database_.get(), "INSERT OR REPLACE INTO alive (one, at_ms) VALUES (1, ?)", {now_ms})
-            .run("noting that the server is alive");
-    }
-
-    Result<std::vector<ClaimRecord>> close_open_claims(const std::string& reason) override {
-        LockGuard lock(mutex_);
-        // A claim cannot have ended before it began, nor later than the last sign of life we wrote.
-        Statement row(database_.get(),
-                      "UPDATE claims SET reason = ?, ended_ms = max(began_ms, coalesce((SELECT at_ms FROM alive), 0)) "
-                      "WHERE ended_ms IS NULL "
-                      "RETURNING id, account, machine, gpu, devices, began_ms, ended_ms, reason",
-                      {reason});
-        return claims(row);
-    }
-
-    Result<std::vector<ClaimRecord>> ledger() override {
-        LockGuard lock(mutex_);
-        Statement row(database_.get(),
-                      "SELECT id, account, machine, gpu, devices, began_ms, ended_ms, reason FROM claims ORDER BY id",
-                      {});
-        return claims(row);
-    }
-
 private:
+    static Error no_account(const std::string& name) {
+        return {Error::Kind::not_found, "there is no account '" + name + "'", "tnr-gpu-server keys lists them"};
+    }
+
     // 0 when it cannot be asked: what follows fails then.
     int64_t count(const char* sql, std::initializer_list<Statement::Value> values) TNR_REQUIRES(mutex_) {
         Statement row(database_.get(), sql, values);
@@ -177,33 +144,16 @@ private:
         return {role, row.text(from + 1), row.text(from + 2)};
     }
 
-    Result<std::vector<ClaimRecord>> claims(Statement& row) TNR_REQUIRES(mutex_) {
-        std::vector<ClaimRecord> found;
-        while (row.next()) {
-            ClaimRecord claim{row.number(0), row.text(1), row.text(2), row.text(3), row.text(4), row.number(5)};
-            if (!row.is_null(6)) claim.ended_ms = row.number(6);
-            claim.reason = row.text(7);
-            found.push_back(std::move(claim));
-        }
-        if (row.failed()) return database_error(database_.get(), "reading the ledger");
-        return found;
-    }
-
-    Mutex mutex_;  // the authentication thread looks keys up while the main thread notes claims
+    Mutex mutex_;  // the authentication thread looks keys up, and so does the main thread
     Database database_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_sqlite_store(const std::string& path) {
-    sqlite3* opened = nullptr;
-    int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-    Database database(opened);
-    if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
-    sqlite3_busy_timeout(opened, busy_timeout_ms);
-    if (sqlite3_exec(opened, schema, nullptr, nullptr, nullptr) != SQLITE_OK)
-        return database_error(opened, "preparing " + path);
-    return std::unique_ptr<Store>(std::make_unique<SqliteStore>(std::move(database)));
+    auto opened = open_database(path, keys_schema);
+    if (!opened) return opened.error();
+    return std::unique_ptr<Store>(std::make_unique<SqliteStore>(std::move(*opened)));
 }
 
 }  // namespace tnr::server

@@ -1,4 +1,4 @@
-// What a pool must not forget: whose keys it knows, and who used which GPU how long.
+// Whose keys a pool knows. Who used which GPU how long is in ledger.hpp.
 //
 // SQLite in the state folder is the store of a single node; etcd will be that of many. Several processes may use one
 // store at once (`enroll` beside a running `serve`), and all methods may be called from any thread.
@@ -28,15 +28,10 @@ struct KeyRecord {
     int64_t enrolled_ms = 0;  // since 1970
 };
 
-// One line of the ledger.
-struct ClaimRecord {
-    int64_t id = 0;
-    std::string account, machine;
-    std::string gpu;      // type
-    std::string devices;  // UUIDs, comma-separated
-    int64_t began_ms = 0;
-    std::optional<int64_t> ended_ms = {};
-    std::string reason = {};  // why it ended
+// What the operator allows a user.
+struct UserLimits {
+    std::optional<int> gpus_max;  // at once
+    double weight = 1;            // of two that wait, one with 2 gets twice as much
 };
 
 // Machines that have a key of their own. More than any account of ours has; each is a line in the store.
@@ -59,14 +54,9 @@ public:
     virtual Result<std::optional<Owner>> find_key(const std::string& public_key) = 0;
     virtual Result<std::vector<KeyRecord>> keys() = 0;
 
-    // `claim.id` is chosen here and returned.
-    virtual Result<int64_t> begin_claim(const ClaimRecord& claim) = 0;
-    virtual Result<> end_claim(int64_t id, int64_t ended_ms, const std::string& reason) = 0;
-    // "Open claims are really in use at this moment": what recovery takes for their end after a crash.
-    virtual Result<> note_alive(int64_t now_ms) = 0;
-    // After a crash: ends the claims that nobody ended. Returns them as they are now.
-    virtual Result<std::vector<ClaimRecord>> close_open_claims(const std::string& reason) = 0;
-    virtual Result<std::vector<ClaimRecord>> ledger() = 0;  // oldest first
+    // Kind not_found when there is no such account. They go with the account.
+    virtual Result<> set_limits(const std::string& account, const UserLimits& limits) = 0;
+    virtual Result<UserLimits> limits(const std::string& account) = 0;
 };
 
 Result<std::unique_ptr<Store>> open_sqlite_store(const std::string& path);

@@ -17,59 +17,20 @@ int64_t now_ms() {
     return std::chrono::duration_cast<milliseconds>(since).count();
 }
 
-Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options)
-    : loop_(loop), gpus_(gpus), workers_(workers), store_(store), options_(std::move(options)) {
+Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options)
+    : loop_(loop), gpus_(gpus), workers_(workers), books_(books), options_(std::move(options)) {
     workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
+                 [this](Worker& worker, bool away) { client_away(worker, away); },
+                 [this](Worker& worker, int64_t up, int64_t down) { bytes_moved(worker, up, down); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
     gpus_.on_change([this] { try_waiting(); });
-}
-
-Claims::~Claims() = default;
-
-// ---- waiting
-
-void Claims::wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, milliseconds patience,
-                      const Error& too_late) {
-    auto of_owner = std::count_if(waiting_.begin(), waiting_.end(),
-                                  [&](const Waiting& one) { return one.caller.owner() == caller.owner(); });
-    if (waiting_.size() >= waiting_requests_max || static_cast<size_t>(of_owner) >= waiting_requests_per_owner_max)
-        return reply(Error{Error::Kind::remote, "too many requests wait for a GPU already", "try again later"});
-    auto here = waiting_.insert(waiting_.end(), {caller, std::move(attempt), reply});
-    here->timeout = loop_.after(patience, [this, here, too_late] {
-        give_up(*here, too_late);
-        remove_over();
+    gpus_.on_wiped([this](int index, uint64_t bytes) {
+        if (auto last = last_claims_.extract(index)) books_.wiped(last.mapped(), bytes);
     });
 }
 
-void Claims::give_up(Waiting& waiting, const Error& error) {
-    if (waiting.over) return;
-    waiting.over = true;
-    loop_.cancel(waiting.timeout);
-    waiting.reply(error);
-}
-
-// Not while try_waiting() walks over them: it does so itself.
-void Claims::remove_over() {
-    if (!trying_) waiting_.remove_if([](const Waiting& one) { return one.over; });
-}
-
-// First come, first served. An attempt may itself change something: then all are tried once more.
-void Claims::try_waiting() {
-    try_again_ = true;
-    if (trying_) return;
-    trying_ = true;
-    while (try_again_) {
-        try_again_ = false;
-        for (auto& one : waiting_) {
-            if (one.over || !one.attempt()) continue;
-            one.over = true;
-            loop_.cancel(one.timeout);
-        }
-    }
-    trying_ = false;
-    remove_over();
-}
+Claims::~Claims() = default;
 
 // ---- which GPUs
 
@@ -124,8 +85,9 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
 // Called when not enough GPUs are available. True: there will be soon, because some are being wiped, are kept for
 // somebody else, or belong to a claim that ends.
 bool Claims::make_room(const Caller& caller, const GpuWish& wish) {
-    auto missing = wish.count - static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
-                                                 gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
+    auto missing = wish.count + ahead_[wish.gpu] -
+                   static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size() +
+                                    gpus_.with_state(wish.gpu, Gpu::State::wiping).size());
     for (auto& claim : claims_)
         if (claim->gpu == wish.gpu && claim->soon_over()) missing -= static_cast<int>(claim->gpus.size());
     auto kept = gpus_.with_state(wish.gpu, Gpu::State::kept), mine = gpus_.kept_for(wish.gpu, caller.owner());
@@ -150,6 +112,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->account = caller.account;
     claim->machine = caller.machine;
     claim->gpu = wish.gpu;
+    claim->user = caller.user();
     claim->owner = caller.owner();
     claim->public_key = caller.public_key;
     auto rank = [&](int index) {
@@ -163,14 +126,15 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
                      [&](int one, int other) { return rank(one) < rank(other); });
     claim->gpus.resize(static_cast<size_t>(wish.count));
     claim->began_ms = now_ms();
-
     std::string devices;
     for (int index : claim->gpus) devices += (devices.empty() ? "" : ",") + gpus_.at(index).found.uuid;
-    auto id = store_.begin_claim({0, claim->account, claim->machine, claim->gpu, devices, claim->began_ms});
+    auto id = books_.begin({0, claim->account, claim->machine, claim->gpu, devices});
     if (!id) return id.error();
     claim->id = *id;
+    for (int index : claim->gpus) last_claims_[index] = claim->id;
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
+    shares_.began(caller.user(), wish.count, loop_.now());
     claims_.push_back(std::move(claim));
     return claims_.back().get();
 }
@@ -224,16 +188,17 @@ void Claims::end(Claim& claim, const std::string& why, bool keep) {
     if (claim.ending) return;
     claim.ending = true;
     claim.why_ending = why;
-    auto ended = now_ms();
-    if (auto noted = store_.end_claim(claim.id, ended, why); !noted) log(LogLevel::error, noted.error().what);
     log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + claim.machine + " ended after " +
-                            std::to_string((ended - claim.began_ms) / 1000) + " s: " + why);
+                            std::to_string(books_.use_of(claim.id).value_or(ClaimUse{}).lasted_ms / 1000) +
+                            " s: " + why);
+    books_.end(claim.id, why);
     for (auto& session : claim.sessions) end_session(session, why);
     settle(claim);
 }
 
 void Claims::finish(Claim& claim) {
     auto gpus = claim.gpus;
+    shares_.ended(claim.user, static_cast<int>(gpus.size()), loop_.now());
     auto linger = claim.keep ? options_.linger : milliseconds(0);
     claims_.remove_if([&](auto& one) { return one.get() == &claim; });
     if (!stopping_) gpus_.keep(gpus, linger);

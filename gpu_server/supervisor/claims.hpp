@@ -9,7 +9,8 @@
 // late serves nobody. tests/gpu_server/supervisor/orders_test.cpp tries the orders in which things can happen.
 //
 // Requests that must wait (a worker that starts, a GPU that is being wiped) are answered later, from the event loop;
-// nothing here ever blocks.
+// nothing here ever blocks. Who is willing to wait for a GPU that others use has a place in the queue (claim_queue.cpp):
+// its client is told the place, and keeps it by asking again.
 #pragma once
 
 #include <deque>
@@ -25,6 +26,8 @@
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/asker.hpp"
+#include "gpu_server/supervisor/books.hpp"
+#include "gpu_server/supervisor/fair_share.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
@@ -40,12 +43,16 @@ struct Caller {
     std::string label() const { return account.empty() ? machine : account + "/" + machine; }
     // Only the same owner may find what a claim left in a GPU: whoever holds the same key; in an open pool, where
     // nobody has one, the same machine.
+    // Who pays, and takes turns with others; in an open pool the machine.
+    std::string user() const { return account.empty() ? "machine " + machine : account; }
     std::string owner() const { return public_key.empty() ? "machine " + machine : "key " + public_key; }
 };
 
 struct GpuWish {
     std::string gpu;
     int count = 1;
+    std::chrono::seconds wait{0};  // as long as the client will wait for others' GPUs; wait_s_max: without end
+    int place = 0;                 // in the queue, as it was told last; 0: not yet
 };
 
 struct Process {
@@ -68,7 +75,15 @@ struct Session {
     Caller caller;
     Reply reply;  // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
-    bool connected = false;  // its client has come
+    bool connected = false;                // its client has come
+    bool away = false;                     // and has left, perhaps for good
+    int64_t bytes_up = 0, bytes_down = 0;  // as its worker told last
+    // For memory that there is not, while another session of the claim is about to leave some.
+    struct HeldWish {
+        MemoryWish wish;
+        EventLoop::TimerId timer;
+    };
+    std::list<HeldWish> held;
     Asker asker;
     std::optional<EventLoop::Clock::time_point> asker_gone_since;
     std::string why_ending;
@@ -80,10 +95,11 @@ struct Session {
 struct Claim {
     int64_t id = 0;  // in the ledger
     std::string account, machine, gpu;
+    std::string user;
     std::string owner;       // of all its sessions
     std::string public_key;  // likewise; empty when plain
     std::vector<int> gpus;
-    int64_t began_ms = 0;
+    int64_t began_ms = 0;  // by the calendar
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
     bool ending = false;
@@ -99,11 +115,12 @@ struct ClaimOptions {
     bool plain = false;          // sessions without encryption
     std::string worker_address;  // what clients are told; empty: as they reached us
     size_t lanes = 0;            // that an encrypted session may open
+    std::function<UserLimits(const std::string& account)> limits = [](const std::string&) { return UserLimits{}; };
 };
 
 class Claims {
 public:
-    Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Store& store, ClaimOptions options);
+    Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options);
     ~Claims();
 
     // Makes the caller's claim or joins it.
@@ -123,22 +140,49 @@ public:
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }
 
 private:
-    // A request that is tried again whenever something has changed. `attempt` returns whether it is done.
+    // A request that is tried again whenever something has changed.
     struct Waiting {
         Caller caller;
-        std::function<bool()> attempt;
-        Reply reply;
+        Reply reply;  // empty: its client has been told its place, and has not asked again yet
+        std::function<bool(Waiting&)> attempt;  // whether it is done
+        std::optional<GpuWish> wish = {};       // of a session
+        UserLimits limits = {};
         EventLoop::TimerId timeout = 0;
         bool over = false;  // answered; to be removed
+        // Of one in the queue.
+        bool queued = false;
+        Process process = {};
+        Asker asker = {};
+        EventLoop::Clock::time_point since = {}, until = {};  // of its last word, or ours; of its patience
+        std::optional<EventLoop::Clock::time_point> gone_since = {};
     };
+    using Waiters = std::list<Waiting>;
     // For `patience`, then the answer is `too_late`.
-    void wait_for(const Caller& caller, std::function<bool()> attempt, const Reply& reply, milliseconds patience,
-                  const Error& too_late);
+    void wait_for(Waiting waiting, milliseconds patience, const Error& too_late);
+    bool full(const Caller& caller) const;
     void try_waiting();
+    bool try_one(Waiting& waiting);
     void give_up(Waiting& waiting, const Error& error);
     void remove_over();
 
-    bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
+    // The queue.
+    bool wanted_by_others(const GpuWish& wish) const;
+    void enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
+    bool asked_again(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
+    std::vector<Waiting*> in_turn();
+    struct Place {
+        Waiting* waiting;
+        int place, of = 0;  // among those who wait for the same type
+    };
+    std::vector<Place> places();
+    void look_at_queue();
+    void look_at(const Place& place);
+    bool beyond_limit(const Caller& caller, const UserLimits& limits, int more) const;
+    Error all_in_use(const Caller& caller, const GpuWish& wish);
+
+    // `willing`: it may wait as long as it takes, so nothing but a wish that cannot come true is refused.
+    bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
+                     bool willing = false);
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
     Claim* find(const Caller& caller, const std::string& gpu);  // the claim that a session of the caller joins
@@ -159,7 +203,11 @@ private:
     void worker_ready(Worker& worker);
     void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
+    void bytes_moved(Worker& worker, int64_t up, int64_t down);
+    void client_away(Worker& worker, bool away);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
+    bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
+    void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
@@ -171,9 +219,10 @@ private:
     EventLoop& loop_;
     Gpus& gpus_;
     Workers& workers_;
-    Store& store_;
+    Books& books_;
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
+    std::map<int, int64_t> last_claims_;  // the one that a GPU is to be wiped after
     // Who has lately let sessions end without connecting.
     struct Distrust {
         int in_a_row = 0;
@@ -181,7 +230,10 @@ private:
         EventLoop::Clock::time_point until{};
     };
     std::map<std::string, Distrust> distrusted_;  // by owner
-    std::list<Waiting> waiting_;
+    Waiters waiting_;
+    std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
+    EventLoop::TimerId queue_timer_ = 0;
+    FairShare shares_;
     bool trying_ = false, try_again_ = false;
     bool stopping_ = false;
 };

@@ -54,7 +54,7 @@ Result<> enroll(const EnrollOptions& options, std::ostream& out) {
     return Ok{};
 }
 
-static std::string date(int64_t ms) {
+std::string date(int64_t ms) {
     time_t seconds = ms / 1000;
     tm parts{};
     gmtime_r(&seconds, &parts);
@@ -96,6 +96,22 @@ Result<> forget_account(const std::string& name, const std::string& state, std::
     std::error_code error;
     std::filesystem::remove_all(folder->images() / image_tenant(name, ""), error);
     out << "Forgot " << name << "\n";
+    return Ok{};
+}
+
+Result<> limit_account(const LimitOptions& options, std::ostream& out) {
+    auto folder = StateFolder::find(options.state);
+    if (!folder) return folder.error();
+    auto store = open_sqlite_store(folder->database());
+    if (!store) return store.error();
+    auto limits = (*store)->limits(options.name);
+    if (!limits) return limits.error();
+    if (options.gpus) limits->gpus_max = *options.gpus > 0 ? options.gpus : std::nullopt;
+    if (options.weight) limits->weight = *options.weight;
+    if (auto set = (*store)->set_limits(options.name, *limits); !set) return set;
+    out << options.name << " may use "
+        << (limits->gpus_max ? "at most " + std::to_string(*limits->gpus_max) + " GPUs at once" : "all GPUs")
+        << "; its weight in the queue is " << limits->weight << "\n";
     return Ok{};
 }
 

@@ -117,6 +117,7 @@ void Gpus::wiped(int index, const std::string& how, uint64_t bytes) {
     if (bytes == 0) return strike(gpu, "its memory could not be wiped: " + how, &Gpus::wipe);
     bool on_trial = gpu.state == Gpu::State::broken;
     log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(bytes >> 20) + " MiB" + (on_trial ? "" : ", free"));
+    told_wiped_(index, bytes);
     gpu.owner.clear();
     if (!on_trial) gpu.state = Gpu::State::free;
     start_warm(gpu);

@@ -50,6 +50,8 @@ public:
     // A GPU has become free, or a description known: what waited for that may go on.
     void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
 
+    void on_wiped(std::function<void(int index, uint64_t bytes)> wiped) { told_wiped_ = std::move(wiped); }
+
     Gpu& at(int index) { return gpus_[static_cast<size_t>(index)]; }
     std::vector<Gpu>& all() { return gpus_; }
     std::set<std::string> types() const;  // that are in working order
@@ -89,6 +91,7 @@ private:
     Workers& workers_;
     Wiper wiper_;
     std::function<void()> changed_;
+    std::function<void(int index, uint64_t bytes)> told_wiped_;
     std::vector<Gpu> gpus_;
     bool stopping_ = false;
 };

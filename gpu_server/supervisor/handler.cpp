@@ -1,6 +1,7 @@
 // See handler.hpp. The table of operations is in gpu_client/protocol/control.hpp.
 #include "gpu_server/supervisor/handler.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
@@ -44,11 +45,11 @@ static const char* role_name(Caller::Role role) {
 }
 
 void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
-    bool for_accounts =
-        request.op == Op::enroll_machine || request.op == Op::forget_machine || request.op == Op::claims;
+    bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
+                        request.op == Op::claims || request.op == Op::ledger;
     if (for_accounts && caller.role == Caller::Role::machine)
         return reply(Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"});
-    GpuWish wish{request.gpu, request.count};
+    GpuWish wish{request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place};
     switch (request.op) {
         case Op::hello:
             return reply(json{{"protocol", wire::protocol_version},
@@ -70,26 +71,38 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
             return reply(forget(caller, request));
         case Op::claims:
             return reply(claims_of(caller));
+        case Op::ledger:
+            return reply(ledger_of(caller, request));
+        case Op::prices:
+            return reply(prices(request));
         case Op::release:
             claims_.release(caller, "released by its machine");
             return reply(json::object());
     }
 }
 
-json Handler::types() {
+static json per_hour(const GpuPrice& price) {
+    if (!price.micros_per_hour) return nullptr;
+    return static_cast<double>(*price.micros_per_hour) / 1e6;
+}
+
+Result<json> Handler::types() {
     json list = json::array();
     for (auto& type : gpus_.types()) {
         uint64_t memory = 0;
         for (auto& gpu : gpus_.all())
             if (gpu.found.type == type) memory = gpu.found.memory_bytes;
+        auto price = ledger_.price_at(type, now_ms());
+        if (!price) return price.error();
         list.push_back({{"name", type},
                         {"total", gpus_.count(type)},
                         {"free", gpus_.with_state(type, Gpu::State::free).size() +
                                      gpus_.with_state(type, Gpu::State::kept).size() +
                                      gpus_.with_state(type, Gpu::State::wiping).size()},
                         {"memory_bytes", memory}});
+        if (*price) list.back()["price"] = {{"currency", (*price)->currency}, {"per_hour", per_hour(**price)}};
     }
-    return {{"types", list}};
+    return json{{"types", list}};
 }
 
 json Handler::claims_of(const Caller& caller) {
@@ -105,6 +118,49 @@ json Handler::claims_of(const Caller& caller) {
                         {"sessions", claim->sessions.size()}});
     }
     return {{"claims", list}};
+}
+
+static json line_of(const ClaimRecord& claim) {
+    json line = {{"id", claim.id},
+                 {"machine", claim.machine},
+                 {"gpu", claim.gpu},
+                 {"count", std::count(claim.devices.begin(), claim.devices.end(), ',') + 1},
+                 {"node", claim.node},
+                 {"from", claim.began_ms},
+                 {"to", claim.until_ms()},
+                 {"ended", claim.ended},
+                 {"reason", claim.reason},
+                 {"bytes_up", claim.use.bytes_up},
+                 {"bytes_down", claim.use.bytes_down}};
+    if (claim.wiped_bytes) line["wiped_bytes"] = *claim.wiped_bytes;
+    return line;
+}
+
+// Of the asker's own account, whatever the request says.
+Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
+    auto claims = ledger_.claims_of(caller.account, {request.since, request.behind}, ledger_lines_per_answer);
+    if (!claims) return claims.error();
+    json lines = json::array(), next;
+    if (std::ssize(*claims) == ledger_lines_per_answer)
+        next = {{"since", claims->back().until_ms()}, {"behind", claims->back().id}};
+    for (auto& claim : *claims) {
+        if (auto now = books_.use_of(claim.id)) claim.use = *now;
+        lines.push_back(line_of(claim));
+    }
+    return json{{"claims", lines}, {"next", next}};
+}
+
+Result<json> Handler::prices(const Request& request) {
+    auto prices = ledger_.prices(request.behind, prices_per_answer);
+    if (!prices) return prices.error();
+    json list = json::array(), next;
+    for (auto& price : *prices)
+        list.push_back({{"gpu", price.gpu},
+                        {"since", price.since_ms},
+                        {"currency", price.currency},
+                        {"per_hour", per_hour(price)}});
+    if (std::ssize(*prices) == prices_per_answer) next = {{"behind", prices->back().id}};
+    return json{{"prices", list}, {"next", next}};
 }
 
 // The hardware is asked only while somebody is interested, so the first to ask waits for it.

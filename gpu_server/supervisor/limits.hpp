@@ -59,6 +59,14 @@ inline constexpr size_t sessions_per_claim_max = 64;
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
 
+// … and of all keys of an account.
+inline constexpr size_t waiting_requests_per_account_max = 256;
+// The queue for GPUs that others use. A client that waits is told its place when that changes, and this often in any case;
+// it then has a moment to ask again, or its place is gone.
+inline constexpr milliseconds place_told_every{5'000};
+inline constexpr milliseconds place_kept_for{3'000};
+inline constexpr milliseconds queue_looked_at_every{250};
+
 // A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
 // still there, and how long a client has to ask again over another one. Then it is over.
 inline constexpr milliseconds asker_looked_at_every{200};
@@ -73,6 +81,11 @@ inline constexpr milliseconds unconnected_pause_max{600'000};
 // never less than this, which is two code images of the largest size with something to spare.
 inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
 inline constexpr milliseconds host_memory_looked_at_every{500};
+
+// A program that was killed holds its GPU memory until its worker is sure that it does not come back, and gone itself. How
+// long a program that needs that memory waits for it, and with how many wishes, before it hears that there is none.
+inline constexpr milliseconds wish_held_for{3'000};
+inline constexpr size_t held_wishes_max = 64;
 
 // A program that has ended may still be ending here when the machine's next one asks for more GPUs than it had.
 inline constexpr milliseconds earlier_program_ends_within{2'000};
@@ -115,8 +128,15 @@ inline constexpr milliseconds nvml_retry{10};
 inline constexpr milliseconds goodbye_grace{500};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
-// How often open claims are noted as in use, which is how exact the ledger is after a crash. It costs some microseconds.
+// How often what claims use is noted, which is how exact the ledger is after a crash. It costs some microseconds.
 inline constexpr milliseconds alive_interval{1'000};
+// How often the ledger is made durable. Together with the above: what a power cut may take of a claim.
+inline constexpr milliseconds ledger_synced_every{2'000};
+// What a claim's workers may say that it moved, each way: they are fed by strangers, and sums of it must stay numbers.
+inline constexpr int64_t claim_bytes_max = int64_t{1} << 60;
+// Lines of the ledger, and prices, in one answer: about 100 KiB, made in a millisecond.
+inline constexpr int ledger_lines_per_answer = 256;
+inline constexpr int prices_per_answer = 512;
 // How often we look whether the keys of those that hold GPUs are still enrolled: `enroll --replace` and `forget` are other
 // processes.
 inline constexpr milliseconds revocation_looked_for_every{500};

@@ -16,15 +16,17 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Op>, 9> ops{{{"hello", Op::hello},
-                                                              {"types", Op::types},
-                                                              {"describe", Op::describe},
-                                                              {"session", Op::session},
-                                                              {"nvml", Op::nvml},
-                                                              {"enroll_machine", Op::enroll_machine},
-                                                              {"forget_machine", Op::forget_machine},
-                                                              {"claims", Op::claims},
-                                                              {"release", Op::release}}};
+constexpr std::array<std::pair<std::string_view, Op>, 11> ops{{{"hello", Op::hello},
+                                                               {"types", Op::types},
+                                                               {"describe", Op::describe},
+                                                               {"session", Op::session},
+                                                               {"nvml", Op::nvml},
+                                                               {"enroll_machine", Op::enroll_machine},
+                                                               {"forget_machine", Op::forget_machine},
+                                                               {"claims", Op::claims},
+                                                               {"release", Op::release},
+                                                               {"ledger", Op::ledger},
+                                                               {"prices", Op::prices}}};
 
 // Reads fields one by one; the first that is wrong is what the peer is told.
 class Fields {
@@ -100,10 +102,18 @@ void read_fields(Fields& fields, Request& request) {
         case Op::nvml:
             request.gpu = fields.text("gpu", gpu_name_bytes_max, true);
             request.count = static_cast<int>(fields.number("count", 1, gpus_per_claim_max, 1));
+            request.wait_s = fields.number("wait_s", 0, control::wait_s_max, 0);
+            request.place = static_cast<int>(fields.number("place", 0, waiting_requests_max, 0));
             request.pid = static_cast<int>(fields.number("pid", 0, std::numeric_limits<int32_t>::max(), 0));
             request.process = fields.text("process", process_name_bytes_max, false);
             request.nonce = fields.text("nonce", nonce_bytes_max, false);
             request.machine = fields.name("machine", false);
+            break;
+        case Op::ledger:
+            request.since = fields.number("since", 0, std::numeric_limits<int64_t>::max(), 0);
+            [[fallthrough]];
+        case Op::prices:
+            request.behind = fields.number("behind", 0, std::numeric_limits<int64_t>::max(), 0);
             break;
         case Op::release:
             request.machine = fields.name("machine", false);

@@ -9,7 +9,19 @@
 
 namespace tnr::server {
 
-enum class Op { hello, types, describe, session, nvml, enroll_machine, forget_machine, claims, release };
+enum class Op {
+    hello,
+    types,
+    describe,
+    session,
+    nvml,
+    enroll_machine,
+    forget_machine,
+    claims,
+    release,
+    ledger,
+    prices
+};
 
 // Fields that an operation does not have are left empty. See gpu_client/protocol/control.hpp for the table.
 struct Request {
@@ -17,11 +29,15 @@ struct Request {
     Op op = Op::hello;
     std::string gpu;
     int count = 1;
+    int64_t wait_s = 0;
+    int place = 0;  // in the queue, as it was told last
     int pid = 0;
     std::string process;
     std::string nonce;
     std::string name;
     std::string public_key;
+    int64_t since = 0;    // milliseconds since 1970
+    int64_t behind = 0;   // the last line of the page before
     std::string machine;  // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
 };
 

@@ -27,9 +27,8 @@ static Error not_ready(const std::string& what) {
 
 void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
     if (try_describe(caller, wish, reply)) return;
-    wait_for(
-        caller, [this, caller, wish, reply] { return try_describe(caller, wish, reply); }, reply, worker_start_timeout,
-        not_ready("the description of the " + wish.gpu));
+    auto attempt = [this, wish](Waiting& one) { return try_describe(one.caller, wish, one.reply); };
+    wait_for({caller, reply, attempt}, worker_start_timeout, not_ready("the description of the " + wish.gpu));
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
@@ -53,11 +52,21 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
-    if (try_session(caller, wish, process, reply)) return;
-    auto attempt = [this, caller, wish, process, reply] { return try_session(caller, wish, process, reply); };
-    if (auto refusal = too_few(caller, wish))
-        return wait_for(caller, attempt, reply, earlier_program_ends_within, *refusal);
-    wait_for(caller, attempt, reply, worker_start_timeout, not_ready("a " + wish.gpu));
+    if (asked_again(caller, wish, process, reply)) return;
+    const bool willing = wish.wait.count() > 0;
+    // With others in the queue, it is tried when its turn comes.
+    if (!wanted_by_others(wish) || find(caller, wish.gpu))
+        if (try_session(caller, wish, process, reply, willing)) return;
+    if (auto refusal = too_few(caller, wish)) {
+        auto attempt = [this, wish, process](Waiting& one) {
+            return try_session(one.caller, wish, process, one.reply);
+        };
+        return wait_for({caller, reply, attempt}, earlier_program_ends_within, *refusal);
+    }
+    if (willing) return enter_queue(caller, wish, process, reply);
+    auto attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
+    wait_for({caller, reply, attempt, wish, options_.limits(caller.account)}, worker_start_timeout,
+             not_ready("a " + wish.gpu));
 }
 
 std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {
@@ -70,7 +79,8 @@ std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) 
 }
 
 // True: answered, or a session has taken over the reply.
-bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
+                         bool willing) {
     auto refuse = [&](Error error) {
         reply(std::move(error));
         return true;
@@ -84,12 +94,19 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
                                                 " processes of a machine can use its GPU at once"});
     if (!claim) {
-        auto available = gpus_.available(wish.gpu, caller.owner()).size();
-        if (available < static_cast<size_t>(wish.count)) {
-            if (make_room(caller, wish)) return false;
-            return refuse({Error::Kind::remote,
-                           "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use",
-                           "try again later, or ask for another type"});
+        auto limits = options_.limits(caller.account);
+        if (beyond_limit(caller, limits, wish.count)) {
+            if (willing && wish.count <= *limits.gpus_max) return false;
+            return refuse({Error::Kind::usage,
+                           caller.user() + " may use " + std::to_string(*limits.gpus_max) + " GPUs at once, uses " +
+                               std::to_string(shares_.held(caller.user())) + " and asks for " +
+                               std::to_string(wish.count),
+                           "end other programs of yours first; the limit is the pool's operator's"});
+        }
+        auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
+        if (available < wish.count + ahead_[wish.gpu]) {
+            if (make_room(caller, wish) || willing) return false;
+            return refuse(all_in_use(caller, wish));
         }
         auto made = make_claim(caller, wish);
         if (!made) return refuse(made.error());
@@ -290,14 +307,63 @@ void Claims::client_connected(Worker& worker) {
     distrusted_.erase(session->caller.owner());
 }
 
-void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
-    auto* session = session_of(worker);
+void Claims::bytes_moved(Worker& worker, int64_t up, int64_t down) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (!session || up < session->bytes_up || down < session->bytes_down) return;
+    books_.moved(claim->id, up - session->bytes_up, down - session->bytes_down);
+    session->bytes_up = up;
+    session->bytes_down = down;
+}
+
+void Claims::client_away(Worker& worker, bool away) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
     if (!session) return;
-    auto& memory = gpus_.at(worker.gpus[wish.device]).memory;
-    uint64_t bytes = memory.answer(wish.bytes, session->granted_bytes[wish.device]);
+    session->away = away;
+    try_held(*claim);
+}
+
+// Whether another session is about to give back some of this GPU's memory.
+static bool memory_comes_back(const Claim& claim, const Session& wanting, size_t device) {
+    return std::any_of(claim.sessions.begin(), claim.sessions.end(), [&](const Session& other) {
+        bool leaving = other.away || other.state == Session::State::ending || !other.worker->last_word.empty() ||
+                       other.worker->state == Worker::State::dying;
+        return &other != &wanting && leaving && other.granted_bytes[device] > 0;
+    });
+}
+
+// False: there is not as much, and the answer is still due. `nothing_too`: then the answer is nothing.
+bool Claims::grant(Session& session, const MemoryWish& wish, bool nothing_too) {
+    auto& memory = gpus_.at(session.worker->gpus[wish.device]).memory;
+    uint64_t bytes = memory.answer(wish.bytes, session.granted_bytes[wish.device]);
+    if (bytes == 0 && wish.bytes > 0 && !nothing_too) return false;
     memory.grant(bytes);
-    session->granted_bytes[wish.device] += bytes;
-    workers_.tell(worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
+    session.granted_bytes[wish.device] += bytes;
+    workers_.tell(*session.worker, {{"granted", {{"ticket", wish.ticket}, {"bytes", bytes}}}});
+    return true;
+}
+
+void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (!session) return;
+    bool waits = session->held.size() < held_wishes_max && memory_comes_back(*claim, *session, wish.device);
+    if (grant(*session, wish, !waits)) return;
+    auto held = session->held.insert(session->held.end(), {wish, 0});
+    held->timer = loop_.after(wish_held_for, [this, session, held] {
+        grant(*session, held->wish, true);
+        session->held.erase(held);
+    });
+}
+
+void Claims::try_held(Claim& claim) {
+    for (auto& session : claim.sessions)
+        std::erase_if(session.held, [&](Session::HeldWish& held) {
+            if (!grant(session, held.wish, !memory_comes_back(claim, session, held.wish.device))) return false;
+            loop_.cancel(held.timer);
+            return true;
+        });
 }
 
 void Claims::worker_gone(Worker& worker, const std::string& how) {
@@ -324,6 +390,7 @@ void Claims::note_unconnected(const Caller& caller) {
 
 void Claims::session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how) {
     loop_.cancel(session->timer);
+    for (auto& held : session->held) loop_.cancel(held.timer);
     for (size_t i = 0; i < claim.gpus.size(); ++i) gpus_.at(claim.gpus[i]).memory.take_back(session->granted_bytes[i]);
     std::string what = session->why_ending;
     if (what.empty()) what = session->worker->last_word.empty() ? "its worker " + how : how;
@@ -335,6 +402,7 @@ void Claims::session_over(Claim& claim, std::list<Session>::iterator session, co
     if (!session->connected && !session->worker->last_word.empty() && !claim.ending) note_unconnected(session->caller);
     Reply unanswered = std::move(session->reply);
     claim.sessions.erase(session);
+    try_held(claim);
     if (claim.sessions.size() == 1) tell_sharing(claim, claim.sessions.front(), false);
     if (unanswered)
         unanswered(Error{Error::Kind::remote, "the GPU could not be prepared: " + what,

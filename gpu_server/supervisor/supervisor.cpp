@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
 #include "gpu_server/supervisor/host_memory.hpp"
@@ -23,8 +25,8 @@ namespace tnr::server {
 namespace {
 
 // After a crash: what was in use then is not any more. Its workers died with their supervisor.
-Result<> recover(Store& store) {
-    auto closed = store.close_open_claims("server restarted");
+Result<> recover(Ledger& ledger) {
+    auto closed = ledger.close_open("server restarted");
     if (!closed) return closed.error();
     for (auto& claim : *closed)
         log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " + claim.machine + " on " + claim.gpu +
@@ -32,9 +34,18 @@ Result<> recover(Store& store) {
     return Ok{};
 }
 
-void note_alive(EventLoop& loop, Store& store) {
-    if (auto noted = store.note_alive(now_ms()); !noted) log(LogLevel::error, noted.error().what);
-    loop.after(alive_interval, [&] { note_alive(loop, store); });
+// Whom the ledger shall name: pools have several nodes, and people know them by their hosts' names.
+std::string node_name(const ServeOptions& options) {
+    if (!options.name.empty()) return options.name;
+    char host[machine_name_bytes_max + 1] = "";
+    gethostname(host, sizeof host - 1);
+    return host;
+}
+
+// A store in trouble limits nobody.
+UserLimits limits_of(Store& store, const std::string& account) {
+    auto limits = store.limits(account);
+    return limits ? *limits : UserLimits{};
 }
 
 // A store in trouble revokes nothing.
@@ -114,7 +125,11 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!lock) return lock.error();
     auto store = open_sqlite_store(folder->database());
     if (!store) return store.error();
-    if (auto recovered = recover(**store); !recovered) return recovered.error();
+    auto ledger = open_sqlite_ledger(folder->database());
+    if (!ledger) return ledger.error();
+    if (auto recovered = recover(**ledger); !recovered) return recovered.error();
+
+    std::optional<LedgerSync> syncing;
 
     auto cache = ImageCache::open(folder->images(), {.bytes = options.image_cache_mib << 20});
     if (!cache) return cache.error();
@@ -136,14 +151,16 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (control->listen.wildcard()) worker_host = control->listen.host;
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
-    Claims claims(loop, gpus, workers, **store,
-                  {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes});
+    Books books(loop, **ledger, node_name(options));
+    Claims claims(loop, gpus, workers, books,
+                  {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
+                   [&](const std::string& account) { return limits_of(**store, account); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
     ImageKeeper images(loop, reaper, workers, std::move(*cache),
                        [&](const std::string& tenant) { return is_enrolled(**store, tenant); });
-    Handler handler(loop, gpus, claims, **store, *nvml, images);
+    Handler handler(loop, gpus, claims, **store, **ledger, books, *nvml, images);
 
     bool ending = false;
     asked_to_end = [&](int signal) {
@@ -157,11 +174,11 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
         loop.after(shutdown_grace, [&] { loop.stop(); });
     };
 
+    syncing.emplace(**ledger);
     auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
     look_at_host_memory(loop, claims, host_bytes, source->emulated());
     std::string types = summary(*found);
     gpus.add(std::move(*found));
-    note_alive(loop, **store);
     if (!options.plain) look_for_revoked(loop, **store, claims);
     if (auto saved = folder->save_address((*socket)->address(), options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);

@@ -137,6 +137,15 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) try {
     } else if (message.contains("connected")) {
         if (worker.state != Worker::State::serving) return false;
         events_.connected(worker);
+    } else if (message.contains("away")) {
+        if (worker.state != Worker::State::serving) return false;
+        events_.away(worker, message["away"].get<bool>());
+    } else if (message.contains("moved")) {
+        if (worker.state != Worker::State::serving) return false;
+        auto bytes = [&](const char* way) {
+            return static_cast<int64_t>(std::min<uint64_t>(message["moved"].at(way).get<uint64_t>(), claim_bytes_max));
+        };
+        events_.moved(worker, bytes("up"), bytes("down"));
     } else if (message.contains("grant")) {
         auto wish = memory_wish(message.at("grant"));
         if (wish.device >= worker.gpus.size() || worker.state != Worker::State::serving) return false;

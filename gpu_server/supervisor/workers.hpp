@@ -6,6 +6,8 @@
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes}}
 //                        the keys are empty for plain text; lanes: how many the client may open
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
+//   worker → supervisor  {"moved": {up, down}}                             bytes to the GPU and back so far; now and then
+//   worker → supervisor  {"away": true}                                    its client has left, perhaps for good, or (false) is back
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
 //                        the last other one has gone; what the worker knows first is in "serve"
@@ -61,6 +63,8 @@ public:
     struct Events {
         std::function<void(Worker&)> ready;
         std::function<void(Worker&)> connected;
+        std::function<void(Worker&, bool)> away;
+        std::function<void(Worker&, int64_t bytes_up, int64_t bytes_down)> moved;  // within claim_bytes_max
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;

@@ -67,6 +67,12 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
 }
 
 std::string WorkerSession::run() {
+    auto why = serve();
+    tell_moved();
+    return why;
+}
+
+std::string WorkerSession::serve() {
     prints.start([this](std::string_view text) { outbox.tell(wire::Printed{text}); });
     Presence presence(patience_from_environment(), Clock::now());
     while (reason_.empty()) {
@@ -88,10 +94,15 @@ void WorkerSession::react(wire::Link::Event event, wire::Batch&& batch) {
 
 void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
     auto now = Clock::now();
-    if (event == wire::Link::Event::connected && presence.connected()) supervisor.connected();
+    if (event == wire::Link::Event::connected) {
+        if (presence.connected()) supervisor.connected();
+        supervisor.away(false);
+    }
     bool left = event == wire::Link::Event::disconnected;
+    if (left) supervisor.away(true);
     if (!left && now - looked_at_ < Presence::look_every) return;
     looked_at_ = now;
+    tell_moved();
     auto silence = link_->channel().callers().silence();
     if (left)
         presence.left(silence, now);
@@ -99,7 +110,12 @@ void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
         presence.look(silence, now);
 }
 
+void WorkerSession::tell_moved() {
+    supervisor.moved(link_->bytes_received(), link_->bytes_sent());
+}
+
 void WorkerSession::say_goodbye(const std::string& why) {
+    tell_moved();
     outbox.tell(wire::WorkerGoodbye{why});
     std::this_thread::sleep_for(goodbye_takes);
     supervisor.ended(why);

@@ -169,6 +169,8 @@ public:
     [[noreturn]] void say_goodbye(const std::string& why);
 
 private:
+    std::string serve();
+    void tell_moved();  // any thread
     // A batch that is being worked off, and how far.
     struct Progress {
         std::shared_ptr<BatchHold> hold;

@@ -44,6 +44,15 @@ void SupervisorLink::connected() {
     send(json{{"connected", true}}.dump());
 }
 
+void SupervisorLink::moved(uint64_t bytes_up, uint64_t bytes_down) {
+    if (moved_.exchange(bytes_up + bytes_down) == bytes_up + bytes_down) return;
+    send(json{{"moved", {{"up", bytes_up}, {"down", bytes_down}}}}.dump());
+}
+
+void SupervisorLink::away(bool away) {
+    if (away_.exchange(away) != away) send(json{{"away", away}}.dump());
+}
+
 bool SupervisorLink::wait_for_work(Serve& serve) {
     UniqueFd none;
     for (std::string message; receive(message, none);) {

@@ -32,6 +32,10 @@ public:
     void ended(const std::string& reason);
     // The client has come, for the first time.
     void connected();
+    // Its connection has ended: it may come back, or be gone; or it has come back. Said once each.
+    void away(bool away);
+    // What went to the GPU and back, all in all. Said when it has changed.
+    void moved(uint64_t bytes_up, uint64_t bytes_down);
 
     // Blocks until a claim takes the worker. False: the supervisor has gone.
     bool wait_for_work(Serve& serve);
@@ -64,6 +68,8 @@ private:
     UniqueFd control_;
     std::function<void(const std::string&)> end_;
     std::atomic<bool> shared_{false};
+    std::atomic<bool> away_{false};   // as it was told
+    std::atomic<uint64_t> moved_{0};  // likewise, both ways together
     Mutex mutex_;
     std::function<void(bool)> sharing_changed_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);

@@ -59,19 +59,80 @@ TEST_CASE("billing as people read it has a bar for each day, and says where its 
     Spent spent;
     REQUIRE(spent.fake.tnr({"billing", "--by", "day", "--since", "2026-01-02"}) == 0);
     INFO(spent.fake.out.str());
-    CHECK(spent.fake.out.str().find("2026-01-02  20 h 55 min  -            $5.23  ██████████████████████████████\n") !=
+    CHECK(spent.fake.out.str().find(
+              "2026-01-02  20 h 55 min  -            -    $5.23  ██████████████████████████████\n") !=
           std::string::npos);
     CHECK(spent.fake.out.str().find("\ntotal  ") != std::string::npos);
     REQUIRE(spent.fake.tnr({"billing"}) == 0);
     INFO(spent.fake.out.str());
     CHECK(spent.fake.out.str() ==
-          "NAME   RUNNING  STOPPED      COST\n"
-          "demo   30 h     38 h 56 min  $7.50\n"
-          "other  1 h      -            $0.25\n"
-          "total  31 h     38 h 56 min  $7.75\n");
+          "NAME   RUNNING  STOPPED      GPU  COST\n"
+          "demo   30 h     38 h 56 min  -    $7.50\n"
+          "other  1 h      -            -    $0.25\n"
+          "total  31 h     38 h 56 min  -    $7.75\n");
     CHECK(spent.fake.err.str().find("this computer's history begins") != std::string::npos);
     CHECK(cli::bar(1.0 / 16, 2) == "▏");
     CHECK(cli::bar(0.5, 4) == "██");
+}
+
+namespace {
+
+int64_t january_ms(const std::string& time) {
+    return *ui::seconds_of("2026-01-" + time + ":00Z") * 1000;
+}
+
+// GPU time in the same days: 2 x h100 by 'demo' for 3 h across midnight of the 3rd, at $2 until 23:00, then at $3; an a100,
+// which never had a price, by two `tnr run`; and a claim of December.
+void use_gpus(test::FakeWorld& world) {
+    world.books.prices = {{"h100", january_ms("01T00:00"), "USD", 2.0},
+                          {"t4", january_ms("01T00:00"), "USD", 9.0},
+                          {"h100", january_ms("02T23:00"), "USD", 3.0},
+                          {"h100", january_ms("04T00:00"), "USD", {}}};
+    world.books.uses = {{1, "demo", "h100", 2, january_ms("02T22:00"), january_ms("03T01:00"), true, 500, 50},
+                        {2, "run-laptop-12", "a100", 1, january_ms("03T10:00"), january_ms("03T11:00"), true, 7, 1},
+                        {3, "run-laptop-13", "a100", 1, january_ms("03T12:00"), january_ms("03T13:00"), true},
+                        {4, "old", "h100", 1, january_ms("01T00:00") - 7'200'000, january_ms("01T00:00"), true}};
+}
+
+}  // namespace
+
+TEST_CASE("GPU time of the pool's ledger is in the bill, at the price as it was then", "[cli][billing]") {
+    Spent spent;
+    use_gpus(spent.fake.world);
+    auto document = spent.fake.document({"billing"});
+    // 2 GPUs: 1 h at $2, 2 h at $3; beside the machines' $7.75.
+    CHECK(document["total"]["amounts"] == json{{{"currency", "USD"}, {"amount", 23.75}}});
+    CHECK(document["total"]["hours_gpu"] == 8.0);
+    CHECK(document["total"]["hours_unknown"] == 2.0);
+    REQUIRE(document["pools"].size() == 1);
+    CHECK(document["pools"][0]["claims"] == 3);
+    CHECK(document["pools"][0]["cost"]["amounts"][0]["amount"] == 16.0);
+    CHECK(document["pools"][0]["bytes_up"] == 507);
+    CHECK(spent.bill({}) == Amounts{{"demo", 23.5}, {"other", 0.25}, {"tnr run on laptop", 0}});
+    CHECK(spent.bill({"--by", "gpu"}) == Amounts{{"h100:2", 23.5}, {"a100", 0.25}});
+    CHECK(spent.bill({"--by", "provider"}) == Amounts{{"local", 7.75}, {"tcp://127.0.0.1:14900", 16}});
+    CHECK(spent.bill({"--by", "tag"}) == Amounts{{"project=x", 23.5}, {"who=me", 23.5}, {"no tag", 0.25}});
+    auto days = spent.bill({"--by", "day"});
+    CHECK(std::abs(days["2026-01-02"] + days["2026-01-03"] - 23.75) < 1e-9);
+    CHECK(spent.bill({"--by", "day", "--since", "2026-01-03"})["2026-01-03"] ==
+          Approx(6 + 0.25 + 0.25 * (9 + 4 / 60.0 + 5 / 3600.0)));
+    CHECK(spent.bill({"--until", "2026-01-02T22:30:00Z"})["demo"] == Approx(2 + 0.25 * (19 + 25 / 60.0 + 55 / 3600.0)));
+    CHECK(spent.bill({"--since", "2025-12-31T23:00:00Z"})["old"] == 0);  // there was no price yet
+    REQUIRE(spent.fake.tnr({"billing"}) == 0);
+    INFO(spent.fake.out.str());
+    CHECK(spent.fake.out.str().find("\ntnr run on laptop  -        -            2 h  unknown\n") != std::string::npos);
+}
+
+TEST_CASE("a pool that does not tell is named, and hides nothing else", "[cli][billing]") {
+    Spent spent;
+    use_gpus(spent.fake.world);
+    spent.fake.world.old_pool = true;
+    CHECK(spent.bill({}) == Amounts{{"demo", 7.5}, {"other", 0.25}});
+    CHECK(spent.fake.err.str().find("the pool at tcp://127.0.0.1:14900 does not tell") != std::string::npos);
+    spent.fake.world.old_pool = false;
+    spent.fake.world.pool_reachable = false;
+    CHECK(spent.bill({}) == Amounts{{"demo", 7.5}, {"other", 0.25}});
+    CHECK(spent.fake.document({"billing"})["errors"][0]["about"] == "tcp://127.0.0.1:14900");
 }
 
 TEST_CASE("the cloud's own figure stands beside ours, with the difference", "[cli][billing]") {

@@ -37,6 +37,8 @@ struct FakeWorld {
     std::map<std::string, std::string> enrolled;  // machine to key
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
+    cli::PoolBooks books;
+    bool old_pool = false;  // of before pools told of their ledgers
     // What is on the machine that runs.
     std::string installed;  // the text of gpu.json
     int installs = 0, proofs = 0;
@@ -170,6 +172,12 @@ public:
     Result<std::string> hello() override { return reached(std::string("account")); }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
     Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
+    Result<cli::PoolBooks> books(int64_t since) override {
+        if (world_.old_pool) return Error{Error::Kind::usage, "there is no operation '\"ledger\"'"};
+        auto books = world_.books;
+        std::erase_if(books.uses, [&](const cli::GpuUse& use) { return use.to_ms <= since * 1000; });
+        return reached(books);
+    }
     Result<> enroll_machine(const std::string& name, const std::string& key) override {
         if (world_.pool_reachable) world_.enrolled[name] = key;
         return reached(Ok{});

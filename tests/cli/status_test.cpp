@@ -37,6 +37,19 @@ TEST_CASE("status as JSON is one document with machines, strangers and pools, an
     CHECK(all["errors"][0]["about"] == "tcp://127.0.0.1:14900");
 }
 
+TEST_CASE("status tells what a machine costs by the hour, and what its GPUs add", "[cli][status]") {
+    test::FakeSession fake;
+    fake.world.types = {{"h100", 4, 4, 80'000'000'000, "USD", 2.5}};
+    REQUIRE(fake.tnr({"start", "demo", "--gpu", "h100:2"}) == 0);
+    REQUIRE(fake.tnr({"status", "--columns", "name,price"}) == 0);
+    CHECK(fake.out.str().find("$0.25/h + $5/h GPU") != std::string::npos);
+    CHECK(fake.document({"status"})["machines"][0]["gpu_price"] == json{{"currency", "USD"}, {"per_hour", 5.0}});
+    fake.world.types[0].per_hour.reset();
+    REQUIRE(fake.tnr({"status", "--columns", "name,price"}) == 0);
+    CHECK(fake.out.str().find("GPU") == std::string::npos);
+    CHECK(fake.document({"status"})["machines"][0]["gpu_price"].is_null());
+}
+
 TEST_CASE("one damaged record hides none of the others, and is told in plain words", "[cli][status]") {
     test::FakeSession fake;
     fake.start_demo();

@@ -1,6 +1,4 @@
 // What a memory pool holds of the device beyond what is in use.
-#include <chrono>
-
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -32,12 +30,7 @@ public:
     cuuint64_t used() const { return amount(CU_MEMPOOL_ATTR_USED_MEM_CURRENT); }
     CUdeviceptr allocate(size_t bytes, CUstream stream) const {
         CUdeviceptr address = 0;
-        auto result = CUDA_ERROR_OUT_OF_MEMORY;
-        // What a process held that has just been killed may take a moment to come back.
-        auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && std::chrono::steady_clock::now() < deadline)
-            result = cu.cuMemAllocFromPoolAsync(&address, bytes, handle, stream);
-        CU_OK(result);
+        CU_OK(cu.cuMemAllocFromPoolAsync(&address, bytes, handle, stream));
         return address;
     }
 

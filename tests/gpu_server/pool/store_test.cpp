@@ -1,4 +1,4 @@
-// The store: keys and the ledger, through two handles as `serve` and `enroll` have them.
+// The store of keys, through two handles as `serve` and `enroll` have them.
 #include "gpu_server/pool/store.hpp"
 
 #include <stdlib.h>
@@ -104,31 +104,6 @@ TEST_CASE("an account goes with its machines, and nobody else does", "[pool]") {
     REQUIRE_FALSE(again);
     CHECK(again.error().kind == tnr::Error::Kind::not_found);
     CHECK(store.add_account("alice", "A2", false));
-}
-
-TEST_CASE("the ledger survives, and what nobody ended is ended at the last sign of life", "[pool]") {
-    TempStore temp;
-    auto first = *temp.store->begin_claim({0, "alice", "trainer", "h100", "u1", 1000});
-    auto second = *temp.store->begin_claim({0, "alice", "notebook", "h100", "u2,u3", 2000});
-    auto third = *temp.store->begin_claim({0, "", "local", "a100", "u4", 9000});
-    REQUIRE(temp.store->end_claim(first, 1500, "idle"));
-    REQUIRE(temp.store->note_alive(5000));
-    temp.store.reset();  // the crash
-
-    auto store = temp.open();
-    auto closed = *store->close_open_claims("server restarted");
-    CHECK(closed.size() == 2);
-    auto ledger = *store->ledger();
-    REQUIRE(ledger.size() == 3);
-    CHECK(ledger[0].ended_ms == 1500);
-    CHECK(ledger[0].reason == "idle");
-    CHECK(ledger[1].id == second);
-    CHECK(ledger[1].ended_ms == 5000);
-    CHECK(ledger[1].devices == "u2,u3");
-    CHECK(ledger[1].reason == "server restarted");
-    CHECK(ledger[2].id == third);
-    CHECK(ledger[2].ended_ms == 9000);  // it began after the last sign of life
-    CHECK(store->close_open_claims("again")->empty());
 }
 
 TEST_CASE("a file that is no database is an error", "[pool]") {

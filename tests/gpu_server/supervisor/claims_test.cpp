@@ -1,4 +1,5 @@
 // Claims and sessions as clients see them: a real server, real sockets, real worker processes without a driver.
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -279,6 +280,46 @@ TEST_CASE("sessions together never get more memory than the GPU has", "[server]"
     one.reset();
     REQUIRE(server.wait_for_log("its client has gone"));
     CHECK(grant(two) > 0);  // what the dead had is there again
+}
+
+TEST_CASE("who wants memory that a program leaves, which has just been killed, waits for it", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    auto leaving = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    auto staying = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    auto want = [](const tnr::UniqueFd& connection) { REQUIRE(send(connection.get(), "m", 1, 0) == 1); };
+    auto granted = [](const tnr::UniqueFd& connection) {
+        uint64_t bytes = 0;
+        REQUIRE(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
+        return bytes;
+    };
+    auto answered = [](const tnr::UniqueFd& connection, int within_ms) {
+        pollfd item{connection.get(), POLLIN, 0};
+        return poll(&item, 1, within_ms) == 1;
+    };
+    do want(leaving);
+    while (granted(leaving) > 0);
+    want(staying);
+    CHECK(granted(staying) == 0);  // nobody leaves: there is none
+    REQUIRE(send(leaving.get(), "a", 1, 0) == 1);
+    want(leaving);
+    CHECK(granted(leaving) == 0);  // so the supervisor has read the word before
+    want(staying);
+    want(staying);
+    CHECK_FALSE(answered(staying, 300));
+    SECTION("it is gone for good") {
+        leaving.reset();
+        CHECK(granted(staying) > 0);
+        CHECK(granted(staying) > 0);
+    }
+    SECTION("it comes back") {
+        REQUIRE(send(leaving.get(), "r", 1, 0) == 1);
+        CHECK(granted(staying) == 0);
+        CHECK(granted(staying) == 0);
+    }
+    SECTION("nobody ever says what became of it") {
+        CHECK(granted(staying) == 0);
+    }
 }
 
 TEST_CASE("workers see nothing of the server's environment but what they need", "[server]") {

@@ -135,6 +135,18 @@ static bool image_command(int client, char first) {
     return true;
 }
 
+// What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
+static bool said_about_client(char byte) {
+    json message;
+    if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}};
+    if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before
+    if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}};
+    if (byte == 'a' || byte == 'r') message["away"] = byte == 'a';
+    if (message.is_null()) return false;
+    tnr::server::send_message(child_control_fd, message);
+    return true;
+}
+
 static int worker() {
     note("worker " + environment("CUDA_VISIBLE_DEVICES") + " secrets" + environment("TNR_API_TOKEN"));
     note("pid " + std::to_string(getpid()));
@@ -162,7 +174,7 @@ static int worker() {
                     note("holds " + std::to_string(held->size()));
                     continue;
                 }
-                if (image_command(client, byte)) continue;
+                if (image_command(client, byte) || said_about_client(byte)) continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
                 auto granted = receive();

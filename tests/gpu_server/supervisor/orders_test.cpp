@@ -19,28 +19,34 @@ namespace {
 // Hundreds of thousands of claims: nobody reads the log.
 const bool quiet = setenv("TNR_LOG", "error", 1) == 0 && freopen("/dev/null", "w", stderr);
 
-class Ledger : public Store {
+class PaperLedger : public Ledger {
 public:
-    Result<> add_account(const std::string&, const std::string&, bool) override { return Ok{}; }
-    Result<> put_machine(const std::string&, const std::string&, const std::string&) override { return Ok{}; }
-    Result<> remove_account(const std::string&) override { return Ok{}; }
-    Result<> remove_machine(const std::string&, const std::string&) override { return Ok{}; }
-    Result<std::optional<Owner>> find_key(const std::string&) override { return std::optional<Owner>(); }
-    Result<std::vector<KeyRecord>> keys() override { return std::vector<KeyRecord>(); }
-    Result<int64_t> begin_claim(const ClaimRecord&) override {
+    Result<int64_t> begin(const ClaimRecord&) override {
         open.insert(++last);
         return last;
     }
-    Result<> end_claim(int64_t id, int64_t, const std::string&) override {
-        if (open.erase(id) != 1) wrong = "a claim was closed twice";
+    Result<> note(const std::vector<ClaimNews>& news) override {
+        for (auto& each : news) {
+            if (!open.count(each.id)) wrong = "a claim was closed twice";
+            if (each.ended) open.erase(each.id);
+        }
         return Ok{};
     }
-    Result<> note_alive(int64_t) override { return Ok{}; }
-    Result<std::vector<ClaimRecord>> close_open_claims(const std::string&) override {
+    Result<> note_wiped(int64_t id, int64_t) override {
+        if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
+        return Ok{};
+    }
+    Result<std::vector<ClaimRecord>> close_open(const std::string&) override { return std::vector<ClaimRecord>(); }
+    Result<std::vector<ClaimRecord>> claims_of(const std::string&, const LedgerPlace&, int) override {
         return std::vector<ClaimRecord>();
     }
-    Result<std::vector<ClaimRecord>> ledger() override { return std::vector<ClaimRecord>(); }
-    std::set<int64_t> open;
+    Result<> set_price(const std::string&, const std::string&, std::optional<int64_t>, int64_t) override {
+        return Ok{};
+    }
+    Result<std::optional<GpuPrice>> price_at(const std::string&, int64_t) override { return std::optional<GpuPrice>(); }
+    Result<std::vector<GpuPrice>> prices(int64_t, int) override { return std::vector<GpuPrice>(); }
+    Result<> sync() override { return Ok{}; }
+    std::set<int64_t> open, wiped;
     int64_t last = 0;
     std::string wrong;
 };
@@ -60,6 +66,7 @@ public:
     bool tell(Worker& worker, const nlohmann::json& message, int) override {
         if (worker.state == Worker::State::dying) return false;
         if (auto serve = message.find("serve"); serve != message.end()) served(worker, (*serve)["machine"]);
+        if (message.contains("granted")) granted(worker);
         return true;
     }
     void kill(Worker& worker) override { worker.state = Worker::State::dying; }
@@ -75,6 +82,8 @@ public:
         events_.ready(worker);
     }
     void connected(Worker& worker) { events_.connected(worker); }
+    void away(Worker& worker, bool away) { events_.away(worker, away); }
+    void wants_memory(Worker& worker) { events_.wants_memory(worker, {0, uint64_t{700} << 20, 1}); }
     void exits(Worker& worker, const std::string& last_word) {
         worker.state = Worker::State::dying;
         worker.last_word = last_word;
@@ -85,6 +94,7 @@ public:
     }
     std::vector<std::unique_ptr<Worker>> all;
     std::function<void(Worker&, const std::string& machine)> served;
+    std::function<void(Worker&)> granted;
 };
 
 class World {
@@ -96,12 +106,15 @@ public:
             if (!last.empty() && last != machine) complain("a GPU went to another unwiped");
             last = machine;
         };
+        workers_.granted = [this](Worker& worker) {
+            if (--wishes_[&worker] < 0) complain("a wish for memory was answered twice");
+        };
         std::vector<FoundGpu> found(gpus_in_the_world);
         for (auto& gpu : found) gpu.type = "h100", gpu.memory_bytes = uint64_t{1} << 30;
         gpus_.add(found);
     }
 
-    static constexpr int events = 15;
+    static constexpr int events = 18;
     void happens(int event) {
         switch (event) {
             case 0:
@@ -134,11 +147,20 @@ public:
                 return pass();
             case 14:
                 return with(Worker::State::serving, [&](Worker& one) { workers_.connected(one); });
+            case 15:
+                return with(Worker::State::serving, [&](Worker& one) { workers_.away(one, true); });
+            case 16:
+                return with(Worker::State::serving, [&](Worker& one) { workers_.away(one, false); });
+            case 17:  // each of two asks for more than half
+                return with(Worker::State::serving, [&](Worker& one) { want_memory(one); });
         }
     }
 
     // Both let go of all they have; then everything takes its course.
     std::string end() {
+        for (auto until = now_ + wish_held_for; loop_.next_due() && *loop_.next_due() <= until;) pass();
+        for (auto& [worker, wishes] : wishes_)
+            if (worker->state == Worker::State::serving && wishes > 0) complain("a wish for memory is not answered");
         release("alice");
         release("bob");
         auto until = now_ + goodbye_grace;
@@ -155,7 +177,7 @@ public:
             if (loop_.next_due()) pass();
         }
         if (!claims_.all().empty()) complain("a claim does not end");
-        if (!store_.open.empty()) complain("a claim stays open in the ledger");
+        if (!ledger_.open.empty()) complain("a claim stays open in the ledger");
         if (answered_ != asked_)
             complain("of " + std::to_string(asked_) + " requests " + std::to_string(answered_) + " were answered");
         for (auto& gpu : gpus_.all()) {
@@ -163,7 +185,7 @@ public:
             if (!gpu.warm) complain("a GPU has no worker that waits");
         }
         if (workers_.all.size() != gpus_.all().size()) complain("a worker is left over");
-        if (!store_.wrong.empty()) complain(store_.wrong);
+        if (!ledger_.wrong.empty()) complain(ledger_.wrong);
         return complaint_;
     }
 
@@ -187,8 +209,13 @@ private:
     void with(Worker::State state, const std::function<void(Worker&)>& act) {
         if (auto* worker = workers_.in(state)) act(*worker);
     }
+    void want_memory(Worker& worker) {
+        ++wishes_[&worker];
+        workers_.wants_memory(worker);
+    }
     void gone(Worker& worker, const std::string& last_word) {
         serving_.erase(&worker);
+        wishes_.erase(&worker);
         workers_.exits(worker, last_word);
     }
     void wiped(uint64_t bytes) {
@@ -218,15 +245,17 @@ private:
 
     EventLoop::Clock::time_point now_{};
     EventLoop loop_{[this] { return now_; }};
-    Ledger store_;
+    PaperLedger ledger_;
     PuppetWorkers workers_;
     std::vector<Wiped> wipes_;
     Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
                    wipes_.push_back(std::move(wiped));
                    return Ok{};
                }};
-    Claims claims_{loop_, gpus_, workers_, store_, {default_linger, true, ""}};
+    Books books_{loop_, ledger_, "node"};
+    Claims claims_{loop_, gpus_, workers_, books_, {default_linger, true, ""}};
     std::map<Worker*, std::string> serving_;   // worker → machine
+    std::map<Worker*, int> wishes_;            // for memory, unanswered
     std::map<int, std::string> last_machine_;  // of a GPU, since it was wiped
     int nonce_ = 0, asked_ = 0, answered_ = 0;
     std::string complaint_;

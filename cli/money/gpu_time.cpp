@@ -1,0 +1,59 @@
+// See gpu_time.hpp.
+#include "cli/money/gpu_time.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/session.hpp"
+#include "cli/side_by_side.hpp"
+
+namespace tnr::cli {
+
+std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since) {
+    std::vector<PoolLedger> ledgers;
+    std::vector<std::unique_ptr<Pool>> pools;
+    auto logins = session.logins().all();
+    if (!logins) return {{"pool.json", logins.error()}};
+    for (const auto& login : *logins) {
+        auto pool = session.pool(login);
+        ledgers.push_back({login.address});
+        if (!pool) ledgers.back().books = pool.error();
+        pools.push_back(pool ? std::move(*pool) : nullptr);
+    }
+    std::vector<std::function<void()>> questions;
+    for (size_t i = 0; i < pools.size(); ++i)
+        if (pools[i]) questions.emplace_back([&, i] { ledgers[i].books = pools[i]->books(since); });
+    side_by_side(session, questions);
+    return ledgers;
+}
+
+std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until) {
+    std::vector<GpuSpan> spans;
+    for (const auto& use : books.uses) {
+        const int64_t begin = std::max(use.from_ms, since * 1000), end = std::min(use.to_ms, until * 1000);
+        GpuSpan now{&use, pool, begin, end};
+        // One after the other; what a price begins, the next one of the type ends.
+        for (const auto& price : books.prices) {
+            if (price.gpu != use.gpu || price.since_ms >= end) continue;
+            GpuSpan before = now;
+            before.until_ms = std::max(begin, price.since_ms);
+            if (before.from_ms < before.until_ms) spans.push_back(before);
+            now.from_ms = std::max(now.from_ms, before.until_ms);
+            now.currency = price.currency;
+            now.per_hour = price.per_hour;
+        }
+        if (now.from_ms < now.until_ms) spans.push_back(now);
+    }
+    return spans;
+}
+
+std::string who_used(const GpuUse& use) {
+    const std::string run = "run-";
+    const size_t last = use.machine.rfind('-');
+    const bool process = use.machine.rfind(run, 0) == 0 && last > run.size() && last + 1 < use.machine.size() &&
+                         std::all_of(use.machine.begin() + static_cast<long>(last) + 1, use.machine.end(),
+                                     [](unsigned char c) { return c >= '0' && c <= '9'; });
+    return process ? "tnr run on " + use.machine.substr(run.size(), last - run.size()) : use.machine;
+}
+
+}  // namespace tnr::cli

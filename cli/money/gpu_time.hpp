@@ -1,0 +1,37 @@
+// GPU time of the pools: each claim in a pool's ledger, at the price as it was then.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/pool.hpp"
+
+namespace tnr::cli {
+
+struct Session;
+
+struct PoolLedger {
+    std::string address;
+    Result<PoolBooks> books = PoolBooks{};
+};
+// Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970).
+std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since);
+
+// A part of a claim during which the price did not change.
+struct GpuSpan {
+    const GpuUse* use = nullptr;
+    std::string pool = {};
+    int64_t from_ms = 0, until_ms = 0;
+    std::string currency = {};
+    std::optional<double> per_hour = {};  // of one GPU; nothing: the pool had set no price
+    double gpu_hours() const { return static_cast<double>(until_ms - from_ms) / 3'600'000 * use->count; }
+};
+// What was between `since` and `until` (seconds). The spans point into `books`.
+std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until);
+
+// Whom a bill names for a claim: the machine; for programs of `tnr run`, each a claim of its own, "tnr run on HOST".
+std::string who_used(const GpuUse& use);
+
+}  // namespace tnr::cli

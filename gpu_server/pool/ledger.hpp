@@ -1,0 +1,95 @@
+// Who used which GPU how long, and what an hour of it costs: the operator's books, which users see their part of.
+//
+// A claim's time is counted by a clock that does not jump, from when it began by the calendar: setting the node's clock
+// makes nobody pay for more, nor for less. Running claims are noted every second, so that a crash costs that much of
+// them; sync() makes what was noted survive a power cut, too.
+//
+// A file of the state folder, as the store of keys (store.hpp); several processes may use it at once, and all methods may
+// be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+// What grows while a claim lasts.
+struct ClaimUse {
+    int64_t lasted_ms = 0;
+    int64_t bytes_up = 0, bytes_down = 0;  // to the GPU, and back
+};
+
+struct ClaimRecord {
+    int64_t id = 0;
+    std::string account, machine;
+    std::string gpu;      // type
+    std::string devices;  // UUIDs, comma-separated
+    std::string node = {};
+    int64_t began_ms = 0;  // since 1970
+    ClaimUse use = {};
+    bool ended = false;
+    std::string reason = {};  // why it ended
+    // Memory of its GPUs that was overwritten after it; nothing: not yet, or its owner's next claim took them over.
+    std::optional<int64_t> wiped_bytes = {};
+    int64_t until_ms() const { return began_ms + use.lasted_ms; }
+};
+
+// News of a running claim.
+struct ClaimNews {
+    int64_t id = 0;
+    ClaimUse use = {};
+    std::optional<std::string> ended = {};  // why, where it has
+};
+
+// An hour of one GPU of this type, from then on.
+struct GpuPrice {
+    int64_t id = 0;
+    std::string gpu;
+    int64_t since_ms = 0;
+    std::string currency;                    // "USD"
+    std::optional<int64_t> micros_per_hour;  // millionths of it; nothing: no price any more
+};
+
+// Where the next page of the ledger begins.
+struct LedgerPlace {
+    int64_t until_ms = 0;
+    int64_t id = 0;
+};
+
+class Ledger {
+public:
+    virtual ~Ledger() = default;
+
+    // `claim.id` is chosen here and returned.
+    virtual Result<int64_t> begin(const ClaimRecord& claim) = 0;
+    // All of it or nothing. What has ended already stays as it is.
+    virtual Result<> note(const std::vector<ClaimNews>& news) = 0;
+    virtual Result<> note_wiped(int64_t id, int64_t bytes) = 0;
+    // After a crash: ends the claims that nobody ended where they were noted last. Returns them as they are now.
+    virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason) = 0;
+
+    // The account's claims behind that place, `most` of them: those that ended first come first, running ones as far as
+    // they were noted. Somebody who turns pages may see a running claim twice, and misses none.
+    virtual Result<std::vector<ClaimRecord>> claims_of(const std::string& account, const LedgerPlace& behind,
+                                                       int most) = 0;
+
+    // From `now_ms` on; never before a price of the type that there is already, whatever the clock says.
+    virtual Result<> set_price(const std::string& gpu, const std::string& currency,
+                               std::optional<int64_t> micros_per_hour, int64_t now_ms) = 0;
+    // The one that holds at this time.
+    virtual Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) = 0;
+    // All there were, in the order in which they were set, behind the one with this id, `most` of them.
+    virtual Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) = 0;
+
+    // Whatever was noted before survives a power cut once this returns. Takes as long as the disk does.
+    virtual Result<> sync() = 0;
+};
+
+Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path);
+
+}  // namespace tnr::server

@@ -1,0 +1,224 @@
+// The ledger of one node: two tables of the SQLite file in the state folder.
+#include "api_client/base/mutex.hpp"
+#include "gpu_server/pool/ledger.hpp"
+#include "gpu_server/pool/sqlite.hpp"
+
+namespace tnr::server {
+namespace {
+
+// Of claims only what every version had; the rest is added below. ended_ms is empty while a claim lasts, until_ms is how
+// far it is known to have lasted.
+constexpr const char* ledger_schema = R"(
+    CREATE TABLE IF NOT EXISTS claims (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        account TEXT NOT NULL,
+        machine TEXT NOT NULL,
+        gpu TEXT NOT NULL,
+        devices TEXT NOT NULL,
+        began_ms INTEGER NOT NULL,
+        ended_ms INTEGER,
+        reason TEXT NOT NULL DEFAULT '');
+    CREATE INDEX IF NOT EXISTS open_claims ON claims (id) WHERE ended_ms IS NULL;
+    CREATE TABLE IF NOT EXISTS prices (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        gpu TEXT NOT NULL,
+        since_ms INTEGER NOT NULL,
+        currency TEXT NOT NULL,
+        micros_per_hour INTEGER);
+    CREATE INDEX IF NOT EXISTS prices_by_gpu ON prices (gpu, since_ms);
+)";
+
+// Servers before this version kept the time until which all open claims were in use in the table `alive`. It stays: one may
+// still be running when another command updates the file.
+constexpr int ledger_version = 1;
+constexpr const char* to_version_1 = R"(
+    ALTER TABLE claims ADD COLUMN node TEXT NOT NULL DEFAULT '';
+    ALTER TABLE claims ADD COLUMN until_ms INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE claims ADD COLUMN bytes_up INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE claims ADD COLUMN bytes_down INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE claims ADD COLUMN wiped_bytes INTEGER;
+    CREATE TABLE IF NOT EXISTS alive (one INTEGER PRIMARY KEY CHECK (one = 1), at_ms INTEGER NOT NULL);
+    UPDATE claims SET until_ms = max(began_ms, coalesce(ended_ms, (SELECT at_ms FROM alive), 0));
+    CREATE INDEX claims_by_account ON claims (account, until_ms, id);
+    PRAGMA user_version = 1;
+)";
+
+constexpr const char* claim_columns =
+    "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
+    "wiped_bytes";
+
+int64_t version_of(sqlite3* database) {
+    Statement row(database, "PRAGMA user_version", {});
+    return row.next() ? row.number(0) : 0;
+}
+
+// Two processes may come to it at once: the second finds it done.
+Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
+    if (version_of(database) == ledger_version) return Ok{};
+    Transaction together(database);
+    const int64_t version = version_of(database);
+    if (version > ledger_version)
+        return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
+    if (version == 0 && sqlite3_exec(database, to_version_1, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(database, "updating " + path);
+    return together.commit();
+}
+
+class SqliteLedger : public Ledger {
+public:
+    SqliteLedger(Database database, Database syncing) : database_(std::move(database)), syncing_(std::move(syncing)) {}
+
+    Result<int64_t> begin(const ClaimRecord& claim) override {
+        LockGuard lock(mutex_);
+        auto begun = Statement(database_.get(),
+                               "INSERT INTO claims (account, machine, gpu, devices, node, began_ms, until_ms) "
+                               "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                               {claim.account, claim.machine, claim.gpu, claim.devices, claim.node, claim.began_ms,
+                                claim.until_ms()})
+                         .run("noting a claim");
+        if (!begun) return begun.error();
+        return int64_t{sqlite3_last_insert_rowid(database_.get())};
+    }
+
+    Result<> note(const std::vector<ClaimNews>& news) override {
+        LockGuard lock(mutex_);
+        Transaction together(database_.get());
+        for (const auto& each : news)
+            if (auto noted = note_one(each); !noted) return noted;
+        return together.commit();
+    }
+
+    Result<> note_wiped(int64_t id, int64_t bytes) override {
+        LockGuard lock(mutex_);
+        return Statement(database_.get(), "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ? WHERE id = ?",
+                         {bytes, id})
+            .run("noting a wipe");
+    }
+
+    Result<std::vector<ClaimRecord>> close_open(const std::string& reason) override {
+        LockGuard lock(mutex_);
+        auto added =
+            Statement(database_.get(),
+                      "UPDATE claims SET until_ms = max(began_ms, coalesce(ended_ms, 0)) WHERE until_ms = 0", {})
+                .run("completing what an older server noted");
+        if (!added) return added.error();
+        Statement row(database_.get(),
+                      std::string("UPDATE claims SET reason = ?, ended_ms = until_ms WHERE ended_ms IS NULL RETURNING ")
+                          .append(claim_columns)
+                          .c_str(),
+                      {reason});
+        return claims(row);
+    }
+
+    Result<std::vector<ClaimRecord>> claims_of(const std::string& account, const LedgerPlace& behind,
+                                               int most) override {
+        LockGuard lock(mutex_);
+        Statement row(database_.get(),
+                      std::string("SELECT ")
+                          .append(claim_columns)
+                          .append(" FROM claims WHERE account = ? AND (until_ms, id) > (?, ?) "
+                                  "ORDER BY until_ms, id LIMIT ?")
+                          .c_str(),
+                      {account, behind.until_ms, behind.id, int64_t{most}});
+        return claims(row);
+    }
+
+    Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
+                       int64_t now_ms) override {
+        LockGuard lock(mutex_);
+        return Statement(database_.get(),
+                         "INSERT INTO prices (gpu, since_ms, currency, micros_per_hour) VALUES "
+                         "(?1, max(?2, coalesce((SELECT max(since_ms) + 1 FROM prices WHERE gpu = ?1), 0)), ?3, "
+                         "nullif(?4, -1))",
+                         {gpu, now_ms, currency, micros_per_hour.value_or(-1)})
+            .run("setting a price");
+    }
+
+    Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
+        LockGuard lock(mutex_);
+        Statement row(database_.get(),
+                      "SELECT id, gpu, since_ms, currency, micros_per_hour FROM prices "
+                      "WHERE gpu = ? AND since_ms <= ? ORDER BY since_ms DESC LIMIT 1",
+                      {gpu, at_ms});
+        auto found = prices_in(row);
+        if (!found) return found.error();
+        if (found->empty() || !found->front().micros_per_hour) return std::optional<GpuPrice>();
+        return std::optional(found->front());
+    }
+
+    Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) override {
+        LockGuard lock(mutex_);
+        Statement row(
+            database_.get(),
+            "SELECT id, gpu, since_ms, currency, micros_per_hour FROM prices WHERE id > ? ORDER BY id LIMIT ?",
+            {behind_id, int64_t{most}});
+        return prices_in(row);
+    }
+
+    // A checkpoint begins with making the log durable. By a connection of its own, so that nobody waits for the disk
+    // meanwhile; that another process is at it already is as good.
+    Result<> sync() override {
+        LockGuard lock(syncing_mutex_);
+        int code = sqlite3_wal_checkpoint_v2(syncing_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+        if (code == SQLITE_OK || code == SQLITE_BUSY) return Ok{};
+        return database_error(syncing_.get(), "making the ledger durable");
+    }
+
+private:
+    Result<> note_one(const ClaimNews& news) TNR_REQUIRES(mutex_) {
+        auto progress = Statement(database_.get(),
+                                  "UPDATE claims SET until_ms = began_ms + ?, bytes_up = ?, bytes_down = ? "
+                                  "WHERE id = ? AND ended_ms IS NULL",
+                                  {news.use.lasted_ms, news.use.bytes_up, news.use.bytes_down, news.id})
+                            .run("noting a claim's use");
+        if (!progress || !news.ended) return progress;
+        return Statement(database_.get(),
+                         "UPDATE claims SET ended_ms = until_ms, reason = ? WHERE id = ? AND ended_ms IS NULL",
+                         {*news.ended, news.id})
+            .run("noting a claim's end");
+    }
+
+    Result<std::vector<ClaimRecord>> claims(Statement& row) TNR_REQUIRES(mutex_) {
+        std::vector<ClaimRecord> found;
+        while (row.next()) {
+            ClaimRecord claim{row.number(0), row.text(1), row.text(2),  row.text(3),
+                              row.text(4),   row.text(5), row.number(6)};
+            claim.use = {row.number(7) - claim.began_ms, row.number(8), row.number(9)};
+            claim.ended = row.number(10) != 0;
+            claim.reason = row.text(11);
+            if (!row.is_null(12)) claim.wiped_bytes = row.number(12);
+            found.push_back(std::move(claim));
+        }
+        if (row.failed()) return database_error(database_.get(), "reading the ledger");
+        return found;
+    }
+
+    Result<std::vector<GpuPrice>> prices_in(Statement& row) TNR_REQUIRES(mutex_) {
+        std::vector<GpuPrice> found;
+        while (row.next()) {
+            GpuPrice price{row.number(0), row.text(1), row.number(2), row.text(3), std::nullopt};
+            if (!row.is_null(4)) price.micros_per_hour = row.number(4);
+            found.push_back(std::move(price));
+        }
+        if (row.failed()) return database_error(database_.get(), "reading the prices");
+        return found;
+    }
+
+    Mutex mutex_;
+    Database database_ TNR_GUARDED_BY(mutex_);
+    Mutex syncing_mutex_;
+    Database syncing_ TNR_GUARDED_BY(syncing_mutex_);
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Ledger>> open_sqlite_ledger(const std::string& path) {
+    auto opened = open_database(path, ledger_schema);
+    if (!opened) return opened.error();
+    if (auto current = bring_up_to_date(opened->get(), path); !current) return current.error();
+    auto syncing = open_database(path, ledger_schema);
+    if (!syncing) return syncing.error();
+    return std::unique_ptr<Ledger>(std::make_unique<SqliteLedger>(std::move(*opened), std::move(*syncing)));
+}
+
+}  // namespace tnr::server

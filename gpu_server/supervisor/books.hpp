@@ -1,0 +1,66 @@
+// What the claims of this node use, on its way into the ledger: noted every second while they last, and at their end. A
+// crash of this server costs no more of them than that second, and a power cut no more than ledger_synced_every on top.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_server/pool/ledger.hpp"
+#include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+
+namespace tnr::server {
+
+class Books {
+public:
+    Books(EventLoop& loop, Ledger& ledger, std::string node) : loop_(loop), ledger_(ledger), node_(std::move(node)) {}
+
+    // Its id, and when and where it began, are chosen here. An Error: it is not in the ledger, so it must not begin.
+    Result<int64_t> begin(ClaimRecord claim);
+    void moved(int64_t id, int64_t bytes_up, int64_t bytes_down);
+    // A ledger that does not take it now (a full disk) is tried again every second; the claim costs nothing meanwhile.
+    void end(int64_t id, const std::string& why);
+    void wiped(int64_t id, uint64_t bytes);
+    // What it has used up to now; nothing: it has ended.
+    std::optional<ClaimUse> use_of(int64_t id);
+
+private:
+    struct Open {
+        EventLoop::Clock::time_point since;
+        ClaimUse use = {};
+        std::optional<std::string> ended = {};
+    };
+    void note_all();
+    void note_again();
+    ClaimNews news_of(int64_t id, Open& open);
+
+    EventLoop& loop_;
+    Ledger& ledger_;
+    std::string node_;
+    std::map<int64_t, Open> open_;
+    EventLoop::TimerId timer_ = 0;
+    bool in_trouble_ = false;  // and the log says so
+};
+
+// Makes what is in the ledger durable every now and then, on a thread of its own: disks take their time.
+class LedgerSync {
+public:
+    explicit LedgerSync(Ledger& ledger);
+    ~LedgerSync();
+    LedgerSync(const LedgerSync&) = delete;
+    LedgerSync& operator=(const LedgerSync&) = delete;
+
+private:
+    void keep_syncing() TNR_EXCLUDES(mutex_);
+
+    Ledger& ledger_;
+    Mutex mutex_;
+    Condition wanted_;
+    bool stopping_ TNR_GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,212 @@
+// Who waits for what: requests that are tried again whenever something has changed, in turn, and the queue of those who wait
+// for GPUs that others use. See claims.hpp.
+//
+// A client in the queue asks again and again, by the same nonce, and each time hears its place: after a moment, when that
+// has changed. So its connection may break, and a client that is gone loses its place within seconds. Nothing is given to
+// one that is not there.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/protocol/control.hpp"
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+bool Claims::full(const Caller& caller) const {
+    size_t of_owner = 0, of_account = 0;
+    for (auto& one : waiting_) {
+        of_owner += one.caller.owner() == caller.owner();
+        of_account += one.caller.user() == caller.user();
+    }
+    return waiting_.size() >= waiting_requests_max || of_owner >= waiting_requests_per_owner_max ||
+           of_account >= waiting_requests_per_account_max;
+}
+
+static Error too_many_wait() {
+    return {Error::Kind::remote, "too many requests wait for a GPU already", "try again later"};
+}
+
+void Claims::wait_for(Waiting waiting, milliseconds patience, const Error& too_late) {
+    if (full(waiting.caller)) return waiting.reply(too_many_wait());
+    auto here = waiting_.insert(waiting_.end(), std::move(waiting));
+    here->timeout = loop_.after(patience, [this, here, too_late] {
+        give_up(*here, too_late);
+        remove_over();
+    });
+    if (here->wish && wanted_by_others(*here->wish)) try_waiting();  // it has not been tried yet
+}
+
+void Claims::give_up(Waiting& waiting, const Error& error) {
+    if (waiting.over) return;
+    waiting.over = true;
+    loop_.cancel(waiting.timeout);
+    if (auto reply = std::exchange(waiting.reply, nullptr)) reply(error);
+}
+
+// Not while try_waiting() walks over them: it does so itself.
+void Claims::remove_over() {
+    if (!trying_) waiting_.remove_if([](const Waiting& one) { return one.over; });
+}
+
+// An attempt may itself change something: then all are tried once more.
+void Claims::try_waiting() {
+    try_again_ = true;
+    if (trying_) return;
+    trying_ = true;
+    while (try_again_) {
+        try_again_ = false;
+        ahead_.clear();
+        for (auto* one : in_turn()) {
+            if (one->over || try_one(*one)) continue;
+            // Who comes later must leave it as many, so that many GPUs are not waited for in vain by those who want few.
+            bool counts = one->wish && !beyond_limit(one->caller, one->limits, one->wish->count);
+            if (counts && !find(one->caller, one->wish->gpu)) ahead_[one->wish->gpu] += one->wish->count;
+        }
+    }
+    ahead_.clear();
+    trying_ = false;
+    remove_over();
+}
+
+bool Claims::try_one(Waiting& waiting) {
+    if (!waiting.reply || waiting.gone_since || (waiting.queued && waiting.asker.gone())) return false;
+    if (!waiting.attempt(waiting)) return false;
+    waiting.over = true;
+    loop_.cancel(waiting.timeout);
+    return true;
+}
+
+// ---- the queue
+
+bool Claims::wanted_by_others(const GpuWish& wish) const {
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [&](const Waiting& one) { return !one.over && one.wish && one.wish->gpu == wish.gpu; });
+}
+
+bool Claims::beyond_limit(const Caller& caller, const UserLimits& limits, int more) const {
+    return limits.gpus_max && shares_.held(caller.user()) + more > *limits.gpus_max;
+}
+
+// Whoever has used least for his weight comes first; of one user's, who came first.
+std::vector<Claims::Waiting*> Claims::in_turn() {
+    std::vector<std::pair<double, Waiting*>> all;
+    const auto now = loop_.now();  // one for all: what was used fades while we look
+    for (auto& one : waiting_) all.emplace_back(shares_.used(one.caller.user(), now) / one.limits.weight, &one);
+    std::stable_sort(all.begin(), all.end(), [](auto& one, auto& other) { return one.first < other.first; });
+    std::vector<Waiting*> order;
+    for (auto& [used, one] : all) order.push_back(one);
+    return order;
+}
+
+std::vector<Claims::Place> Claims::places() {
+    std::vector<Place> places;
+    std::map<std::string, int> last;
+    for (auto* one : in_turn())
+        if (!one->over && one->queued) places.push_back({one, ++last[one->wish->gpu]});
+    for (auto& place : places) place.of = last[place.waiting->wish->gpu];
+    return places;
+}
+
+void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+    if (process.nonce.empty())
+        return reply(Error{Error::Kind::usage, "who waits for a GPU has to send a nonce to be known by"});
+    if (full(caller)) return reply(too_many_wait());
+    Waiting waiting{caller, reply, {}, wish, options_.limits(caller.account)};
+    waiting.attempt = [this](Waiting& one) { return try_session(one.caller, *one.wish, one.process, one.reply, true); };
+    waiting.queued = true;
+    waiting.process = process;
+    waiting.asker = Asker(process.connection);
+    waiting.since = loop_.now();
+    waiting.until = loop_.now() + wish.wait;
+    waiting_.push_back(std::move(waiting));
+    log(LogLevel::info, caller.label() + " waits for " + std::to_string(wish.count) + " " + wish.gpu);
+    if (queue_timer_ == 0) queue_timer_ = loop_.after(queue_looked_at_every, [this] { look_at_queue(); });
+    try_waiting();  // with others in the queue, it has not been tried yet
+}
+
+// True: its client has kept its place in the queue by asking again.
+bool Claims::asked_again(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+    for (auto& one : waiting_) {
+        if (!one.queued || one.over || process.nonce.empty() || one.process.nonce != process.nonce ||
+            one.caller.owner() != caller.owner() || one.wish->gpu != wish.gpu || one.wish->count != wish.count)
+            continue;
+        if (auto lost = std::exchange(one.reply, reply)) lost(Error{Error::Kind::remote, "it was asked again"});
+        one.process = process;
+        one.asker = Asker(process.connection);
+        one.gone_since.reset();
+        one.limits = options_.limits(caller.account);
+        one.wish->place = wish.place;
+        one.since = loop_.now();
+        return true;
+    }
+    return false;
+}
+
+void Claims::look_at_queue() {
+    queue_timer_ = 0;
+    auto places = this->places();
+    for (auto& place : places) look_at(place);
+    remove_over();
+    if (std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& one) { return one.queued; }))
+        queue_timer_ = loop_.after(queue_looked_at_every, [this] { look_at_queue(); });
+    if (!places.empty()) try_waiting();  // somebody ahead may be gone, somebody who was not there be back
+}
+
+void Claims::look_at(const Place& place) {
+    Waiting& waiting = *place.waiting;
+    auto now = loop_.now();
+    if (waiting.wish->wait.count() < control::wait_s_max && now >= waiting.until) {
+        Error late = all_in_use(waiting.caller, *waiting.wish);
+        late.what += "; it waited for " + std::to_string(waiting.wish->wait.count()) + " s";
+        return give_up(waiting, late);
+    }
+    if (!waiting.reply) {
+        if (now - waiting.since < place_kept_for) return;
+    } else if (waiting.asker.gone()) {
+        if (!waiting.gone_since) waiting.gone_since = now;
+        if (now - *waiting.gone_since < asker_returns_within) return;
+    } else {
+        waiting.gone_since.reset();
+        if (place.place == waiting.wish->place && now - waiting.since < place_told_every) return;
+        waiting.since = now;
+        waiting.wish->place = place.place;
+        std::exchange(waiting.reply, nullptr)(json{{"queued", {{"place", place.place}, {"of", place.of}}}});
+        return;
+    }
+    log(LogLevel::info, waiting.caller.label() + " does not wait any more");
+    waiting.reply = nullptr;
+    give_up(waiting, {});
+}
+
+// ---- what one is told who does not wait
+
+Error Claims::all_in_use(const Caller& caller, const GpuWish& wish) {
+    auto size_of = [&](const std::string& type) {
+        for (auto& gpu : gpus_.all())
+            if (gpu.found.type == type) return static_cast<double>(gpu.found.memory_bytes);
+        return 0.0;
+    };
+    std::string nearest;
+    double distance = 0;
+    for (auto& type : gpus_.types()) {
+        if (type == wish.gpu || std::ssize(gpus_.available(type, caller.owner())) < wish.count) continue;
+        double is = std::abs(std::log(size_of(type) / size_of(wish.gpu)));  // as far from half as from twice the memory
+        if (!nearest.empty() && is >= distance) continue;
+        nearest = type;
+        distance = is;
+    }
+    int wait = 0;
+    for (auto& one : waiting_) wait += !one.over && one.queued && one.wish->gpu == wish.gpu;
+    Error error{Error::Kind::remote, "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use"};
+    if (wait > 0) error.what += ", and " + std::to_string(wait) + (wait > 1 ? " wait" : " waits") + " for them";
+    error.hint = (nearest.empty() ? "" : nearest + " is free: --gpu " + nearest + "; or ") +
+                 std::string("wait for one: `tnr run --wait 5m`, or TNR_WAIT=300 in the program's environment");
+    return error;
+}
+
+}  // namespace tnr::server

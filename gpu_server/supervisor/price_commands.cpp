@@ -1,0 +1,136 @@
+// See price_commands.hpp.
+#include "gpu_server/supervisor/price_commands.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <iomanip>
+#include <map>
+#include <ostream>
+
+#include "gpu_server/pool/ledger.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/commands.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/request.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
+
+namespace tnr::server {
+namespace {
+
+constexpr int64_t micros_per_unit = 1'000'000;
+// An hour of the dearest GPU costs some dollars. In the smallest currencies that are a few hundred thousand.
+constexpr int64_t whole_digits_max = 9;
+constexpr size_t decimals_max = 6;
+
+Result<std::unique_ptr<Ledger>> ledger_in(const std::string& state) {
+    auto folder = StateFolder::find(state);
+    if (!folder) return folder.error();
+    return open_sqlite_ledger(folder->database());
+}
+
+bool all_digits(const std::string& text) {
+    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string amount_text(int64_t micros) {
+    std::string decimals = std::to_string(micros_per_unit + micros % micros_per_unit).substr(1);
+    while (decimals.size() > 2 && decimals.back() == '0') decimals.pop_back();
+    return std::to_string(micros / micros_per_unit) + "." + decimals;
+}
+
+std::string price_text(const GpuPrice& price) {
+    if (!price.micros_per_hour) return "none";
+    return amount_text(*price.micros_per_hour) + " " + price.currency + "/h";
+}
+
+// As gpu_type() makes them.
+Result<std::string> type_name(std::string gpu) {
+    std::transform(gpu.begin(), gpu.end(), gpu.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (is_name(gpu) && gpu.size() <= gpu_name_bytes_max) return gpu;
+    return Error{Error::Kind::usage, "'" + gpu + "' is no type of GPU", "it looks like h100 or a100-80gb"};
+}
+
+}  // namespace
+
+Result<Money> parse_price(const std::string& text) {
+    const Error wrong{Error::Kind::usage, "'" + text + "' is no price",
+                      "it looks like 2.49/h, 2.49EUR/h or $2.49/h, with at most six decimals"};
+    std::string rest = text;
+    if (rest.ends_with("/h")) rest.resize(rest.size() - 2);
+    const bool dollars = rest.starts_with('$');
+    if (dollars) rest.erase(0, 1);
+    Money money{"USD"};
+    auto end = std::find_if(rest.begin(), rest.end(), [](unsigned char c) { return std::isalpha(c) || c == ' '; });
+    std::string currency(end, rest.end());
+    rest.erase(end, rest.end());
+    currency.erase(0, currency.find_first_not_of(' '));
+    std::transform(currency.begin(), currency.end(), currency.begin(), [](unsigned char c) { return std::toupper(c); });
+    const bool letters = std::all_of(currency.begin(), currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+    if (!currency.empty() && (dollars || currency.size() != 3 || !letters)) return wrong;
+    if (!currency.empty()) money.currency = currency;
+    const auto point = rest.find('.');
+    const std::string whole = rest.substr(0, point);
+    std::string decimals = point == std::string::npos ? "0" : rest.substr(point + 1);
+    if (whole.empty() || whole.size() > whole_digits_max || decimals.empty() || decimals.size() > decimals_max ||
+        !all_digits(whole) || !all_digits(decimals))
+        return wrong;
+    decimals.resize(decimals_max, '0');
+    money.micros = std::stoll(whole) * micros_per_unit + std::stoll(decimals);
+    return money;
+}
+
+Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out) {
+    auto type = type_name(gpu);
+    if (!type) return type.error();
+    auto money = parse_price(price);
+    if (!money) return money.error();
+    auto ledger = ledger_in(state);
+    if (!ledger) return ledger.error();
+    if (auto set = (*ledger)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
+    out << "From now on an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
+        << "\n";
+    return (*ledger)->sync();
+}
+
+Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out) {
+    auto type = type_name(gpu);
+    if (!type) return type.error();
+    auto ledger = ledger_in(state);
+    if (!ledger) return ledger.error();
+    auto price = (*ledger)->price_at(*type, now_ms());
+    if (!price) return price.error();
+    if (!*price)
+        return Error{Error::Kind::not_found, "there is no price for " + *type, "tnr-gpu-server prices lists them"};
+    if (auto set = (*ledger)->set_price(*type, (*price)->currency, std::nullopt, now_ms()); !set) return set;
+    out << "From now on " << *type << " has no price\n";
+    return (*ledger)->sync();
+}
+
+Result<> list_prices(bool history, const std::string& state, std::ostream& out) {
+    auto ledger = ledger_in(state);
+    if (!ledger) return ledger.error();
+    std::vector<GpuPrice> all;
+    for (bool more = true; more;) {
+        auto page = (*ledger)->prices(all.empty() ? 0 : all.back().id, prices_per_answer);
+        if (!page) return page.error();
+        more = std::ssize(*page) == prices_per_answer;
+        all.insert(all.end(), page->begin(), page->end());
+    }
+    std::map<std::string, GpuPrice> latest;
+    for (auto& price : all) latest.insert_or_assign(price.gpu, price);
+    if (!history) {
+        all.clear();
+        for (auto& [gpu, price] : latest)
+            if (price.micros_per_hour) all.push_back(price);
+    }
+    size_t widest = 4;
+    for (auto& price : all) widest = std::max(widest, price.gpu.size());
+    const int width = static_cast<int>(widest) + 2;
+    out << std::left << std::setw(width) << "TYPE" << std::setw(20) << "SINCE (UTC)"
+        << "PRICE\n";
+    for (auto& price : all)
+        out << std::setw(width) << price.gpu << std::setw(20) << date(price.since_ms) << price_text(price) << "\n";
+    return Ok{};
+}
+
+}  // namespace tnr::server
