@@ -1,4 +1,6 @@
 // The store of one node: a SQLite file in the state folder.
+#include <cmath>
+
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -68,7 +70,7 @@ public:
         return Statement(database_.get(),
                          "INSERT OR REPLACE INTO limits (account, gpus_max, weight_percent) "
                          "VALUES (?, nullif(?, -1), ?)",
-                         {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t(limits.weight * 100 + 0.5)})
+                         {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t{std::llround(limits.weight * 100)}})
             .run("setting limits");
     }
 

@@ -51,6 +51,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_code_calls(custom_);
     add_image_calls(custom_);
     add_launch_calls(custom_);
+    add_tensor_map_calls(custom_);
     add_link_calls(custom_);
     add_upload_calls(custom_);
     add_download_calls(custom_);

@@ -221,6 +221,7 @@ void add_context_calls(HandlerTable& table);
 void add_code_calls(HandlerTable& table);
 void add_image_calls(HandlerTable& table);
 void add_launch_calls(HandlerTable& table);
+void add_tensor_map_calls(HandlerTable& table);
 void add_link_calls(HandlerTable& table);
 void add_upload_calls(HandlerTable& table);
 void add_download_calls(HandlerTable& table);

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <chrono>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "cli/install/install.hpp"
 #include "cli/ui/time.hpp"
@@ -170,6 +172,19 @@ public:
             return (read_file(folder_ / "run/tnr/idle") ? *read_file(folder_ / "run/tnr/idle") : "") == wanted;
         });
     }
+    // Waits until the machine has looked twice: a look that had begun before read what there was then.
+    bool looks_twice() {
+        auto told_at = [&] {
+            struct stat file {};
+            ::stat((folder_ / "run/tnr/idle").c_str(), &file);
+            return std::pair(file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+        };
+        for (int look = 0; look < 2; ++look) {
+            auto before = told_at();
+            if (!comes([&] { return told_at() != before; })) return false;
+        }
+        return true;
+    }
     bool goes_off() {
         return comes([&] { return off(); });
     }
@@ -213,6 +228,7 @@ TEST_CASE("somebody signed in over SSH keeps a machine on; one who is only knock
     for (const char* session : {"sshd: tnr@pts/0", "sshd-session: tnr@notty"}) {
         world.process(30, session);
         world.uptime(5000);
+        CHECK(world.looks_twice());
         CHECK(world.tells(0, "ssh"));
         world.end_process(30);
         world.uptime(5100);

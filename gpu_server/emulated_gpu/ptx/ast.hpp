@@ -67,7 +67,7 @@ struct Variable {
     uint32_t align = 1;
     uint64_t size = 0;  // bytes; 0: dynamic shared memory
     Linkage linkage = Linkage::local;
-    bool managed = false;         // .attribute(.managed)
+    bool managed = false;  // .attribute(.managed)
     Reference reference = Reference::none;
     uint32_t function = nothing;  // the one it is declared in
     uint32_t scope = 0;           // and in which of its { }

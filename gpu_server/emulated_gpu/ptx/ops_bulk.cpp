@@ -76,11 +76,13 @@ RegRef whole_address(Decoder& d, const ast::Operand& memory, Space space) {
 // cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [from], bytes, [barrier]{, cache policy}
 // cp.async.bulk.global.shared::cta.bulk_group [to], [from], bytes{, cache policy}
 void decode_bulk(Decoder& d) {
-    if (d.take("commit_group") || d.take("prefetch")) {
-        for (auto word : {"L2", "global", "L2::cache_hint"}) d.take(word);
+    if (d.take("commit_group")) return;
+    if (d.take("prefetch")) {
+        for (auto word : d.inst().modifiers) d.take(word);  // what it names, and where to
         return;
     }
     if (d.take("wait_group")) return void(d.take("read"));
+    if (d.take("tensor")) return decode_tensor_copy(d);
     auto to = take_side(d);
     auto from = take_side(d);
     bool barrier = d.take("mbarrier::complete_tx::bytes"), group = d.take("bulk_group");

@@ -46,17 +46,11 @@ class Cuda:
 
 
 def unsupported():
-    cuda, array = Cuda(), ctypes.c_void_p()
+    cuda, handle = Cuda(), ctypes.c_uint64()
     for _ in range(3):
-        assert cuda.call("cuArrayCreate_v2", ctypes.byref(array), None) == NOT_SUPPORTED
+        assert cuda.call("cuMulticastCreate", ctypes.byref(handle), None) == NOT_SUPPORTED
         assert cuda.call("cuMemBatchDecompressAsync", None, 0, 0, None, None) == NOT_SUPPORTED
         assert cuda.call("cuMemBatchDecompressAsync_ptsz", None, 0, 0, None, None) == NOT_SUPPORTED
-
-
-def mapped():
-    cuda, memory = Cuda(), ctypes.c_void_p()
-    for _ in range(3):
-        assert cuda.call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(4096), 2) == NOT_SUPPORTED
 
 
 def code():
@@ -74,15 +68,14 @@ def code_with_log():
     assert b"no.such.instruction" in text.value, text.value
 
 
-PROGRAMS = {"unsupported": unsupported, "mapped": mapped, "code": code, "code_with_log": code_with_log}
+PROGRAMS = {"unsupported": unsupported, "code": code, "code_with_log": code_with_log}
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
-    ("unsupported", None, [("cuArrayCreate", "tnr support"), ("cuMemBatchDecompressAsync", "tnr support")]),
-    ("unsupported", "warning", [("cuArrayCreate",), ("cuMemBatchDecompressAsync",)]),
+    ("unsupported", None, [("cuMulticastCreate", "tnr support"), ("cuMemBatchDecompressAsync", "tnr support")]),
+    ("unsupported", "warning", [("cuMulticastCreate",), ("cuMemBatchDecompressAsync",)]),
     ("unsupported", "error", []),
     ("unsupported", "none", []),
-    ("mapped", None, [("DEVICEMAP",)]),
     ("code", None, [("no.such.instruction", "line 6")]),
     ("code", "none", []),
     ("code_with_log", None, []),

@@ -182,6 +182,11 @@ static sigjmp_buf jump;
 static void jump_back(int) {
     siglongjmp(jump, 1);
 }
+static bool faults_and_jumps() {
+    if (sigsetjmp(jump, 1) != 0) return true;
+    *static_cast<volatile int*>(nullptr) = 1;
+    return false;
+}
 
 TEST_CASE("a handler of the program gets its own faults, and we get ours", "[shared]") {
     Program program;
@@ -194,13 +199,8 @@ TEST_CASE("a handler of the program gets its own faults, and we get ours", "[sha
     sigaction(SIGSEGV, &mine, &before);  // after ours
     program.give_to_gpu();               // which puts itself in front again
     CHECK(*memory.bytes() == 4);
-    volatile int jumped = 0;
-    for (int time = 0; time < 3; ++time) {
-        if (sigsetjmp(jump, 1) == 0)
-            *static_cast<volatile int*>(nullptr) = 1;
-        else
-            jumped = jumped + 1;
-    }
+    int jumped = 0;
+    for (int time = 0; time < 3; ++time) jumped += faults_and_jumps();
     CHECK(jumped == 3);
     program.give_to_gpu();
     CHECK(*memory.bytes() == 4);

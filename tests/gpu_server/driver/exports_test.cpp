@@ -32,16 +32,15 @@ std::string lacks(const LoadedDriver& driver, const std::string& names, int leas
 }
 
 std::string unsupported(const LoadedDriver& driver) {
-    CUmipmappedArray mipmaps = nullptr;
-    CUarray array = nullptr;
-    CUDA_ARRAY_DESCRIPTOR shape{};
+    CUmemGenericAllocationHandle object = 0;
+    CUipcMemHandle memory{};
     DRIVER_CALL(driver, cuInit)(0);
     void* found = nullptr;
     CUdriverProcAddressQueryResult status;
-    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuMipmappedArrayCreate", &found, 13000, 0, &status);
-    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuMipmappedArrayCreate));
-    return std::to_string(DRIVER_CALL(driver, cuMipmappedArrayCreate)(&mipmaps, nullptr, 1)) + " " +
-           std::to_string(DRIVER_CALL(driver, cuArrayCreate)(&array, &shape)) + " " + std::to_string(got) + " " +
+    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuMulticastCreate", &found, 13000, 0, &status);
+    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuMulticastCreate));
+    return std::to_string(DRIVER_CALL(driver, cuMulticastCreate)(&object, nullptr)) + " " +
+           std::to_string(DRIVER_CALL(driver, cuIpcGetMemHandle)(&memory, 0)) + " " + std::to_string(got) + " " +
            std::to_string(status) + (same ? " same" : " other");
 }
 

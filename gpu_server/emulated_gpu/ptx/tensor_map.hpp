@@ -1,0 +1,26 @@
+// What a tensor map of the emulated GPU holds: the driver writes it, copies between global and shared memory read it. Programs
+// may not look inside, so the layout is ours.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tnr::ptx {
+
+struct TensorMap {
+    static constexpr uint64_t ours = 0x70616d726f736e74;  // "tnsormap"
+    static constexpr uint32_t rank_max = 5;
+    uint64_t mark = 0;
+    uint64_t address = 0;
+    std::array<uint64_t, rank_max> strides{};  // in bytes; of the first axis the element's size
+    std::array<uint32_t, rank_max> last{};     // of each axis: its size in elements, less one
+    std::array<uint16_t, rank_max> box{};      // what a copy goes over, in elements
+    std::array<uint8_t, rank_max> steps{};     // of which it takes every so manieth
+    uint8_t rank = 0;
+    uint8_t swizzle_chunks = 0;  // 16-byte chunks of shared memory that are exchanged: 0 (none), 2, 4, 8
+    uint8_t nan_bytes = 0;       // what lies outside the tensor is not zero, but a NaN of so many bytes (0: zero)
+    uint8_t reserved[34] = {};
+};
+static_assert(sizeof(TensorMap) == 128);
+
+}  // namespace tnr::ptx
