@@ -11,29 +11,11 @@
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/per_thread.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/batch_attributes.hpp"
 
 namespace tnr::cuda {
 
 namespace {
-
-bool is_order(CUmemcpySrcAccessOrder order) {
-    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
-}
-bool is_flag(unsigned flags) {
-    return (flags & ~unsigned{CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}) == 0;
-}
-
-// Every copy has attributes: the first entry begins at 0, and each further one after the one before.
-bool are_attributes(const CUmemcpyAttributes* attributes, const size_t* from, size_t number, size_t copies) {
-    if (!attributes || !from || number == 0 || number > copies || from[0] != 0 || from[number - 1] >= copies)
-        return false;
-    for (size_t i = 0; i < number; ++i) {
-        if (i > 0 && from[i] <= from[i - 1]) return false;
-        if (!is_order(attributes[i].srcAccessOrder) || !is_flag(attributes[i].flags)) return false;
-    }
-    return true;
-}
 
 CUresult find_stream(CUstream handle, StreamRef& stream) {
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
@@ -98,7 +80,7 @@ CUresult copy_lines(const CUdeviceptr* to, const CUdeviceptr* from, const size_t
                     const CUmemcpyAttributes* attributes, const size_t* first, size_t number, size_t* failed,
                     CUstream in) {
     if (failed) *failed = SIZE_MAX;  // none of them
-    bool sound = to && from && sizes && count != 0 && are_attributes(attributes, first, number, count);
+    bool sound = to && from && sizes && count != 0 && tnr::are_batch_attributes(attributes, first, number, count);
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = find_stream(in, stream); result != CUDA_SUCCESS) return result;
@@ -133,8 +115,9 @@ CUresult read_operation(const CUDA_MEMCPY3D_BATCH_OP& given, BatchItem& item) {
     auto& extent = given.extent;
     size_t from = texel_bytes(given.src), to = texel_bytes(given.dst);
     bool sound = from != SIZE_MAX && to != SIZE_MAX && (from == 0 || to == 0 || from == to) &&
-                 is_order(given.srcAccessOrder) && is_flag(given.flags) && extent.width != 0 && extent.height != 0 &&
-                 extent.depth != 0 && is_packed(given.src, extent) && is_packed(given.dst, extent);
+                 tnr::is_batch_order(given.srcAccessOrder) && tnr::is_batch_flag(given.flags) && extent.width != 0 &&
+                 extent.height != 0 && extent.depth != 0 && is_packed(given.src, extent) &&
+                 is_packed(given.dst, extent);
     size_t texel = std::max<size_t>({from, to, 1});
     if (!sound || extent.width > SIZE_MAX / texel) return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D box{};

@@ -5,28 +5,11 @@
 #include "gpu_server/emulated_gpu/driver/copy.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 
+#include "gpu_client/protocol/batch_attributes.hpp"
+
 using namespace tnr::emulated;
 
 namespace {
-
-bool is_order(CUmemcpySrcAccessOrder order) {
-    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
-}
-bool is_flag(unsigned flags) {
-    return (flags & ~unsigned{CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}) == 0;
-}
-
-// Every copy has attributes: the first entry begins at 0, and each further one after the one before.
-bool are_attributes(const CUmemcpyAttributes* attributes, const size_t* from, size_t number, size_t copies) {
-    if (!attributes || !from || number == 0 || number > copies || from[0] != 0 || from[number - 1] >= copies)
-        return false;
-    for (size_t i = 0; i < number; ++i) {
-        if (i > 0 && from[i] <= from[i - 1]) return false;
-        if (!is_order(attributes[i].srcAccessOrder) || !is_flag(attributes[i].flags)) return false;
-    }
-    return true;
-}
 
 bool is_default(CUstream stream) {
     return stream == nullptr || stream == CU_STREAM_LEGACY;
@@ -43,8 +26,8 @@ CUresult copy_one(CUstream stream, const Copy& copy, Side to, Side from, CUmemcp
 CUresult copy_lines(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count, CUmemcpyAttributes* attributes,
                     size_t* first, size_t number, size_t* failed, CUstream stream) {
     if (failed) *failed = SIZE_MAX;  // "none of them"
-    bool sound =
-        to && from && sizes && count > 0 && !is_default(stream) && are_attributes(attributes, first, number, count);
+    bool sound = to && from && sizes && count > 0 && !is_default(stream) &&
+                 tnr::are_batch_attributes(attributes, first, number, count);
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     return on_stream(stream, [&](Stream& in) -> CUresult {
         for (size_t i = 0; i < count; ++i)
@@ -75,8 +58,8 @@ bool is_known(const CUmemcpy3DOperand& operand) {
 
 // The operation as a box; its extent counts texels.
 CUresult box_of_operation(const CUDA_MEMCPY3D_BATCH_OP& given, CUDA_MEMCPY3D& box) {
-    bool sound = is_known(given.src) && is_known(given.dst) && is_order(given.srcAccessOrder) && is_flag(given.flags) &&
-                 given.extent.width && given.extent.height && given.extent.depth;
+    bool sound = is_known(given.src) && is_known(given.dst) && tnr::is_batch_order(given.srcAccessOrder) &&
+                 tnr::is_batch_flag(given.flags) && given.extent.width && given.extent.height && given.extent.depth;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     size_t from = texel_bytes(given.src), to = texel_bytes(given.dst);
     if (from && to && from != to) return CUDA_ERROR_INVALID_VALUE;

@@ -112,41 +112,21 @@ uint32_t nctaid_z(const Warp& w) {
 const Dim3& cluster(const Warp& w) {
     return w.block->grid->launch->cluster;
 }
-uint32_t clusterid_x(const Warp& w) {
-    return w.block->id.x / cluster(w).x;
+template <uint32_t Dim3::*Axis>
+uint32_t clusterid(const Warp& w) {
+    return w.block->id.*Axis / cluster(w).*Axis;
 }
-uint32_t nclusterid_x(const Warp& w) {
-    return grid_size(w).x / cluster(w).x;
+template <uint32_t Dim3::*Axis>
+uint32_t nclusterid(const Warp& w) {
+    return grid_size(w).*Axis / cluster(w).*Axis;
 }
-uint32_t cluster_ctaid_x(const Warp& w) {
-    return w.block->id.x % cluster(w).x;
+template <uint32_t Dim3::*Axis>
+uint32_t cluster_ctaid(const Warp& w) {
+    return w.block->id.*Axis % cluster(w).*Axis;
 }
-uint32_t cluster_nctaid_x(const Warp& w) {
-    return cluster(w).x;
-}
-uint32_t clusterid_y(const Warp& w) {
-    return w.block->id.y / cluster(w).y;
-}
-uint32_t nclusterid_y(const Warp& w) {
-    return grid_size(w).y / cluster(w).y;
-}
-uint32_t cluster_ctaid_y(const Warp& w) {
-    return w.block->id.y % cluster(w).y;
-}
-uint32_t cluster_nctaid_y(const Warp& w) {
-    return cluster(w).y;
-}
-uint32_t clusterid_z(const Warp& w) {
-    return w.block->id.z / cluster(w).z;
-}
-uint32_t nclusterid_z(const Warp& w) {
-    return grid_size(w).z / cluster(w).z;
-}
-uint32_t cluster_ctaid_z(const Warp& w) {
-    return w.block->id.z % cluster(w).z;
-}
-uint32_t cluster_nctaid_z(const Warp& w) {
-    return cluster(w).z;
+template <uint32_t Dim3::*Axis>
+uint32_t cluster_nctaid(const Warp& w) {
+    return cluster(w).*Axis;
 }
 uint32_t cluster_rank(const Warp& w) {
     return w.block->rank;
@@ -237,18 +217,18 @@ constexpr Special specials[] = {
     {"%envreg1", Type::u32, word<workspace_high>()},
     {"%envreg2", Type::u32, word<workspace_low>()},
     {"%current_graph_exec", Type::u64, per_warp<uint64_t, zero>},
-    {"%clusterid.x", Type::u32, word<clusterid_x>()},
-    {"%clusterid.y", Type::u32, word<clusterid_y>()},
-    {"%clusterid.z", Type::u32, word<clusterid_z>()},
-    {"%nclusterid.x", Type::u32, word<nclusterid_x>()},
-    {"%nclusterid.y", Type::u32, word<nclusterid_y>()},
-    {"%nclusterid.z", Type::u32, word<nclusterid_z>()},
-    {"%cluster_ctaid.x", Type::u32, word<cluster_ctaid_x>()},
-    {"%cluster_ctaid.y", Type::u32, word<cluster_ctaid_y>()},
-    {"%cluster_ctaid.z", Type::u32, word<cluster_ctaid_z>()},
-    {"%cluster_nctaid.x", Type::u32, word<cluster_nctaid_x>()},
-    {"%cluster_nctaid.y", Type::u32, word<cluster_nctaid_y>()},
-    {"%cluster_nctaid.z", Type::u32, word<cluster_nctaid_z>()},
+    {"%clusterid.x", Type::u32, word<clusterid<&Dim3::x>>()},
+    {"%clusterid.y", Type::u32, word<clusterid<&Dim3::y>>()},
+    {"%clusterid.z", Type::u32, word<clusterid<&Dim3::z>>()},
+    {"%nclusterid.x", Type::u32, word<nclusterid<&Dim3::x>>()},
+    {"%nclusterid.y", Type::u32, word<nclusterid<&Dim3::y>>()},
+    {"%nclusterid.z", Type::u32, word<nclusterid<&Dim3::z>>()},
+    {"%cluster_ctaid.x", Type::u32, word<cluster_ctaid<&Dim3::x>>()},
+    {"%cluster_ctaid.y", Type::u32, word<cluster_ctaid<&Dim3::y>>()},
+    {"%cluster_ctaid.z", Type::u32, word<cluster_ctaid<&Dim3::z>>()},
+    {"%cluster_nctaid.x", Type::u32, word<cluster_nctaid<&Dim3::x>>()},
+    {"%cluster_nctaid.y", Type::u32, word<cluster_nctaid<&Dim3::y>>()},
+    {"%cluster_nctaid.z", Type::u32, word<cluster_nctaid<&Dim3::z>>()},
     {"%cluster_ctarank", Type::u32, word<cluster_rank>()},
     {"%cluster_nctarank", Type::u32, word<cluster_size>()},
 };
