@@ -25,6 +25,8 @@ public:
     // Its machines have GPUs of the cloud's own, which nothing of ours replaces, and no user data: the login user is
     // Machine::user, and nobody can plant a host key.
     virtual bool brings_gpus() const { return false; }
+    // Whether resize() takes a machine that runs.
+    virtual bool resizes_running() const { return false; }
     // Whether a machine that switches itself off costs no more than one that stop() has stopped. Where it does, the next
     // `tnr` calls stop() for it. What a stopped machine costs is Price's to say.
     virtual bool power_off_ends_billing() const { return true; }

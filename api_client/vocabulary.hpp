@@ -52,6 +52,8 @@ struct Machine {
     std::string user = {};  // the login user, where the cloud says so; empty: the one of the order
     std::string region = {}, offer = {};
     Price price = {};
+    std::string gpu = {};  // the cloud's own in it, as in Offer
+    int gpu_count = 0;
 };
 
 // What to create. `user_data` is a whole cloud-init document: user, SSH host key, authorised key.

@@ -28,7 +28,7 @@ bool wants_json(const std::vector<std::string>& words) {
     return false;
 }
 
-// Z85 keys may begin with a dash; the line that `tnr-gpu-server enroll` prints must still be pasted as it is.
+// Z85 keys may begin with a dash; the line that `tnr-gpu-server user add` prints must still be pasted as it is.
 void protect_keys(std::vector<std::string>& words) {
     constexpr size_t key_length = 40;
     for (size_t i = 0; i + 3 < words.size(); ++i) {
@@ -120,7 +120,7 @@ int parse_and_run(Session& session, const std::vector<std::string>& words) {
     app.set_version_flag("--version", "tnr " + control::version(), "Print the version and exit");
     app.footer(
         "A first session:\n"
-        "  tnr login pool tcp://gpu-node:14900 …    the line that `tnr-gpu-server enroll NAME` prints\n"
+        "  tnr login pool tcp://gpu-node:14900 …    the line that `tnr-gpu-server user add NAME` prints\n"
         "  tnr start demo --gpu h100\n"
         "  tnr sync ./program demo:\n"
         "  tnr connect demo -- ./program\n"

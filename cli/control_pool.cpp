@@ -52,16 +52,18 @@ Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& req
 
 class ControlPool : public Pool {
 public:
-    explicit ControlPool(std::unique_ptr<control::Client> client) : client_(std::move(client)) {}
+    ControlPool(std::unique_ptr<control::Client> client, const wire::ClientKeys& keys,
+                std::function<void(const std::string&)> learned)
+        : client_(std::move(client)), keys_(keys), learned_(std::move(learned)) {}
 
     Result<std::string> hello() override {
-        auto answer = ask(client_, {{"op", "hello"}});
+        auto answer = ask({{"op", "hello"}});
         if (!answer) return answer.error();
         return answer->value("role", std::string{});
     }
 
     Result<std::vector<GpuType>> types() override try {
-        auto answer = ask(client_, {{"op", "types"}});
+        auto answer = ask({{"op", "types"}});
         if (!answer) return answer.error();
         std::vector<GpuType> types;
         for (const auto& type : answer->at("types")) {
@@ -79,7 +81,7 @@ public:
     }
 
     Result<std::vector<GpuClaim>> claims() override try {
-        auto answer = ask(client_, {{"op", "claims"}});
+        auto answer = ask({{"op", "claims"}});
         if (!answer) return answer.error();
         std::vector<GpuClaim> claims;
         for (const auto& claim : answer->at("claims"))
@@ -93,19 +95,35 @@ public:
 
     Result<PoolBooks> books(int64_t since) override try {
         PoolBooks books;
-        std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
-        auto ledger = each_page({{"op", "ledger"}, {"since", since * 1000}}, [&](const Json& page) {
-            for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
-        });
-        if (!ledger) return ledger.error();
-        auto prices = each_page({{"op", "prices"}}, [&](const Json& page) {
+        auto nodes = all_nodes();
+        if (!nodes) return nodes.error();
+        for (auto& node : *nodes) {
+            std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
+            auto ledger = each_page(node, {{"op", "ledger"}, {"since", since * 1000}}, [&](const Json& page) {
+                for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
+            });
+            if (!ledger) return ledger.error();
+            for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
+        }
+        auto prices = each_page(client_, {{"op", "prices"}}, [&](const Json& page) {
             for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
         });
         if (!prices) return prices.error();
-        for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
         return books;
     } catch (const Json::exception&) {
         return Error{Error::Kind::remote, "the pool's ledger makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
+    }
+
+    Result<> redeem_token(const std::string& public_key) override {
+        return tell({{"op", "enroll_with_token"}, {"public_key", public_key}});
+    }
+    Result<PoolNow> now() override try {
+        auto answer = ask({{"op", "pool"}});
+        if (!answer) return answer.error();
+        return now_of(*answer);
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "what the pool tells of itself makes no sense",
                      "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
@@ -117,11 +135,56 @@ public:
     }
 
 private:
+    Result<Json> ask(const Json& request) {
+        auto answer = cli::ask(client_, request);
+        if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
+        return answer;
+    }
+    static PoolGpu gpu_of(const Json& gpu, const std::map<int64_t, const Json*>& claims) {
+        PoolGpu one{gpu.at("node"), gpu.at("type"), gpu.at("index"), gpu.at("state")};
+        auto found = gpu.at("claim").is_null() ? claims.end() : claims.find(gpu.at("claim").get<int64_t>());
+        if (found == claims.end()) return one;
+        const Json& claim = *found->second;
+        one.user = claim.at("user");
+        one.machine = claim.at("machine");
+        const auto lasted_ms = claim.at("lasted_ms").get<int64_t>();
+        one.held_s = lasted_ms / 1000;
+        const auto gpu_ms = static_cast<double>(lasted_ms) * static_cast<double>(claim.at("gpus").size());
+        if (gpu_ms > 0) one.busy_share = claim.at("busy_ms").get<double>() / gpu_ms;
+        for (const auto& session : claim.at("sessions")) one.programs.push_back(session.at("process"));
+        return one;
+    }
+    static PoolNow now_of(const Json& answer) {
+        PoolNow now;
+        now.now_ms = answer.at("now");
+        std::map<int64_t, const Json*> claims;
+        for (const auto& claim : answer.at("claims")) {
+            claims[claim.at("id")] = &claim;
+            now.bytes_up += claim.at("bytes_up").get<double>();
+            now.bytes_down += claim.at("bytes_down").get<double>();
+        }
+        for (const auto& node : answer.at("nodes"))
+            now.nodes.push_back({node.at("name"), node.at("version"), node.at("ending")});
+        for (const auto& gpu : answer.at("gpus")) now.gpus.push_back(gpu_of(gpu, claims));
+        for (const auto& one : answer.at("queue"))
+            now.queue.push_back({one.at("gpu"), one.at("count"), one.at("place"), one.at("of"), one.at("user"),
+                                 one.at("waited_ms").get<int64_t>() / 1000});
+        now.queue_length = answer.at("queue_length");
+        auto totals = answer.find("totals");
+        if (totals == answer.end()) return now;
+        now.claims_total = totals->at("claims").get<int64_t>();
+        now.bytes_up = totals->at("bytes_up");
+        now.bytes_down = totals->at("bytes_down");
+        return now;
+    }
     static GpuUse use_of(const Json& claim) {
         GpuUse use{claim.at("id"),   claim.at("machine"), claim.at("gpu"),  claim.at("count"),
                    claim.at("from"), claim.at("to"),      claim.at("ended")};
         use.bytes_up = claim.at("bytes_up");
         use.bytes_down = claim.at("bytes_down");
+        use.busy_ms = claim.value("busy_ms", int64_t{0});
+        use.wiped_bytes = claim.value("wiped_bytes", int64_t{0});
+        use.wipe_checked_bytes = claim.value("wipe_checked_bytes", int64_t{0});
         return use;
     }
     static GpuPriceSince price_of(const Json& price) {
@@ -129,9 +192,27 @@ private:
         if (!price.at("per_hour").is_null()) since.per_hour = price.at("per_hour").get<double>();
         return since;
     }
-    Result<> each_page(Json request, const std::function<void(const Json&)>& read) {
+    using Node = std::shared_ptr<control::Client>;
+
+    // Each node of a pool keeps the ledger of what it served. Servers of before there were several know no other.
+    Result<std::vector<Node>> all_nodes() {
+        std::vector<Node> nodes{client_};
+        auto answer = ask({{"op", "nodes"}});
+        if (!answer && answer.error().kind == Error::Kind::usage) return nodes;
+        if (!answer) return answer.error();
+        for (const auto& node : answer->at("nodes")) {
+            if (node.at("name") == answer->at("asked")) continue;
+            wire::ClientKeys keys{node.at("server_key").get<std::string>(), keys_.own};
+            if (keys.plain() != keys_.plain()) continue;  // no node of a pool that has keys is without
+            auto client = control::Client::open(node.at("address"), keys);
+            if (!client) return client.error();
+            nodes.push_back(std::move(*client));
+        }
+        return nodes;
+    }
+    static Result<> each_page(const Node& node, Json request, const std::function<void(const Json&)>& read) {
         for (int pages = 0; pages < pages_max; ++pages) {
-            auto answer = ask(client_, request);
+            auto answer = cli::ask(node, request);
             if (!answer) return answer.error();
             read(*answer);
             if (answer->at("next").is_null()) return Ok{};
@@ -140,20 +221,22 @@ private:
         return Error{Error::Kind::remote, "the pool's ledger does not end", "ask for less of it: --since 7d"};
     }
     Result<> tell(const Json& request) {
-        auto answer = ask(client_, request);
+        auto answer = ask(request);
         if (!answer) return answer.error();
         return Ok{};
     }
 
     std::shared_ptr<control::Client> client_;
+    wire::ClientKeys keys_;
+    std::function<void(const std::string&)> learned_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login) {
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, std::function<void(const std::string&)> learned) {
     auto client = control::Client::open(login.address, login.keys);
     if (!client) return client.error();
-    return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client)));
+    return std::unique_ptr<Pool>(std::make_unique<ControlPool>(std::move(*client), login.keys, std::move(learned)));
 }
 
 namespace {

@@ -78,6 +78,18 @@ Result<> Logins::save(const PoolLogin& login) {
     return write(path_, *logins);
 }
 
+Result<> Logins::renew(const std::string& address, const std::string& server_public) {
+    auto logins = all();
+    if (!logins) return logins.error();
+    bool any = false;
+    for (auto& login : *logins)
+        if (login.address == address && login.keys.server_public != server_public) {
+            login.keys.server_public = server_public;
+            any = true;
+        }
+    return any ? write(path_, *logins) : Result<>(Ok{});
+}
+
 Result<> Logins::remove(const std::string& address) {
     auto logins = all();
     if (!logins) return logins.error();
@@ -93,7 +105,8 @@ Result<PoolLogin> Logins::find(const std::string& address) const {
     return Error{
         Error::Kind::auth,
         address.empty() ? "you are not signed in to a pool of GPUs" : "you are not signed in to the pool at " + address,
-        "on the pool's server run `tnr-gpu-server enroll NAME`, then here the `tnr login pool …` line it prints"};
+        "on the pool's server run `tnr-gpu-server user add NAME --token`, then here the `tnr login pool …` line it "
+        "prints"};
 }
 
 bool Endpoint::loopback() const {

@@ -15,8 +15,10 @@ class Logins {
 public:
     explicit Logins(std::string path) : path_(std::move(path)) {}
 
-    Result<std::vector<PoolLogin>> all() const;   // oldest first; empty when there is no file
-    Result<> save(const PoolLogin& login);        // replaces one of the same address, and becomes the default
+    Result<std::vector<PoolLogin>> all() const;  // oldest first; empty when there is no file
+    Result<> save(const PoolLogin& login);       // replaces one of the same address, and becomes the default
+    // The pool there has a new public key now; succeeds when we are not signed in to it.
+    Result<> renew(const std::string& address, const std::string& server_public);
     Result<> remove(const std::string& address);  // succeeds when it is not there
     // By address, or the default when `address` is empty. Kind auth when there is none.
     Result<PoolLogin> find(const std::string& address) const;

@@ -35,12 +35,17 @@ public:
     virtual ~MachineAccess() = default;
     // Keeps trying while the machine boots. The access stays with this machine from then on.
     virtual Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) = 0;
+    // The same where nobody could plant a host key, so the record has none: trusts the one that the machine shows. The
+    // answer is that key, a public line, to which the caller holds the machine from then on.
+    virtual Result<std::string> meet(const Machine& machine, const Record& record, const Waiting& waiting);
     // Brings what differs; the answer names what was brought, and is empty when all was there.
     virtual Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) = 0;
     // Of what install() brings, the configuration alone: /etc/tnr/gpu.json. Empty: none, and so no GPU.
     virtual Result<> configure(const std::string& config_text) = 0;
     // Asks the machine for its GPUs the way any program there would. When it cannot reach the pool, the Error says so.
     virtual Result<Proof> prove() = 0;
+    // Asks for the cloud's own GPUs, which need nothing of ours.
+    virtual Result<Proof> prove_own();
     // Makes the machine obey these timers (timers.hpp) from now on.
     virtual Result<> install_timers(const std::string& config, const Say& say);
     // For how many seconds nobody has used the machine, as its timers count; nothing where it does not count. One try,

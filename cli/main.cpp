@@ -49,7 +49,11 @@ void fill(Session& session) {
     session.provider_names = provider_names();
     session.world = real_world(interrupt::pause_ms, utc_now);
     session.provider = [&session](const std::string& name) { return open_provider(session, name); };
-    session.pool = connect_pool;
+    session.pool = [&session](const PoolLogin& login) {
+        return connect_pool(login, [&session, address = login.address](const std::string& key) {
+            if (auto saved = session.logins().renew(address, key); !saved) return;  // told again by the next answer
+        });
+    };
     session.access = [folder = session.config_folder] { return ssh_access(folder + "/ssh_key"); };
     session.now = utc_now;
     session.pause = interrupt::pause_ms;

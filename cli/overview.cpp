@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api_client/base/files.hpp"
+#include "cli/own_gpu.hpp"
 #include "cli/setup.hpp"
 #include "cli/side_by_side.hpp"
 #include "cli/timers.hpp"
@@ -31,7 +32,8 @@ struct AskedPool {
     Result<std::vector<GpuClaim>> claims = std::vector<GpuClaim>{};
 };
 
-MachineView view_of(const Record& record, const std::optional<Machine>& machine) {
+MachineView view_of(Record record, const std::optional<Machine>& machine) {
+    if (machine) take_own_gpu(record, *machine);
     const std::string& name = record.name;
     MachineView view{record, machine, machine ? to_string(machine->state) : "gone", ""};
     if (!machine && record.step < Step::ordered) {
@@ -56,6 +58,7 @@ MachineView stranger(const Machine& machine, const std::string& provider) {
     none.name = machine.name;
     none.provider = provider;
     none.count = 0;
+    take_own_gpu(none, machine);
     return {none, machine, to_string(machine.state),
             "'" + machine.name + "' was made by another computer or its record is lost: `tnr delete " + machine.name +
                 " --provider " + provider + "` removes it"};
@@ -135,7 +138,9 @@ std::vector<std::function<void()>> questions_to(Session& session, std::vector<As
 
 void add_machines(const AskedCloud& asked, Overview& overview) {
     const auto& machines = asked.machines;
-    if (!machines && (!asked.records.empty() || machines.error().kind != Error::Kind::auth)) {
+    // Where one is not signed in there is nothing to ask; one that refuses us may have machines that cost.
+    const bool signed_in = asked.provider || (!machines && machines.error().kind != Error::Kind::auth);
+    if (!machines && (!asked.records.empty() || signed_in)) {
         Error error = machines.error();
         if (error.what.find(asked.name) == std::string::npos) error.what = asked.name + ": " + error.what;
         overview.troubles.push_back({asked.name, error});

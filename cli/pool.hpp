@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,8 @@ struct GpuUse {
     int64_t from_ms = 0, to_ms = 0;
     bool ended = true;
     int64_t bytes_up = 0, bytes_down = 0;
+    int64_t busy_ms = 0;                              // how long its GPUs had work; 0 of an older server
+    int64_t wiped_bytes = 0, wipe_checked_bytes = 0;  // after it: overwritten, and of these read back
 };
 struct GpuPriceSince {
     std::string gpu;
@@ -58,22 +61,59 @@ struct PoolBooks {
     std::vector<GpuPriceSince> prices;  // all there ever were, in the order in which they were set
 };
 
+// What there is at this moment; of other users' claims no more than which GPUs they hold.
+struct PoolNode {
+    std::string name, version;
+    bool stopping = false;  // takes no new programs
+};
+struct PoolGpu {
+    std::string node, type;
+    int index = 0;
+    std::string state;  // free, claimed, kept, wiping, broken
+    std::string user = {}, machine = {};
+    std::optional<int64_t> held_s = {};
+    std::optional<double> busy_share = {};  // of that time
+    std::vector<std::string> programs = {};
+};
+struct PoolWaiting {
+    std::string gpu;
+    int count = 1, place = 0, of = 0;
+    std::string user;
+    int64_t waited_s = 0;
+};
+struct PoolNow {
+    int64_t now_ms = 0;
+    std::vector<PoolNode> nodes;
+    std::vector<PoolGpu> gpus;
+    std::vector<PoolWaiting> queue;
+    int queue_length = 0;                      // with those of others
+    double bytes_up = 0, bytes_down = 0;       // of all claims that we are told of
+    std::optional<int64_t> claims_total = {};  // since the server's start, where it says
+};
+
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
 class Pool {
 public:
     virtual ~Pool() = default;
-    // Succeeds when the pool answers and knows our key. The answer is what we are to it: "account", "machine", "open".
+    // Succeeds when the pool answers and knows our key. The answer is what we are to it: "account", "machine", "token",
+    // "open".
     virtual Result<std::string> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
     // What was in use after `since` (seconds since 1970). An Error of kind usage: a server of before pools told.
     virtual Result<PoolBooks> books(int64_t since) = 0;
+    // Likewise.
+    virtual Result<PoolNow> now() = 0;
+    // Who signed in with a token has this key from now on; the token is used up. May be repeated with the same key.
+    virtual Result<> redeem_token(const std::string& public_key) = 0;
     // Both may be repeated: enrolling again replaces the key, forgetting an unknown machine succeeds.
     virtual Result<> enroll_machine(const std::string& name, const std::string& public_key) = 0;
     virtual Result<> forget_machine(const std::string& name) = 0;
 };
 
-Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login);
+// `learned` hears of the pool's new public key when its operator has given it one.
+Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login,
+                                           std::function<void(const std::string& server_public)> learned = {});
 
 // More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
 inline constexpr int gpu_count_max = 64;

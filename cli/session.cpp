@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/money/costs.hpp"
+#include "cli/own_gpu.hpp"
 #include "cli/ui/time.hpp"
 
 namespace tnr::cli {
@@ -55,6 +56,7 @@ Result<Known> find_machine(Session& session, const std::string& name) {
     if (!provider) return provider.error();
     auto machine = look_up(**provider, **record);
     if (!machine) return machine.error();
+    if (*machine) take_own_gpu(**record, **machine);
     if (*machine) return Known{**record, std::move(*provider), **machine};
     if ((*record)->step < Step::ordered)
         return Error{Error::Kind::not_found, "'" + name + "' was begun but its machine does not exist yet",

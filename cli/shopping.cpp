@@ -92,6 +92,14 @@ bool suits_programs(const Offer& offer, const Wants& wants) {
            (!wants.memory.empty() || offer.memory_mib >= default_memory_gib * 1024 * gib_of_vendors);
 }
 
+// A machine with GPUs of its own is for those who ask for its provider.
+bool has_wanted_gpu(const FoundOffer& found, const Wants& wants) {
+    if (!found.brings_gpus) return true;
+    if (wants.provider.empty() || wants.own_gpu.empty()) return !wants.provider.empty();
+    auto wish = parse_gpu(wants.own_gpu);
+    return wish && ui::lower(found.offer.gpu) == wish->type && found.offer.gpu_count == wish->count;
+}
+
 }  // namespace
 
 Result<Found> find_offers(Session& session, const Wants& wants) {
@@ -126,7 +134,7 @@ Result<Found> find_offers(Session& session, const Wants& wants) {
 Result<FoundOffer> cheapest(const Found& found, const Wants& wants) {
     std::vector<const FoundOffer*> usable;
     for (const auto& each : found.offers)
-        if (!each.brings_gpus && each.offer.price.running() && suits_programs(each.offer, wants))
+        if (each.offer.price.running() && suits_programs(each.offer, wants) && has_wanted_gpu(each, wants))
             usable.push_back(&each);
     if (wants.provider.empty() && found.asked_a_cloud)
         std::erase_if(usable, [](const FoundOffer* each) { return each->provider == "local"; });

@@ -15,6 +15,8 @@ struct Wants {
     std::string provider = {}, region = {};
     std::string cpus = {}, memory = {}, disk = {};  // at least; memory and disk in GiB
     std::string max_price = {};                     // by the hour: "0.05" in whatever currency, "0.05EUR"
+    // "h100:2": which of the provider's own GPUs, where it brings any. For cheapest() alone.
+    std::string own_gpu = {};
     bool any() const { return !(cpus + memory + disk + max_price).empty(); }
 };
 

@@ -14,8 +14,8 @@ FoundSnapshots find_snapshots(Session& session, const std::string& provider) {
         if (snapshots)
             for (auto& snapshot : *snapshots) all.found.push_back({name, std::move(snapshot)});
         // Who is asked for all has no interest in those that have none.
-        bool told = !provider.empty() || (!snapshots && snapshots.error().kind != Error::Kind::auth &&
-                                          snapshots.error().kind != Error::Kind::usage);
+        const bool signed_in = opened || opened.error().kind != Error::Kind::auth;
+        bool told = !provider.empty() || (!snapshots && signed_in && snapshots.error().kind != Error::Kind::usage);
         if (!snapshots && told) all.troubles.push_back({name, snapshots.error()});
     }
     progress.end();

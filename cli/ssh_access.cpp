@@ -24,6 +24,12 @@ constexpr std::chrono::minutes bring_limit{2};
 constexpr std::chrono::seconds question_limit{5};
 constexpr int still_runs_code = 99;
 
+ssh::Target target_with(const Machine& machine, const Record& record, const ssh::KeyPair& key) {
+    return {record.name,      machine.address,
+            machine.ssh_port, machine.user.empty() ? login_user : machine.user,
+            record.host_key,  key};
+}
+
 // Lines of tnr-gpu-probe --plain: a GPU's memory in bytes, its name.
 std::vector<SeenGpu> parse_gpus(const std::string& text) {
     std::vector<SeenGpu> gpus;
@@ -33,25 +39,36 @@ std::vector<SeenGpu> parse_gpus(const std::string& text) {
     return gpus;
 }
 
+// The cloud's own driver answers; lines of MIB, NAME.
+constexpr const char* own_gpus_question = "nvidia-smi --query-gpu=memory.total,name --format=csv,noheader,nounits";
+
+std::vector<SeenGpu> parse_own_gpus(const std::string& text) {
+    std::vector<SeenGpu> gpus;
+    std::istringstream lines{text};
+    char comma = 0;
+    for (SeenGpu gpu; lines >> gpu.memory_bytes >> comma && comma == ',' && std::getline(lines >> std::ws, gpu.name);) {
+        gpu.memory_bytes *= uint64_t{1} << 20;
+        gpus.push_back(gpu);
+    }
+    return gpus;
+}
+
 class SshAccess : public MachineAccess {
 public:
     explicit SshAccess(std::string key_path) : key_path_(std::move(key_path)) {}
 
     Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
         auto target = ssh_target(machine, record, key_path_);
-        if (!target) return target.error();
-        auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
-        auto client = ssh::connect_when_ready(
-            *target, ssh::Clock::now() + boot_limit,
-            [&](const Error& error) {
-                return waiting(error.kind == Error::Kind::auth
-                                   ? "it refuses authentication; its user may not be there yet"
-                                   : "it is booting");
-            },
-            patience);
-        if (!client) return client.error();
-        client_ = std::move(*client);
-        return Ok{};
+        return target ? dial(*target, record, waiting) : Result<>{target.error()};
+    }
+
+    Result<std::string> meet(const Machine& machine, const Record& record, const Waiting& waiting) override {
+        auto key = login_key(record, key_path_);
+        if (!key) return key.error();
+        auto target = target_with(machine, record, *key);
+        target.trust_first = true;
+        if (auto in = dial(target, record, waiting); !in) return in.error();
+        return client_->host_key();
     }
 
     Result<std::vector<std::string>> install(const GpuConfig& config, const Say& say) override {
@@ -117,7 +134,35 @@ public:
         return code;
     }
 
+    Result<Proof> prove_own() override {
+        auto output = ssh::capture(*client_, own_gpus_question, "", ssh::Clock::now() + proof_limit);
+        if (!output) return output.error();
+        auto gpus = output->code == 0 ? parse_own_gpus(output->out) : std::vector<SeenGpu>{};
+        if (!gpus.empty()) return Proof{gpus};
+        std::string words = output->err.empty() ? output->out : output->err;
+        words = words.substr(0, words.find('\n'));
+        const std::string& name = client_->target().name;
+        return Error{Error::Kind::remote,
+                     "nvidia-smi on '" + name + "' shows no GPU" + (words.empty() ? "" : ": " + words),
+                     "it may still be set up: see `tnr connect " + name + " -- nvidia-smi`"};
+    }
+
 private:
+    Result<> dial(const ssh::Target& target, const Record& record, const Waiting& waiting) {
+        auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
+        auto client = ssh::connect_when_ready(
+            target, ssh::Clock::now() + boot_limit,
+            [&](const Error& error) {
+                return waiting(error.kind == Error::Kind::auth
+                                   ? "it refuses authentication; its user may not be there yet"
+                                   : "it is booting");
+            },
+            patience);
+        if (!client) return client.error();
+        client_ = std::move(*client);
+        return Ok{};
+    }
+
     // Asked when a program does not get its GPU: is it the way to the pool? Nothing when that is open, or cannot be told.
     std::optional<Error> pool_out_of_reach() {
         auto pool = parse_endpoint(pool_);
@@ -145,6 +190,14 @@ private:
 };
 
 }  // namespace
+
+Result<std::string> MachineAccess::meet(const Machine&, const Record&, const Waiting&) {
+    return Error{Error::Kind::internal, "this way into a machine trusts no host key that it has not planted"};
+}
+
+Result<Proof> MachineAccess::prove_own() {
+    return Error{Error::Kind::internal, "this way into a machine does not ask for the cloud's own GPUs"};
+}
 
 Result<> MachineAccess::install_timers(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine brings no timers"};
@@ -193,9 +246,10 @@ Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, con
     if (!key) return key.error();
     if (machine.address.empty())
         return Error{Error::Kind::remote, "'" + record.name + "' has no address yet", "try again in a moment"};
-    return ssh::Target{record.name,      machine.address,
-                       machine.ssh_port, machine.user.empty() ? login_user : machine.user,
-                       record.host_key,  *key};
+    if (record.host_key.empty())
+        return Error{Error::Kind::remote, "nobody has been on '" + record.name + "' yet, so its host key is not known",
+                     "`tnr start " + record.name + "` continues"};
+    return target_with(machine, record, *key);
 }
 
 std::unique_ptr<MachineAccess> ssh_access(const std::string& key_path) {

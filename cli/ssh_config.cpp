@@ -104,7 +104,7 @@ Result<> SshConfig::remove_all() {
 }
 
 Result<> SshConfig::put(const Record& record, const Machine& machine) {
-    if (!written() || machine.address.empty()) return Ok{};
+    if (!written() || machine.address.empty() || record.host_key.empty()) return Ok{};
     auto known = write_file(known_hosts(record.name), "tnr-" + record.name + " " + record.host_key + "\n");
     if (!known) return known;
     return write_file(folder_ + "/" + record.name + ".conf", ssh_host_block(session_, record, machine));

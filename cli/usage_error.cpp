@@ -55,15 +55,20 @@ std::string unknown_command(const Reached& at, const std::vector<std::string>& w
     return "";
 }
 
+std::string needs(const Reached& at, const std::string& what) {
+    return "`" + at.path + "` needs " + what;
+}
+
 std::string missing(const Reached& at) {
     for (const auto* option : at.command->get_options()) {
         if (!option->get_required() || option->count() > 0) continue;
         std::string name = option->get_name(), what = option->get_description();
         if (name[0] != '-') std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-        what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
-        return "`" + at.path + "` needs " + name + " (" + what + ")";
+        const bool word = what.size() > 1 && std::islower(static_cast<unsigned char>(what[1])) != 0;  // not SRC
+        if (word) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
+        return needs(at, name.append(" (").append(what).append(")"));
     }
-    return "`" + at.path + "` needs a command: " + commands_below(*at.command);
+    return needs(at, "a command: " + commands_below(*at.command));
 }
 
 // "The following argument was not expected: WORD …"
@@ -106,9 +111,14 @@ bool takes_program(const CLI::App& command) {
 Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std::vector<std::string>& words) {
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
-    if (auto unknown = unknown_command(at, words); !unknown.empty())
-        return {Error::Kind::usage, "there is no command '" + (at.path + " " + unknown).substr(4) + "'",
-                ui::did_you_mean(unknown, words_below(*at.command)) + "commands: " + commands_below(*at.command)};
+    if (auto unknown = unknown_command(at, words); !unknown.empty()) {
+        hint = ui::did_you_mean(unknown, words_below(*at.command));
+        if (at.command == &tnr)
+            return {Error::Kind::usage, "there is no command '" + unknown + "'",
+                    hint + "commands: " + commands_below(tnr)};
+        return {Error::Kind::usage, "`" + at.path + "` does not know '" + unknown + "'",
+                hint + "it knows: " + commands_below(*at.command)};
+    }
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
         hint = nearest_hint(at, what) + hint;

@@ -4,21 +4,54 @@
 #include <iostream>
 
 #include "gpu_client/protocol/control.hpp"
+#include "gpu_server/config_file.hpp"
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/backup.hpp"
+#include "gpu_server/supervisor/check.hpp"
 #include "gpu_server/supervisor/child.hpp"
-#include "gpu_server/supervisor/commands.hpp"
 #include "gpu_server/supervisor/helpers.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/node_commands.hpp"
 #include "gpu_server/supervisor/price_commands.hpp"
+#include "gpu_server/supervisor/status_command.hpp"
 #include "gpu_server/supervisor/supervisor.hpp"
+#include "gpu_server/supervisor/user_commands.hpp"
 #include "gpu_server/worker/worker.hpp"
 
 namespace tnr::server {
 namespace {
 
-void add_serve(CLI::App& app, Result<>& result) {
+void add_format(CLI::App& command, std::string& format) {
+    command.add_option("-o,--output", format, "table or json")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"table", "json"}))
+        ->type_name("FORMAT");
+}
+
+// What a command does that takes the options of `serve`.
+using Serving = std::function<Result<>(const ServeOptions& options)>;
+
+// How it logs: for all that is called later.
+struct LogOptions {
+    std::string format, level;
+    void apply() const {
+        if (format == "json") set_log_format(LogFormat::json);
+        if (!level.empty()) setenv("TNR_LOG", level.c_str(), 1);  // workers have it, too
+    }
+};
+
+CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const char* what, const Serving& run) {
     auto options = std::make_shared<ServeOptions>();
+    auto logging = std::make_shared<LogOptions>();
+    auto config = std::make_shared<std::string>();
     auto ports = std::make_shared<std::string>();
     auto linger_ms = std::make_shared<int64_t>(default_linger.count());
-    auto* command = app.add_subcommand("serve", "Serve this machine's GPUs until told to stop");
+    auto stop_grace_s = std::make_shared<int64_t>(0);
+    auto* command = app.add_subcommand(name, what);
+    command
+        ->add_option("--config", *config,
+                     "Take from this file what the command line does not say: lines like http = \"127.0.0.1:14980\"")
+        ->type_name("FILE");
     command->add_option("--listen", options->listen, "Address for clients; port 0: any free one")
         ->capture_default_str()
         ->type_name("tcp://HOST:PORT");
@@ -33,8 +66,27 @@ void add_serve(CLI::App& app, Result<>& result) {
     command->add_flag("--plain", options->plain, "No keys and no encryption; only on loopback");
     command->add_option("--state", options->state, "Folder for keys and the ledger")
         ->type_name("DIR (default: ~/.local/state/tnr/server)");
-    command->add_option("--worker-address", options->worker_address,
-                        "Host under which clients reach the workers (default: as they reached the server)");
+    command
+        ->add_option(
+            "--store", options->store,
+            "Pool of several nodes: the etcd that they share, with the pool's name if it has several (default: a "
+            "file, for this node alone)")
+        ->type_name("etcd://HOST:PORT[,HOST:PORT...][/POOL]");
+    command->add_option("--node", options->node, "This node's name in the pool (default: the host's)")
+        ->type_name("NAME");
+    command
+        ->add_option("--control-address", options->control_address,
+                     "Where clients reach this server when another node sends them (default: where it listens)")
+        ->type_name("tcp://HOST:PORT");
+    command
+        ->add_option("--worker-bind", options->worker_bind,
+                     "Address of this host that the workers listen on (default: that of --listen)")
+        ->type_name("HOST");
+    command
+        ->add_option(
+            "--worker-address", options->worker_address,
+            "Host under which clients reach the workers, such as a router's (default: as they reached the server)")
+        ->type_name("HOST");
     command->add_option("--worker-ports", *ports, "Ports for the workers, for firewalls (default: any)")
         ->type_name("FIRST-LAST");
     command
@@ -60,60 +112,183 @@ void add_serve(CLI::App& app, Result<>& result) {
                      "three quarters of it, at least 4096)")
         ->check(CLI::Range(0, 1 << 30))
         ->type_name("MIB");
+    command
+        ->add_option(
+            "--http", options->http,
+            "Be watched there: a page for people, /metrics for Prometheus, /healthz. Whoever reaches the address "
+            "sees who uses which GPU: it has no password, so leave it on loopback, or put it behind one")
+        ->type_name("HOST:PORT, such as 127.0.0.1:14980");
+    command
+        ->add_option("--stop-grace", *stop_grace_s,
+                     "When asked to stop: how long programs that run may go on; a second signal ends them at once")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 7 * 24 * 3600))
+        ->type_name("SECONDS");
+    command
+        ->add_option("--log-format", logging->format,
+                     "text, or json: one object a line (default: TNR_LOG_FORMAT, or text)")
+        ->envname("TNR_LOG_FORMAT")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->type_name("FORMAT");
+    command
+        ->add_option("--log-level", logging->level, "error, warning, info, debug or trace (default: TNR_LOG, or info)")
+        ->check(CLI::IsMember({"error", "warning", "info", "debug", "trace"}))
+        ->type_name("LEVEL");
     command->add_option("--name", options->name, "The pool's name, for the log");
+    command->add_option("--history", options->history, "What this node believes, and when")->group("");  // tests
+    command->add_option("--emulated-seed", options->gpus.emulated_seed, "Of the emulated GPUs' UUIDs")->group("");
     command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
-    command->callback([options, ports, linger_ms, &result] {
+    command->callback([=, &result] {
+        if (!config->empty())
+            if (auto read = read_config(*command, *config); !read) return void(result = read.error());
+        logging->apply();
         options->linger = milliseconds(*linger_ms);
+        options->stop_grace = std::chrono::seconds(*stop_grace_s);
         if (options->nvml.empty() && options->gpus.emulate.empty()) options->nvml = "libnvidia-ml.so.1";
         if (!ports->empty()) {
             auto range = parse_port_range(*ports);
             if (!range) return void(result = range.error());
             options->worker_ports = *range;
         }
-        result = serve(*options, [](const std::string& address) {
+        result = run(*options);
+    });
+    return command;
+}
+
+void add_serve(CLI::App& app, Result<>& result) {
+    add_serving(app, result, "serve", "Serve this machine's GPUs until told to stop", [](const ServeOptions& options) {
+        return serve(options, [](const std::string& address) {
             std::cout << "listening on " << address << std::endl;  // flushed: somebody waits for this line
         });
     });
 }
 
-void add_enroll(CLI::App& app, Result<>& result) {
-    auto options = std::make_shared<EnrollOptions>();
-    auto* command = app.add_subcommand("enroll", "Let somebody in: makes a key, prints what they paste");
-    command->add_option("name", options->name, "Name for the account, e.g. a person's")->required();
+void add_state(CLI::App* command, std::string& state) {
+    command->add_option("--state", state, "The server's folder, as given to serve")->type_name("DIR");
+}
+
+void add_check(CLI::App& app, Result<>& result) {
+    auto format = std::make_shared<std::string>("table");
+    auto* command = add_serving(app, result, "check", "Look whether all that `serve` needs with these options is there",
+                                [format](const ServeOptions& options) { return check(options, *format, std::cout); });
+    add_format(*command, *format);
+}
+
+void add_backup(CLI::App& app, Result<>& result) {
+    auto file = std::make_shared<std::string>(), state = std::make_shared<std::string>();
+    auto replace = std::make_shared<bool>(false);
+    auto* backup = app.add_subcommand("backup", "Copy the store and the server's key to a file, also while it serves");
+    auto* restore = app.add_subcommand("restore", "Put a backup back, while no server runs");
+    for (auto* each : {backup, restore}) {
+        each->add_option("file", *file, "The backup. It holds the server's secret key")->required();
+        each->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
+    }
+    restore->add_flag("--replace", *replace, "Also where there is a store; that is kept as *.before-restore");
+    backup->callback([=, &result] { result = make_backup(*state, *file, std::cout); });
+    restore->callback([=, &result] { result = restore_backup(*state, *file, *replace, std::cout); });
+}
+
+// Also as `enroll`, as it was called once.
+void add_user_add(CLI::App& app, const std::string& called, Result<>& result) {
+    auto options = std::make_shared<UserAddOptions>();
+    auto* command = app.add_subcommand(called, "Let somebody in: prints the line they paste");
+    command->add_option("name", options->name, "Name for the user")->required();
+    command->add_flag("--token", options->token,
+                      "Print a token, good once: the user's key is made on their own computer and never leaves it");
+    command->add_option("--expires", options->expires, "How long the token is good (default: 1h)")->type_name("TIME");
+    command->add_flag("--operator", options->is_operator, "They may see everybody's claims, queue and bills");
     command->add_option("--address", options->address, "How clients reach this server (default: where it listens)")
         ->type_name("tcp://HOST:PORT");
-    command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
     command->add_flag("--replace", options->replace,
-                      "Make the account's earlier key and its machines' worthless, and end what they run");
-    command->callback([options, &result] { result = enroll(*options, std::cout); });
+                      "Make the user's earlier key and their machines' worthless, and end what they run");
+    add_state(command, options->state);
+    command->callback([options, &result] { result = user_add(*options, std::cout); });
+    if (called == "enroll") command->group("");
 }
 
-void add_keys(CLI::App& app, Result<>& result) {
-    auto state = std::make_shared<std::string>();
-    auto* command = app.add_subcommand("keys", "List the accounts and machines that may use the pool");
-    command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
-    command->callback([state, &result] { result = list_keys(*state, std::cout); });
+void add_user_remove(CLI::App& user, Result<>& result) {
+    struct Options {
+        std::string name, machine, state;
+    };
+    auto options = std::make_shared<Options>();
+    auto* command = user.add_subcommand(
+        "remove", "Lock a user and their machines out, end what they run, and remove what is kept of them");
+    command->add_option("name", options->name, "As `user list` names them")->required();
+    command->add_option("--machine", options->machine, "Only this machine of theirs");
+    add_state(command, options->state);
+    command->callback(
+        [options, &result] { result = user_remove(options->name, options->machine, options->state, std::cout); });
 }
 
-void add_forget(CLI::App& app, Result<>& result) {
-    auto name = std::make_shared<std::string>(), state = std::make_shared<std::string>();
-    auto* command = app.add_subcommand(
-        "forget", "Lock an account and its machines out, end what they run, and remove what is kept of them");
-    command->add_option("name", *name, "The account's name, as `keys` lists it")->required();
-    command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
-    command->callback([name, state, &result] { result = forget_account(*name, *state, std::cout); });
-}
-
-void add_limit(CLI::App& app, Result<>& result) {
-    auto options = std::make_shared<LimitOptions>();
-    auto* command = app.add_subcommand("limit", "Say what an account may use at once, and its part when several wait");
-    command->add_option("name", options->name, "The account's name, as `keys` lists it")->required();
+void add_user_limit(CLI::App& user, Result<>& result) {
+    auto options = std::make_shared<UserLimitOptions>();
+    auto* command = user.add_subcommand("limit", "Say what a user may do, and when it is their turn if several wait");
+    command->add_option("name", options->name, "As `user list` names them")->required();
     command->add_option("--gpus", options->gpus, "GPUs at once, of all types together; 0: as many as there are")
         ->check(CLI::Range(0, 1'000'000));
     command->add_option("--weight", options->weight, "Of two that wait, one with 2 gets twice as much (at first: 1)")
         ->check(CLI::Range(0.01, 100.0));
-    command->add_option("--state", options->state, "The server's folder, as given to serve")->type_name("DIR");
-    command->callback([options, &result] { result = limit_account(*options, std::cout); });
+    command
+        ->add_option("--priority", options->priority,
+                     "Of those who wait, the one with the highest is first, whatever they used before (at first: 0)")
+        ->check(CLI::Range(-priority_max, priority_max));
+    command->add_option("--role", options->role, "An operator may see everybody's claims, queue and bills")
+        ->check(CLI::IsMember({"user", "operator"}));
+    add_state(command, options->state);
+    command->callback([options, &result] { result = user_limit(*options, std::cout); });
+}
+
+void add_user(CLI::App& app, Result<>& result) {
+    auto* user = app.add_subcommand("user", "Who may use the pool, and what: add, list, remove, limit");
+    user->require_subcommand(1);
+    add_user_add(*user, "add", result);
+    auto state = std::make_shared<std::string>();
+    auto* list = user->add_subcommand("list", "List the users and their machines");
+    add_state(list, *state);
+    list->callback([state, &result] { result = user_list(*state, std::cout); });
+    add_user_remove(*user, result);
+    add_user_limit(*user, result);
+}
+
+void add_rotate_key(CLI::App& app, Result<>& result) {
+    auto options = std::make_shared<RotateOptions>();
+    auto* command = app.add_subcommand("rotate-key", "Give the server a new key, without anybody noticing");
+    command
+        ->add_option("--overlap", options->overlap,
+                     "How long the old key goes on beside it; clients that come in that time learn the new one "
+                     "(default: 30d). 0s, if the old one is in wrong hands: then everybody signs in again")
+        ->type_name("TIME");
+    command->add_flag("--drop-old", options->drop_old, "End the last rotation's overlap now");
+    add_state(command, options->state);
+    command->callback([options, &result] { result = rotate_key(*options, std::cout); });
+}
+
+void add_audit(CLI::App& app, Result<>& result) {
+    auto since = std::make_shared<std::string>(), state = std::make_shared<std::string>();
+    auto* command = app.add_subcommand("audit", "Print who was refused what, and who changed what anybody may do");
+    command->add_option("--since", *since, "Only the last 10m, 24h, 7d (default: all there is)")->type_name("TIME");
+    add_state(command, *state);
+    command->callback([since, state, &result] { result = print_audit(*since, *state, std::cout); });
+}
+
+void add_nodes(CLI::App& app, Result<>& result) {
+    auto add = [&](const char* name, const char* what, bool of_one, auto run) {
+        auto options = std::make_shared<NodeOptions>();
+        auto* command = app.add_subcommand(name, what);
+        if (of_one) command->add_option("node", options->node, "The node's name, as `nodes` lists it")->required();
+        command->add_option("--state", options->state, "The folder of any of the pool's servers")->type_name("DIR");
+        command->add_option("--store", options->store, "The pool's store, where no server's folder is at hand")
+            ->type_name("etcd://HOST:PORT");
+        command->callback([options, run, &result] { result = run(*options); });
+    };
+    add("nodes", "List the pool's nodes: their state, GPUs and claims", false,
+        [](const NodeOptions& options) { return list_nodes(options, std::cout); });
+    add("drain", "A node takes no new programs from now on; those that run on it go on", true,
+        [](const NodeOptions& options) { return drain_node(options, true, std::cout); });
+    add("undrain", "A node that was drained takes programs again", true,
+        [](const NodeOptions& options) { return drain_node(options, false, std::cout); });
+    add("remove-node", "Forget a node that is gone for good, so that its GPUs may serve at another", true,
+        [](const NodeOptions& options) { return remove_node(options, std::cout); });
 }
 
 void add_prices(CLI::App& app, Result<>& result) {
@@ -143,6 +318,16 @@ void add_prices(CLI::App& app, Result<>& result) {
         else
             result = list_prices(options->history, options->state, std::cout);
     });
+}
+
+void add_status(CLI::App& app, Result<>& result) {
+    auto state = std::make_shared<std::string>(), format = std::make_shared<std::string>("table");
+    auto* command = app.add_subcommand("status", "Show what the server that runs on this folder is doing");
+    command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
+    add_format(*command, *format);
+    auto limits = std::make_shared<bool>(false);
+    command->add_flag("--limits", *limits, "Also what each user, machine and program may have at most");
+    command->callback([=, &result] { result = show_status(*state, *format, *limits, std::cout); });
 }
 
 // Not for people: what the supervisor starts (supervisor/child.hpp).
@@ -183,15 +368,19 @@ int main(int argc, char** argv) {
         "  tnr run --gpu h100 --pool tcp://127.0.0.1:14900 -- ./my_cuda_program\n"
         "For others, with encryption:\n"
         "  tnr-gpu-server serve --listen tcp://0.0.0.0:14900\n"
-        "  tnr-gpu-server enroll alice        prints the line alice pastes\n");
+        "  tnr-gpu-server user add alice --token      prints the line alice pastes\n");
     app.require_subcommand(1);
     tnr::Result<> result = tnr::Ok{};
     add_serve(app, result);
-    add_enroll(app, result);
-    add_keys(app, result);
-    add_forget(app, result);
-    add_limit(app, result);
+    add_user(app, result);
+    add_user_add(app, "enroll", result);
+    add_rotate_key(app, result);
+    add_audit(app, result);
     add_prices(app, result);
+    add_nodes(app, result);
+    add_status(app, result);
+    add_check(app, result);
+    add_backup(app, result);
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";
     });

@@ -86,7 +86,9 @@ test_packages() {
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
     local nvtop=  # in Debian's contrib, which not every machine uses; without it its test is skipped
     ! apt-cache show nvtop >/dev/null 2>&1 || nvtop=nvtop
-    echo lintian zsh fish $nvtop catch2 clang $clang_runtimes clang-tidy clang-format openssh-server openssh-client iproute2 rsync openssl git procps mtools dosfstools
+    local browser=chromium  # Ubuntu's is a snap, which brings no program to containers; without it its test is skipped
+    [ "$distribution" = debian ] || browser=
+    echo lintian zsh fish $nvtop $browser prometheus catch2 clang $clang_runtimes clang-tidy clang-format etcd-server openssh-server openssh-client iproute2 rsync openssl git procps mtools dosfstools
 }
 
 package_installed() {

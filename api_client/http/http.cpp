@@ -44,10 +44,12 @@ struct Sink {
     size_t bytes_max = 0;
     bool too_large = false, interrupted = false;
     const Surroundings* world = nullptr;
+    const std::function<bool(std::string_view)>* on_bytes = nullptr;
 };
 
 size_t on_body(char* bytes, size_t size, size_t count, void* sink_pointer) {
     auto& sink = *static_cast<Sink*>(sink_pointer);
+    if (*sink.on_bytes) return (*sink.on_bytes)({bytes, size * count}) ? size * count : 0;
     sink.too_large = sink.response.body.size() + size * count > sink.bytes_max;
     if (sink.too_large) return 0;
     sink.response.body.append(bytes, size * count);
@@ -150,6 +152,7 @@ Client::Outcome Client::transfer(const Request& request) {
     Sink sink;
     sink.bytes_max = limits_.reply_bytes_max;
     sink.world = &world_;
+    sink.on_bytes = &request.on_bytes;
     char words[CURL_ERROR_SIZE] = "";
 
     curl_slist* list = nullptr;
@@ -183,14 +186,15 @@ Client::Outcome Client::transfer(const Request& request) {
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_2TLS});
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     // When a kept connection breaks before the reply, curl sends everything once more by itself, an order too.
-    curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, request.repeatable ? 0L : 1L);
+    const bool may_be_sent_twice = request.repeatable || request.on_kept_connection;
+    curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, may_be_sent_twice ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits_.connect_ms));
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(limits_.total_ms));
     const char* chosen = variable({"CURL_CA_BUNDLE", "SSL_CERT_FILE"});
     const std::string authorities = chosen ? chosen : system_authorities();
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
-    if (is_metadata_service(request.url)) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    if (is_metadata_service(request.url) || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
@@ -267,7 +271,7 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
 
 Result<Response> Client::send(const Request& request) {
     if (!curl_->easy) return Error{Error::Kind::internal, "libcurl could not be started"};
-    if (auto good = check_endpoint(request.url); !good) return good.error();
+    if (auto good = check_endpoint(request.url); !good && !request.own_network) return good.error();
     int timeouts = 0;
     for (int tries = 1;; ++tries) {
         if (world_.explain) explain_request(request);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api_client/base/result.hpp"
@@ -35,6 +36,12 @@ struct Request {
     std::string told = {};
     // True: the reply asks for patience, and the request is worth another try. Empty: its status decides.
     std::function<bool(const Response&)> asks_for_patience = {};
+    // Not to be repeated, but conditional: where a kept connection breaks, curl may send it twice without harm.
+    bool on_kept_connection = false;
+    // To a service of the operator's own network: plain http will do, and no proxy stands between.
+    bool own_network = false;
+    // Hears a reply's body while it comes, which is not kept; false ends it, with an Error. Empty: it is kept.
+    std::function<bool(std::string_view bytes)> on_bytes = {};
 };
 
 struct Response {

@@ -88,6 +88,7 @@ public:
 
     std::string name() const override { return "thunder"; }
     bool brings_gpus() const override { return true; }
+    bool resizes_running() const override { return true; }
 
     Result<std::string> whoami() override {
         auto instances = api_.get("/instances/list");
@@ -286,8 +287,10 @@ private:
                         .address = instance.value("ip", ""),
                         .user = login_user};
         if (int port = whole(instance, "port"); port > 0) machine.ssh_port = port;
-        machine.offer = lower(instance.at("gpuType")) + "_x" + std::to_string(whole(instance, "numGpus")) + "_" +
-                        instance.at("mode").get<std::string>();
+        machine.gpu = lower(instance.at("gpuType"));
+        machine.gpu_count = whole(instance, "numGpus");
+        machine.offer =
+            machine.gpu + "_x" + std::to_string(machine.gpu_count) + "_" + instance.at("mode").get<std::string>();
         machine.price = price_of(machine.offer, whole(instance, "cpuCores"), whole(instance, "storage"), *terms);
         return machine;
     }
@@ -317,7 +320,9 @@ private:
                            .name = order.name,
                            .user = login_user,
                            .offer = offer.name,
-                           .price = offer.price};
+                           .price = offer.price,
+                           .gpu = offer.gpu,
+                           .gpu_count = offer.gpu_count};
         Error refused = api_.refused(*reply);
         const auto [code, words] = api_.refusal(*reply);
         if (lower(code + words).find("capacity") != std::string::npos ||

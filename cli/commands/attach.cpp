@@ -24,6 +24,12 @@ Result<Prepared> prepare(Session& session, const std::string& name) {
     if (!known) return known.error();
     if (known->record.step < Step::installed)
         return Error{Error::Kind::remote, "'" + name + "' is not set up yet", "`tnr start " + name + "` continues"};
+    if (known->provider->brings_gpus())
+        return Error{
+            Error::Kind::usage,
+            "the GPU of '" + name + "' is " + known->record.provider + "'s own, which nothing of ours replaces",
+            "`tnr resize " + name + " --size SIZE` changes it; `tnr offers --provider " + known->record.provider +
+                "` shows sizes"};
     auto access = session.access();
     auto in = access->get_in(known->machine, known->record, [](const std::string&) {
         return Result<>{Error{Error::Kind::network, "it does not answer", "`tnr status` shows whether it runs"}};
@@ -60,13 +66,12 @@ Result<> tell(Session& session, const char* command, const Known& known, const s
 }  // namespace
 
 Result<> attach(Session& session, const AttachOptions& options) {
-    auto record = session.records().find(options.name);
-    auto login = session.logins().find(record && *record ? (*record)->pool : "");
-    if (!login) return login.error();
     ui::Progress progress(session.screen());
     progress.begin("attaching a GPU to '" + options.name + "'", asking_patience);
     auto prepared = prepare(session, options.name);
     if (!prepared) return prepared.error();
+    auto login = session.logins().find(prepared->known.record.pool);
+    if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
     auto wish = choose_gpu(**pool, options.gpu, "tnr attach " + options.name);

@@ -11,6 +11,7 @@
 #include "cli/ui/time.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tnr::cli {
 namespace {
@@ -25,7 +26,7 @@ const std::vector<Column> bill_columns = {{"name"}, {"running"}, {"stopped"}, {"
 const std::vector<Column> day_columns = {{"name"}, {"running"}, {"stopped"}, {"gpu"}, {"cost"}, {"chart"}};
 
 std::string hours_text(double hours) {
-    return hours > 0 ? ui::duration_text(static_cast<int64_t>(hours * 3600 + 0.5)) : "";
+    return hours > 0 ? ui::duration_text(std::llround(hours * 3600)) : "";
 }
 
 Row bill_row(const BillLine& line, bool chart, double most) {
@@ -67,7 +68,10 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
                          {"claims", pool.claims},
                          {"cost", cost_json(pool.cost)},
                          {"bytes_up", pool.bytes_up},
-                         {"bytes_down", pool.bytes_down}});
+                         {"bytes_down", pool.bytes_down},
+                         {"busy_hours", static_cast<double>(pool.busy_ms) / 3.6e6},
+                         {"wiped_bytes", pool.wiped_bytes},
+                         {"wipe_checked_bytes", pool.wipe_checked_bytes}});
     for (const auto& use : budgets) uses.push_back(use_json(use));
     return {{"since", ui::utc_text(bill.since)},
             {"until", ui::utc_text(bill.until)},

@@ -49,7 +49,7 @@ Result<> set_budget(Session& session, const std::string& text, const std::string
 
 Result<> remove_budget(Session& session, const std::string& provider) {
     if (auto removed = session.budgets().remove(provider); !removed) return removed;
-    return tell_budgets(session, "budget remove", "Removed it. ");
+    return tell_budgets(session, "budget remove", "Removed it\n");
 }
 
 }  // namespace

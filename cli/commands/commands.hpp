@@ -15,6 +15,7 @@ namespace tnr::cli {
     COMMAND(sync)             \
     COMMAND(status)           \
     COMMAND(gpus)             \
+    COMMAND(pool)             \
     COMMAND(offers)           \
     COMMAND(attach)           \
     COMMAND(detach)           \

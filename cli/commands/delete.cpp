@@ -78,10 +78,11 @@ Result<> look_at(Session& session, const std::string& provider_name, Doomed& doo
 Result<> look_everywhere(Session& session, Doomed& doomed) {
     std::string passed_over;
     for (const auto& name : session.provider_names) {
-        auto looked = look_at(session, name, doomed);
-        if (looked) continue;
-        if (looked.error().kind != Error::Kind::auth) return looked;
-        passed_over += (passed_over.empty() ? "" : ", ") + name;
+        auto signed_in = session.provider(name);
+        if (!signed_in && signed_in.error().kind == Error::Kind::auth)
+            passed_over += (passed_over.empty() ? "" : ", ") + name;
+        else if (auto looked = look_at(session, name, doomed); !looked)
+            return looked;  // also one that refuses us: a token that has expired hides a machine that costs
     }
     if (!passed_over.empty())
         session.err << "note: not asked, since you are not signed in there: " << passed_over << "\n";
@@ -135,6 +136,7 @@ Result<bool> may_delete(Session& session, const DeleteOptions& options, const st
 // The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so
 // that only earns a word. Without a record the default pool is the likely one.
 void forget_at_pool(Session& session, const Doomed& doomed) {
+    if (doomed.record && doomed.record->pool.empty()) return;  // its GPU was its cloud's
     auto login = session.logins().find(doomed.record ? doomed.record->pool : "");
     auto pool = login ? session.pool(*login) : Result<std::unique_ptr<Pool>>{login.error()};
     auto forgotten = pool ? (*pool)->forget_machine(doomed.name) : Result<>{pool.error()};

@@ -227,7 +227,7 @@ private:
         if (!logins) return add(bad_check("pool", logins.error()));
         if (logins->empty())
             return add({"pool", Finding::doubtful, "signed in to no pool of GPUs",
-                        "`tnr-gpu-server enroll NAME` on the pool's host prints the line to sign in with"});
+                        "`tnr-gpu-server user add NAME --token` on the pool's host prints the line to sign in with"});
         for (const auto& login : *logins) add(look_at_pool(login));
     }
 
@@ -256,7 +256,7 @@ private:
         auto ready = (*local)->check(order);
         if (!ready) return add({"qemu", Finding::doubtful, ready.error().what, ready.error().hint});
         add({"qemu", Finding::good, "is there, for machines at local"});
-        if (::access("/dev/kvm", R_OK | W_OK) == 0) return add({"kvm", Finding::good, "/dev/kvm can be used"});
+        if (::access("/dev/kvm", R_OK | W_OK) == 0) return add({"kvm", Finding::good, "/dev/kvm can be opened"});
         bool there = ::access("/dev/kvm", F_OK) == 0;
         add({"kvm", Finding::doubtful,
              std::string(there ? "/dev/kvm is not yours to use" : "there is no /dev/kvm") +

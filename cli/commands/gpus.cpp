@@ -78,7 +78,8 @@ nlohmann::json fit_json(const Fit& fit) {
 struct Answer {
     std::vector<PoolView> pools;
     std::optional<Job> job;
-    std::vector<Fit> fits;  // of all pools' types, where there is a job
+    std::vector<Fit> fits;       // of all pools' types, where there is a job
+    bool on_the_market = false;  // no pool tells its types: those there are to buy
 };
 
 void print_gpus_document(Session& session, const Answer& answer, const std::vector<Trouble>& troubles) {
@@ -95,7 +96,8 @@ void print_fits(Session& session, const GpusOptions& options, const Answer& answ
     for (const auto& fit : answer.fits)
         rows.push_back({fit.type.name, fit.gpus ? std::to_string(fit.gpus) : session.out_paint.bad("no"),
                         ui::bytes_text(static_cast<double>(fit.type.memory_bytes)),
-                        fit.gpus ? price_of(fit.type, fit.gpus) : "", std::to_string(fit.type.free), fit.why});
+                        fit.gpus ? price_of(fit.type, fit.gpus) : "",
+                        answer.on_the_market ? "" : std::to_string(fit.type.free), fit.why});
     if (!bare(options.list)) session.out << "It takes " << needs_text(needs_of(*answer.job)) << ", about.\n\n";
     print_list(session.out, session.out_paint, options.list, fit_columns, rows);
 }
@@ -115,7 +117,7 @@ std::vector<GpuType> types_on_the_market() {
     constexpr int gpus_of_a_server = 8;
     std::vector<GpuType> types;
     for (const auto& model : all_gpu_models())
-        types.push_back({model.name, gpus_of_a_server, 0, uint64_t(model.memory_gb) * 1'000'000'000});
+        types.push_back({model.name, gpus_of_a_server, gpus_of_a_server, uint64_t(model.memory_gb) * 1'000'000'000});
     return types;
 }
 
@@ -140,10 +142,13 @@ Result<> gpus(Session& session, const GpusOptions& options) {
     for (const auto& pool : answer.pools) types.insert(types.end(), pool.types.begin(), pool.types.end());
     if (types.empty() && asks_fit) {
         types = types_on_the_market();
+        answer.on_the_market = true;
         session.err << (login ? "note: no pool tells its types" : "note: you are not signed in to a pool")
                     << ": these are the types that NVIDIA sells, up to 8 of each\n";
     }
     if (answer.job) answer.fits = fits_of(*answer.job, types);
+    if (answer.on_the_market)
+        for (auto& fit : answer.fits) fit.type.free = 0;  // to be bought, which is not free
     const bool fits = std::any_of(answer.fits.begin(), answer.fits.end(), [](const Fit& fit) { return fit.gpus > 0; });
     if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
     if (answer.job && !fits && troubles.empty()) session.exit_code = exit_failed;

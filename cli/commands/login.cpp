@@ -1,5 +1,5 @@
-// `tnr login pool` and `tnr logout pool`: the line that `tnr-gpu-server enroll NAME` prints is this command, ready to
-// paste.
+// `tnr login pool` and `tnr logout pool`: the line that `tnr-gpu-server user add NAME` prints is this command, ready to
+// paste. With a token (`--token`) the key is made here, and only its public half leaves this computer.
 #include "cli/commands/login.hpp"
 
 #include <fstream>
@@ -12,20 +12,20 @@ namespace tnr::cli {
 namespace {
 
 constexpr const char* paste_hint =
-    "On the pool's server `tnr-gpu-server enroll NAME` prints this whole line, ready to paste:\n"
-    "  echo 'YOUR KEY' | tnr login pool tcp://gpu-node.example:14900 'SERVER KEY'";
+    "On the pool's server `tnr-gpu-server user add NAME --token` prints this whole line, ready to paste:\n"
+    "  echo 'TOKEN' | tnr login pool tcp://gpu-node.example:14900 'SERVER KEY'";
 
 Result<std::string> secret_of(Session& session, const LoginOptions& options) {
     if (!options.client_secret.empty()) return options.client_secret;
     std::string line;
     if (options.secret_file.empty()) {
-        if (session.in_is_terminal) session.err << "Your key for the pool: " << std::flush;
+        if (session.in_is_terminal) session.err << "Your token or key for the pool: " << std::flush;
         std::getline(session.in, line);
     } else {
         std::ifstream file(options.secret_file);
         if (!std::getline(file, line))
-            return Error{Error::Kind::usage, "cannot read your key from " + options.secret_file,
-                         "the file has one line, the key"};
+            return Error{Error::Kind::usage, "cannot read your token or key from " + options.secret_file,
+                         "the file has one line, the token or key"};
     }
     line.erase(line.find_last_not_of(" \t\r") + 1);
     return line;
@@ -34,19 +34,30 @@ Result<std::string> secret_of(Session& session, const LoginOptions& options) {
 Result<PoolLogin> checked(Session& session, const LoginOptions& options) {
     if (auto endpoint = parse_endpoint(options.address); !endpoint) return endpoint.error();
     Error bad{Error::Kind::usage, "",
-              "paste the whole line that `tnr-gpu-server enroll NAME` printed, in quotes as it is"};
+              "paste the whole line that `tnr-gpu-server user add NAME` printed, in quotes as it is"};
     if (!wire::looks_like_key(options.server_key)) {
         bad.what = "the server's key is not one: it has 40 characters of Z85";
         return bad;
     }
     auto secret = secret_of(session, options);
     if (!secret) return secret.error();
+    if (secret->starts_with(wire::token_prefix)) secret->erase(0, std::string_view(wire::token_prefix).size());
     std::string public_key = wire::public_of(*secret);
     if (public_key.empty()) {
-        bad.what = "your key is not one: it has 40 characters of Z85";
+        bad.what = "your token or key is not one: a key has 40 characters of Z85";
         return bad;
     }
     return PoolLogin{options.address, {options.server_key, {public_key, *secret}}};
+}
+
+// A key pair of our own for the token's, whose secret somebody else has had in their hands. The file is looked at before: a
+// token is good only once.
+Result<> trade_token(Session& session, Pool& pool, PoolLogin& login) {
+    if (auto readable = session.logins().all(); !readable) return readable.error();
+    auto own = wire::make_key_pair();
+    if (auto done = pool.redeem_token(own.public_key); !done) return done;
+    login.keys.own = own;
+    return Ok{};
 }
 
 }  // namespace
@@ -60,10 +71,14 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     progress.begin("asking the pool at " + login->address, asking_patience);
     auto role = (*pool)->hello();
     if (!role) return role.error();
+    if (*role == "token") {
+        if (auto traded = trade_token(session, **pool, *login); !traded) return traded;
+        role = std::string("account");
+    }
     progress.end();
     if (*role == "machine")
         return Error{Error::Kind::auth, "that key belongs to a machine, not to a person",
-                     "use the line of `tnr-gpu-server enroll NAME`"};
+                     "use the line of `tnr-gpu-server user add NAME`"};
     if (auto saved = session.logins().save(*login); !saved) return saved;
     if (session.json)
         print_document(session, "login pool", {{"pool", login->address}, {"role", *role}, {"signed_in", true}});
@@ -91,7 +106,7 @@ void add_logout(Grammar& tnr, Session& session) {
     command.required("address", *address, "tcp://HOST:PORT, as `tnr status` shows it");
     command.footer(
         "Your machines keep their own keys and their GPUs. The pool still knows your key: on its server,\n"
-        "`tnr-gpu-server enroll NAME --replace` makes it worthless.\n\n"
+        "`tnr-gpu-server user add NAME --token --replace` makes it worthless.\n\n"
         "Example:\n  tnr logout pool tcp://gpu-node.example:14900");
     command.run([&session, address] { session.result = logout_pool(session, *address); });
     add_cloud_logouts(logout, session);
@@ -106,11 +121,12 @@ void add_login(Grammar& tnr, Session& session) {
     command.required("address", options->address, "tcp://HOST:PORT");
     command.required("server_key", options->server_key, "The server's public key");
     command.option("secret_key", options->client_secret,
-                   "Your secret key for it (default: the first line of standard input)");
-    command.option("--secret-file", options->secret_file, "File with your secret key, in its first line");
+                   "Your token or secret key for it (default: the first line of standard input)");
+    command.option("--secret-file", options->secret_file, "File with your token or secret key, in its first line");
     command.footer(
         std::string(paste_hint) +
-        "\nThe key can be an argument, too; but then everybody on this computer may see it while the command runs."
+        "\nA token is good once: it is traded for a key that is made here and stays here.\n"
+        "Token and key can be arguments, too; but then everybody on this computer may see it while the command runs."
         "\n\nThe pool is asked before anything is stored; the key is kept in ~/.config/tnr/pool.json, for you alone.\n"
         "A pool on 127.0.0.1 that was started with --plain needs no sign-in for `tnr run`.");
     command.run([&session, options] { session.result = login_pool(session, *options); });

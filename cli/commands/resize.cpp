@@ -7,6 +7,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/waiting.hpp"
 #include "cli/json_out.hpp"
+#include "cli/own_gpu.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -28,15 +29,14 @@ Result<double> amount(const std::string& option, const std::string& text) {
 }
 
 // The one by its name, or the cheapest with at least so many CPUs and so much memory, where the machine is.
-Result<std::string> wished_size(const ResizeOptions& options, const std::vector<Offer>& offers,
-                                const std::string& region) {
+Result<std::string> wished_size(const ResizeOptions& options, const std::vector<Offer>& offers, const Machine& now) {
     bool by_amount = !options.cpus.empty() || !options.memory.empty();
     if (options.size.empty() == !by_amount)
         return Error{Error::Kind::usage, "say which size", "--size NAME, or --cpus N and --memory GIB"};
     if (!by_amount) {
         Order order;
         order.offer = options.size;
-        order.region = region;
+        order.region = now.region;
         auto offer = choose_offer(offers, order);
         return offer ? Result<std::string>{offer->name} : Result<std::string>{offer.error()};
     }
@@ -45,8 +45,9 @@ Result<std::string> wished_size(const ResizeOptions& options, const std::vector<
     if (!memory) return memory.error();
     const Offer* best = nullptr;
     for (const auto& offer : offers) {
-        bool fits = offer.cpus >= *cpus && offer.memory_mib >= *memory * 1024 && offer.gpu.empty() && offer.available &&
-                    (region.empty() || offer.region.empty() || offer.region == region);
+        bool fits = offer.cpus >= *cpus && offer.memory_mib >= *memory * 1024 && offer.gpu == now.gpu &&
+                    offer.gpu_count == now.gpu_count && offer.available &&
+                    (now.region.empty() || offer.region.empty() || offer.region == now.region);
         auto price = offer.price.running();
         bool cheaper = !best || (price && (!best->price.running() || *price < *best->price.running()));
         if (fits && cheaper) best = &offer;
@@ -66,11 +67,12 @@ Error with_next_step(Error error, const Record& record, bool restart) {
 Result<> change(Session& session, Known& known, const std::string& size, bool restart) {
     ui::Progress progress(session.screen());
     bool ran = known.machine.state == MachineState::running;
-    if (ran && !restart)
+    const bool stops = ran && !known.provider->resizes_running();
+    if (stops && !restart)
         return Error{
             Error::Kind::usage, "'" + known.record.name + "' runs; its size changes while it is stopped",
             "add --restart, which stops it and starts it again, or `tnr stop " + known.record.name + "` first"};
-    if (ran) {
+    if (stops) {
         progress.begin("stopping '" + known.record.name + "'");
         if (auto stopped = known.provider->stop(known.machine.id); !stopped) return stopped;
         known.machine.state = MachineState::stopping;
@@ -80,10 +82,19 @@ Result<> change(Session& session, Known& known, const std::string& size, bool re
     }
     progress.begin("changing its size to " + size);
     if (auto resized = known.provider->resize(known.machine.id, size); !resized)
-        return with_next_step(resized.error(), known.record, ran);
+        return with_next_step(resized.error(), known.record, stops);
     progress.end();
     known.record.size = size;
     if (auto saved = session.records().save(known.record); !saved) return saved;
+    if (ran && !stops) {
+        progress.begin("waiting until it runs again");
+        known.machine.state = MachineState::starting;
+        auto running = wait_while(session, *known.provider, known.machine, MachineState::starting);
+        if (!running) return running;
+        take_own_gpu(known.record, known.machine);
+        progress.end();
+        return session.records().save(known.record);
+    }
     if (!ran) return Ok{};
     progress.begin("starting it again");
     if (auto started = known.provider->start(known.machine.id); !started)
@@ -100,7 +111,7 @@ Result<> resize(Session& session, const ResizeOptions& options) {
     if (!known) return known.error();
     auto offers = known->provider->offers();
     if (!offers) return offers.error();
-    auto size = wished_size(options, *offers, known->machine.region);
+    auto size = wished_size(options, *offers, known->machine);
     if (!size) return size.error();
     if (auto changed = change(session, *known, *size, options.restart); !changed) return changed;
     auto machine = known->provider->machine(known->machine.id);
@@ -124,8 +135,11 @@ void add_resize(Grammar& tnr, Session& session) {
     command.option("--memory", options->memory, "and at least so many GiB of memory");
     command.flag("--restart", options->restart, "Stop a running machine for it, and start it again");
     command.footer(
-        "A disk never shrinks. The GPU is not the machine's size: `tnr start demo --gpu TYPE` changes that.\n\n"
-        "Examples:\n  tnr resize demo --size medium\n  tnr resize demo --cpus 8 --memory 32 --restart");
+        "A disk never shrinks. The GPU is not the machine's size: `tnr start demo --gpu TYPE` changes that.\n"
+        "At a cloud with GPUs of its own, as Thunder, a size names the GPU as well, and changes while the machine "
+        "runs.\n\n"
+        "Examples:\n  tnr resize demo --size medium\n  tnr resize demo --cpus 8 --memory 32 --restart\n"
+        "  tnr resize at-thunder --size h100_x2_production");
     command.run([&session, options] { session.result = resize(session, *options); });
 }
 

@@ -34,7 +34,11 @@ Hosts look_for_hosts(Session& session, const std::string& name) {
     for (const auto& each : names) {
         progress.begin("asking about '" + each + "'", asking_patience);
         auto known = find_machine(session, each);
-        if (known && !known->machine.address.empty())
+        if (known && known->record.host_key.empty())
+            hosts.troubles.push_back(
+                {each, Error{Error::Kind::remote, "nobody has been on '" + each + "' yet, so its host key is not known",
+                             "`tnr start " + each + "` continues"}});
+        else if (known && !known->machine.address.empty())
             hosts.found.push_back({known->record, known->machine});
         else if (known)
             hosts.troubles.push_back(

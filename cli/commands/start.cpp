@@ -8,8 +8,10 @@
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
 #include "cli/commands/start_choice.hpp"
+#include "cli/commands/start_words.hpp"
 #include "cli/commands/waiting.hpp"
 #include "cli/json_out.hpp"
+#include "cli/own_gpu.hpp"
 #include "cli/setup.hpp"
 #include "cli/snapshots.hpp"
 #include "cli/ssh_config.hpp"
@@ -33,7 +35,7 @@ public:
         if (options_.dry_run) return tell_plan();
         auto done = do_steps();
         if (!machine_.id.empty()) note_machine(session_, machine_, record_);
-        return done ? report() : Result<>{with_what_exists(done.error())};
+        return done ? report() : Result<>{with_what_exists(done.error(), record_, machine_)};
     }
 
 private:
@@ -45,6 +47,19 @@ private:
         old_ = *record;
         if (old_) record_ = *old_;
         record_.name = options_.name;
+        if (auto known = learn_provider(); !known) return known;
+        if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
+        auto tags = parse_tags(options_.tags);
+        if (!tags) return tags.error();
+        for (const auto& [key, value] : *tags) record_.tags[key] = value;
+        if (auto wished = learn_timers(); !wished) return wished;
+        if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
+        return learn_shape();
+    }
+
+    bool own_gpus() const { return provider_->brings_gpus(); }
+
+    Result<> learn_gpu() {
         auto login = session_.logins().find(!options_.pool.empty() ? options_.pool : record_.pool);
         if (!login) return login.error();
         login_ = *login;
@@ -52,27 +67,46 @@ private:
         if (!pool) return pool.error();
         pool_ = std::move(*pool);
         progress_.begin("asking the pool at " + login_.address, asking_patience);
-        if (auto wished = learn_gpu(); !wished) return wished;
-        auto tags = parse_tags(options_.tags);
-        if (!tags) return tags.error();
-        for (const auto& [key, value] : *tags) record_.tags[key] = value;
-        progress_.end();
-        if (auto known = learn_provider(); !known) return known;
-        if (auto wished = wish_timers(record_, options_.idle_stop, options_.ttl); !wished) return wished;
-        if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
-        return learn_shape();
-    }
-
-    Result<> learn_gpu() {
-        std::string text = !options_.gpu.empty() || !old_ || old_->gpu.empty()
-                               ? options_.gpu
-                               : old_->gpu + ":" + std::to_string(old_->count);
-        auto wish = choose_gpu(*pool_, text, "tnr start " + options_.name);
+        auto wish = choose_gpu(*pool_, wished_gpu(), "tnr start " + options_.name);
         if (!wish) return wish.error();
+        progress_.end();
         record_.gpu = wish->type;
         record_.count = wish->count;
         record_.pool = login_.address;
+        // Told before anything is made that costs money.
+        auto address = pool_address_for(provider_->pool_host(), login_.address);
+        return address ? Result<>{Ok{}} : Result<>{address.error()};
+    }
+
+    std::string wished_gpu() const {
+        const bool as_before = options_.gpu.empty() && old_ && !old_->gpu.empty();
+        return as_before ? old_->gpu + ":" + std::to_string(old_->count) : options_.gpu;
+    }
+
+    Result<> learn_own_gpu() {
+        if (!options_.pool.empty())
+            return Error{Error::Kind::usage,
+                         "--pool " + options_.pool + ": machines at " + record_.provider +
+                             " have GPUs of their own, and take none from a pool",
+                         "leave --pool out, or choose another --provider"};
+        const std::string size = options_.offer.empty() ? record_.size : options_.offer;
+        const bool by_size = options_.gpu.empty() && !options_.offer.empty();
+        auto wish = choose_own_gpu(*provider_, by_size ? "" : wished_gpu(), size,
+                                   "tnr start " + options_.name + " --provider " + record_.provider);
+        if (!wish) return wish.error();
+        record_.gpu = wish->type;
+        record_.count = wish->count;
+        record_.pool.clear();
         return Ok{};
+    }
+
+    // A machine that has switched itself off must be worth something afterwards.
+    Result<> learn_timers() {
+        if (auto wished = wish_timers(record_, options_.idle_stop, options_.ttl); !wished) return wished;
+        if (!own_gpus() || !has_timers(record_)) return Ok{};
+        return Error{Error::Kind::usage,
+                     record_.provider + " cannot stop a machine or start it again, so none may switch itself off there",
+                     "add `--idle-stop off --ttl off`, and `tnr delete " + record_.name + "` when you are done"};
     }
 
     Result<> learn_provider() {
@@ -86,13 +120,7 @@ private:
         auto provider = session_.provider(name);
         if (!provider) return provider.error();
         provider_ = std::move(*provider);
-        if (provider_->brings_gpus())
-            return Error{Error::Kind::usage,
-                         "machines at " + name + " have GPUs of their own, which start cannot set up yet",
-                         "make it there by other means; `tnr status` shows machines that carry our tag"};
-        // Told before anything is made that costs money.
-        auto address = pool_address_for(provider_->pool_host(), login_.address);
-        return address ? Result<>{Ok{}} : Result<>{address.error()};
+        return Ok{};
     }
 
     // What is told now is remembered, so that a start which continues orders the same.
@@ -111,30 +139,6 @@ private:
         return told ? provider_->check(wanted()) : Ok{};
     }
 
-    // A machine keeps the size, the place and the image that it was made with; other ones are for another machine.
-    Result<> keeps_its_shape(const Machine& machine) {
-        auto differs = [&](const char* what, const std::string& has) {
-            return Error{Error::Kind::usage,
-                         "'" + record_.name + "' exists and was made with " + what + " " +
-                             (has.empty() ? "unless told" : "'" + has + "'"),
-                         "a machine keeps it: choose another name, or `tnr delete " + record_.name + "` first"};
-        };
-        if (record_.size != old_->size)
-            if (auto size = size_of(machine); record_.size != size) return differs("the size", size);
-        if (record_.region != old_->region && record_.region != machine.region)
-            return differs("the region", machine.region);
-        if (record_.image != old_->image) return differs("the image", old_->image);
-        return Ok{};
-    }
-
-    // As well as it is known: not every provider tells a machine's size.
-    std::string size_of(const Machine& machine) {
-        if (!machine.offer.empty()) return machine.offer;
-        if (!old_->size.empty()) return old_->size;
-        auto offers = provider_->offers();
-        return offers && !offers->empty() ? offers->front().name : "";
-    }
-
     Result<> tell_plan() {
         auto machine = old_ ? look_up(*provider_, *old_) : Result<std::optional<Machine>>{std::nullopt};
         if (!machine) return machine.error();
@@ -149,44 +153,30 @@ private:
             print_plan_or_result(planned, machine->has_value());
             return Ok{};
         }
-        session_.out << "Would " << (*machine ? "bring up '" : "create '") << record_.name << "' at provider "
-                     << record_.provider << " (machine: "
-                     << (*machine ? "" : offer->name + (offer->region.empty() ? "" : " in " + offer->region) + ", ")
-                     << price_text(price) << month_text(price) << "), with " << record_.count << " x " << record_.gpu
-                     << " from the pool at " << record_.pool << " (GPU: " << gpu_price() << "). Nothing was changed.\n";
+        const std::string gpus =
+            own_gpus() ? " of its own, which the price includes"
+                       : " from the pool at " + record_.pool + " (GPU: " + gpu_price_text(*pool_, record_) + ")";
+        session_.out << (*machine ? "Would bring up '" : "Would create '") << record_.name << "' at provider "
+                     << record_.provider << " (machine: " << (*machine ? "" : size_text(*offer)) << price_text(price)
+                     << month_text(price) << "), with " << record_.count << " x " << record_.gpu << gpus
+                     << ". Nothing was changed.\n";
         return Ok{};
     }
 
-    std::string gpu_price() {
-        auto types = pool_->types();
-        for (const auto& type : types ? *types : std::vector<GpuType>{})
-            if (type.name == record_.gpu && type.per_hour)
-                return price_text(type.currency, *type.per_hour * record_.count) + " while it is used";
-        return "price unknown";
-    }
-
-    // What the order will be, as far as its price depends on it.
-    Order wanted() const {
-        Order order;
-        order.name = record_.name;
-        order.offer = record_.size;
-        order.region = record_.region;
-        order.image = record_.image;
-        return order;
-    }
-
-    static std::string month_text(const Price& price) {
-        auto month = price.monthly();
-        return month && *month > 0 ? ", " + price_text(price.currency, month, " a month") : "";
-    }
+    Order wanted() const { return order_of(record_, own_gpus()); }
 
     // --- the steps
 
     Result<> do_steps() {
         using StepFunction = Result<> (Start::*)();
-        for (StepFunction step : {&Start::find_existing, &Start::within_budget, &Start::make_keys, &Start::enroll,
-                                  &Start::order, &Start::wait_running, &Start::get_in, &Start::install,
-                                  &Start::set_timers, &Start::prove, &Start::set_up}) {
+        const std::vector<StepFunction> with_pool = {&Start::find_existing, &Start::within_budget, &Start::make_keys,
+                                                     &Start::enroll,        &Start::order,         &Start::wait_running,
+                                                     &Start::get_in,        &Start::install,       &Start::set_timers,
+                                                     &Start::prove,         &Start::set_up};
+        const std::vector<StepFunction> with_own_gpus = {
+            &Start::find_existing, &Start::within_budget, &Start::begin_record, &Start::order,
+            &Start::wait_running,  &Start::get_in,        &Start::prove_own,    &Start::set_up};
+        for (StepFunction step : own_gpus() ? with_own_gpus : with_pool) {
             if (options_.no_wait && step == &Start::wait_running) return Ok{};
             if (auto done = (this->*step)(); !done) return done;
             if (interrupt::interrupted()) return interrupt::error();
@@ -199,7 +189,9 @@ private:
         auto found = look_up(*provider_, *old_);
         if (!found) return found.error();
         if (*found) {
-            if (auto keeps = keeps_its_shape(**found); !keeps) return keeps;
+            if (auto keeps = keeps_its_shape(*old_, record_, **found, *provider_); !keeps) return keeps;
+            if (!options_.gpu.empty())
+                if (auto keeps = keeps_own_gpu(record_, **found); !keeps) return keeps;
             if (auto key = login_key(*old_, key_path()); !key) return key.error();
             machine_ = **found;
             existed_ = true;
@@ -210,6 +202,7 @@ private:
         progress_.say("'" + record_.name + "' was deleted outside tnr; making it anew");
         record_.id.clear();
         record_.host_key.clear();
+        record_.created.clear();
         record_.step = Step::keys;
         record_.has_gpu.clear();
         record_.has_count = 0;
@@ -251,6 +244,12 @@ private:
         return save();
     }
 
+    // Without keys for the machine, which nobody can plant there.
+    Result<> begin_record() {
+        if (record_.created.empty()) record_.created = session_.now();
+        return save();
+    }
+
     // Every time: a pool whose state was lost learns the machine again.
     Result<> enroll() {
         progress_.begin("enrolling the machine's key at " + login_.address);
@@ -277,7 +276,8 @@ private:
         record_.login_key = ssh::public_line(*key, "");
         Order order = wanted();
         order.authorised_key = ssh::public_line(*key, "tnr");
-        order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
+        if (!own_gpus())
+            order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
         order.user = login_user;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
@@ -333,12 +333,28 @@ private:
         if (auto put = SshConfig(session_).put(record_, machine_); !put) progress_.say("note: " + put.error().what);
         access_ = session_.access();
         progress_.begin("waiting for SSH at " + machine_.address + " port " + std::to_string(machine_.ssh_port));
-        auto in = access_->get_in(machine_, record_, [this](const std::string& words) {
+        auto waiting = [this](const std::string& words) {
             progress_.note(words);
             return still_running();
-        });
+        };
+        if (own_gpus() && record_.host_key.empty()) return meet(waiting);
+        auto in = access_->get_in(machine_, record_, waiting);
         if (in) progress_.end();
         return in;
+    }
+
+    // The one moment in which a machine is believed who it is; its user hears so, with what there is to compare.
+    Result<> meet(const Waiting& waiting) {
+        auto key = access_->meet(machine_, record_, waiting);
+        if (!key) return key.error();
+        progress_.end();
+        record_.host_key = *key;
+        auto blob = ssh::blob_of_line(*key);
+        if (!blob) return blob.error();
+        progress_.say("note: " + record_.provider + " lets nobody plant a host key, so the one that '" + record_.name +
+                      "' shows now is trusted: " + ssh::fingerprint(*blob) + "; from now on no other is accepted");
+        if (auto put = SshConfig(session_).put(record_, machine_); !put) progress_.say("note: " + put.error().what);
+        return save();
     }
 
     // A machine that died while it booted will never answer. Asked now and then only: clouds count requests, and a
@@ -370,14 +386,25 @@ private:
     Result<> prove() {
         progress_.begin("asking the machine for its GPU");
         auto seen = access_->prove();
-        if (!seen) return seen.error();
-        seen_ = seen->gpus;
+        return seen ? tell_seen(*seen) : Result<>{seen.error()};
+    }
+
+    Result<> tell_seen(const Proof& seen) {
+        seen_ = seen.gpus;
         std::string words;
         for (const auto& gpu : seen_)
             words +=
                 (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
-        progress_.end(seen->note.empty() ? words : words + " (" + seen->note + ")");
+        progress_.end(seen.note.empty() ? words : words + " (" + seen.note + ")");
         return reached(Step::proven);
+    }
+
+    Result<> prove_own() {
+        progress_.begin("asking the machine for its GPU");
+        auto seen = access_->prove_own();
+        if (!seen) return seen.error();
+        take_own_gpu(record_, machine_);
+        return tell_seen(*seen);
     }
 
     // Timers that are off are told to a machine that may have had some, as one made from a snapshot.
@@ -406,23 +433,10 @@ private:
     }
 
     Result<> report() {
-        if (session_.json) {
+        if (session_.json)
             print_plan_or_result(machine_json(record_, machine_, ""), existed_);
-            return Ok{};
-        }
-        if (options_.no_wait) {
-            session_.out << "'" << record_.name << "' is " << to_string(machine_.state)
-                         << " (machine: " << price_text(machine_.price) << "); `tnr start " << record_.name
-                         << "` waits and installs\n";
-            return Ok{};
-        }
-        session_.out << "'" << record_.name << "' " << (was_running_ ? "was already running; checked" : "is running")
-                     << ": " << record_.count << " x " << record_.gpu << " (machine: " << price_text(machine_.price)
-                     << ")\n";
-        auto timers = timers_text(record_, *provider_, machine_.price);
-        if (!timers.empty()) session_.out << "  " << timers << "\n";
-        session_.out << "  get in:  tnr connect " << record_.name << "\n  copy to: tnr sync FILE " << record_.name
-                     << ":\n  remove:  tnr delete " << record_.name << "\n";
+        else
+            tell_started(session_, record_, machine_, *provider_, {options_.no_wait, was_running_});
         return Ok{};
     }
 
@@ -436,22 +450,6 @@ private:
                         {"was_running", was_running_},
                         {"gpus", gpus}});
     }
-
-    // Nothing that costs money is ever forgotten: whatever went wrong, the user hears what there is now.
-    Error with_what_exists(Error error) {
-        std::string words;
-        if (record_.step >= Step::ordered)
-            words = "the machine '" + record_.name + "' " + (machine_.id.empty() ? "may exist" : "exists") +
-                    " at provider " + record_.provider + " (" + price_text(machine_.price) + "): `tnr start " +
-                    record_.name + "` continues, `tnr delete " + record_.name + "` removes it";
-        else if (file_begun())
-            words = "no machine was made: `tnr start " + record_.name + "` continues, `tnr delete " + record_.name +
-                    "` forgets it";
-        if (!words.empty()) error.hint = error.hint.empty() ? words : error.hint + "\n" + words;
-        return error;
-    }
-
-    bool file_begun() const { return !record_.host_key.empty(); }
 
     Session& session_;
     const StartOptions& options_;

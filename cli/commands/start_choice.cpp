@@ -51,6 +51,7 @@ Result<> choose_cheapest(Session& session, StartOptions& options) {
     Wants wants = options.wants;
     wants.provider = !options.provider.empty() || options.cheapest ? options.provider : "local";
     wants.region = options.region;
+    wants.own_gpu = options.gpu;
     auto found = find_offers(session, wants);
     if (!found) return found.error();
     // A size by its name is one that was chosen already; its price still counts.

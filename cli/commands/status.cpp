@@ -9,6 +9,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/idle_times.hpp"
 #include "cli/json_out.hpp"
+#include "cli/live.hpp"
 #include "cli/overview.hpp"
 #include "cli/ui/table.hpp"
 #include "cli/ui/text.hpp"
@@ -140,17 +141,6 @@ void print_overview(std::ostream& out, std::ostream& err, Session& session, cons
         if (!view.hint.empty()) err << session.err_paint.strong("hint:") << " " << view.hint << "\n";
 }
 
-// The whole picture over the one before, without a flicker: no more lines than the window has.
-void redraw(Session& session, const std::string& picture, bool first) {
-    auto size = session.out_size ? session.out_size() : ui::Size{};
-    session.out << (first ? "\033[2J\033[H" : "\033[H");
-    std::istringstream lines{picture};
-    int shown = 0;
-    for (std::string line; shown + 1 < size.rows && std::getline(lines, line); ++shown)
-        session.out << ui::cut(line, static_cast<size_t>(size.columns)) << "\033[K\n";
-    session.out << "\033[J" << std::flush;
-}
-
 // Until Ctrl-C, which is how one ends it: no failure once there was something to see.
 Result<> watch(Session& session, const StatusOptions& options) {
     for (bool first = true;; first = false) {
@@ -160,10 +150,7 @@ Result<> watch(Session& session, const StatusOptions& options) {
         std::ostringstream picture;
         print_overview(picture, picture, session, options, overview);
         for (const auto& trouble : overview.troubles) picture << "tnr: " << trouble.error.what << "\n";
-        if (session.out_is_terminal)
-            redraw(session, picture.str(), first);
-        else
-            session.out << (first ? "" : "\n") << picture.str() << std::flush;
+        show_live(session, picture.str(), first);
         if (!session.out) return Ok{};  // nobody looks any more
         if (!session.pause(watch_ms)) return Ok{};
     }

@@ -38,12 +38,14 @@ std::optional<double> parse_parameters(const std::string& text) {
     const char* end = text.data() + text.size();
     auto [rest, wrong] = std::from_chars(text.data(), end, number);
     if (wrong != std::errc{} || !(number > 0)) return std::nullopt;
+    constexpr double parameters_max = 1e15;  // a thousand times the largest model that anybody has told of
     const std::string unit = ui::lower(std::string(rest, end));
-    if (unit == "k") return number * 1e3;
-    if (unit == "m") return number * 1e6;
-    if (unit == "b") return number * 1e9;
-    if (unit == "t") return number * 1e12;
-    return unit.empty() ? std::optional(number) : std::nullopt;
+    if (unit == "k") number *= 1e3;
+    if (unit == "m") number *= 1e6;
+    if (unit == "b") number *= 1e9;
+    if (unit == "t") number *= 1e12;
+    const bool known = unit.empty() || (unit.size() == 1 && std::string("kmbt").find(unit) != std::string::npos);
+    return known && number <= parameters_max ? std::optional(number) : std::nullopt;
 }
 
 Result<int> parse_count(const std::string& option, const std::string& text, int unless_told) {
@@ -93,7 +95,8 @@ Result<Job> parse_job(const std::string& purpose, const std::string& parameters,
     job.trains = purpose == "train";
     auto number = parse_parameters(parameters);
     if (!number)
-        return Error{Error::Kind::usage, "'" + parameters + "' is no number of parameters", "it looks like 7b or 350m"};
+        return Error{Error::Kind::usage, "'" + parameters + "' is no number of parameters",
+                     "it looks like 7b, 350m or 1.8t"};
     job.parameters = *number;
     if (!dtype.empty()) job.dtype = ui::lower(dtype);
     const auto* type = find_dtype(job.dtype);

@@ -9,7 +9,7 @@ namespace {
 
 // From NVIDIA's data sheets and architecture white papers. GeForce cards halve their rate when they accumulate in fp32.
 constexpr GpuModel gpu_models[] = {
-    {"b300", "Blackwell Ultra", 2250, 8000, 10.3, 268},
+    {"b300", "Blackwell Ultra", 2250, 8000, 10.3, 288},
     {"b200", "Blackwell", 2250, 8000, 10.0, 180},
     {"gh200", "Hopper", 989, 4000, 9.0, 96},
     {"h200", "Hopper", 989, 4800, 9.0, 141},

@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::string_view linker_configuration = "/usr/local/lib/tnr\n";
 const std::string linker_folder = "/etc/ld.so.conf.d/", service_folder = "/etc/systemd/system/";
+// So that system calls may be handed memory that the GPU had last (gpu_client/cuda/page_watch.hpp). Kernels before 5.11 do
+// not know it.
+constexpr const char* kernel_settings_path = "/etc/sysctl.d/60-tnr.conf";
+constexpr std::string_view kernel_settings =
+    "# Of tnr: read(2) and write(2) reach CUDA's managed memory.\n-vm.unprivileged_userfaultfd = 1\n";
 constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a busy host
 
 // Before every command of ours: what it complains about is to be understood (trouble.hpp), in whatever language the
@@ -100,7 +105,8 @@ std::string service_lines(const std::vector<File>& files) {
     for (const auto& file : files) {
         if (file.path.compare(0, service_folder.size(), service_folder) != 0) continue;
         std::string service = ssh::quoted(file.path.substr(service_folder.size()));
-        lines += "systemctl enable --quiet " + service + "\nsystemctl restart " + service + "\n";
+        for (const char* doing : {"enable --quiet ", "restart "})
+            lines.append("systemctl ").append(doing).append(service).append("\n");
     }
     return lines + "fi\n";
 }
@@ -120,7 +126,9 @@ std::string placing_script(const std::vector<File>& files, const std::vector<siz
                            [&](const File& file) { return file.path.compare(0, folder.size(), folder) == 0; });
     };
     return "set -eu\numask 022\nclean_up() { " + clean_up + "; }\ntrap clean_up EXIT\n" + places +
-           (any_in(linker_folder) ? "ldconfig\n" : "") + last + (any_in(service_folder) ? service_lines(files) : "");
+           (any_in(linker_folder) ? "ldconfig\n" : "") +
+           (any_in(kernel_settings_path) ? std::string("sysctl -q -p ") + kernel_settings_path + " || true\n" : "") +
+           last + (any_in(service_folder) ? service_lines(files) : "");
 }
 
 Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,
@@ -152,6 +160,7 @@ std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const 
     }
     // 00: before any other folder that might hold a libcuda.so.1
     files.push_back({linker_folder + "00-tnr.conf", 0644, linker_configuration});
+    files.push_back({kernel_settings_path, 0644, kernel_settings});
     files.push_back({gpu_config_path, 0644, config_text});
     return files;
 }

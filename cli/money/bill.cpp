@@ -105,6 +105,9 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
         if (uses.insert(whole.use).second) {
             pool.bytes_up += whole.use->bytes_up;
             pool.bytes_down += whole.use->bytes_down;
+            pool.busy_ms += whole.use->busy_ms;
+            pool.wiped_bytes += whole.use->wiped_bytes;
+            pool.wipe_checked_bytes += whole.use->wipe_checked_bytes;
         }
         for (const auto& span : bill.by == "day" ? by_days(whole) : std::vector{whole})
             for (const auto& group : groups_of(span, bill.by, tags)) groups[group].add(span);

@@ -20,7 +20,8 @@ struct PoolBill {
     std::string address;
     Cost cost;
     size_t claims = 0;
-    int64_t bytes_up = 0, bytes_down = 0;  // of those claims, all their life
+    // Of those claims, all their life.
+    int64_t bytes_up = 0, bytes_down = 0, busy_ms = 0, wiped_bytes = 0, wipe_checked_bytes = 0;
 };
 struct Bill {
     int64_t since = 0, until = 0;

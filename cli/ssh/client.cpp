@@ -139,17 +139,26 @@ Result<> Client::handshake(Deadline deadline) {
     return failure("greeting it", code);
 }
 
-Result<> Client::check_host_key() {
-    auto planted = blob_of_line(target_.host_key);
-    if (!planted) return planted.error();
+static std::string shown_blob(LIBSSH2_SESSION* session) {
     size_t length = 0;
     int type = 0;
-    const char* shown = libssh2_session_hostkey(session_, &length, &type);
-    std::string blob(shown ? shown : "", shown ? length : 0);
+    const char* shown = libssh2_session_hostkey(session, &length, &type);
+    return {shown ? shown : "", shown ? length : 0};
+}
+
+std::string Client::host_key() const {
+    return line_of_blob(shown_blob(session_), target_.name);
+}
+
+Result<> Client::check_host_key() {
+    if (target_.trust_first) return Ok{};
+    auto planted = blob_of_line(target_.host_key);
+    if (!planted) return planted.error();
+    const std::string blob = shown_blob(session_);
     if (blob == *planted) return Ok{};
     return Error{Error::Kind::remote,
                  "the machine at " + target_.host + " port " + std::to_string(target_.port) + " is not '" +
-                     target_.name + "': it shows host key " + fingerprint(blob) + ", but tnr planted " +
+                     target_.name + "': it shows host key " + fingerprint(blob) + ", but that machine's is " +
                      fingerprint(*planted),
                  "something else answers at that address; nothing was sent to it. `tnr status` shows the machine's "
                  "present address"};

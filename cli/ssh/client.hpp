@@ -1,7 +1,8 @@
 // An authenticated SSH connection to one machine, over libssh2; no ssh or scp program is involved.
 //
-// The one rule here is that the machine must prove itself first: its host key has to be the very key we planted.
-// There is no "trust on first use" and no option to skip the check.
+// The one rule here is that the machine must prove itself first: its host key has to be the very key we planted. Where a
+// cloud lets nobody plant one, `tnr start` alone trusts the key that a new machine shows first, and says so; from then on
+// that is the key. There is no option to skip the check.
 #pragma once
 
 #include <libssh2.h>
@@ -23,8 +24,9 @@ struct Target {
     std::string host;
     int port = 22;
     std::string user;
-    std::string host_key;  // public line; nothing else is accepted
-    KeyPair key;           // the user's own
+    std::string host_key;      // public line; nothing else is accepted
+    KeyPair key;               // the user's own
+    bool trust_first = false;  // whatever key it shows is accepted; Client::host_key() has it, and `host_key` is empty
 };
 
 // How long a machine is silent before somebody is told, and before it is given up for dead. Long enough for a Wi-Fi that
@@ -95,6 +97,9 @@ public:
 
     // The last failure as an Error; `doing` completes "tnr lost … while ".
     Error failure(const std::string& doing, long code);
+
+    // The key that the machine has shown, as a public line.
+    std::string host_key() const;
 
     LIBSSH2_SESSION* session() { return session_; }
     Wire& wire() { return wire_; }

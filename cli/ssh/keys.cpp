@@ -125,7 +125,7 @@ std::string public_blob(const KeyPair& key) {
 }
 
 std::string public_line(const KeyPair& key, const std::string& comment) {
-    return algorithm + " " + base64(public_blob(key)) + (comment.empty() ? "" : " " + comment);
+    return line_of_blob(public_blob(key), comment);
 }
 
 std::string private_file(const KeyPair& key, const std::string& comment) {
@@ -168,6 +168,10 @@ Result<std::string> blob_of_line(const std::string& line) {
         return Error{Error::Kind::usage, "not an ssh-ed25519 public key: " + line};
     size_t end = line.find(' ', begin + 1);
     return unbase64(line.substr(begin + 1, end == std::string::npos ? end : end - begin - 1));
+}
+
+std::string line_of_blob(const std::string& blob, const std::string& comment) {
+    return algorithm + " " + base64(blob) + (comment.empty() ? "" : " " + comment);
 }
 
 std::string fingerprint(const std::string& blob) {

@@ -30,6 +30,7 @@ Result<KeyPair> parse_private_file(const std::string& text);
 // The binary form that travels in the protocol ("blob"), and the same out of a public line.
 std::string public_blob(const KeyPair& key);
 Result<std::string> blob_of_line(const std::string& line);
+std::string line_of_blob(const std::string& blob, const std::string& comment);
 // "SHA256:…", as ssh-keygen -l shows it.
 std::string fingerprint(const std::string& blob);
 

@@ -54,12 +54,9 @@ static void withhold_unsupported(Device& device) {
         CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
         CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
         CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
-        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
         CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
@@ -68,6 +65,10 @@ static void withhold_unsupported(Device& device) {
     };
     for (int id : none)
         if (device.known[id]) device.attributes[id] = 0;
+    // The claim's processes give each other memory and events by our own means, which need descriptors of the driver's.
+    bool shares = device.attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
+    for (int id : {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED})
+        if (device.known[id]) device.attributes[id] = shares ? 1 : 0;
 }
 
 static Device* make_device(DeviceDescription description, int number) {
@@ -307,6 +308,17 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* support, CUexecAffinityType
         if (!support) return CUDA_ERROR_INVALID_VALUE;
         if (!find_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
         *support = 0;
+        return CUDA_SUCCESS;
+    });
+}
+
+// A kernel's atomics on the program's memory never reach it while the kernel runs: nothing can be promised.
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
+                                                   unsigned int count, CUdevice ordinal) {
+    return guarded("cuDeviceGetHostAtomicCapabilities", [&]() -> CUresult {
+        if (!capabilities || !operations || count == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!find_device(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
+        std::fill(capabilities, capabilities + count, 0);
         return CUDA_SUCCESS;
     });
 }

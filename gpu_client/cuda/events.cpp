@@ -60,30 +60,39 @@ void forget_events_of(const Context& context) {
     });
 }
 
-static CUresult create_event(CUevent* out, unsigned flags) {
-    constexpr unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    bool sound =
-        out && (flags & ~known) == 0 && (!(flags & CU_EVENT_INTERPROCESS) || (flags & CU_EVENT_DISABLE_TIMING));
-    if (!sound) return CUDA_ERROR_INVALID_VALUE;
-    if (flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;
-    Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+static Event* enter_event(const Context& context, unsigned flags) {
     Event* made = nullptr;
-    uint64_t handle = events().create([&](Event& event, uint64_t index, uint64_t value) {
+    events().create([&](Event& event, uint64_t index, uint64_t value) {
         event.number = index + 1;
         event.handle = value;
-        event.context = context->handle;
+        event.context = context.handle;
         event.flags = flags;
         event.stream = event.recorded = event.completed = event.watched = event.asked = event.capture = 0;
         event.in_graphs = false;
         made = &event;
     });
-    RemoteCall call(wire::CreateEvent<>{made->number, flags});
+    return made;
+}
+
+static bool is_interprocess(const Event& event) {
+    return (event.flags & CU_EVENT_INTERPROCESS) != 0;
+}
+
+static CUresult create_event(CUevent* out, unsigned flags) {
+    constexpr unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    bool sound =
+        out && (flags & ~known) == 0 && (!(flags & CU_EVENT_INTERPROCESS) || (flags & CU_EVENT_DISABLE_TIMING));
+    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    auto* made = enter_event(*context, flags);
+    using wire::CallWay;
+    RemoteCall call(wire::CreateEvent<>{made->number, flags}, is_interprocess(*made) ? CallWay::sync : CallWay::async_);
     if (auto result = call.send(); result != CUDA_SUCCESS) {
-        events().destroy(handle);
+        events().destroy(made->handle);
         return result;
     }
-    *out = handle_of<CUevent>(handle);
+    *out = handle_of<CUevent>(made->handle);
     return CUDA_SUCCESS;
 }
 
@@ -106,7 +115,9 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (event->context != context->handle) return CUDA_ERROR_INVALID_HANDLE;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
-    RemoteCall call(wire::RecordEvent<>{event->number, stream.number, flags});
+    // Another process may be told that it is recorded, and then it is.
+    RemoteCall call(wire::RecordEvent<>{event->number, stream.number, flags},
+                    is_interprocess(*event) ? wire::CallWay::sync : wire::CallWay::async_);
     call.use(stream);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) {
@@ -121,6 +132,38 @@ static CUresult record_event(CUevent handle, CUstream in, unsigned flags) {
     event->recorded = call.position();
     event->stream = stream.object ? stream.object->handle : 0;
     return CUDA_SUCCESS;
+}
+
+static CUresult check_context_event(CUcontext handle, const Event* event, Context*& context) {
+    context = find_context(handle);
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    if (auto result = usable(context); result != CUDA_SUCCESS) return result;
+    if (captures_in(*context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return is_interprocess(*event) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult record_context(CUcontext handle, CUevent event_handle) {
+    auto* event = find_event(event_handle);
+    Context* context = nullptr;
+    if (auto result = check_context_event(handle, event, context); result != CUDA_SUCCESS) return result;
+    if (event->context != context->handle) return CUDA_ERROR_INVALID_HANDLE;
+    RemoteCall call(wire::RecordContextEvent<>{context->number, event->number});
+    call.in_context(context);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    event->capture = 0;
+    event->stream = being_recorded;  // in no stream that could be waited for instead
+    event->recorded = call.position();
+    return CUDA_SUCCESS;
+}
+
+static CUresult hold_context(CUcontext handle, CUevent event_handle) {
+    auto* event = find_event(event_handle);
+    Context* context = nullptr;
+    if (auto result = check_context_event(handle, event, context); result != CUDA_SUCCESS) return result;
+    RemoteCall call(wire::WaitContextEvent<>{context->number, event->number});
+    call.in_context(context);
+    return call.send();
 }
 
 // True if it follows from what has been waited for or reported already: the event, a later one of its stream, its
@@ -156,7 +199,7 @@ static CUresult query_event(CUevent handle) {
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
-    if (event->in_graphs) return ask_worker<wire::QueryEvent<>>(*event, *context);
+    if (event->in_graphs || is_interprocess(*event)) return ask_worker<wire::QueryEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     auto known = [&] {
         if (!known_complete(*event, recording, *context)) return CUDA_ERROR_NOT_READY;
@@ -188,7 +231,7 @@ static CUresult synchronize_event(CUevent handle) {
     auto* context = contexts().find(event->context);
     if (auto result = usable(context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_wait(*event); result != CUDA_SUCCESS) return result;
-    if (event->in_graphs) return ask_worker<wire::SynchronizeEvent<>>(*event, *context);
+    if (event->in_graphs || is_interprocess(*event)) return ask_worker<wire::SynchronizeEvent<>>(*event, *context);
     auto recording = recording_of(*event);
     if (!known_complete(*event, recording, *context))
         if (auto result = ask(wire::SynchronizeEvent<>{event->number}, *event, recording, *context);
@@ -207,6 +250,36 @@ CUresult check_cuStreamWaitEvent(CUstream in, CUevent handle, unsigned flags) {
     if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
     bool of_launches = (flags & CU_EVENT_WAIT_EXTERNAL) != 0 && is_captured(stream);
     return of_launches ? CUDA_SUCCESS : capture_wait(stream, *event);
+}
+
+// The wait is for the newest recording. Another process may record it anew once it hears that we have got so far.
+void note_cuStreamWaitEvent(CUstream, CUevent handle, unsigned) {
+    auto* event = find_event(handle);
+    if (!event || !is_interprocess(*event)) return;
+    if (auto* context = contexts().find(event->context)) (void)ask_worker<wire::QueryEvent<>>(*event, *context);
+}
+
+CUresult lend_event(CUevent handle, wire::ThingName& name) {
+    auto* event = find_event(handle);
+    if (!event || !is_interprocess(*event)) return CUDA_ERROR_INVALID_HANDLE;
+    RemoteCall call(wire::LendEvent<>{event->number});
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::LendEvent<>::Reply reply;
+    auto result = call.take(reply);
+    name = reply.name;
+    return result;
+}
+
+CUresult borrow_event(const wire::ThingName& name, CUevent& handle) {
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    auto* made = enter_event(*context, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    auto result = RemoteCall(wire::BorrowEvent{made->number, name}).send();
+    if (result == CUDA_SUCCESS)
+        handle = handle_of<CUevent>(made->handle);
+    else
+        events().destroy(made->handle);
+    return result;
 }
 
 }  // namespace tnr::cuda
@@ -230,6 +303,12 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
 }
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
     return guarded("cuEventRecordWithFlags", [&] { return record_event(event, stream, flags); });
+}
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext context, CUevent event) {
+    return guarded("cuCtxRecordEvent", [&] { return record_context(context, event); });
+}
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext context, CUevent event) {
+    return guarded("cuCtxWaitEvent", [&] { return hold_context(context, event); });
 }
 CUresult CUDAAPI cuEventQuery(CUevent event) {
     return guarded("cuEventQuery", [&] { return query_event(event); });

@@ -340,6 +340,11 @@ extern "C" CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* i
     return guarded_always("cuGetExportTable", [&]() -> CUresult {
         if (!table || !id) return CUDA_ERROR_INVALID_VALUE;
         *table = find_table(*id);
+        uint64_t halves[2];
+        std::memcpy(halves, id->bytes, sizeof halves);
+        log(LogLevel::debug, "hidden table %016llx%016llx: %s",
+            static_cast<unsigned long long>(__builtin_bswap64(halves[0])),
+            static_cast<unsigned long long>(__builtin_bswap64(halves[1])), *table ? "given" : "refused");
         return *table ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }

@@ -109,9 +109,4 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function) {
     return guarded("cuFuncLoad", [&] { return find_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; });
 }
 
-// The launches that used these (cuLaunch, cuLaunchGrid) are from CUDA 3 and not carried.
-CUresult CUDAAPI cuFuncSetBlockShape(CUfunction, int, int, int) {
-    return guarded("cuFuncSetBlockShape", [] { return CUDA_ERROR_NOT_SUPPORTED; });
-}
-
 }  // extern "C"

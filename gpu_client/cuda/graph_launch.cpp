@@ -1,9 +1,12 @@
 // Launching graphs: one small record, unless launches need something of the program (graph_needs.hpp).
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/copies.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
+#include "gpu_client/cuda/memory_info.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -35,6 +38,20 @@ CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream s
     return CUDA_SUCCESS;
 }
 
+// The memory is the driver's to find: it gets what we keep and do not use, if it needs that.
+CUresult launch_that_allocates(const wire::LaunchGraph<>& record, const Context& context, const StreamRef& stream) {
+    auto launch = [&] {
+        RemoteCall call(record, wire::CallWay::sync);
+        call.use(stream);
+        return call.send();
+    };
+    driver_took_memory();
+    auto result = launch();
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    find_device(context.device)->memory->trim();
+    return launch();
+}
+
 CUresult launch_graph(CUgraphExec handle, CUstream in) {
     auto* exec = find_graph_exec(handle);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
@@ -44,13 +61,14 @@ CUresult launch_graph(CUgraphExec handle, CUstream in) {
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     const wire::LaunchGraph<> record{exec->number, stream.number};
-    auto submit_launch = [&] {
+    auto needs = exec->has_needs ? needs_of(handle) : nullptr;
+    auto submit_launch = [&]() -> CUresult {
         GpuTurn turn;
         if (!is_captured(stream)) turn.begin(*context, stream);
+        if (needs && needs->allocates) return launch_that_allocates(record, *context, stream);
         return submit(record.op, *context, stream, {wire::packed(record)});
     };
-    if (!exec->has_needs) return submit_launch();
-    auto needs = needs_of(handle);
+    if (!needs) return submit_launch();
     if (!is_captured(stream)) return launch_with_needs(*needs, *context, in, submit_launch);
     add_needs(stream, *needs);  // it becomes a part of the graph
     return submit_launch();

@@ -32,11 +32,13 @@ struct GraphFunction {
 struct GraphNeeds {
     std::vector<std::shared_ptr<HostCopy>> copies;
     std::vector<GraphFunction> functions;
+    bool allocates = false;  // memory, or frees it: a launch may be wrong, so the program waits for the answer
 
-    bool empty() const { return copies.empty() && functions.empty(); }
+    bool empty() const { return copies.empty() && functions.empty() && !allocates; }
     void add(const GraphNeeds& more) {
         copies.insert(copies.end(), more.copies.begin(), more.copies.end());
         functions.insert(functions.end(), more.functions.begin(), more.functions.end());
+        allocates |= more.allocates;
     }
 };
 

@@ -60,6 +60,13 @@ CUresult move_child(const NodePlace& place, CUgraph child) {
     return CUDA_SUCCESS;
 }
 
+CUresult add_allocation(const NodePlace& place, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given) {
+    CUDA_MEM_ALLOC_NODE_PARAMS params{given.poolProps, given.accessDescs, given.accessDescCount, given.bytesize, 0};
+    auto result = cuGraphAddMemAllocNode(place.out, place.graph, place.dependencies, place.count, &params);
+    if (result == CUDA_SUCCESS) given.dptr = params.dptr;
+    return result;
+}
+
 CUresult no_such_node(CUgraphNodeType type) {
     bool known = type > CU_GRAPH_NODE_TYPE_EMPTY && type <= CU_GRAPH_NODE_TYPE_CONDITIONAL;
     return known ? static_cast<CUresult>(unsupported("a graph node of this type")) : CUDA_ERROR_INVALID_VALUE;
@@ -91,6 +98,10 @@ CUresult add_any(const NodePlace& place, CUgraphNodeParams& node) {
             return cuGraphAddEventWaitNode(out, graph, after, count, node.eventWait.event);
         case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
             return cuGraphAddEventRecordNode(out, graph, after, count, node.eventRecord.event);
+        case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+            return add_allocation(place, node.alloc);
+        case CU_GRAPH_NODE_TYPE_MEM_FREE:
+            return cuGraphAddMemFreeNode(out, graph, after, count, node.free.dptr);
         case CU_GRAPH_NODE_TYPE_CONDITIONAL:
             return add_conditional(place, node.conditional);
         case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {

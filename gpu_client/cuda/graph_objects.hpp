@@ -34,7 +34,8 @@ struct GraphNode {
     std::shared_ptr<const CUDA_MEMCPY3D> copy;
     std::shared_ptr<const ShownKernel> kernel;
     std::shared_ptr<std::vector<CUstreamBatchMemOpParams>> batch;
-    std::shared_ptr<const std::vector<CUgraph>> bodies;  // of a conditional node
+    std::shared_ptr<const std::vector<CUmemAccessDesc>> access;  // of one that allocates
+    std::shared_ptr<const std::vector<CUgraph>> bodies;          // of a conditional node
 };
 
 struct GraphExec {

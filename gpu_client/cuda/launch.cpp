@@ -1,6 +1,7 @@
 // Launching kernels: the call that everything else exists for. It is sent and never waited for; what can be checked
 // here is refused at once, as the driver does.
 #include <cstring>
+#include <vector>
 
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -95,6 +96,66 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
                    {static_cast<const std::byte*>(parameters.buffer), parameters.bytes}});
 }
 
+static CUresult check_device_list(const CUDA_LAUNCH_PARAMS* list, unsigned count) {
+    if (!list || count == 0 || count > devices().size()) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t seen = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        auto &one = list[i], &first = list[0];
+        bool same = one.gridDimX == first.gridDimX && one.gridDimY == first.gridDimY &&
+                    one.gridDimZ == first.gridDimZ && one.blockDimX == first.blockDimX &&
+                    one.blockDimY == first.blockDimY && one.blockDimZ == first.blockDimZ &&
+                    one.sharedMemBytes == first.sharedMemBytes;
+        StreamRef stream;
+        Context* context = nullptr;
+        if (auto result = resolve_stream(one.hStream, stream); result != CUDA_SUCCESS) return result;
+        if (!same || !stream.object) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+        const uint64_t bit = uint64_t{1} << context->device;
+        if ((seen & bit) != 0) return CUDA_ERROR_INVALID_VALUE;
+        seen |= bit;
+    }
+    return CUDA_SUCCESS;
+}
+
+// Each stream goes on when all have got here.
+static CUresult meet(const CUDA_LAUNCH_PARAMS* list, unsigned count) {
+    std::vector<CUevent> events;
+    auto result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+        CUcontext context = nullptr;
+        CUevent event = nullptr;
+        result = cuStreamGetCtx(list[i].hStream, &context);
+        if (result == CUDA_SUCCESS) result = cuCtxPushCurrent_v2(context);
+        if (result != CUDA_SUCCESS) break;
+        result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+        if (result == CUDA_SUCCESS) events.push_back(event);
+        if (result == CUDA_SUCCESS) result = cuEventRecord(event, list[i].hStream);
+        (void)cuCtxPopCurrent_v2(nullptr);
+    }
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; ++i)
+        for (unsigned other = 0; other < count && result == CUDA_SUCCESS; ++other)
+            if (other != i) result = cuStreamWaitEvent(list[i].hStream, events[other], 0);
+    for (auto event : events) (void)cuEventDestroy_v2(event);  // what waits for it still does
+    return result;
+}
+
+// One cooperative launch each. Kernels cannot wait for those of other devices (multi_grid_group::sync), and the
+// device's attribute says so.
+static CUresult launch_on_devices(const CUDA_LAUNCH_PARAMS* list, unsigned count, unsigned flags) {
+    constexpr unsigned no_meeting_before = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC;
+    constexpr unsigned no_meeting_after = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
+    if ((flags & ~(no_meeting_before | no_meeting_after)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    auto result = check_device_list(list, count);
+    if (result == CUDA_SUCCESS && !(flags & no_meeting_before)) result = meet(list, count);
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+        auto& one = list[i];
+        CUlaunchConfig config{one.gridDimX,  one.gridDimY,       one.gridDimZ, one.blockDimX, one.blockDimY,
+                              one.blockDimZ, one.sharedMemBytes, one.hStream,  nullptr,       0};
+        result = launch(one.function, config, wire::launch_cooperative, one.kernelParams, nullptr);
+    }
+    return result == CUDA_SUCCESS && !(flags & no_meeting_after) ? meet(list, count) : result;
+}
+
 }  // namespace tnr::cuda
 
 using namespace tnr;
@@ -119,6 +180,11 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned int gri
         CUlaunchConfig config{grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0};
         return launch(function, config, wire::launch_cooperative, parameters, nullptr);
     });
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned int count,
+                                                      unsigned int flags) {
+    return guarded("cuLaunchCooperativeKernelMultiDevice", [&] { return launch_on_devices(list, count, flags); });
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {

@@ -28,7 +28,8 @@ bool logs(LogLevel level) {
 }
 
 void log(LogLevel level, const char* format, ...) {
-    if (!logs(level)) return;
+    const bool kept = level <= LogLevel::warning;  // for programs that ask
+    if (!logs(level) && !kept) return;
     char line[1024];  // longer ones are cut: a log line is for people
     int length = std::snprintf(line, sizeof line, "tnr: ");
     va_list arguments;
@@ -37,6 +38,9 @@ void log(LogLevel level, const char* format, ...) {
     va_end(arguments);
     length += more < 0 ? 0 : more;
     if (length > static_cast<int>(sizeof line) - 2) length = sizeof line - 2;
+    if (auto* listener = log_listener.load(); kept && listener)
+        listener(level == LogLevel::error, {line, static_cast<size_t>(length)});
+    if (!logs(level)) return;
     line[length] = '\n';
     (void)!::write(STDERR_FILENO, line, static_cast<size_t>(length) + 1);
 }
@@ -57,7 +61,7 @@ static bool is_new(const std::string& text) {
 void log_once(LogLevel level, std::string text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
     for (size_t end; (end = text.find('\n')) != text.npos;) text.replace(end, 1, "; ");
-    if (!text.empty() && logs(level) && is_new(text)) log(level, "%s", text.c_str());
+    if (!text.empty() && (logs(level) || level <= LogLevel::warning) && is_new(text)) log(level, "%s", text.c_str());
 }
 
 void log_error(const Error& error) {

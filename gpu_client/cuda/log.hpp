@@ -2,7 +2,9 @@
 // TNR_LOG=none, error, warning (default), info, debug or trace.
 #pragma once
 
+#include <atomic>
 #include <string>
+#include <string_view>
 
 #include "api_client/base/result.hpp"
 
@@ -15,6 +17,8 @@ bool logs(LogLevel level);
 // One line, written with a single write(2) so that lines of several threads do not mix.
 void log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void log_error(const Error& error);
+// Is told each warning and error, whether it goes to stderr or not, on the thread that logs.
+inline std::atomic<void (*)(bool is_error, std::string_view text)> log_listener{nullptr};
 // Logs the text as one line, and each text only once per process: programs retry in loops.
 void log_once(LogLevel level, std::string text);
 

@@ -1,12 +1,10 @@
-// cuMemAlloc, cuMemFree and what is known about addresses.
+// What is known about addresses; allocating and freeing.
 #include "gpu_client/cuda/memory.hpp"
 
 #include <map>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
-#include "gpu_client/cuda/captures.hpp"
-#include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/managed_advice.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -41,6 +39,27 @@ bool find_symbol(uint64_t address, Allocation& found) {
     return true;
 }
 }  // namespace
+
+// Stands for a library's handle.
+static constexpr uint64_t of_graphs = 0;
+
+void note_graph_memory(uint64_t address, uint64_t bytes, uint64_t context) {
+    {
+        LockGuard lock(symbols().mutex);
+        auto& all = symbols().by_address;
+        auto at = all.lower_bound(address);
+        if (at != all.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) --at;
+        while (at != all.end() && at->first < address + bytes)  // of graphs that are gone
+            at = at->second.library == of_graphs ? all.erase(at) : std::next(at);
+    }
+    note_symbol(address, bytes, context, of_graphs);
+}
+
+bool is_graph_memory(uint64_t address) {
+    LockGuard lock(symbols().mutex);
+    auto found = symbols().by_address.find(address);
+    return found != symbols().by_address.end() && found->second.library == of_graphs;
+}
 
 void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library) {
     hold_pages(address, bytes);  // for good: the worker's driver may put another library's there
@@ -114,51 +133,3 @@ CUresult free_memory(uint64_t address, uint64_t stream) {
 }
 
 }  // namespace tnr::cuda
-
-using namespace tnr;
-using namespace tnr::cuda;
-
-// What cuMemAllocPitch rounds rows up to; programs see and use this number, and real GPUs all say 512.
-static constexpr size_t pitch_bytes = 512;
-
-extern "C" {
-
-CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-    return guarded("cuMemAlloc", [&] {
-        auto refused = refuse_unsafe();
-        return refused == CUDA_SUCCESS ? allocate_memory(bytes, 0, 0, out) : refused;
-    });
-}
-
-CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
-                                    unsigned int element) {
-    return guarded("cuMemAllocPitch", [&]() -> CUresult {
-        bool sound = out && pitch && width != 0 && height != 0 && (element == 4 || element == 8 || element == 16);
-        if (!sound || width > SIZE_MAX - pitch_bytes) return CUDA_ERROR_INVALID_VALUE;
-        size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
-        if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
-        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
-        auto result = allocate_memory(row * height, 0, 0, out);
-        if (result == CUDA_SUCCESS) *pitch = row;
-        return result;
-    });
-}
-
-CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-    return guarded("cuMemFree", [&] {
-        auto refused = refuse_unsafe();
-        return refused == CUDA_SUCCESS ? free_memory(address, 0) : refused;
-    });
-}
-
-CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-    return guarded("cuMemGetAddressRange", [&]() -> CUresult {
-        Allocation found;
-        if (!find_allocation(address, found)) return CUDA_ERROR_NOT_FOUND;
-        if (base) *base = found.address;
-        if (size) *size = found.bytes;
-        return CUDA_SUCCESS;
-    });
-}
-
-}  // extern "C"

@@ -17,6 +17,10 @@ bool find_allocation(uint64_t address, Allocation& found);
 // Global variables of loaded code have addresses outside the ranges.
 void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library);
 void forget_symbols(uint64_t library);
+// So has what graphs allocate (graph_memory.hpp). It is never forgotten: the worker's driver uses the addresses again.
+void note_graph_memory(uint64_t address, uint64_t bytes, uint64_t context);
+// True for an address that a node of a graph has had; the worker's driver knows whether it is allocated.
+bool is_graph_memory(uint64_t address);
 
 // Allocates in the current context.
 CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdeviceptr* out);

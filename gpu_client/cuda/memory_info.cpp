@@ -95,6 +95,10 @@ void tnr::cuda::memory_shared() {
     ++changes;
 }
 
+void tnr::cuda::driver_took_memory() {
+    ++changes;
+}
+
 extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
     return guarded("cuMemGetInfo", [&]() -> CUresult {
         if (!free || !total) return CUDA_ERROR_INVALID_VALUE;

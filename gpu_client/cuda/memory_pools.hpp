@@ -48,13 +48,19 @@ Mutex& amounts_mutex();
 struct MemoryPool {
     int device = 0;
     bool is_default = false;
-    std::atomic<int> reuse[4] = {};  // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
+    bool shareable = false;               // made to be exported
+    bool imported = false;                // of another process: only what that one allocates
+    std::atomic<uint64_t> stands_for{0};  // handle of the event that others know an exported pool by
+    std::atomic<int> reuse[4] = {};       // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};
     std::atomic<uint64_t> open_to{0};  // bit per other device
     PoolAmounts amounts TNR_GUARDED_BY(amounts_mutex());
 };
 using MemoryPools = HandleRegistry<MemoryPool, HandleKind::pool>;
 MemoryPools& pools();  // never destroyed
+inline MemoryPool* find_pool(CUmemoryPool handle) {
+    return pools().find(reinterpret_cast<uint64_t>(handle));
+}
 
 // These return handles.
 uint64_t create_pool(const Device& device, bool is_default);

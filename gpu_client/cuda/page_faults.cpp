@@ -16,6 +16,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/background_thread.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/page_watch.hpp"
 
 namespace tnr::cuda {
 
@@ -26,7 +27,7 @@ using Action = struct sigaction;  // there is a function of that name
 // Threads that serve faults. Each is served after a round trip, and some wait for a kernel, so a few more than cores.
 constexpr size_t serving_threads = 8;
 
-// On the stack of the handler that waits for it.
+// On the stack of the handler that waits for it; of a watched fault, for which the kernel lets the thread wait, our own.
 struct Request {
     PageFault fault;
     bool served = false;
@@ -140,10 +141,25 @@ void serve_all(Service& all, Inbox& inbox, size_t thread) {
     while (true) {
         auto& request = inbox.take();
         request.served = all.serve(request.fault);
+        if (request.fault.watched) {
+            PageWatch::get()->retry(request.fault.address);
+            delete &request;
+            continue;
+        }
         auto* done = &request.done;
         done->store(1, std::memory_order_release);
         // The request may be gone by now; waking whoever waits at its address then is harmless.
         ::syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    }
+}
+
+void hand_over_all(Service& all, PageWatch& watch) {
+    while (true) {
+        auto access = watch.next();
+        auto* request = new Request;
+        request->fault = {access.address, access.write ? Attempt::write : Attempt::read,
+                          access.thread == all.host_function_thread, true};
+        (request->fault.in_host_function ? all.of_host_functions : all.faults).put(*request);
     }
 }
 
@@ -177,6 +193,7 @@ void serve_faults(ServeFault serve) {
         for (size_t i = 0; i < serving_threads; ++i)
             start_background_thread([all, i] { serve_all(*all, all->faults, i); });
         start_background_thread([all] { serve_all(*all, all->of_host_functions, serving_threads); });
+        if (auto* watch = PageWatch::get()) start_background_thread([all, watch] { hand_over_all(*all, *watch); });
         service = all;
         keep_serving();
     });

@@ -1,5 +1,6 @@
-// Accesses of the program to pages that it may not touch just now. The handler of SIGSEGV does nothing but hand the
-// access to a thread of ours and wait for it, so it may run on any stack and whatever the program was in the middle of.
+// Accesses of the program to pages that it may not touch just now. They come from the kernel (page_watch.hpp), or by a
+// handler of SIGSEGV. That does nothing but hand the access to a thread of ours and wait for it, so it may run on any stack
+// and whatever the program was in the middle of.
 //
 // Faults that are none of ours go to the handler that was there before, or to the one that the program has put in our
 // place since: we put ourselves in front again, and pass on.
@@ -15,6 +16,7 @@ struct PageFault {
     uint64_t address = 0;
     Attempt attempt = Attempt::unknown;
     bool in_host_function = false;  // on the thread that runs the program's functions for streams
+    bool watched = false;           // the kernel has told us, and may do so for a page that the program should have
 };
 // True if the access can be made now; false if the address is none of ours.
 using ServeFault = bool (*)(const PageFault& fault);

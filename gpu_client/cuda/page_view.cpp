@@ -9,14 +9,16 @@
 #include <cstring>
 
 #include "gpu_client/cuda/address_ranges.hpp"
+#include "gpu_client/cuda/page_watch.hpp"
 
 namespace tnr::cuda {
 
-bool PageView::protect(PageRun run, PageAccess access) {
+std::optional<PageAccess> PageView::protect(PageRun run, PageAccess access) {
     int allowed = PROT_NONE;
     if (access != PageAccess::none) allowed = access == PageAccess::read ? PROT_READ : PROT_READ | PROT_WRITE;
     auto* at = reinterpret_cast<void*>(address_ + run.first * page_bytes());
-    return ::syscall(SYS_mprotect, at, run.count * page_bytes(), allowed) == 0;
+    if (::syscall(SYS_mprotect, at, run.count * page_bytes(), allowed) != 0) return std::nullopt;
+    return access;
 }
 
 namespace {
@@ -46,8 +48,55 @@ public:
         return runs;
     }
 
-private:
+protected:
     const FilePages pages_;
+};
+
+// The same where the kernel tells us of accesses: nothing that the program does with its pages fails.
+class WatchedPages : public FreshPages {
+public:
+    WatchedPages(uint64_t address, const FilePages& pages, PageWatch& watch)
+        : FreshPages(address, pages), watch_(watch) {}
+
+    std::optional<PageAccess> protect(PageRun run, PageAccess access) override {
+        // Not before the GPU gets them for the first time: until then no access is told.
+        if (!watched_ && access != PageAccess::none) return access;
+        if (!watched_) watched_ = watch_.watch(address_, pages_.bytes);
+        if (!*watched_) return PageView::protect(run, access);
+        if (access == PageAccess::read && !watch_.shows_for_reading()) return let_read(run);
+        if (access == PageAccess::none)
+            watch_.take(place(run), bytes(run));
+        else if (!let(run, access == PageAccess::write))
+            return std::nullopt;
+        return access;
+    }
+
+private:
+    uint64_t place(PageRun run) const { return address_ + run.first * page_bytes(); }
+    static uint64_t bytes(PageRun run) { return run.count * page_bytes(); }
+
+    bool let(PageRun run, bool write) {
+        for (uint64_t done = 0; done < bytes(run);) {
+            done += watch_.show(place(run) + done, bytes(run) - done, write);
+            if (done == bytes(run)) break;
+            // Nobody has ever touched that page; now it is there.
+            (void)*reinterpret_cast<const volatile std::byte*>(content(run.first) + done);
+            if (watch_.show(place(run) + done, page_bytes(), write) == 0) return false;
+            done += page_bytes();
+        }
+        return true;
+    }
+    // The program can write for a moment: whether it has shows by comparing.
+    std::optional<PageAccess> let_read(PageRun run) {
+        const std::vector<std::byte> before(content(run.first), content(run.first) + bytes(run));
+        if (!let(run, true)) return std::nullopt;
+        watch_.forbid_writing(place(run), bytes(run));
+        if (std::memcmp(before.data(), content(run.first), before.size()) == 0) return PageAccess::read;
+        return let(run, true) ? std::optional(PageAccess::write) : std::nullopt;
+    }
+
+    PageWatch& watch_;
+    std::optional<bool> watched_;  // false: the kernel refuses this mapping
 };
 
 // The kernel lets a process write to its own private memory through this file whatever the protection; it may be
@@ -107,8 +156,10 @@ private:
 std::unique_ptr<PageView> view_of_fresh_pages(uint64_t address, uint64_t bytes) {
     auto pages = page_file().take(bytes);
     if (!pages.window) return nullptr;
-    if (show_pages(address, bytes, page_file().descriptor(), pages.offset))
+    if (show_pages(address, bytes, page_file().descriptor(), pages.offset)) {
+        if (auto* watch = PageWatch::get()) return std::make_unique<WatchedPages>(address, pages, *watch);
         return std::make_unique<FreshPages>(address, pages);
+    }
     page_file().give_back(pages);
     return nullptr;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gpu_client/cuda/page_file.hpp"
@@ -19,8 +20,9 @@ struct PageRun {
 class PageView {
 public:
     virtual ~PageView() = default;
-    // False if the process has as many mappings as the system allows.
-    bool protect(PageRun run, PageAccess access);
+    // What the program may do with the pages now: what is asked, or for reading, where it has just written there, both.
+    // Nothing if the process has as many mappings as the system allows.
+    virtual std::optional<PageAccess> protect(PageRun run, PageAccess access);
     // What the program has in the pages. While this is read it must not be able to write there.
     virtual const std::byte* content(size_t page) const = 0;
     // True if that can be read only where the program can, too.

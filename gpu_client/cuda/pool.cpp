@@ -57,7 +57,16 @@ static Result<json> ask(json request) {
     request["count"] = pool().config.count;
     if (!pool().config.machine_name.empty()) request["machine"] = pool().config.machine_name;
     stats().control_waited.fetch_add(1, Stats::relaxed);
-    return pool().client->request(std::move(request), answer_timeout);
+    auto answer = pool().client->request(std::move(request), answer_timeout);
+    auto& known = pool().config.keys.server_public;
+    if (auto newer = pool().client->newer_pool_key(); newer && *newer != known)
+        remember_pool_key(std::exchange(known, *newer), *newer);
+    return answer;
+}
+
+static std::string answered_by() {
+    TakenTurn turn(pool().turn);
+    return pool().client->address();
 }
 
 // Only that the configuration is read.
@@ -109,8 +118,11 @@ static size_t wanted_lanes() {
 static void tell_place(const json& queued, int64_t& told) {
     auto place = queued.at("place").get<int64_t>(), of = queued.at("of").get<int64_t>();
     if (std::exchange(told, place) == place) return;
-    log(LogLevel::warning, "all %s of the pool are in use: this program waits, and is number %lld of %lld in the queue",
-        pool_config().gpu.c_str(), static_cast<long long>(place), static_cast<long long>(of));
+    auto above = queued.value("above", int64_t{0});
+    auto why = above > 0 ? " (" + std::to_string(above) + " with a higher priority)" : std::string();
+    log(LogLevel::warning,
+        "all %s of the pool are in use: this program waits, and is number %lld of %lld in the queue%s",
+        pool_config().gpu.c_str(), static_cast<long long>(place), static_cast<long long>(of), why.c_str());
 }
 
 // Until there is a GPU, as far as the user is willing to wait: the pool keeps our place while we ask again and again.
@@ -142,7 +154,7 @@ Result<SessionOffer> ask_for_session() try {
     const auto config = pool_config();
     SessionOffer offer;
     offer.devices = std::move(*devices);
-    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), config.pool);
+    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), answered_by());
     offer.session = answer->at("session").get<std::string>();
     offer.keys.own = config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())

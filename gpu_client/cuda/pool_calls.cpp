@@ -3,7 +3,9 @@
 #include <cstring>
 
 #include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/graph_memory.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/handles_for_others.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -13,23 +15,15 @@ namespace tnr::cuda {
 
 namespace {
 
-MemoryPool* find_pool(CUmemoryPool handle) {
-    return pools().find(value_of(handle));
-}
-
-// In a stream that is being captured it would be work of the graph.
-CUresult check_stream(const StreamRef& stream) {
-    if (is_captured(stream)) return static_cast<CUresult>(unsupported("memory that graphs allocate"));
-    return refuse_in_capture(stream);
-}
-
 CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUstream in) {
     auto* pool = pools().find(pool_handle);
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (!pool) return CUDA_ERROR_INVALID_HANDLE;
+    if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-    if (auto result = check_stream(stream); result != CUDA_SUCCESS) return result;
+    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+    if (is_captured(stream)) return capture_allocation(stream, bytes, *out);
     if (bytes == 0) {
         *out = 0;
         return CUDA_SUCCESS;
@@ -101,6 +95,17 @@ bool is_pool_kind(const CUmemPoolProps& properties) {
            where >= CU_MEM_LOCATION_TYPE_DEVICE && where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
+// Of a device only: there are no pools of host memory.
+CUresult check_pool_place(const CUmemLocation* location, CUmemAllocationType type) {
+    if (!location) return CUDA_ERROR_INVALID_VALUE;
+    CUmemPoolProps properties{};
+    properties.allocType = type;
+    properties.location = *location;
+    if (!is_pool_kind(properties)) return CUDA_ERROR_INVALID_VALUE;
+    bool of_device = type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return of_device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 bool is_policy(CUmemPool_attribute attribute) {
     return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
            attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
@@ -158,16 +163,40 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
     });
 }
 
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
+    return guarded("cuMemGetDefaultMemPool", [&]() -> CUresult {
+        if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
+        return cuDeviceGetDefaultMemPool(out, location->id);
+    });
+}
+
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
+    return guarded("cuMemGetMemPool", [&]() -> CUresult {
+        if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
+        return cuDeviceGetMemPool(out, location->id);
+    });
+}
+
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+    return guarded("cuMemSetMemPool", [&]() -> CUresult {
+        if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
+        return cuDeviceSetMemPool(location->id, pool);
+    });
+}
+
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
     return guarded("cuMemPoolCreate", [&]() -> CUresult {
         if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
         bool carried = properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                        properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                       properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+                       (static_cast<unsigned>(properties->handleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+                           CU_MEM_HANDLE_TYPE_NONE;
         if (!carried) return CUDA_ERROR_NOT_SUPPORTED;
         auto* device = find_device(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        *out = handle_of<CUmemoryPool>(create_pool(*device, false));
+        uint64_t made = create_pool(*device, false);
+        pools().find(made)->shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+        *out = handle_of<CUmemoryPool>(made);
         return CUDA_SUCCESS;
     });
 }
@@ -264,7 +293,9 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
     return guarded("cuMemFreeAsync", [&]() -> CUresult {
         StreamRef stream;
         if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-        if (auto result = check_stream(stream); result != CUDA_SUCCESS) return result;
+        if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+        if (is_captured(stream) || is_graph_memory(address)) return free_graph_memory(stream, address);
+        if (is_opened_from_pool(address)) return close_memory(address);  // another process's: it only goes from here
         return free_memory(address, stream.number + 1);
     });
 }

@@ -326,17 +326,19 @@ bool SharedPages::serve(const PageFault& fault) {
     for (int tries = 0; !done && tries < tries_max; ++tries) {
         auto range = range_at(fault.address);
         if (!range || !range->view) break;
+        if (tries == 0) stats().pages.faults.fetch_add(1, Stats::relaxed);  // the program may go on before we do
         if (tries == patient_tries && !fault.in_host_function) {
             impatient = true;
             ++impatient_;
         }
         done = step(fault, range);
+        // The kernel takes pages away for reasons of its own, too.
+        if (done && fault.watched) range->let_again(range->page_of(fault.address));
     }
     if (impatient) --impatient_;
     if (impatient) changed_.notify_all();
     if (done && fault.in_host_function) touched_by_host_function_ = true;
     mutex_.unlock();
-    if (done) stats().pages.faults.fetch_add(1, Stats::relaxed);
     return done;
 }
 

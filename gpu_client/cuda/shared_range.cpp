@@ -74,7 +74,9 @@ PageRun SharedRange::to_open(size_t page) {
 }
 
 bool SharedRange::set(PageRun run, PageAccess access, PageState state) {
-    if (!view->protect(run, access)) return false;
+    auto granted = view->protect(run, access);
+    if (!granted) return false;
+    if (*granted == PageAccess::write) state = PageState::dirty;
     std::fill_n(states.begin() + static_cast<ptrdiff_t>(run.first), run.count, state);
     held = true;
     return true;
@@ -86,6 +88,11 @@ bool SharedRange::let_read(PageRun run) {
 
 bool SharedRange::let_write(PageRun run) {
     return set(run, PageAccess::write, PageState::dirty);
+}
+
+void SharedRange::let_again(size_t page) {
+    if (states[page] == PageState::clean) (void)let_read({page, 1});
+    if (states[page] == PageState::dirty) (void)let_write({page, 1});
 }
 
 }  // namespace tnr::cuda

@@ -70,6 +70,8 @@ struct SharedRange {
     // The program may read the pages, or write them as well. False: too many mappings; nothing has changed.
     bool let_read(PageRun run);
     bool let_write(PageRun run);
+    // The page is the program's as far as its state says, whatever the kernel has done with it meanwhile.
+    void let_again(size_t page);
     // Which clean pages from this one on it probably writes next.
     PageRun to_open(size_t page);
 

@@ -1,4 +1,6 @@
 // The program's own use of the virtual memory API: addresses from the session's range, physical memory from the worker.
+#include "gpu_client/cuda/virtual_memory.hpp"
+
 #include <map>
 
 #include "api_client/base/mutex.hpp"
@@ -15,6 +17,7 @@ namespace {
 struct Physical {
     uint64_t number = 0;
     uint64_t bytes = 0;
+    uint64_t charged = 0;  // to our grant: all of it, unless another process has made it
     CUmemAllocationProp properties{};
     int held = 1, mapped = 0;  // guarded by Mappings::mutex, which clang cannot see from here
 };
@@ -62,7 +65,8 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
                  properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (!sound) return CUDA_ERROR_INVALID_VALUE;
     if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
-    return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // Null for a handle that the program has released.
@@ -74,7 +78,7 @@ Physical* find_held(uint64_t handle) TNR_REQUIRES(mappings().mutex) {
 void release_if_unused(uint64_t handle, Physical& physical, Freed& freed) TNR_REQUIRES(mappings().mutex) {
     if (physical.held > 0 || physical.mapped > 0) return;
     find_device(physical.properties.location.id)->memory->sends().put(wire::ReleaseAllocation<>{physical.number});
-    freed.emplace_back(physical.properties.location.id, physical.bytes);
+    freed.emplace_back(physical.properties.location.id, physical.charged);
     physicals().destroy(handle);
 }
 
@@ -128,7 +132,67 @@ void note_access(uint64_t address, const Mapping& mapping) TNR_REQUIRES(mappings
     memory.note_mapping(address, mapping.bytes, ours ? context->handle : owner->primary_context, open_to(mapping));
 }
 
+// The session's device of that number.
+Device* device_numbered(const ClientSession* session, uint32_t number) {
+    for (auto* device : devices())
+        if (device->session.load() == session && device->number == number) return device;
+    return nullptr;
+}
+
 }  // namespace
+
+CUresult lend_allocation(CUmemGenericAllocationHandle handle, wire::ThingName& name) {
+    uint64_t number = 0;
+    Device* device = nullptr;
+    {
+        LockGuard lock(mappings().mutex);
+        auto* physical = find_held(handle);
+        if (!physical) return CUDA_ERROR_INVALID_VALUE;
+        if (!(physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+            return CUDA_ERROR_INVALID_VALUE;
+        number = physical->number;
+        device = find_device(physical->properties.location.id);
+    }
+    RemoteCall call(wire::LendAllocation<>{number});
+    call.on(*device);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::LendAllocation<>::Reply reply;
+    auto result = call.take(reply);
+    name = reply.name;
+    return result;
+}
+
+CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHandle& handle, uint64_t& bytes) {
+    auto& here = *reserving_device();
+    if (auto result = open_session(here); result != CUDA_SUCCESS) return result;
+    Physical* made = nullptr;
+    handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
+        physical = {.number = index + 1, .held = 0};  // nobody's until its facts are known
+        made = &physical;
+    });
+    RemoteCall call(wire::BorrowMemory{made->number, name});
+    call.on(here);
+    wire::BorrowMemory::Reply reply;
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) result = call.take(reply);
+    auto* device = result == CUDA_SUCCESS ? device_numbered(here.session.load(), reply.device) : nullptr;
+    if (!device) {
+        if (result == CUDA_SUCCESS) {  // a GPU that CUDA_VISIBLE_DEVICES hides
+            RemoteCall release(wire::ReleaseAllocation<>{made->number});
+            release.on(here);
+            (void)release.send();
+        }
+        physicals().destroy(handle);
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : result;
+    }
+    LockGuard lock(mappings().mutex);
+    made->bytes = bytes = reply.bytes;
+    made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
+    made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    made->held = 1;
+    return CUDA_SUCCESS;
+}
 
 }  // namespace tnr::cuda
 
@@ -194,7 +258,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, co
         pools_make_room(device->ordinal);
         Physical* made = nullptr;
         uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
-            physical = {.number = index + 1, .bytes = bytes, .properties = *properties};
+            physical = {.number = index + 1, .bytes = bytes, .charged = bytes, .properties = *properties};
             made = &physical;
         });
         RemoteCall call(wire::CreateAllocation<>{made->number, device->number, bytes});

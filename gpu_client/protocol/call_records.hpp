@@ -259,6 +259,29 @@ struct RecordEvent {
     uint32_t flags = 0;
     auto fields() { return std::tie(event, stream, flags); }
 };
+// Of all the context's streams at once.
+template <uint16_t Op, class Side>
+struct ContextEvent {
+    static constexpr uint16_t op = Op;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Context context{};
+    typename Side::Event event{};
+    auto fields() { return std::tie(context, event); }
+};
+template <class Side = Numbers>
+using RecordContextEvent = ContextEvent<op_cuCtxRecordEvent, Side>;
+template <class Side = Numbers>
+using WaitContextEvent = ContextEvent<op_cuCtxWaitEvent, Side>;
+// Travels as the table's call.
+template <class Side = Numbers>
+struct WaitEvent {
+    static constexpr uint16_t op = op_cuStreamWaitEvent;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Stream stream{};
+    typename Side::Event event{};
+    uint32_t flags = 0;
+    auto fields() { return std::tie(stream, event, flags); }
+};
 template <class Side = Numbers>
 using SynchronizeEvent = Names<op_cuEventSynchronize, CallWay::sync, typename Side::Event>;
 template <class Side = Numbers>

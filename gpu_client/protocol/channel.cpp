@@ -9,6 +9,7 @@
 #include <charconv>
 #include <tuple>
 
+#include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 
 namespace tnr::wire {
@@ -116,6 +117,7 @@ void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
         socket.set(zmq::sockopt::connect_routing_id, name(way));
         socket.set(zmq::sockopt::affinity, uint64_t{1} << way.lane);  // an I/O thread of its own
     }
+    allow_ipv6(socket, endpoint_);
     socket.connect(endpoint_);
 }
 

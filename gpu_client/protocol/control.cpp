@@ -9,6 +9,7 @@
 #include <zmq.hpp>
 
 #include "cuda_calls.hpp"  // generated
+#include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/monitor.hpp"
 
@@ -80,12 +81,15 @@ public:
         dial();
     }
 
+    const std::string& address() const override { return endpoint_; }
+
     Result<json> request(json request, milliseconds timeout) override try {
         auto id = ++last_id_;
         request["id"] = id;
         request["protocol"] = wire::protocol_version;
         request["table"] = table_hash();
         request["version"] = version();
+        if (!keys_.plain()) request["pool_key"] = keys_.server_public;
         auto text = request.dump();
         auto deadline = Clock::now() + timeout;
         if (!connected()) dial();
@@ -108,6 +112,8 @@ public:
     } catch (const json::exception& error) {
         return Error{Error::Kind::remote, "the pool at " + endpoint_ + " answered nonsense: " + error.what()};
     }
+
+    std::optional<std::string> newer_pool_key() const override { return newer_pool_key_; }
 
     void abandon() override {
         (void)socket_.release();
@@ -136,6 +142,7 @@ private:
             std::make_unique<wire::Monitor>(*context_, *socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
         socket_ = std::move(socket);
         ended_ = false;
+        wire::allow_ipv6(*socket_, endpoint_);
         socket_->connect(endpoint_);
     }
 
@@ -162,9 +169,20 @@ private:
             if (!answer) return answer;
             if (answer->value("id", uint64_t{0}) != id) continue;  // the late answer to a request we gave up on
             if (answer->contains("error")) return error_from_json((*answer)["error"]);
+            learn_pool_key(*answer);
             return answer;
         }
         return std::nullopt;
+    }
+
+    // It came over a connection that only the key we know could open.
+    void learn_pool_key(const json& answer) {
+        auto told = answer.find("pool_key");
+        if (keys_.plain() || told == answer.end() || !told->is_string()) return;
+        auto key = told->get<std::string>();
+        if (key == keys_.server_public || !wire::looks_like_key(key)) return;
+        keys_.server_public = key;
+        newer_pool_key_ = key;
     }
 
     // Both descriptors signal only changes since the last look, so look at both before.
@@ -185,14 +203,72 @@ private:
     std::unique_ptr<zmq::context_t> context_;
     std::unique_ptr<zmq::socket_t> socket_;
     std::unique_ptr<wire::Monitor> monitor_;
+    std::optional<std::string> newer_pool_key_;
     bool ended_ = false;  // as far as the monitor told
     uint64_t last_id_ = 0;
+};
+
+// Follows from node to node.
+class PoolClient : public Client {
+public:
+    PoolClient(std::string endpoint, const wire::ClientKeys& keys)
+        : keys_(keys), home_(std::make_unique<SocketClient>(std::move(endpoint), keys)) {}
+
+    const std::string& address() const override { return current().address(); }
+
+    Result<json> request(json request, std::chrono::milliseconds timeout) override try {
+        std::optional<Error> trouble;
+        for (int hops = 0, failed = 0; hops <= hops_max && failed < 2;) {
+            if (follows(request)) request["hops"] = hops;
+            auto answer = current().request(request, timeout);
+            if (!answer && answer.error().kind == Error::Kind::network && away_) {
+                trouble = answer.error();  // that node may be gone; the first one knows
+                away_ = nullptr;
+                ++failed;
+                continue;
+            }
+            if (!answer || !answer->contains("redirect")) return answer;
+            ++hops;
+            auto& node = answer->at("redirect");
+            wire::ClientKeys keys{node.at("server_key").get<std::string>(), keys_.own};
+            // Only pools without keys have nodes without: a secret must not be lost to a node that says so.
+            if (keys.plain() != keys_.plain())
+                return Error{Error::Kind::remote, "the pool sends us to a node that has no key"};
+            trouble = Error{Error::Kind::remote, "the pool's nodes send us from one to the other", "try again"};
+            away_ = std::make_unique<SocketClient>(node.at("address").get<std::string>(), keys);
+        }
+        return *trouble;
+    } catch (const zmq::error_t& error) {
+        return Error{Error::Kind::remote,
+                     std::string("the pool sends us to a node that has no address: ") + error.what()};
+    } catch (const json::exception& error) {
+        return Error{Error::Kind::remote, std::string("the pool answered nonsense: ") + error.what()};
+    }
+
+    // Other nodes' keys come with the redirect.
+    std::optional<std::string> newer_pool_key() const override { return home_->newer_pool_key(); }
+
+    void abandon() override {
+        home_->abandon();
+        if (away_) away_->abandon();
+    }
+
+private:
+    static constexpr int hops_max = 6;  // more than a server sends a request on
+    static bool follows(const json& request) {
+        auto op = request.value("op", "");
+        return op == "describe" || op == "session" || op == "nvml" || op == "release";
+    }
+    Client& current() const { return away_ ? *away_ : *home_; }
+
+    wire::ClientKeys keys_;
+    std::unique_ptr<SocketClient> home_, away_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::open(const std::string& endpoint, const wire::ClientKeys& keys) try {
-    return std::unique_ptr<Client>(std::make_unique<SocketClient>(endpoint, keys));
+    return std::unique_ptr<Client>(std::make_unique<PoolClient>(endpoint, keys));
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::usage, "'" + endpoint + "' is no pool address: " + error.what(),
                  "it looks like tcp://host:14900"};

@@ -1,27 +1,42 @@
 // Control messages: what is said to a pool's supervisor, as JSON over ZeroMQ. One request, one answer.
 //
+// A pool may have several nodes. Any of them answers `describe`, `session`, `nvml` and `release` with {"redirect": {node,
+// address, server_key}} when another is the one to ask; `hops` says how many have done so, and without it none does.
+//
 // Every request is {"op", "id", "protocol", "table", "version", …}; every answer {"id", …} or {"id", "error": {"kind",
 // "what", "hint"}}. `protocol` and `table` travel with each request, so no extra round trip is spent on a handshake and
 // any mismatch is noticed at the first one.
 //
 //   op              request                     answer
-//   hello           -                           {protocol, table, version, role: "account"|"machine"|"open"}
+//   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open",
+//                                               operator: whether it may ask for everyone's}
 //   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
 //                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
 //   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, or {queued: {place,
-//                   nonce, wait_s, place        of}}, to a client that says how long it waits
+//                   nonce, wait_s, place        of}}, to a client that says how long it waits; and
+//                                               above: how many have a higher priority, if any
 //   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
+//   enroll_with_token  public_key               {account}; tokens only, once: the account's key from now on
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
-//   claims          -                           {claims: [{machine, gpu, devices, since, sessions}]}
+//   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions}]}
+//   queue           everyone                    {queue: [{machine, gpu, count, place, of, priority, waited_s}]}
+//   nodes           -                           {nodes: [{name, address, server_key, version, state: "ready"|"draining",
+//                                               gpus: {type: {total, free}}, claims}], asked: name}
 //   release         -                           {}; ends the caller's own claim
-//   ledger          since, behind               {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
-//                                               bytes_down, wiped_bytes}], next}; accounts only, of the caller's own
+//   ledger          since, behind, everyone     {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
+//                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
+//                                               accounts only, of the caller's own
 //                                               account what was in use after `since`; a running claim may come twice
+//   pool            -                           {now, nodes, gpus, claims, queue, queue_length}: what there is now (README.md of
+//                                               gpu_server/watch/); of others' claims only which GPUs they hold; accounts only
 //   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
 //                                               from then on
 //
+// `everyone`: true asks for all users', with the `account` of each; for operators only.
+// A request may name the pool's public key that its sender knows, as `pool_key`: where the pool has a newer one (its key is
+// being rotated), the answer has it, under the same name.
 // `ledger` and `prices` answer by the page: `next` is null at the end, else it has the fields to ask for the next page with.
 // Times in them are milliseconds since 1970. A server that does not know an op answers with an Error of kind usage.
 //
@@ -37,6 +52,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "api_client/base/result.hpp"
@@ -59,8 +75,15 @@ public:
     // `request` needs "op" and its fields; the rest is added. An error answer becomes an Error. A pool that cannot be
     // reached at all is given up after default_timeout, however long `timeout` is. If the connection breaks, the
     // request is repeated over a new one. One thread at a time.
+    //
+    // Where another node of the pool is the one to ask, that is asked, and so are later requests, until it does not answer:
+    // then the first one is asked again.
     virtual Result<nlohmann::json> request(nlohmann::json request,
                                            std::chrono::milliseconds timeout = default_timeout) = 0;
+    // The pool's public key where the last answers told of a newer one than `keys` had; later connections use it already.
+    virtual std::optional<std::string> newer_pool_key() const = 0;
+    // Of the node that answered last.
+    virtual const std::string& address() const = 0;
     // After fork(): forget the socket without touching it (it belongs to the parent).
     virtual void abandon() = 0;
 };

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "gpu_client/protocol/ipv6.hpp"
+
 namespace tnr::wire {
 
 using std::chrono::milliseconds;
@@ -24,6 +26,7 @@ static bool refuses(const std::string& endpoint) {
     addrinfo hints{}, *list = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     auto host = endpoint.substr(slashes + 2, colon - slashes - 2);
+    if (is_ipv6_literal(endpoint)) host = host.substr(1, host.size() - 2);
     if (getaddrinfo(host.c_str(), endpoint.c_str() + colon + 1, &hints, &list) != 0) return false;
     UniqueFd socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int error = 0;

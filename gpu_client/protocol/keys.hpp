@@ -17,6 +17,9 @@ struct ClientKeys {
     bool plain() const { return server_public.empty(); }
 };
 
+// Before a secret key that is an enrolment token: it opens the pool's door once, to be traded for a key of one's own.
+inline constexpr const char* token_prefix = "token:";
+
 KeyPair make_key_pair();
 bool looks_like_key(const std::string& z85);  // 40 characters of the z85 alphabet
 // The public half of a secret key; empty when it is none.

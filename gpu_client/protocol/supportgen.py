@@ -13,7 +13,7 @@ AREAS = (
     ("batched copies and decompression", r"Batch"),
     ("tensor maps", r"TensorMap"),
     ("green contexts", r"GreenCtx|DevResource|DevSm|cuCtx(Record|Wait)Event"),
-    ("checkpoints, core dumps and the driver's log", r"Checkpoint|Coredump|cuLogs|cuProfilerInitialize"),
+    ("checkpoints and core dumps", r"Checkpoint|Coredump|cuProfilerInitialize"),
 )
 HOW = {
     "local": "answered on the machine itself",

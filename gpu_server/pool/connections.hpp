@@ -1,25 +1,61 @@
-// How many connections each key has open. Used on Zap's thread only, which hears both of handshakes and of ends.
+// Who has how many connections open: sources (addresses) that have not proven any key yet, keys, and accounts.
+//
+// A connection counts for its source from the moment it is accepted, and no more once a key is proven: so somebody who opens
+// many and says nothing, or makes us check one wrong key after the other, is stopped without a handshake, and those who come
+// from elsewhere, or are in already, never notice. Any thread.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 
+#include "api_client/base/mutex.hpp"
+
 namespace tnr::server {
+
+struct ConnectionLimits {
+    size_t unproven_per_source = 0;  // at once
+    double unproven_per_second = 0;  // of a source, in the long run; those that prove a key do not count …
+    double unproven_burst = 0;       // … and this many may come at once
+    size_t per_key = 0;
+    size_t per_account = 0;
+    size_t crowded = 0;  // beyond per_key or per_account: so many are let in to be told
+};
 
 class Connections {
 public:
-    explicit Connections(size_t per_key_max) : per_key_max_(per_key_max) {}
+    using Clock = std::chrono::steady_clock;
+    explicit Connections(ConnectionLimits limits) : limits_(limits) {}
 
-    // A connection with this descriptor belongs to `key`. False: the key has as many as it may; it shall be refused.
-    bool opened(int descriptor, const std::string& key);
-    // Also of one that never told a key.
+    // A connection from there was accepted. False: too many from there have not said yet who they are; close it.
+    bool accepted(int descriptor, const std::string& source, Clock::time_point now = Clock::now());
+    // It has proven this key, of that account. `crowded`: let it in, but only to tell it that there are too many.
+    enum class Room { enough, crowded, none };
+    Room proven(int descriptor, const std::string& key, const std::string& account);
+    // Also of one that never proved a key.
     void closed(int descriptor);
-    size_t of(const std::string& key) const;
+
+    size_t of_key(const std::string& key) const;
+    size_t unproven_of(const std::string& source) const;
 
 private:
-    size_t per_key_max_;
-    std::map<int, std::string> keys_;
-    std::map<std::string, size_t> counts_;
+    struct Connection {
+        std::string source;  // empty: not counted there any more
+        std::string key, account;
+    };
+    struct Source {
+        size_t unproven = 0;
+        double spent = 0;  // of the burst
+        Clock::time_point at{};
+    };
+    void forget(int descriptor) TNR_REQUIRES(mutex_);
+    Source& source(const std::string& name, Clock::time_point now) TNR_REQUIRES(mutex_);
+
+    const ConnectionLimits limits_;
+    mutable Mutex mutex_;
+    std::map<int, Connection> open_ TNR_GUARDED_BY(mutex_);
+    std::map<std::string, Source> sources_ TNR_GUARDED_BY(mutex_);
+    std::map<std::string, size_t> keys_ TNR_GUARDED_BY(mutex_), accounts_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace tnr::server

@@ -22,6 +22,17 @@ namespace tnr::server {
 struct ClaimUse {
     int64_t lasted_ms = 0;
     int64_t bytes_up = 0, bytes_down = 0;  // to the GPU, and back
+    // How long its GPUs worked: of each GPU the time in which a process had unfinished work on it, as the process's worker
+    // finds out by looking some thirty times a second (worker/busy_time.hpp). Two processes that work at once count twice,
+    // but never more than the claim's time for each of its GPUs.
+    int64_t busy_ms = 0;
+};
+
+// What was done to a claim's GPUs after it.
+struct WipeRecord {
+    int64_t bytes = 0;          // overwritten
+    int64_t checked_bytes = 0;  // of these, chosen at random: read back, and as they should be
+    int64_t took_ms = 0;
 };
 
 struct ClaimRecord {
@@ -34,8 +45,8 @@ struct ClaimRecord {
     ClaimUse use = {};
     bool ended = false;
     std::string reason = {};  // why it ended
-    // Memory of its GPUs that was overwritten after it; nothing: not yet, or its owner's next claim took them over.
-    std::optional<int64_t> wiped_bytes = {};
+    // Of all its GPUs; nothing: not yet, or its owner's next claim took them over.
+    std::optional<WipeRecord> wipe = {};
     int64_t until_ms() const { return began_ms + use.lasted_ms; }
 };
 
@@ -69,14 +80,15 @@ public:
     virtual Result<int64_t> begin(const ClaimRecord& claim) = 0;
     // All of it or nothing. What has ended already stays as it is.
     virtual Result<> note(const std::vector<ClaimNews>& news) = 0;
-    virtual Result<> note_wiped(int64_t id, int64_t bytes) = 0;
+    // Once for each of its GPUs.
+    virtual Result<> note_wiped(int64_t id, const WipeRecord& wipe) = 0;
     // After a crash: ends the claims that nobody ended where they were noted last. Returns them as they are now.
     virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason) = 0;
 
-    // The account's claims behind that place, `most` of them: those that ended first come first, running ones as far as
+    // The account's claims (without one: everybody's) behind that place, `most` of them: those that ended first come first, running ones as far as
     // they were noted. Somebody who turns pages may see a running claim twice, and misses none.
-    virtual Result<std::vector<ClaimRecord>> claims_of(const std::string& account, const LedgerPlace& behind,
-                                                       int most) = 0;
+    virtual Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>& account,
+                                                       const LedgerPlace& behind, int most) = 0;
 
     // From `now_ms` on; never before a price of the type that there is already, whatever the clock says.
     virtual Result<> set_price(const std::string& gpu, const std::string& currency,

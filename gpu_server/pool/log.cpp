@@ -7,12 +7,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 namespace tnr::server {
 
 static constexpr std::string_view level_names[] = {"error", "warning", "info", "debug", "trace"};
 // Enough for a process's name or a file's; more would bury the line's own message.
 static constexpr size_t printable_max = 200;
+
+static LogFormat log_format = LogFormat::text;
+
+void set_log_format(LogFormat format) {
+    log_format = format;
+}
 
 static LogLevel wanted_level() {
     const char* set = getenv("TNR_LOG");
@@ -37,9 +44,17 @@ static std::string utc_now() {
     return text;
 }
 
+// Every control character escaped, and what is no UTF-8 replaced: whatever the text is, it is one line and one object.
+static std::string json_line(std::string_view level, std::string_view text) {
+    nlohmann::ordered_json line{{"time", utc_now()}, {"level", level}, {"message", text}};
+    return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 void log(LogLevel level, std::string_view text) {
     if (!log_enabled(level)) return;
-    std::string line = utc_now() + " " + std::string(level_names[static_cast<int>(level)]) + ": " + std::string(text);
+    const auto name = level_names[static_cast<int>(level)];
+    std::string line = log_format == LogFormat::json ? json_line(name, text)
+                                                     : utc_now() + " " + std::string(name) + ": " + std::string(text);
     line += '\n';
     (void)!::write(STDERR_FILENO, line.data(), line.size());
 }

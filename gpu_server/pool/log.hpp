@@ -1,4 +1,5 @@
-// What the server says while it runs: to stderr, one line an event, with UTC time, for `journalctl` and for grep.
+// What the server says while it runs: to stderr, one line an event, with UTC time, for `journalctl` and for grep; or each line
+// a JSON object {"time", "level", "message"}, for programs that collect logs.
 #pragma once
 
 #include <string>
@@ -10,6 +11,10 @@ enum class LogLevel { error, warning, info, debug, trace };
 
 // TNR_LOG=error|warning|info|debug|trace, read once; `info` when it is unset or something else.
 bool log_enabled(LogLevel level);
+
+enum class LogFormat { text, json };
+// `text` unless told otherwise. Before there are threads.
+void set_log_format(LogFormat format);
 
 // Any thread. The line is written with one write(), so lines of several processes on one stderr do not mix.
 void log(LogLevel level, std::string_view text);

@@ -30,7 +30,7 @@ constexpr const char* ledger_schema = R"(
 
 // Servers before this version kept the time until which all open claims were in use in the table `alive`. It stays: one may
 // still be running when another command updates the file.
-constexpr int ledger_version = 1;
+constexpr int ledger_version = 2;
 constexpr const char* to_version_1 = R"(
     ALTER TABLE claims ADD COLUMN node TEXT NOT NULL DEFAULT '';
     ALTER TABLE claims ADD COLUMN until_ms INTEGER NOT NULL DEFAULT 0;
@@ -42,10 +42,17 @@ constexpr const char* to_version_1 = R"(
     CREATE INDEX claims_by_account ON claims (account, until_ms, id);
     PRAGMA user_version = 1;
 )";
+constexpr const char* to_version_2 = R"(
+    ALTER TABLE claims ADD COLUMN busy_ms INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE claims ADD COLUMN wipe_checked_bytes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE claims ADD COLUMN wipe_ms INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX claims_by_end ON claims (until_ms);
+    PRAGMA user_version = 2;
+)";
 
 constexpr const char* claim_columns =
     "id, account, machine, gpu, devices, node, began_ms, until_ms, bytes_up, bytes_down, ended_ms IS NOT NULL, reason, "
-    "wiped_bytes";
+    "wiped_bytes, busy_ms, wipe_checked_bytes, wipe_ms";
 
 int64_t version_of(sqlite3* database) {
     Statement row(database, "PRAGMA user_version", {});
@@ -59,8 +66,10 @@ Result<> bring_up_to_date(sqlite3* database, const std::string& path) {
     const int64_t version = version_of(database);
     if (version > ledger_version)
         return Error{Error::Kind::usage, path + " was written by a newer tnr-gpu-server", "update this one"};
-    if (version == 0 && sqlite3_exec(database, to_version_1, nullptr, nullptr, nullptr) != SQLITE_OK)
-        return database_error(database, "updating " + path);
+    int64_t becomes = 0;
+    for (const char* step : {to_version_1, to_version_2})
+        if (version < ++becomes && sqlite3_exec(database, step, nullptr, nullptr, nullptr) != SQLITE_OK)
+            return database_error(database, "updating " + path);
     return together.commit();
 }
 
@@ -88,10 +97,12 @@ public:
         return together.commit();
     }
 
-    Result<> note_wiped(int64_t id, int64_t bytes) override {
+    Result<> note_wiped(int64_t id, const WipeRecord& wipe) override {
         LockGuard lock(mutex_);
-        return Statement(database_.get(), "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ? WHERE id = ?",
-                         {bytes, id})
+        return Statement(database_.get(),
+                         "UPDATE claims SET wiped_bytes = coalesce(wiped_bytes, 0) + ?, "
+                         "wipe_checked_bytes = wipe_checked_bytes + ?, wipe_ms = wipe_ms + ? WHERE id = ?",
+                         {wipe.bytes, wipe.checked_bytes, wipe.took_ms, id})
             .run("noting a wipe");
     }
 
@@ -110,16 +121,18 @@ public:
         return claims(row);
     }
 
-    Result<std::vector<ClaimRecord>> claims_of(const std::string& account, const LedgerPlace& behind,
+    Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>& account, const LedgerPlace& behind,
                                                int most) override {
         LockGuard lock(mutex_);
-        Statement row(database_.get(),
-                      std::string("SELECT ")
-                          .append(claim_columns)
-                          .append(" FROM claims WHERE account = ? AND (until_ms, id) > (?, ?) "
-                                  "ORDER BY until_ms, id LIMIT ?")
-                          .c_str(),
-                      {account, behind.until_ms, behind.id, int64_t{most}});
+        Statement row(
+            database_.get(),
+            std::string("SELECT ")
+                .append(claim_columns)
+                .append(" FROM claims WHERE ")
+                .append(account ? "account = ?" : "? IS NULL")
+                .append(" AND (until_ms, id) > (?, ?) ORDER BY until_ms, id LIMIT ?")
+                .c_str(),
+            {account ? Statement::Value(*account) : std::monostate(), behind.until_ms, behind.id, int64_t{most}});
         return claims(row);
     }
 
@@ -166,11 +179,12 @@ public:
 
 private:
     Result<> note_one(const ClaimNews& news) TNR_REQUIRES(mutex_) {
-        auto progress = Statement(database_.get(),
-                                  "UPDATE claims SET until_ms = began_ms + ?, bytes_up = ?, bytes_down = ? "
-                                  "WHERE id = ? AND ended_ms IS NULL",
-                                  {news.use.lasted_ms, news.use.bytes_up, news.use.bytes_down, news.id})
-                            .run("noting a claim's use");
+        auto progress =
+            Statement(database_.get(),
+                      "UPDATE claims SET until_ms = began_ms + ?, bytes_up = ?, bytes_down = ?, "
+                      "busy_ms = ? WHERE id = ? AND ended_ms IS NULL",
+                      {news.use.lasted_ms, news.use.bytes_up, news.use.bytes_down, news.use.busy_ms, news.id})
+                .run("noting a claim's use");
         if (!progress || !news.ended) return progress;
         return Statement(database_.get(),
                          "UPDATE claims SET ended_ms = until_ms, reason = ? WHERE id = ? AND ended_ms IS NULL",
@@ -183,10 +197,10 @@ private:
         while (row.next()) {
             ClaimRecord claim{row.number(0), row.text(1), row.text(2),  row.text(3),
                               row.text(4),   row.text(5), row.number(6)};
-            claim.use = {row.number(7) - claim.began_ms, row.number(8), row.number(9)};
+            claim.use = {row.number(7) - claim.began_ms, row.number(8), row.number(9), row.number(13)};
             claim.ended = row.number(10) != 0;
             claim.reason = row.text(11);
-            if (!row.is_null(12)) claim.wiped_bytes = row.number(12);
+            if (!row.is_null(12)) claim.wipe = WipeRecord{row.number(12), row.number(14), row.number(15)};
             found.push_back(std::move(claim));
         }
         if (row.failed()) return database_error(database_.get(), "reading the ledger");

@@ -15,17 +15,14 @@ bool Knock::from_loopback() const {
     return address.starts_with("127.") || address == "::1" || address.starts_with("::ffff:127.");
 }
 
-Zap::Zap(zmq::context_t& context, Admit admit, Ends ends)
-    : socket_(context, ZMQ_REP),
-      admit_(std::move(admit)),
-      ends_(std::move(ends)),
-      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Zap::Zap(zmq::context_t& context, Admit admit)
+    : socket_(context, ZMQ_REP), admit_(std::move(admit)), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.bind("inproc://zeromq.zap.01");
 }
 
-Result<std::unique_ptr<Zap>> Zap::start(zmq::context_t& context, Admit admit, Ends ends) try {
-    std::unique_ptr<Zap> zap(new Zap(context, std::move(admit), std::move(ends)));
+Result<std::unique_ptr<Zap>> Zap::start(zmq::context_t& context, Admit admit) try {
+    std::unique_ptr<Zap> zap(new Zap(context, std::move(admit)));
     zap->thread_ = std::thread([&zap = *zap] { zap.serve(); });
     return zap;
 } catch (const zmq::error_t& error) {
@@ -40,13 +37,10 @@ Zap::~Zap() {
 
 void Zap::serve() {
     while (true) {
-        zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0},
-                                   {nullptr, stop_.get(), ZMQ_POLLIN, 0},
-                                   {nullptr, ends_.monitor.fd(), ZMQ_POLLIN, 0}};
+        zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, stop_.get(), ZMQ_POLLIN, 0}};
         try {
-            zmq::poll(items, ends_.ended ? 3 : 2, std::chrono::milliseconds(-1));
+            zmq::poll(items, 2, std::chrono::milliseconds(-1));
             if (items[1].revents) return;
-            note_ends();
             if (items[0].revents) answer_one();
         } catch (const zmq::error_t& error) {
             if (error.num() == EINTR) continue;
@@ -63,22 +57,14 @@ static std::string z85(const zmq::message_t& raw) {
     return raw.size() == 32 && zmq_z85_encode(text, bytes, 32) ? text : std::string();
 }
 
-// All there are, so that the monitor's descriptor tells of the next. ZeroMQ's thread has told of an end before it asks
-// about a later connection with the same number.
-void Zap::note_ends() {
-    if (!ends_.ended) return;
-    while (auto news = ends_.monitor.next())
-        if (news->what == ZMQ_EVENT_DISCONNECTED) ends_.ended(news->fd);
-}
-
-void Zap::tell_refusal(const Knock& knock) {
+void Zap::tell_refusal(const Knock& knock, const std::string& why) {
     auto now = std::chrono::steady_clock::now();
     if (told_ != decltype(told_){} && now - told_ < refusals_told_every) return void(++untold_);
     told_ = now;
     std::string others = untold_ > 0 ? " (and " + std::to_string(untold_) + " others since the last such line)" : "";
     untold_ = 0;
     log(LogLevel::warning, "refused a connection from " + printable(knock.address) +
-                               (knock.plain ? ": plain text" : ": unknown key " + printable(knock.public_key)) +
+                               (knock.plain ? ": plain text" : ": " + why + " " + printable(knock.public_key)) +
                                others);
 }
 
@@ -103,8 +89,10 @@ void Zap::answer_one() {
         knock.plain = frames[5].to_string_view() == "NULL";
         set_caller(knock, frames[3].to_string());
         if (frames[5].to_string_view() == "CURVE" && frames.size() == 7) knock.public_key = z85(frames[6]);
-        if (knock.plain || !knock.public_key.empty()) user = admit_(knock);
-        if (!user) tell_refusal(knock);
+        Admission admission{std::nullopt, "no key"};
+        if (knock.plain || !knock.public_key.empty()) admission = admit_(knock);
+        user = std::move(admission.user);
+        if (!user) tell_refusal(knock, admission.why_not);
     }
     auto more = zmq::send_flags::sndmore;
     socket_.send(zmq::str_buffer("1.0"), more);

@@ -14,7 +14,6 @@
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
-#include "gpu_client/protocol/monitor.hpp"
 
 namespace tnr::server {
 
@@ -27,36 +26,33 @@ struct Knock {
     bool from_loopback() const;
 };
 
-// Answers with the peer's user id (sockets see it as the metadata "User-Id"), or with nothing: refused.
+// The peer's user id (sockets see it as the metadata "User-Id"), or nothing: refused, and why, for the log.
+struct Admission {
+    Admission(std::optional<std::string> user, std::string why_not = "unknown key")
+        : user(std::move(user)), why_not(std::move(why_not)) {}
+    std::optional<std::string> user;
+    std::string why_not;
+};
 // Called on Zap's own thread.
-using Admit = std::function<std::optional<std::string>(const Knock&)>;
+using Admit = std::function<Admission(const Knock&)>;
 
 // Refusals are logged, but not more than one in this time: strangers make as many as they like.
 inline constexpr std::chrono::seconds refusals_told_every{10};
 
 class Zap {
 public:
-    // What somebody who counts connections wants to know: the one with this descriptor has ended. Called on Zap's own
-    // thread, before `admit` hears of a later connection with the same descriptor.
-    struct Ends {
-        wire::Monitor monitor;  // for ZMQ_EVENT_DISCONNECTED of the socket
-        std::function<void(int connection)> ended;
-    };
-
     // Before any socket of `context` binds. `context` must outlive the object.
-    static Result<std::unique_ptr<Zap>> start(zmq::context_t& context, Admit admit, Ends ends = {});
+    static Result<std::unique_ptr<Zap>> start(zmq::context_t& context, Admit admit);
     ~Zap();
 
 private:
-    Zap(zmq::context_t& context, Admit admit, Ends ends);
+    Zap(zmq::context_t& context, Admit admit);
     void serve();
     void answer_one();
-    void note_ends();
-    void tell_refusal(const Knock& knock);
+    void tell_refusal(const Knock& knock, const std::string& why);
 
     zmq::socket_t socket_;  // the thread's, once it runs
     Admit admit_;
-    Ends ends_;
     std::chrono::steady_clock::time_point told_{};  // of a refusal
     uint64_t untold_ = 0;                           // refusals since
     UniqueFd stop_;

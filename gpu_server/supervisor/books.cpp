@@ -14,22 +14,25 @@ Result<int64_t> Books::begin(ClaimRecord claim) {
     claim.began_ms = now_ms();
     auto id = ledger_.begin(claim);
     if (!id) return id;
-    open_[*id] = {loop_.now()};
+    open_[*id] = {loop_.now(), std::count(claim.devices.begin(), claim.devices.end(), ',') + 1};
     if (timer_ == 0) note_again();
     return id;
 }
 
-void Books::moved(int64_t id, int64_t bytes_up, int64_t bytes_down) {
+void Books::used(int64_t id, const WorkerUse& more) {
     auto found = open_.find(id);
     if (found == open_.end()) return;
     auto& use = found->second.use;
-    use.bytes_up = std::min(use.bytes_up + bytes_up, claim_bytes_max);
-    use.bytes_down = std::min(use.bytes_down + bytes_down, claim_bytes_max);
+    use.bytes_up = std::min(use.bytes_up + more.bytes_up, claim_use_max);
+    use.bytes_down = std::min(use.bytes_down + more.bytes_down, claim_use_max);
+    use.busy_ms = std::min(use.busy_ms + more.busy_ms, claim_use_max);
 }
 
 ClaimNews Books::news_of(int64_t id, Open& open) {
     if (!open.ended) open.use.lasted_ms = std::chrono::duration_cast<milliseconds>(loop_.now() - open.since).count();
-    return {id, open.use, open.ended};
+    auto use = open.use;
+    use.busy_ms = std::min(use.busy_ms, use.lasted_ms * open.gpus);
+    return {id, use, open.ended};
 }
 
 std::optional<ClaimUse> Books::use_of(int64_t id) {
@@ -41,13 +44,29 @@ std::optional<ClaimUse> Books::use_of(int64_t id) {
 void Books::end(int64_t id, const std::string& why) {
     auto found = open_.find(id);
     if (found == open_.end() || found->second.ended) return;
-    news_of(id, found->second);  // it lasts no longer, whenever the ledger takes it
+    // It lasts no longer, whenever the ledger takes it.
+    ended_.add(news_of(id, found->second).use, found->second.gpus);
     found->second.ended = why;
     note_all();
 }
 
-void Books::wiped(int64_t id, uint64_t bytes) {
-    auto noted = ledger_.note_wiped(id, static_cast<int64_t>(bytes));
+void UseTally::add(const ClaimUse& use, int64_t gpus) {
+    constexpr double ms_per_s = 1000;
+    bytes_up += static_cast<double>(use.bytes_up);
+    bytes_down += static_cast<double>(use.bytes_down);
+    held_s += static_cast<double>(use.lasted_ms * gpus) / ms_per_s;
+    busy_s += static_cast<double>(use.busy_ms) / ms_per_s;
+}
+
+UseTally Books::tally() {
+    auto all = ended_;
+    for (auto& [id, open] : open_)
+        if (!open.ended) all.add(news_of(id, open).use, open.gpus);
+    return all;
+}
+
+void Books::wiped(int64_t id, const WipeRecord& wipe) {
+    auto noted = ledger_.note_wiped(id, wipe);
     if (!noted) log(LogLevel::error, noted.error().what);
 }
 

@@ -11,8 +11,17 @@
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/workers.hpp"
 
 namespace tnr::server {
+
+// Of all claims since the start.
+struct UseTally {
+    double bytes_up = 0, bytes_down = 0;
+    double held_s = 0, busy_s = 0;  // GPU-seconds
+
+    void add(const ClaimUse& use, int64_t gpus);
+};
 
 class Books {
 public:
@@ -20,16 +29,18 @@ public:
 
     // Its id, and when and where it began, are chosen here. An Error: it is not in the ledger, so it must not begin.
     Result<int64_t> begin(ClaimRecord claim);
-    void moved(int64_t id, int64_t bytes_up, int64_t bytes_down);
+    void used(int64_t id, const WorkerUse& more);
     // A ledger that does not take it now (a full disk) is tried again every second; the claim costs nothing meanwhile.
     void end(int64_t id, const std::string& why);
-    void wiped(int64_t id, uint64_t bytes);
+    void wiped(int64_t id, const WipeRecord& wipe);
     // What it has used up to now; nothing: it has ended.
     std::optional<ClaimUse> use_of(int64_t id);
+    UseTally tally();
 
 private:
     struct Open {
         EventLoop::Clock::time_point since;
+        int64_t gpus = 1;
         ClaimUse use = {};
         std::optional<std::string> ended = {};
     };
@@ -42,6 +53,7 @@ private:
     std::string node_;
     std::map<int64_t, Open> open_;
     EventLoop::TimerId timer_ = 0;
+    UseTally ended_;           // of those that have ended
     bool in_trouble_ = false;  // and the log says so
 };
 

@@ -1,8 +1,9 @@
-// See child.hpp. Between fork and exec only async-signal-safe calls: ZeroMQ's threads may hold any lock at that moment.
+// See child.hpp. Between fork and exec only system calls: ZeroMQ's threads may hold any lock at that moment.
 #include "gpu_server/supervisor/child.hpp"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -29,28 +30,57 @@ static std::vector<char*> pointers(const std::vector<std::string>& texts) {
     return found;
 }
 
-// In the child. Descriptors first go above where they belong, so that placing one cannot close another.
-[[noreturn]] static void become(const char* program, char** arguments, char** environment, int control, int listener,
-                                int error, pid_t parent) {
-    setsid();
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);  // it died before we asked to be told
+// What to do in the child, made before it is: it can allocate nothing.
+struct Becoming {
+    const char* program;
+    char** arguments;
+    char** environment;
+    int control, listener, error;
+    pid_t parent;
+    std::string user_map, group_map;  // "0 1000 1"
+};
 
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+// fork() as the system call, which can also make namespaces. 0 in the child.
+static pid_t fork_into(unsigned long namespaces) {
+    return static_cast<pid_t>(syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+}
+
+static void write_file(const char* path, std::string_view text) {
+    int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC));
+    syscall(SYS_write, file, text.data(), text.size());
+    syscall(SYS_close, file);
+}
+
+// In the child, which libc and sanitizers do not know of: nothing but system calls. Descriptors first go above where they
+// belong, so that placing one cannot close another.
+[[noreturn]] static void become(const Becoming& plan, unsigned long namespaces) {
+    syscall(SYS_setsid);
+    syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    // Did it die before we asked to be told? With ids of our own we have no parent to ask for; then the control socket's
+    // end tells.
+    if (namespaces == 0 && syscall(SYS_getppid) != plan.parent) syscall(SYS_exit_group, 127);
+    if (namespaces & CLONE_NEWUSER) {
+        syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);  // or the files below are root's
+        write_file("/proc/self/setgroups", "deny");
+        write_file("/proc/self/uid_map", plan.user_map);
+        write_file("/proc/self/gid_map", plan.group_map);
+    }
+
+    uint64_t none = 0;  // of the kernel's 64 signals
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
     constexpr int above = 10;
-    control = fcntl(control, F_DUPFD, above);
-    if (listener >= 0) listener = fcntl(listener, F_DUPFD, above);
-    dup2(error, STDERR_FILENO);
-    int nothing = ::open("/dev/null", O_RDWR);
-    dup2(nothing, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // our stdout is for results; a driver's chatter is none
-    dup2(control, child_control_fd);
-    if (listener >= 0) dup2(listener, child_listen_fd);
+    auto move = [](int from, int to) { syscall(SYS_dup3, from, to, 0); };
+    int control = static_cast<int>(syscall(SYS_fcntl, plan.control, F_DUPFD, above)), listener = plan.listener;
+    if (listener >= 0) listener = static_cast<int>(syscall(SYS_fcntl, listener, F_DUPFD, above));
+    if (plan.error != STDERR_FILENO) move(plan.error, STDERR_FILENO);
+    move(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC)), STDIN_FILENO);
+    move(STDERR_FILENO, STDOUT_FILENO);  // our stdout is for results; a driver's chatter is none
+    move(control, child_control_fd);
+    if (listener >= 0) move(listener, child_listen_fd);
     syscall(SYS_close_range, listener >= 0 ? child_listen_fd + 1 : child_control_fd + 1, ~0U, 0);
-    execve(program, arguments, environment);
-    _exit(127);
+    syscall(SYS_execve, plan.program, plan.arguments, plan.environment);
+    syscall(SYS_exit_group, 127);
+    __builtin_unreachable();
 }
 
 Result<Child> start_child(const ChildPlan& plan) {
@@ -64,13 +94,18 @@ Result<Child> start_child(const ChildPlan& plan) {
     command.insert(command.end(), plan.arguments.begin(), plan.arguments.end());
     auto arguments = pointers(command);
     auto environment = pointers(plan.environment);
-    pid_t parent = getpid();
-    pid_t pid = fork();
-    if (pid < 0) return Error{Error::Kind::internal, std::string("cannot start a process: ") + std::strerror(errno)};
-    if (pid == 0)
-        become(plan.program.c_str(), arguments.data(), environment.data(), theirs.get(), plan.listen_fd, plan.error_fd,
-               parent);
-    return Child{pid, std::move(ours)};
+    auto alone = [](auto id) { return "0 " + std::to_string(id) + " 1"; };
+    const Becoming becoming{plan.program.c_str(), arguments.data(), environment.data(), theirs.get(),    plan.listen_fd,
+                            plan.error_fd,        getpid(),         alone(geteuid()),   alone(getegid())};
+    // Who is not root (or root of a container, who may less) gets them only in a user namespace of its own.
+    std::vector<unsigned long> tries{0};
+    if (plan.own_process_ids) tries = {CLONE_NEWPID, CLONE_NEWPID | CLONE_NEWUSER, 0};
+    for (auto namespaces : tries) {
+        pid_t pid = fork_into(namespaces);
+        if (pid == 0) become(becoming, namespaces);
+        if (pid > 0) return Child{pid, std::move(ours)};
+    }
+    return Error{Error::Kind::internal, std::string("cannot start a process: ") + std::strerror(errno)};
 }
 
 void kill_child(pid_t pid) {
@@ -78,9 +113,16 @@ void kill_child(pid_t pid) {
     kill(pid, SIGKILL);
 }
 
+std::optional<int> ending_signal(int status) {
+    if (WIFSIGNALED(status)) return WTERMSIG(status);
+    for (int signal : {SIGABRT, SIGTERM, SIGINT})
+        if (WEXITSTATUS(status) == 128 + signal) return signal;
+    return std::nullopt;
+}
+
 std::string describe_exit(int status) {
-    if (WIFSIGNALED(status))
-        return "was killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+    if (auto signal = ending_signal(status))
+        return "was killed by signal " + std::to_string(*signal) + " (" + strsignal(*signal) + ")";
     return "exited with code " + std::to_string(WEXITSTATUS(status));
 }
 

@@ -28,6 +28,9 @@ struct ChildPlan {
     std::vector<std::string> environment;  // NAME=value, all there is
     int listen_fd = -1;                    // what descriptor 4 shall be
     int error_fd = STDERR_FILENO;          // what stderr shall be
+    // Process ids of its own: it sees and reaches no process but what it starts. Where the system refuses that (a
+    // container that may not), it is started without.
+    bool own_process_ids = false;
 };
 
 struct Child {
@@ -40,6 +43,9 @@ Result<Child> start_child(const ChildPlan& plan);
 
 // Kills the child and all it has started. It must still be waited for.
 void kill_child(pid_t pid);
+// The signal that ended a child, if one did. A process with ids of its own is the first of them, which the kernel spares
+// signals without a handler: it turns those that end others into codes (see end_on_signals in worker/sandbox.hpp).
+std::optional<int> ending_signal(int status);
 // "exited with code 1", "was killed by signal 9 (Killed)"
 std::string describe_exit(int status);
 

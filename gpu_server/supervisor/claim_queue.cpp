@@ -76,6 +76,7 @@ void Claims::try_waiting() {
 bool Claims::try_one(Waiting& waiting) {
     if (!waiting.reply || waiting.gone_since || (waiting.queued && waiting.asker.gone())) return false;
     if (!waiting.attempt(waiting)) return false;
+    if (waiting.queued) tally_.queue_seconds.add(std::chrono::duration<double>(loop_.now() - waiting.entered).count());
     waiting.over = true;
     loop_.cancel(waiting.timeout);
     return true;
@@ -88,18 +89,23 @@ bool Claims::wanted_by_others(const GpuWish& wish) const {
                        [&](const Waiting& one) { return !one.over && one.wish && one.wish->gpu == wish.gpu; });
 }
 
-bool Claims::beyond_limit(const Caller& caller, const UserLimits& limits, int more) const {
-    return limits.gpus_max && shares_.held(caller.user()) + more > *limits.gpus_max;
+int Claims::held(const Caller& caller) const {
+    return shares_.held(caller.user()) + (options_.pool ? options_.pool->held_elsewhere(caller.account) : 0);
 }
 
-// Whoever has used least for his weight comes first; of one user's, who came first.
+bool Claims::beyond_limit(const Caller& caller, const UserLimits& limits, int more) const {
+    return limits.gpus_max && held(caller) + more > *limits.gpus_max;
+}
+
+// Who has the highest priority comes first; of several, who has used least for his weight; of one user's, who came first.
 std::vector<Claims::Waiting*> Claims::in_turn() {
-    std::vector<std::pair<double, Waiting*>> all;
+    std::vector<std::pair<std::pair<int, double>, Waiting*>> all;
     const auto now = loop_.now();  // one for all: what was used fades while we look
-    for (auto& one : waiting_) all.emplace_back(shares_.used(one.caller.user(), now) / one.limits.weight, &one);
+    for (auto& one : waiting_)
+        all.push_back({{-one.limits.priority, shares_.used(one.caller.user(), now) / one.limits.weight}, &one});
     std::stable_sort(all.begin(), all.end(), [](auto& one, auto& other) { return one.first < other.first; });
     std::vector<Waiting*> order;
-    for (auto& [used, one] : all) order.push_back(one);
+    for (auto& [rank, one] : all) order.push_back(one);
     return order;
 }
 
@@ -109,7 +115,21 @@ std::vector<Claims::Place> Claims::places() {
     for (auto* one : in_turn())
         if (!one->over && one->queued) places.push_back({one, ++last[one->wish->gpu]});
     for (auto& place : places) place.of = last[place.waiting->wish->gpu];
+    for (auto& place : places)
+        for (auto& other : places)
+            place.above += other.waiting->wish->gpu == place.waiting->wish->gpu &&
+                           other.waiting->limits.priority > place.waiting->limits.priority;
     return places;
+}
+
+std::vector<Claims::InQueue> Claims::queue() {
+    std::vector<InQueue> all;
+    for (auto& place : places()) {
+        auto& waiting = *place.waiting;
+        all.push_back({waiting.caller, *waiting.wish, place.place, place.of, waiting.limits.priority,
+                       std::chrono::duration_cast<milliseconds>(loop_.now() - waiting.entered)});
+    }
+    return all;
 }
 
 void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
@@ -117,11 +137,14 @@ void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Proces
         return reply(Error{Error::Kind::usage, "who waits for a GPU has to send a nonce to be known by"});
     if (full(caller)) return reply(too_many_wait());
     Waiting waiting{caller, reply, {}, wish, options_.limits(caller.account)};
-    waiting.attempt = [this](Waiting& one) { return try_session(one.caller, *one.wish, one.process, one.reply, true); };
+    waiting.attempt = [this](Waiting& one) {
+        if (options_.pool && !options_.pool->may_begin()) return false;  // it waits for that, too
+        return try_session(one.caller, *one.wish, one.process, one.reply, true);
+    };
     waiting.queued = true;
     waiting.process = process;
     waiting.asker = Asker(process.connection);
-    waiting.since = loop_.now();
+    waiting.entered = waiting.since = loop_.now();
     waiting.until = loop_.now() + wish.wait;
     waiting_.push_back(std::move(waiting));
     log(LogLevel::info, caller.label() + " waits for " + std::to_string(wish.count) + " " + wish.gpu);
@@ -175,7 +198,9 @@ void Claims::look_at(const Place& place) {
         if (place.place == waiting.wish->place && now - waiting.since < place_told_every) return;
         waiting.since = now;
         waiting.wish->place = place.place;
-        std::exchange(waiting.reply, nullptr)(json{{"queued", {{"place", place.place}, {"of", place.of}}}});
+        json told = {{"place", place.place}, {"of", place.of}};
+        if (place.above > 0) told["above"] = place.above;
+        std::exchange(waiting.reply, nullptr)(json{{"queued", told}});
         return;
     }
     log(LogLevel::info, waiting.caller.label() + " does not wait any more");

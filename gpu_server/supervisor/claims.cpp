@@ -21,12 +21,15 @@ Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, Clai
     : loop_(loop), gpus_(gpus), workers_(workers), books_(books), options_(std::move(options)) {
     workers_.on({[this](Worker& worker) { worker_ready(worker); }, [this](Worker& worker) { client_connected(worker); },
                  [this](Worker& worker, bool away) { client_away(worker, away); },
-                 [this](Worker& worker, int64_t up, int64_t down) { bytes_moved(worker, up, down); },
+                 [this](Worker& worker, const WorkerUse& use) { worker_used(worker, use); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
-    gpus_.on_change([this] { try_waiting(); });
-    gpus_.on_wiped([this](int index, uint64_t bytes) {
-        if (auto last = last_claims_.extract(index)) books_.wiped(last.mapped(), bytes);
+    gpus_.on_change([this] {
+        if (options_.pool) options_.pool->changed();
+        try_waiting();
+    });
+    gpus_.on_wiped([this](int index, const WipeRecord& wipe) {
+        if (auto last = last_claims_.extract(index)) books_.wiped(last.mapped(), wipe);
     });
 }
 
@@ -135,8 +138,29 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
     shares_.began(caller.user(), wish.count, loop_.now());
+    ++tally_.claims;
     claims_.push_back(std::move(claim));
-    return claims_.back().get();
+    Claim& made = *claims_.back();
+    if (!options_.pool) {
+        made.fence = made.id;
+        return &made;
+    }
+    PoolClaim entry{"", made.id, made.account, made.machine, made.gpu, {}, made.began_ms};
+    for (int index : made.gpus) entry.devices.push_back(gpus_.at(index).found.uuid);
+    options_.pool->began(entry, [this, id = made.id](Result<int64_t> fence) { registered(id, std::move(fence)); });
+    return &made;
+}
+
+// registering → active, or ending
+void Claims::registered(int64_t id, Result<int64_t> fence) {
+    auto found = std::find_if(claims_.begin(), claims_.end(), [&](auto& claim) { return claim->id == id; });
+    if (found == claims_.end() || (*found)->ending) return;  // it has ended meanwhile
+    Claim& claim = **found;
+    if (!fence) return end(claim, fence.error().what);
+    claim.fence = *fence;
+    for (auto& session : claim.sessions)
+        if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
+            serve(claim, session);
 }
 
 void Claims::release(const Caller& caller, const std::string& why) {
@@ -167,6 +191,12 @@ void Claims::end_revoked(const std::function<bool(const std::string&)>& known) {
     for (auto* claim : ended) end(*claim, why);
 }
 
+void Claims::refuse_new(const Error& why) {
+    refuses_new_ = why;
+    for (auto& one : waiting_) give_up(one, why);
+    remove_over();
+}
+
 void Claims::end_all(const std::string& why) {
     stopping_ = true;
     for (auto& one : waiting_) give_up(one, {Error::Kind::remote, why});
@@ -174,6 +204,36 @@ void Claims::end_all(const std::string& why) {
     std::vector<Claim*> every;
     for (auto& claim : claims_) every.push_back(claim.get());
     for (auto* claim : every) end(*claim, why);
+}
+
+void Claims::end_on(const std::set<std::string>& uuids, const std::string& why) {
+    std::vector<Claim*> ended;
+    for (auto& claim : claims_)
+        if (std::any_of(claim->gpus.begin(), claim->gpus.end(),
+                        [&](int index) { return uuids.count(gpus_.at(index).found.uuid) > 0; }))
+            ended.push_back(claim.get());
+    for (auto* claim : ended) end(*claim, why);
+}
+
+void Claims::tell_lease() {
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions)
+            if (session.state == Session::State::serving && !session.connected &&
+                loop_.now() - session.since > lease_told_after)
+                (void)workers_.tell(*session.worker, {{"lease_until_ms", options_.pool->lease_until_ms()}});
+}
+
+// The claim of this machine may be at another node; else it stays here if there is a GPU for it, or soon.
+std::optional<json> Claims::elsewhere(const Caller& caller, const GpuWish& wish, int ahead) {
+    if (!options_.pool || wish.hops < 0 || wish.hops >= hops_max || find(caller, wish.gpu)) return std::nullopt;
+    if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::its_claim)) return node;
+    bool unfit = gpus_.count(wish.gpu) < wish.count || options_.pool->draining();
+    int soon = 0;
+    for (auto state : {Gpu::State::free, Gpu::State::kept, Gpu::State::wiping})
+        soon += static_cast<int>(gpus_.with_state(wish.gpu, state).size());
+    if (!unfit && soon >= wish.count + ahead) return std::nullopt;
+    if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::free)) return node;
+    return unfit ? options_.pool->elsewhere(caller, wish, PoolLink::Need::any) : std::nullopt;
 }
 
 void Claims::settle(Claim& claim) {
@@ -200,6 +260,7 @@ void Claims::finish(Claim& claim) {
     auto gpus = claim.gpus;
     shares_.ended(claim.user, static_cast<int>(gpus.size()), loop_.now());
     auto linger = claim.keep ? options_.linger : milliseconds(0);
+    if (options_.pool) options_.pool->ended(claim.id);
     claims_.remove_if([&](auto& one) { return one.get() == &claim; });
     if (!stopping_) gpus_.keep(gpus, linger);
 }

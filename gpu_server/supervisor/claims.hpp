@@ -3,10 +3,12 @@
 // are for the same owner's next one (gpus.hpp); to everybody else they are as good as free.
 //
 //   session:  starting ──▶ serving ──▶ ending ──▶ (its worker is gone)      `starting` may go to `ending` at once
-//   claim:    active ──▶ ending ──▶ (its last worker is gone: its GPUs are kept or wiped)
+//   claim:    registering ──▶ active ──▶ ending ──▶ (its last worker is gone: its GPUs are kept or wiped)
 //
 // There is no way back, whatever comes in between: what ends is killed after a moment, and a worker that becomes ready too
 // late serves nobody. tests/gpu_server/supervisor/orders_test.cpp tries the orders in which things can happen.
+//
+// A claim is registered with the pool (pool_link.hpp) before any session of it begins to serve.
 //
 // Requests that must wait (a worker that starts, a GPU that is being wiped) are answered later, from the event loop;
 // nothing here ever blocks. Who is willing to wait for a GPU that others use has a place in the queue (claim_queue.cpp):
@@ -29,17 +31,20 @@
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/fair_share.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/pool_link.hpp"
 #include "gpu_server/supervisor/workers.hpp"
+#include "gpu_server/watch/histogram.hpp"
 
 namespace tnr::server {
 
 // Who asks.
 struct Caller {
-    enum class Role { account, machine, open };
+    enum class Role { account, machine, token, open };
     Role role = Role::open;
-    std::string account;     // empty when open
-    std::string machine;     // whose GPUs it is about
-    std::string public_key;  // empty when plain
+    std::string account;       // empty when open
+    std::string machine;       // whose GPUs it is about
+    std::string public_key;    // empty when plain
+    bool is_operator = false;  // may see what is everybody's
     std::string label() const { return account.empty() ? machine : account + "/" + machine; }
     // Only the same owner may find what a claim left in a GPU: whoever holds the same key; in an open pool, where
     // nobody has one, the same machine.
@@ -53,13 +58,14 @@ struct GpuWish {
     int count = 1;
     std::chrono::seconds wait{0};  // as long as the client will wait for others' GPUs; wait_s_max: without end
     int place = 0;                 // in the queue, as it was told last; 0: not yet
+    int hops = -1;                 // nodes that have sent it on to another already; -1: it does not go to another
 };
 
 struct Process {
     int pid = 0;
     std::string name;
-    std::string nonce;    // may be empty
-    int connection = -1;  // over which it asks: ZeroMQ's descriptor
+    std::string nonce;               // may be empty
+    PeerConnection connection = {};  // over which it asks
 };
 
 using Reply = std::function<void(Result<nlohmann::json>)>;
@@ -75,9 +81,9 @@ struct Session {
     Caller caller;
     Reply reply;  // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
-    bool connected = false;                // its client has come
-    bool away = false;                     // and has left, perhaps for good
-    int64_t bytes_up = 0, bytes_down = 0;  // as its worker told last
+    bool connected = false;  // its client has come
+    bool away = false;       // and has left, perhaps for good
+    WorkerUse use;           // as its worker told last
     // For memory that there is not, while another session of the claim is about to leave some.
     struct HeldWish {
         MemoryWish wish;
@@ -102,6 +108,7 @@ struct Claim {
     int64_t began_ms = 0;  // by the calendar
     std::list<Session> sessions;
     std::vector<Worker*> leftovers;  // told to die, not yet gone
+    int64_t fence = 0;               // the pool's number for it; 0: the pool does not know of it yet, so nothing begins
     bool ending = false;
     bool keep = true;  // the GPUs for the owner's next claim: no worker has failed, and nobody ended the claim
     std::string why_ending;
@@ -116,6 +123,13 @@ struct ClaimOptions {
     std::string worker_address;  // what clients are told; empty: as they reached us
     size_t lanes = 0;            // that an encrypted session may open
     std::function<UserLimits(const std::string& account)> limits = [](const std::string&) { return UserLimits{}; };
+    PoolLink* pool = nullptr;  // the other nodes; null: there are none
+};
+
+// Since the start.
+struct ClaimTally {
+    uint64_t claims = 0, sessions = 0;
+    watch::Histogram queue_seconds;  // of those that got an answer other than their place
 };
 
 class Claims {
@@ -136,8 +150,28 @@ public:
     // GPUs. `bytes_of`: a worker's.
     void end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max);
     void end_all(const std::string& why);  // and refuse everything from now on
+    // Ends the claims on GPUs that are another node's now.
+    void end_on(const std::set<std::string>& uuids, const std::string& why);
+    // The lease of this node lasts longer now: workers that nobody has come to yet hear of it.
+    void tell_lease();
+    // The node to ask instead, as {"redirect": …}; nothing: this one. `ahead`: GPUs that others wait for.
+    std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, int ahead = 0);
+
+    int64_t claim_of(const Worker& worker);  // its id; 0: of none
+    // From now on there are no new claims, and nobody waits for one: that is refused with this. Those there are go on, and
+    // take further programs of theirs.
+    void refuse_new(const Error& why);
 
     const std::list<std::unique_ptr<Claim>>& all() const { return claims_; }
+    const ClaimTally& tally() const { return tally_; }
+    // Who is in the queue, in its order.
+    struct InQueue {
+        Caller caller;
+        GpuWish wish;
+        int place = 0, of = 0, priority = 0;
+        milliseconds waited{0};
+    };
+    std::vector<InQueue> queue();
 
 private:
     // A request that is tried again whenever something has changed.
@@ -153,6 +187,7 @@ private:
         bool queued = false;
         Process process = {};
         Asker asker = {};
+        EventLoop::Clock::time_point entered = {};            // the queue
         EventLoop::Clock::time_point since = {}, until = {};  // of its last word, or ours; of its patience
         std::optional<EventLoop::Clock::time_point> gone_since = {};
     };
@@ -173,10 +208,12 @@ private:
     struct Place {
         Waiting* waiting;
         int place, of = 0;  // among those who wait for the same type
+        int above = 0;      // of those ahead, who have a higher priority
     };
     std::vector<Place> places();
     void look_at_queue();
     void look_at(const Place& place);
+    int held(const Caller& caller) const;  // GPUs in use by its user, at all nodes
     bool beyond_limit(const Caller& caller, const UserLimits& limits, int more) const;
     Error all_in_use(const Caller& caller, const GpuWish& wish);
 
@@ -191,6 +228,7 @@ private:
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    void registered(int64_t id, Result<int64_t> fence);
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);
@@ -203,7 +241,7 @@ private:
     void worker_ready(Worker& worker);
     void client_connected(Worker& worker);
     void worker_gone(Worker& worker, const std::string& how);
-    void bytes_moved(Worker& worker, int64_t up, int64_t down);
+    void worker_used(Worker& worker, const WorkerUse& use);
     void client_away(Worker& worker, bool away);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
     bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
@@ -234,6 +272,8 @@ private:
     std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;
     FairShare shares_;
+    ClaimTally tally_;
+    std::optional<Error> refuses_new_;
     bool trying_ = false, try_again_ = false;
     bool stopping_ = false;
 };

@@ -1,10 +1,11 @@
 // See control_socket.hpp.
 #include "gpu_server/supervisor/control_socket.hpp"
 
+#include <cmath>
 #include <vector>
 
+#include "gpu_client/protocol/keys.hpp"
 #include "gpu_client/protocol/limits.hpp"
-#include "gpu_server/pool/connections.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
@@ -15,18 +16,8 @@ static constexpr int control_backlog = 128;
 // A peer that sends more than it may is named in the log, but not more often than this.
 static constexpr std::chrono::seconds dropped_told_every{10};
 
-static Admit admission(bool plain, Store& store, std::shared_ptr<Connections> connections) {
-    return [plain, &store, connections](const Knock& knock) -> std::optional<std::string> {
-        if (plain) return knock.plain && knock.from_loopback() ? std::optional<std::string>("") : std::nullopt;
-        if (knock.public_key.empty()) return std::nullopt;
-        auto owner = store.find_key(knock.public_key);
-        if (!owner) log(LogLevel::error, owner.error().what);
-        if (!owner || !*owner || !connections->opened(knock.connection, knock.public_key)) return std::nullopt;
-        return knock.public_key;
-    };
-}
-
-static void set_options(zmq::socket_t& socket, const ControlSocketOptions& options, int listener) {
+static void set_options(zmq::socket_t& socket, const ControlSocketOptions& options, int listener,
+                        const zmq_peer_hooks_t* hooks) {
     socket.set(zmq::sockopt::linger, 200);  // the last answers, at the orderly end
     socket.set(zmq::sockopt::sndhwm, answers_per_connection_max);
     socket.set(zmq::sockopt::rcvhwm, requests_per_connection_max);
@@ -38,18 +29,20 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
     socket.set(zmq::sockopt::zap_domain, "tnr");
     if (!options.plain) {
         socket.set(zmq::sockopt::curve_server, true);
-        socket.set(zmq::sockopt::curve_secretkey, options.keys.secret_key);
+        // The hooks know the server's keys; ZeroMQ wants one all the same, and this one nobody has.
+        socket.set(zmq::sockopt::curve_secretkey, wire::make_key_pair().secret_key);
     }
     // Of our own patch of libzmq, and unknown to zmq.hpp: see packaging/third_party/libzmq.patch.
-    auto set = [&](int option, int value) {
+    auto set = [&](int option, auto value) {
         if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
     };
+    set(ZMQ_PEER_HOOKS, hooks);
     set(ZMQ_USE_FD, listener);
     set(ZMQ_MAXMSGPARTS, request_parts_max);
     set(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
 }
 
-Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Store& store) try {
+Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Doorkeeper& door) try {
     std::unique_ptr<ControlSocket> made(new ControlSocket);
     // Our own listening socket: ZeroMQ would not take a host name here, and says less about what went wrong.
     auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, made->address_);
@@ -59,13 +52,10 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOp
         return error;
     }
     made->socket_ = zmq::socket_t(made->context_, ZMQ_ROUTER);
-    auto connections = std::make_shared<Connections>(connections_per_key_max);
-    Zap::Ends ends{wire::Monitor(made->context_, made->socket_, ZMQ_EVENT_DISCONNECTED),
-                   [connections](int descriptor) { connections->closed(descriptor); }};
-    auto zap = Zap::start(made->context_, admission(options.plain, store, connections), std::move(ends));
+    auto zap = Zap::start(made->context_, [&door](const Knock& knock) { return door.admit(knock); });
     if (!zap) return zap.error();
     made->zap_ = std::move(*zap);
-    set_options(made->socket_, options, listener->release());
+    set_options(made->socket_, options, listener->release(), door.hooks());
     made->socket_.bind("tcp://127.0.0.1:*");  // ignored: the address is that of the socket it was given
     return made;
 } catch (const zmq::error_t& error) {
@@ -90,7 +80,7 @@ void ControlSocket::answer_some(EventLoop& loop, Handler& handler) {
     do {
         auto request = turns_.next();
         if (!request) return;
-        Peer peer{request->public_key, request->connection};
+        Peer peer{request->public_key, request->connection, request->address, request->crowded};
         handler.handle(peer, request->text.data(), request->text.size(),
                        [this, route = request->route](const std::string& answer) { send(route, answer); });
     } while (EventLoop::Clock::now() < until);
@@ -115,14 +105,30 @@ bool ControlSocket::receive_one() {
     if (!socket_.recv(route, zmq::recv_flags::dontwait)) return false;
     if (!route.more()) return true;  // nothing was said
     (void)socket_.recv(body);        // ZeroMQ delivers messages whole: never waits here
-    Asked request{metadata(body, "User-Id"), route.to_string(), zmq_msg_get(body.handle(), ZMQ_SRCFD),
+    auto peer = Admitted::parse(metadata(body, "User-Id"));
+    Asked request{peer.public_key,   peer.account,
+                  peer.crowded,      metadata(body, "Peer-Address"),
+                  route.to_string(), {zmq_msg_get(body.handle(), ZMQ_SRCFD), peer.socket},
                   body.to_string()};
     for (bool more = body.more(); more; more = surplus.more()) {
         (void)socket_.recv(surplus);
         request.text.clear();  // requests have one part; what has several is answered like any other nonsense
     }
-    if (!turns_.add(std::move(request))) tell_dropped(request);
+    if (auto taken = turns_.add(std::move(request)); taken != Turns::Taken::yes) refuse(request, taken);
     return true;
+}
+
+// Told as far as that costs little: who goes on all the same is not heard any more.
+void ControlSocket::refuse(const Asked& request, Turns::Taken why) {
+    tell_dropped(request);
+    if (!refusals_.take(EventLoop::Clock::now())) return;
+    uint64_t id = 0;
+    (void)parse_request(request.text.data(), request.text.size(), id);
+    Error error{Error::Kind::remote, "too many requests at once", "ask less often, and wait for each answer"};
+    if (why == Turns::Taken::too_fast)
+        error.what = "too many requests: a user may send " + std::to_string(std::lround(requests_per_second_max)) +
+                     " a second, and " + std::to_string(std::lround(requests_burst)) + " at once";
+    send(request.route, error_text(id, error));
 }
 
 void ControlSocket::tell_dropped(const Asked& request) {

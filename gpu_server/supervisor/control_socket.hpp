@@ -7,9 +7,8 @@
 #include <zmq.hpp>
 
 #include "api_client/base/result.hpp"
-#include "gpu_client/protocol/keys.hpp"
-#include "gpu_server/pool/store.hpp"
 #include "gpu_server/pool/zap.hpp"
+#include "gpu_server/supervisor/doorkeeper.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/handler.hpp"
@@ -20,14 +19,13 @@ namespace tnr::server {
 struct ControlSocketOptions {
     Endpoint listen;
     bool plain = false;
-    wire::KeyPair keys;      // unless plain
     int descriptors = 1024;  // that this process may have
 };
 
 class ControlSocket {
 public:
-    // `store` says which keys are known; a peer with another one gets nothing.
-    static Result<std::unique_ptr<ControlSocket>> open(const ControlSocketOptions& options, Store& store);
+    // `door` says who is let in; whoever is not gets nothing.
+    static Result<std::unique_ptr<ControlSocket>> open(const ControlSocketOptions& options, Doorkeeper& door);
 
     std::string address() const { return address_.text(); }
     // From now on requests go to `handler`, those of different peers in turn.
@@ -39,6 +37,7 @@ private:
     bool receive_one();
     void answer_some(EventLoop& loop, Handler& handler);
     void send(const std::string& route, const std::string& answer);
+    void refuse(const Asked& request, Turns::Taken why);
     void tell_dropped(const Asked& request);
 
     zmq::context_t context_{1};
@@ -47,6 +46,7 @@ private:
     Endpoint address_;
     Turns turns_;
     EventLoop::TimerId next_turns_ = 0;
+    Allowance refusals_{refusals_per_second_max, refusals_per_second_max};
     EventLoop::Clock::time_point told_dropped_{};
 };
 

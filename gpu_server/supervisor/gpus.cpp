@@ -10,33 +10,48 @@
 namespace tnr::server {
 
 void Gpus::add(std::vector<FoundGpu> found) {
+    add_later(std::move(found));
+    serve_all_but({});
+}
+
+void Gpus::add_later(std::vector<FoundGpu> found) {
     for (auto& one : found) {
         Gpu gpu;
+        gpu.anothers = true;
         gpu.index = static_cast<int>(gpus_.size());
         gpu.memory.set_size(one.memory_bytes);
         gpu.found = std::move(one);
         gpus_.push_back(std::move(gpu));
     }
-    for (auto& gpu : gpus_) wipe(gpu);
+}
+
+void Gpus::serve_all_but(const std::set<std::string>& others_uuids) {
+    for (auto& gpu : gpus_) {
+        bool was = std::exchange(gpu.anothers, others_uuids.count(gpu.found.uuid) > 0);
+        if (gpu.anothers && gpu.warm) workers_.kill(*gpu.warm);
+        if (!was || gpu.anothers) continue;
+        gpu.state = Gpu::State::wiping;
+        wipe(gpu);
+    }
 }
 
 std::set<std::string> Gpus::types() const {
     std::set<std::string> found;
     for (auto& gpu : gpus_)
-        if (gpu.state != Gpu::State::broken) found.insert(gpu.found.type);
+        if (gpu.state != Gpu::State::broken && !gpu.anothers) found.insert(gpu.found.type);
     return found;
 }
 
 int Gpus::count(const std::string& type) const {
     int found = 0;
-    for (auto& gpu : gpus_) found += gpu.found.type == type && gpu.state != Gpu::State::broken;
+    for (auto& gpu : gpus_) found += gpu.found.type == type && gpu.state != Gpu::State::broken && !gpu.anothers;
     return found;
 }
 
 std::vector<int> Gpus::with_state(const std::string& type, Gpu::State state) const {
     std::vector<int> found;
     for (auto& gpu : gpus_)
-        if (gpu.found.type == type && gpu.state == state) found.push_back(gpu.index);
+        if (gpu.found.type == type && gpu.state == state && !gpu.anothers) found.push_back(gpu.index);
     return found;
 }
 
@@ -106,18 +121,26 @@ void Gpus::describe(Worker& worker) {
 
 void Gpus::wipe(Gpu& gpu) {
     if (stopping_) return;
-    auto wiped = [this, index = gpu.index](uint64_t bytes, const std::string& how) { this->wiped(index, how, bytes); };
+    auto wiped = [this, index = gpu.index](const WipeRecord& wipe, const std::string& how) {
+        this->wiped(index, how, wipe);
+    };
     if (auto started = wiper_(gpu.found, wiped); !started) host_trouble(gpu, started.error().what, &Gpus::wipe);
 }
 
-void Gpus::wiped(int index, const std::string& how, uint64_t bytes) {
+void Gpus::wiped(int index, const std::string& how, const WipeRecord& wipe) {
     if (stopping_) return;
     Gpu& gpu = at(index);
     gpu.host_troubles = 0;
-    if (bytes == 0) return strike(gpu, "its memory could not be wiped: " + how, &Gpus::wipe);
+    ++(wipe.bytes == 0 ? tally_.failed : tally_.done);
+    if (wipe.bytes == 0) return strike(gpu, "its memory could not be wiped: " + how, &Gpus::wipe);
+    tally_.bytes += static_cast<double>(wipe.bytes);
+    tally_.checked_bytes += static_cast<double>(wipe.checked_bytes);
+    tally_.seconds.add(static_cast<double>(wipe.took_ms) / 1000);
     bool on_trial = gpu.state == Gpu::State::broken;
-    log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(bytes >> 20) + " MiB" + (on_trial ? "" : ", free"));
-    told_wiped_(index, bytes);
+    log(LogLevel::info, gpu.label() + ": wiped " + std::to_string(wipe.bytes >> 20) + " MiB" +
+                            (on_trial ? "" : ", free") + "; read back " + std::to_string(wipe.checked_bytes >> 20) +
+                            " MiB, " + std::to_string(wipe.took_ms) + " ms");
+    told_wiped_(index, wipe);
     gpu.owner.clear();
     if (!on_trial) gpu.state = Gpu::State::free;
     start_warm(gpu);

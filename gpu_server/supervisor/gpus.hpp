@@ -21,6 +21,7 @@
 #include "gpu_server/supervisor/memory_ledger.hpp"
 #include "gpu_server/supervisor/wiper.hpp"
 #include "gpu_server/supervisor/workers.hpp"
+#include "gpu_server/watch/histogram.hpp"
 
 namespace tnr::server {
 
@@ -29,8 +30,9 @@ struct Gpu {
     int index = 0;
     FoundGpu found;
     State state = State::wiping;
-    std::string owner;                             // whose data may be in its memory; empty: free, or never claimed
-    EventLoop::TimerId kept_until = 0;             // when `kept` ends
+    bool anothers = false;              // belongs to another node of the pool, as far as we know: not ours to touch
+    std::string owner;                  // whose data may be in its memory; empty: free, or never claimed
+    EventLoop::TimerId kept_until = 0;  // when `kept` ends
     std::optional<DeviceDescription> description;  // once a worker has told it; without a session's address range
     Worker* warm = nullptr;                        // starts, or waits for the next claim
     MemoryLedger memory;
@@ -41,19 +43,30 @@ struct Gpu {
     std::string label() const { return found.type + " #" + std::to_string(index); }
 };
 
+// Of all its wipes since the start.
+struct WipeTally {
+    uint64_t done = 0, failed = 0;
+    double bytes = 0, checked_bytes = 0;
+    watch::Histogram seconds;
+};
+
 class Gpus {
 public:
     Gpus(EventLoop& loop, Workers& workers, Wiper wiper) : loop_(loop), workers_(workers), wiper_(std::move(wiper)) {}
 
     // All start with being wiped: who knows what an earlier server left in them.
     void add(std::vector<FoundGpu> found);
+    // Likewise, but not before serve_all_but() says whose they are.
+    void add_later(std::vector<FoundGpu> found);
+    void serve_all_but(const std::set<std::string>& others_uuids);
     // A GPU has become free, or a description known: what waited for that may go on.
     void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
 
-    void on_wiped(std::function<void(int index, uint64_t bytes)> wiped) { told_wiped_ = std::move(wiped); }
+    void on_wiped(std::function<void(int index, const WipeRecord& wipe)> wiped) { told_wiped_ = std::move(wiped); }
 
     Gpu& at(int index) { return gpus_[static_cast<size_t>(index)]; }
     std::vector<Gpu>& all() { return gpus_; }
+    const std::vector<Gpu>& all() const { return gpus_; }
     std::set<std::string> types() const;  // that are in working order
     int count(const std::string& type) const;
     std::vector<int> with_state(const std::string& type, Gpu::State state) const;
@@ -76,10 +89,11 @@ public:
     void describe(Worker& worker);
     bool warm_worker_gone(Worker& worker, const std::string& how);  // false: it was not a warm one
     void stop() { stopping_ = true; }                               // start nothing any more
+    const WipeTally& tally() const { return tally_; }
 
 private:
     void wipe(Gpu& gpu);
-    void wiped(int index, const std::string& how, uint64_t bytes);
+    void wiped(int index, const std::string& how, const WipeRecord& wipe);
     void start_warm(Gpu& gpu);
     using Again = void (Gpus::*)(Gpu&);
     void try_again(Gpu& gpu, milliseconds pause, Again again);
@@ -91,8 +105,9 @@ private:
     Workers& workers_;
     Wiper wiper_;
     std::function<void()> changed_;
-    std::function<void(int index, uint64_t bytes)> told_wiped_;
+    std::function<void(int index, const WipeRecord& wipe)> told_wiped_;
     std::vector<Gpu> gpus_;
+    WipeTally tally_;
     bool stopping_ = false;
 };
 

@@ -19,14 +19,55 @@ static constexpr const char* unnamed_machine = "local";
 void Handler::handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer) {
     uint64_t id = 0;
     auto request = parse_request(data, size, id);
-    auto reply = [id, answer = std::move(answer)](Result<json> result) {
+    auto tallied = [this, id, answer = std::move(answer)](Result<json> result) {
+        if (!result) ++tally_.refusals[control::to_json(result.error()).value("kind", "")];
         answer(result ? answer_text(id, std::move(*result)) : error_text(id, result.error()));
     };
-    if (!request) return reply(request.error());
+    if (!request) {
+        auto who = peer.public_key.empty() ? "a client" : "key " + peer.public_key;
+        audit_.note(source_of(peer.address), {AuditEntry::Kind::refused, who, request.error().what, peer.address});
+        return tallied(request.error());
+    }
     // Asked for each request, so that a key that was forgotten a moment ago is worth nothing now.
     auto caller = identify(peer, *request);
+    auto who = caller ? caller->label() : "key " + peer.public_key;
+    Reply noted = [=, this, request = *request](Result<json> result) {
+        if (!result) note_refusal(peer, who, request, result.error());
+        // A client that still knows the server by its old key learns the new one, over what only the old one can open.
+        if (result && !request.pool_key.empty() && request.pool_key != keys_.public_key())
+            (*result)["pool_key"] = keys_.public_key();
+        tallied(std::move(result));
+    };
+    auto reply = counted(*request, std::move(noted));
     if (!caller) return reply(caller.error());
+    if (peer.crowded)
+        return reply(Error{Error::Kind::remote,
+                           "too many connections: a key may have " + std::to_string(connections_per_key_max) +
+                               " at once, and all of a user's " + std::to_string(connections_per_account_max),
+                           "end some of your programs"});
     dispatch(peer, *caller, *request, reply);
+}
+
+void Handler::note_refusal(const Peer& peer, const std::string& who, const Request& request, const Error& error) {
+    auto whose = who.substr(0, who.find('/'));  // all of a user's machines count together
+    audit_.note(peer.public_key.empty() ? source_of(peer.address) : whose,
+                {AuditEntry::Kind::refused, who, op_name(request.op) + ": " + error.what, peer.address});
+}
+
+void Handler::note_change(const Peer& peer, const Caller& caller, const std::string& what) {
+    log(LogLevel::info, caller.label() + " " + what);
+    audit_.note(caller.user(), {AuditEntry::Kind::changed, caller.label(), what, peer.address});
+}
+
+// One that is told its place in the queue has no session yet; it asks again.
+Reply Handler::counted(const Request& request, Reply reply) {
+    ++tally_.requests[op_name(request.op)];
+    if (request.op != Op::session) return reply;
+    return [this, began = loop_.now(), reply = std::move(reply)](Result<json> result) {
+        if (result && result->contains("session"))
+            tally_.claim_seconds.add(std::chrono::duration<double>(loop_.now() - began).count());
+        reply(std::move(result));
+    };
 }
 
 Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
@@ -37,25 +78,54 @@ Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
     if (!*owner) return Error{Error::Kind::auth, "this key is not enrolled any more", "enroll it again"};
     if ((*owner)->role == Owner::Role::machine)
         return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key};
-    return Caller{Caller::Role::account, (*owner)->account, machine, peer.public_key};
+    if ((*owner)->role == Owner::Role::token)
+        return Caller{Caller::Role::token, (*owner)->account, machine, peer.public_key};
+    return Caller{Caller::Role::account, (*owner)->account, machine, peer.public_key, (*owner)->is_operator};
 }
 
 static const char* role_name(Caller::Role role) {
-    return role == Caller::Role::account ? "account" : role == Caller::Role::machine ? "machine" : "open";
+    switch (role) {
+        case Caller::Role::account:
+            return "account";
+        case Caller::Role::machine:
+            return "machine";
+        case Caller::Role::token:
+            return "token";
+        case Caller::Role::open:
+            return "open";
+    }
+    return "";
+}
+
+// Why this caller may not ask this.
+static std::optional<Error> forbidden(const Caller& caller, const Request& request) {
+    if (caller.role == Caller::Role::token && request.op != Op::hello && request.op != Op::redeem)
+        return Error{Error::Kind::auth, "a token may be traded for a key, and nothing else",
+                     "sign in with it: tnr login pool"};
+    if (caller.role != Caller::Role::token && request.op == Op::redeem)
+        return Error{Error::Kind::auth, "this is no token but a key that is enrolled already"};
+    bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
+                        request.op == Op::claims || request.op == Op::ledger || request.op == Op::queue ||
+                        request.op == Op::pool;
+    if (for_accounts && caller.role == Caller::Role::machine)
+        return Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"};
+    // In an open pool, which is this host's own, everybody may see all.
+    if (request.everyone && !caller.is_operator && caller.role != Caller::Role::open)
+        return Error{Error::Kind::auth, "only an operator may ask for everybody's",
+                     "an operator is made on the server: tnr-gpu-server user limit NAME --role operator"};
+    return std::nullopt;
 }
 
 void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
-    bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
-                        request.op == Op::claims || request.op == Op::ledger;
-    if (for_accounts && caller.role == Caller::Role::machine)
-        return reply(Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"});
-    GpuWish wish{request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place};
+    if (auto why = forbidden(caller, request)) return reply(*why);
+    GpuWish wish{request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place, request.hops};
     switch (request.op) {
         case Op::hello:
             return reply(json{{"protocol", wire::protocol_version},
                               {"table", control::table_hash()},
                               {"version", control::version()},
-                              {"role", role_name(caller.role)}});
+                              {"role", role_name(caller.role)},
+                              {"operator", caller.is_operator}});
         case Op::types:
             return reply(types());
         case Op::describe:
@@ -64,21 +134,55 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
             return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce, peer.connection},
                                         reply);
         case Op::nvml:
+            if (auto node = claims_.elsewhere(caller, wish)) return reply(std::move(*node));
             return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
         case Op::enroll_machine:
-            return reply(enroll(caller, request));
+            return enroll(peer, caller, request, reply);
         case Op::forget_machine:
-            return reply(forget(caller, request));
+            return forget(peer, caller, request, reply);
+        case Op::redeem:
+            return redeem(peer, caller, request, reply);
         case Op::claims:
-            return reply(claims_of(caller));
+            return reply(claims_of(caller, request));
+        case Op::queue:
+            return reply(queue_of(caller, request));
         case Op::ledger:
             return reply(ledger_of(caller, request));
         case Op::prices:
             return reply(prices(request));
+        case Op::pool:
+            return reply(pool_told_(caller));
         case Op::release:
-            claims_.release(caller, "released by its machine");
-            return reply(json::object());
+            return reply(release(caller, request));
+        case Op::nodes:
+            return reply(nodes());
     }
+}
+
+// Here; then the client asks the other node that has a claim of it, if there is one.
+json Handler::release(const Caller& caller, const Request& request) {
+    claims_.release(caller, "released by its machine");
+    if (request.hops >= 0 && request.hops < hops_max)
+        if (auto node = pool_.node_with_claim_of(caller)) return *node;
+    return json::object();
+}
+
+json Handler::nodes() {
+    json list = json::array();
+    std::map<std::string, int> claims;
+    for (auto& [name, claim] : pool_.directory().claims()) ++claims[claim.node];
+    for (auto& [name, node] : pool_.directory().nodes()) {
+        json types = json::object();
+        for (auto& [type, count] : node.types) types[type] = {{"total", count.total}, {"free", count.free}};
+        list.push_back({{"name", name},
+                        {"address", node.address},
+                        {"server_key", node.server_key},
+                        {"version", node.version},
+                        {"state", node.draining ? "draining" : "ready"},
+                        {"gpus", types},
+                        {"claims", claims[name]}});
+    }
+    return {{"nodes", list}, {"asked", pool_.name()}};
 }
 
 static json per_hour(const GpuPrice& price) {
@@ -88,35 +192,47 @@ static json per_hour(const GpuPrice& price) {
 
 Result<json> Handler::types() {
     json list = json::array();
+    auto types = pool_.types_elsewhere();
     for (auto& type : gpus_.types()) {
-        uint64_t memory = 0;
+        auto& count = types[type];
         for (auto& gpu : gpus_.all())
-            if (gpu.found.type == type) memory = gpu.found.memory_bytes;
+            if (gpu.found.type == type) count.memory_bytes = gpu.found.memory_bytes;
+        count.total += gpus_.count(type);
+        if (pool_.draining()) continue;
+        for (auto state : {Gpu::State::free, Gpu::State::kept, Gpu::State::wiping})
+            count.free += static_cast<int>(gpus_.with_state(type, state).size());
+    }
+    for (auto& [type, count] : types) {
         auto price = ledger_.price_at(type, now_ms());
         if (!price) return price.error();
-        list.push_back({{"name", type},
-                        {"total", gpus_.count(type)},
-                        {"free", gpus_.with_state(type, Gpu::State::free).size() +
-                                     gpus_.with_state(type, Gpu::State::kept).size() +
-                                     gpus_.with_state(type, Gpu::State::wiping).size()},
-                        {"memory_bytes", memory}});
+        list.push_back(
+            {{"name", type}, {"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}});
         if (*price) list.back()["price"] = {{"currency", (*price)->currency}, {"per_hour", per_hour(**price)}};
     }
     return json{{"types", list}};
 }
 
-json Handler::claims_of(const Caller& caller) {
+json Handler::claims_of(const Caller& caller, const Request& request) {
     json list = json::array();
     for (auto& claim : claims_.all()) {
-        if (claim->account != caller.account || claim->ending) continue;
+        if ((claim->account != caller.account && !request.everyone) || claim->ending) continue;
         json devices = json::array();
         for (int index : claim->gpus) devices.push_back(gpus_.at(index).found.uuid);
         list.push_back({{"machine", claim->machine},
                         {"gpu", claim->gpu},
                         {"devices", devices},
                         {"since", claim->began_ms / 1000},
-                        {"sessions", claim->sessions.size()}});
+                        {"sessions", claim->sessions.size()},
+                        {"node", pool_.name()}});
+        if (request.everyone) list.back()["account"] = claim->account;
     }
+    for (auto& claim : pool_.claims_elsewhere(caller.account))
+        list.push_back({{"machine", claim.machine},
+                        {"gpu", claim.gpu},
+                        {"devices", claim.devices},
+                        {"since", claim.began_ms / 1000},
+                        {"sessions", 1},
+                        {"node", claim.node}});
     return {{"claims", list}};
 }
 
@@ -131,14 +247,36 @@ static json line_of(const ClaimRecord& claim) {
                  {"ended", claim.ended},
                  {"reason", claim.reason},
                  {"bytes_up", claim.use.bytes_up},
-                 {"bytes_down", claim.use.bytes_down}};
-    if (claim.wiped_bytes) line["wiped_bytes"] = *claim.wiped_bytes;
+                 {"bytes_down", claim.use.bytes_down},
+                 {"busy_ms", claim.use.busy_ms}};
+    if (claim.wipe) {
+        line["wiped_bytes"] = claim.wipe->bytes;
+        line["wipe_checked_bytes"] = claim.wipe->checked_bytes;
+        line["wipe_ms"] = claim.wipe->took_ms;
+    }
     return line;
 }
 
-// Of the asker's own account, whatever the request says.
+// Of the asker's own account, unless it is an operator's and asks for everybody's.
+json Handler::queue_of(const Caller& caller, const Request& request) {
+    json list = json::array();
+    for (auto& one : claims_.queue()) {
+        if (!request.everyone && one.caller.account != caller.account) continue;
+        list.push_back({{"machine", one.caller.machine},
+                        {"gpu", one.wish.gpu},
+                        {"count", one.wish.count},
+                        {"place", one.place},
+                        {"of", one.of},
+                        {"priority", one.priority},
+                        {"waited_s", std::chrono::duration_cast<std::chrono::seconds>(one.waited).count()}});
+        if (request.everyone) list.back()["account"] = one.caller.account;
+    }
+    return {{"queue", list}};
+}
+
 Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
-    auto claims = ledger_.claims_of(caller.account, {request.since, request.behind}, ledger_lines_per_answer);
+    auto claims = ledger_.claims_of(request.everyone ? std::nullopt : std::optional(caller.account),
+                                    {request.since, request.behind}, ledger_lines_per_answer);
     if (!claims) return claims.error();
     json lines = json::array(), next;
     if (std::ssize(*claims) == ledger_lines_per_answer)
@@ -146,6 +284,7 @@ Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
     for (auto& claim : *claims) {
         if (auto now = books_.use_of(claim.id)) claim.use = *now;
         lines.push_back(line_of(claim));
+        if (request.everyone) lines.back()["account"] = claim.account;
     }
     return json{{"claims", lines}, {"next", next}};
 }
@@ -211,28 +350,49 @@ Result<std::vector<NvmlDevice>> Handler::nvml_devices(const Caller& caller, cons
     return devices;
 }
 
-Result<json> Handler::enroll(const Caller& caller, const Request& request) {
+void Handler::enroll(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
     // An open pool asks nobody for a key. Remembering one would let whoever reaches it over loopback today come in
     // from anywhere once the pool is not open any more.
-    if (caller.role == Caller::Role::open) return json::object();
-    auto stored = store_.put_machine(caller.account, request.name, request.public_key);
-    if (!stored) return stored.error();
-    log(LogLevel::info, caller.account + " enrolled machine " + request.name);
-    return json::object();
+    if (caller.role == Caller::Role::open) return reply(json::object());
+    errands_.run([=, this] { return store_.put_machine(caller.account, request.name, request.public_key); },
+                 [=, this](Result<> stored) {
+                     if (!stored) return reply(stored.error());
+                     note_change(peer, caller, "enrolled machine " + request.name);
+                     reply(json::object());
+                 });
 }
 
-Result<json> Handler::forget(const Caller& caller, const Request& request) {
-    if (caller.role == Caller::Role::account) {
-        auto removed = store_.remove_machine(caller.account, request.name);
-        if (!removed) return removed.error();
-        log(LogLevel::info, caller.account + " forgot machine " + request.name);
+// The key that it is traded for is in nobody's hands but the client's.
+void Handler::redeem(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
+    errands_.run([=, this] { return store_.redeem_token(peer.public_key, request.public_key, now_ms()); },
+                 [=, this](Result<> done) {
+                     if (!done) return reply(done.error());
+                     note_change(peer, caller, "signed in with a token: it has the key " + request.public_key + " now");
+                     reply(json{{"account", caller.account}});
+                 });
+}
+
+void Handler::forget(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
+    if (caller.role != Caller::Role::account) {
+        forgotten(caller, request.name);
+        return reply(json::object());
     }
+    errands_.run([=, this] { return store_.remove_machine(caller.account, request.name); },
+                 [=, this](Result<> removed) {
+                     if (!removed) return reply(removed.error());
+                     note_change(peer, caller, "forgot machine " + request.name);
+                     forgotten(caller, request.name);
+                     reply(json::object());
+                 });
+}
+
+// Other nodes find its key gone when they look for it, and end what it runs there.
+void Handler::forgotten(const Caller& caller, const std::string& name) {
     Caller machine = caller;
-    machine.machine = request.name;
+    machine.machine = name;
     claims_.release(machine, "its machine was forgotten");
     // An account's images serve its other machines, and the next one that it makes.
-    if (caller.role == Caller::Role::open) images_.forget(image_tenant("", request.name));
-    return json::object();
+    if (caller.role == Caller::Role::open) images_.forget(image_tenant("", name));
 }
 
 }  // namespace tnr::server

@@ -24,9 +24,26 @@ inline constexpr int requests_per_connection_max = 4;
 inline constexpr int answers_per_connection_max = 8;
 // Connections of one key: a program has one, and a large machine some dozens of programs.
 inline constexpr size_t connections_per_key_max = 256;
-// Requests of one peer that wait for their turn. What comes beyond is dropped: it is no client of ours.
+// … and of an account: a user whose machines have a key each.
+inline constexpr size_t connections_per_account_max = 2048;
+// Beyond these, some more are let in, for nothing but to be told.
+inline constexpr size_t connections_told_max = 16;
+// Connections from one address (of IPv6: one /64) that have not proven a key yet. A handshake needs some milliseconds, and
+// so does the refusal of an unknown key: the second bounds what wrong keys cost. Those that prove a key do not count.
+inline constexpr size_t unproven_per_source_max = 128;
+inline constexpr double unproven_per_second_max = 100;
+inline constexpr double unproven_burst = 500;
+// Requests of one peer that wait for their turn, and of all keys of an account.
 inline constexpr size_t requests_per_peer_max = 512;
 inline constexpr size_t request_bytes_per_peer_max = size_t{1} << 20;
+inline constexpr size_t requests_per_account_max = 2048;
+inline constexpr size_t request_bytes_per_account_max = size_t{4} << 20;
+// Requests of an account, in the long run and at once. The supervisor answers some 10,000 a second: so one user takes at
+// most a tenth of its time.
+inline constexpr double requests_per_second_max = 1000;
+inline constexpr double requests_burst = 4000;
+// What comes beyond is refused, and so often in a second its sender is told; the rest is dropped.
+inline constexpr double refusals_per_second_max = 20;
 // Between two looks at everything else that happens: how many requests are taken out of the socket, and for how long
 // they are answered.
 inline constexpr int requests_taken_at_once = 64;
@@ -55,6 +72,8 @@ inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as
 
 // Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).
 inline constexpr size_t sessions_per_claim_max = 64;
+// … and of all machines of a user: 16 GPUs' full.
+inline constexpr size_t sessions_per_user_max = 1024;
 // Requests of one key (in an open pool: of one machine) that wait for a worker, a GPU or the hardware's answer, and of all.
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
@@ -111,6 +130,10 @@ inline constexpr milliseconds default_linger{1000};
 
 // Overwriting 80 GB takes 0.1 s; a driver that starts cold, a few seconds. Longer, and the GPU is stuck.
 inline constexpr milliseconds wipe_timeout{60'000};
+// For how long what was overwritten is read back, after each of the two times that it is: as much as that allows, and of
+// each GPU at least wipe_checked_bytes_min. A GPU reads back some GB in it, the emulated one all that is wiped.
+inline constexpr milliseconds wipe_check_budget{60};
+inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{64} << 20;
 // Memory of an emulated GPU is gone with its worker: the same code runs, on an amount that costs no time.
 inline constexpr uint64_t emulated_wipe_bytes = uint64_t{16} << 20;
 
@@ -126,20 +149,35 @@ inline constexpr milliseconds nvml_retry{10};
 
 // A worker that is told to end may say good-bye to its client; then it is killed.
 inline constexpr milliseconds goodbye_grace{500};
+// One that waits for programs before it stops: how often it looks whether there are any, and says whose.
+inline constexpr milliseconds stopping_looked_every{200};
+inline constexpr milliseconds stopping_told_every{10'000};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
 // How often what claims use is noted, which is how exact the ledger is after a crash. It costs some microseconds.
 inline constexpr milliseconds alive_interval{1'000};
 // How often the ledger is made durable. Together with the above: what a power cut may take of a claim.
 inline constexpr milliseconds ledger_synced_every{2'000};
-// What a claim's workers may say that it moved, each way: they are fed by strangers, and sums of it must stay numbers.
-inline constexpr int64_t claim_bytes_max = int64_t{1} << 60;
+// What a claim's workers may say that it moved, each way in bytes, and for how many milliseconds it worked: they are fed by
+// strangers, and sums of it must stay numbers.
+inline constexpr int64_t claim_use_max = int64_t{1} << 60;
 // Lines of the ledger, and prices, in one answer: about 100 KiB, made in a millisecond.
 inline constexpr int ledger_lines_per_answer = 256;
 inline constexpr int prices_per_answer = 512;
-// How often we look whether the keys of those that hold GPUs are still enrolled: `enroll --replace` and `forget` are other
-// processes.
+// How often we look whether the keys of those that hold GPUs are still enrolled, and for a new key of our own: `user remove`
+// and `rotate-key` are other processes.
 inline constexpr milliseconds revocation_looked_for_every{500};
+inline constexpr milliseconds keys_looked_at_every{500};
+
+// How long an enrolment token may be good for, unless it is said, and at most.
+inline constexpr std::chrono::seconds token_lasts{3600};
+inline constexpr std::chrono::seconds token_lasts_max{30 * 24 * 3600};
+// How long the server's old key goes on beside a new one, unless it is said, and at most: the time in which every client
+// should have been there once.
+inline constexpr std::chrono::seconds key_overlap{30 * 24 * 3600};
+inline constexpr std::chrono::seconds key_overlap_max{365 * 24 * 3600};
+// A user's place before others in the queue.
+inline constexpr int priority_max = 100;
 
 // The cache of code images, on disk. PyTorch's libraries for one type of GPU are about 1.5 GB as they travel: a tenant's
 // limit is several versions of them, the whole cache's (unless the operator says otherwise) a few tenants'.
@@ -160,6 +198,30 @@ inline constexpr size_t arriving_images_max = 256;
 inline constexpr size_t image_writers_max = 2;
 // Writing 1 GiB takes a minute on a slow disk. Longer, and the disk is stuck.
 inline constexpr milliseconds image_write_timeout{120'000};
+
+// Changes of the accounts that wait for the store: of all callers, and each is some hundred bytes.
+inline constexpr size_t errands_max = 256;
+
+// ---- Other nodes of the pool.
+
+// A server that the pool does not take in within this ends; and how often it looks.
+inline constexpr milliseconds join_timeout{15'000};
+inline constexpr milliseconds join_looked_at_every{50};
+// A worker that nobody has come to for this long hears that the lease lasts longer. Most never need to: what they were told
+// first lasts twice as long, and a client takes milliseconds.
+inline constexpr milliseconds lease_told_after{800};
+// A request goes from node to node at most so often; then it stays where it is.
+inline constexpr int hops_max = 4;
+// What is free here is told to the others when this has passed: several changes at once are one.
+inline constexpr milliseconds capacity_told_after{10};
+// How long we count whom we have sent to another node as being there, until that node says so itself; and how many.
+inline constexpr milliseconds sent_remembered_for{1'000};
+inline constexpr size_t sent_max = 4096;
+
+// What processes of a claim lend each other (exchange.hpp): each is a descriptor here. PyTorch lends one for each block of
+// its cache that a shared tensor lies in.
+inline constexpr size_t things_of_claim_max = 4096;
+inline constexpr size_t things_max = 16384;
 
 // One message between supervisor and worker: the description of 16 devices is about 100 KiB.
 inline constexpr size_t worker_message_bytes_max = size_t{256} << 10;

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iomanip>
 #include <map>
 #include <ostream>
 
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/claims.hpp"
-#include "gpu_server/supervisor/commands.hpp"
 #include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/print.hpp"
 #include "gpu_server/supervisor/request.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/user_commands.hpp"
 
 namespace tnr::server {
 namespace {
@@ -123,13 +123,9 @@ Result<> list_prices(bool history, const std::string& state, std::ostream& out) 
         for (auto& [gpu, price] : latest)
             if (price.micros_per_hour) all.push_back(price);
     }
-    size_t widest = 4;
-    for (auto& price : all) widest = std::max(widest, price.gpu.size());
-    const int width = static_cast<int>(widest) + 2;
-    out << std::left << std::setw(width) << "TYPE" << std::setw(20) << "SINCE (UTC)"
-        << "PRICE\n";
-    for (auto& price : all)
-        out << std::setw(width) << price.gpu << std::setw(20) << date(price.since_ms) << price_text(price) << "\n";
+    std::vector<std::vector<std::string>> rows{{"TYPE", "SINCE (UTC)", "PRICE"}};
+    for (auto& price : all) rows.push_back({price.gpu, date(price.since_ms), price_text(price)});
+    print_table(out, rows);
     return Ok{};
 }
 

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Op>, 11> ops{{{"hello", Op::hello},
+constexpr std::array<std::pair<std::string_view, Op>, 15> ops{{{"hello", Op::hello},
                                                                {"types", Op::types},
                                                                {"describe", Op::describe},
                                                                {"session", Op::session},
@@ -26,7 +26,11 @@ constexpr std::array<std::pair<std::string_view, Op>, 11> ops{{{"hello", Op::hel
                                                                {"claims", Op::claims},
                                                                {"release", Op::release},
                                                                {"ledger", Op::ledger},
-                                                               {"prices", Op::prices}}};
+                                                               {"prices", Op::prices},
+                                                               {"queue", Op::queue},
+                                                               {"enroll_with_token", Op::redeem},
+                                                               {"nodes", Op::nodes},
+                                                               {"pool", Op::pool}}};
 
 // Reads fields one by one; the first that is wrong is what the peer is told.
 class Fields {
@@ -50,6 +54,12 @@ public:
         if (fits && found->get<int64_t>() >= least && found->get<int64_t>() <= most) return found->get<int64_t>();
         return wrong(key, "should be a number from " + std::to_string(least) + " to " + std::to_string(most)),
                otherwise;
+    }
+    bool flag(const char* key) {
+        auto found = object_.find(key);
+        if (found == object_.end()) return false;
+        if (!found->is_boolean()) return wrong(key, "should be true or false"), false;
+        return *found;
     }
     std::string name(const char* key, bool required) {
         auto value = text(key, machine_name_bytes_max, required);
@@ -104,19 +114,25 @@ void read_fields(Fields& fields, Request& request) {
             request.count = static_cast<int>(fields.number("count", 1, gpus_per_claim_max, 1));
             request.wait_s = fields.number("wait_s", 0, control::wait_s_max, 0);
             request.place = static_cast<int>(fields.number("place", 0, waiting_requests_max, 0));
+            request.hops = static_cast<int>(fields.number("hops", 0, 1000, -1));
             request.pid = static_cast<int>(fields.number("pid", 0, std::numeric_limits<int32_t>::max(), 0));
             request.process = fields.text("process", process_name_bytes_max, false);
             request.nonce = fields.text("nonce", nonce_bytes_max, false);
             request.machine = fields.name("machine", false);
             break;
         case Op::ledger:
+            request.everyone = fields.flag("everyone");
             request.since = fields.number("since", 0, std::numeric_limits<int64_t>::max(), 0);
             [[fallthrough]];
         case Op::prices:
             request.behind = fields.number("behind", 0, std::numeric_limits<int64_t>::max(), 0);
             break;
         case Op::release:
+            request.hops = static_cast<int>(fields.number("hops", 0, 1000, -1));
             request.machine = fields.name("machine", false);
+            break;
+        case Op::redeem:
+            request.public_key = fields.key("public_key");
             break;
         case Op::enroll_machine:
             request.public_key = fields.key("public_key");
@@ -124,14 +140,25 @@ void read_fields(Fields& fields, Request& request) {
         case Op::forget_machine:
             request.name = fields.name("name", true);
             break;
-        case Op::hello:
-        case Op::types:
         case Op::claims:
+        case Op::queue:
+            request.everyone = fields.flag("everyone");
+            break;
+        case Op::hello:
+        case Op::pool:
+        case Op::types:
+        case Op::nodes:
             break;
     }
 }
 
 }  // namespace
+
+std::string op_name(Op op) {
+    for (auto& [name, known] : ops)
+        if (known == op) return std::string(name);
+    return "unknown";
+}
 
 bool is_name(const std::string& text) {
     auto allowed = [](char c) {
@@ -160,6 +187,7 @@ Result<Request> parse_request(const void* data, size_t size, uint64_t& id) try {
 
     Request request;
     request.id = id;
+    request.pool_key = fields.text("pool_key", 40, false);
     for (auto& [known, op] : ops) {
         if (known != name) continue;
         request.op = op;

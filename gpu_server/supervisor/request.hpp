@@ -20,7 +20,11 @@ enum class Op {
     claims,
     release,
     ledger,
-    prices
+    prices,
+    queue,
+    redeem,
+    nodes,
+    pool
 };
 
 // Fields that an operation does not have are left empty. See gpu_client/protocol/control.hpp for the table.
@@ -31,15 +35,21 @@ struct Request {
     int count = 1;
     int64_t wait_s = 0;
     int place = 0;  // in the queue, as it was told last
+    int hops = -1;  // nodes that have sent it on already; -1: the client knows of no other nodes
     int pid = 0;
     std::string process;
     std::string nonce;
     std::string name;
     std::string public_key;
-    int64_t since = 0;    // milliseconds since 1970
-    int64_t behind = 0;   // the last line of the page before
-    std::string machine;  // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
+    int64_t since = 0;      // milliseconds since 1970
+    int64_t behind = 0;     // the last line of the page before
+    bool everyone = false;  // an operator asks for all users'
+    std::string pool_key;   // by which the sender knows the server
+    std::string machine;    // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
 };
+
+// "session": as requests spell it.
+std::string op_name(Op op);
 
 // Foreign bytes. Never throws. On an Error `id` still says whom to answer, when that much could be read.
 Result<Request> parse_request(const void* data, size_t size, uint64_t& id);

@@ -32,6 +32,10 @@ void Claims::describe(const Caller& caller, const GpuWish& wish, const Reply& re
 }
 
 bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply) {
+    if (auto node = elsewhere(caller, wish)) {
+        reply(std::move(*node));
+        return true;
+    }
     auto gpus = would_get(caller, wish);
     if (!gpus) {
         reply(gpus.error());
@@ -51,6 +55,7 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 
 void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
+    if (refuses_new_ && !find(caller, wish.gpu)) return reply(*refuses_new_);
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (asked_again(caller, wish, process, reply)) return;
     const bool willing = wish.wait.count() > 0;
@@ -85,6 +90,12 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         reply(std::move(error));
         return true;
     };
+    if (auto node = elsewhere(caller, wish, ahead_[wish.gpu])) {
+        reply(std::move(*node));
+        return true;
+    }
+    if (options_.pool)
+        if (auto may = options_.pool->may_begin(); !may) return refuse(may.error());
     if (auto sound = check_wish(wish); !sound) return refuse(sound.error());
     Claim* claim = find(caller, wish.gpu);
     if (claim && claim->ending) return false;  // it starts anew when the old one is gone
@@ -93,14 +104,23 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     if (claim && claim->sessions.size() >= sessions_per_claim_max)
         return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_claim_max) +
                                                 " processes of a machine can use its GPU at once"});
+    size_t sessions = 0;
+    for (auto& each : claims_) sessions += each->user == caller.user() ? each->sessions.size() : 0;
+    if (sessions >= sessions_per_user_max)
+        return refuse({Error::Kind::remote, "at most " + std::to_string(sessions_per_user_max) +
+                                                " processes of a user can use GPUs at once"});
+    if (!claim && options_.pool && options_.pool->draining())
+        return refuse(
+            {Error::Kind::remote,
+             "this node is being drained: it takes no new programs, and no other has a " + wish.gpu + " for them",
+             "try again later"});
     if (!claim) {
         auto limits = options_.limits(caller.account);
         if (beyond_limit(caller, limits, wish.count)) {
             if (willing && wish.count <= *limits.gpus_max) return false;
             return refuse({Error::Kind::usage,
                            caller.user() + " may use " + std::to_string(*limits.gpus_max) + " GPUs at once, uses " +
-                               std::to_string(shares_.held(caller.user())) + " and asks for " +
-                               std::to_string(wish.count),
+                               std::to_string(held(caller)) + " and asks for " + std::to_string(wish.count),
                            "end other programs of yours first; the limit is the pool's operator's"});
         }
         auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
@@ -181,9 +201,10 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
     session.caller = caller;
     session.reply = reply;
     auto& added = claim.sessions.emplace_back(std::move(session));
+    ++tally_.sessions;
     if (claim.sessions.size() == 2)
         tell_sharing(claim, claim.sessions.front(), true);  // before the new one can do anything
-    if (added.worker->state == Worker::State::warm) {
+    if (added.worker->state == Worker::State::warm && claim.fence > 0) {
         serve(claim, added);
     } else {
         added.timer = loop_.after(worker_start_timeout,
@@ -211,7 +232,9 @@ void Claims::serve(Claim& claim, Session& session) {
                   {"account", claim.account},
                   {"machine", claim.machine},
                   {"lanes", options_.lanes},
-                  {"shared", claim.sessions.size() > 1}};
+                  {"shared", claim.sessions.size() > 1},
+                  {"fence", claim.fence}};
+    if (options_.pool) serve["lease_until_ms"] = options_.pool->lease_until_ms();
     session.state = Session::State::serving;
     session.timer = loop_.after(asker_looked_at_every, [this, &claim, &session] { look_at_asker(claim, session); });
     worker.state = Worker::State::serving;
@@ -290,13 +313,18 @@ Session* Claims::session_of(const Worker& worker, Claim** its_claim) {
     return nullptr;
 }
 
+int64_t Claims::claim_of(const Worker& worker) {
+    Claim* claim = nullptr;
+    return session_of(worker, &claim) ? claim->id : 0;
+}
+
 // ---- what workers report
 
 void Claims::worker_ready(Worker& worker) {
     gpus_.describe(worker);
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
-    if (session && session->state == Session::State::starting) serve(*claim, *session);
+    if (session && session->state == Session::State::starting && claim->fence > 0) serve(*claim, *session);
     try_waiting();
 }
 
@@ -307,13 +335,15 @@ void Claims::client_connected(Worker& worker) {
     distrusted_.erase(session->caller.owner());
 }
 
-void Claims::bytes_moved(Worker& worker, int64_t up, int64_t down) {
+void Claims::worker_used(Worker& worker, const WorkerUse& use) {
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
-    if (!session || up < session->bytes_up || down < session->bytes_down) return;
-    books_.moved(claim->id, up - session->bytes_up, down - session->bytes_down);
-    session->bytes_up = up;
-    session->bytes_down = down;
+    if (!session) return;
+    auto& before = session->use;
+    if (use.bytes_up < before.bytes_up || use.bytes_down < before.bytes_down || use.busy_ms < before.busy_ms) return;
+    books_.used(claim->id,
+                {use.bytes_up - before.bytes_up, use.bytes_down - before.bytes_down, use.busy_ms - before.busy_ms});
+    before = use;
 }
 
 void Claims::client_away(Worker& worker, bool away) {

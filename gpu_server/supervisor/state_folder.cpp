@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "api_client/base/paths.hpp"
 
@@ -64,6 +66,14 @@ Result<StateFolder> StateFolder::open(const std::string& path) {
     return StateFolder(folder);
 }
 
+Result<std::string> StateFolder::identity() const {
+    auto file = path_ / "identity";
+    if (auto known = read_line(file); !known.empty()) return known;
+    auto fresh = wire::make_key_pair().public_key;  // random enough
+    if (auto written = write_line(file, fresh); !written) return written.error();
+    return fresh;
+}
+
 wire::KeyPair make_pasteable_key_pair() {
     auto keys = wire::make_key_pair();
     while (keys.public_key.starts_with('-') || keys.secret_key.starts_with('-')) keys = wire::make_key_pair();
@@ -86,6 +96,35 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
     return wire::KeyPair{public_key, secret};
 }
 
+// "SECRET MILLISECONDS".
+Result<std::optional<StateFolder::OldKey>> StateFolder::old_server_key() const {
+    fs::path file = path_ / "server.key.old";
+    std::error_code error;
+    if (!fs::exists(file, error)) return std::optional<OldKey>();
+    std::istringstream line(read_line(file));
+    OldKey old;
+    line >> old.keys.secret_key >> old.until_ms;
+    old.keys.public_key = wire::public_of(old.keys.secret_key);
+    if (!line || old.keys.public_key.empty())
+        return Error{Error::Kind::internal, file.string() + " holds no key",
+                     "restore it from a backup, or end its time: tnr-gpu-server rotate-key --drop-old"};
+    return std::optional<OldKey>(old);
+}
+
+// The old one first: after a crash in between both are the same.
+Result<> StateFolder::rotate_server_key(int64_t old_until_ms) const {
+    auto keys = server_keys();
+    if (!keys) return keys.error();
+    auto old = write_line(path_ / "server.key.old", keys->secret_key + " " + std::to_string(old_until_ms));
+    if (!old) return old;
+    return write_line(path_ / "server.key", make_pasteable_key_pair().secret_key);
+}
+
+Result<> StateFolder::drop_old_server_key() const {
+    if (unlink((path_ / "server.key.old").c_str()) == 0 || errno == ENOENT) return Ok{};
+    return file_error(path_ / "server.key.old", "remove");
+}
+
 // "ADDRESS" or "ADDRESS plain".
 std::string StateFolder::last_address() const {
     auto line = read_line(path_ / "address");
@@ -98,6 +137,30 @@ bool StateFolder::last_was_plain() const {
 
 Result<> StateFolder::save_address(const std::string& address, bool plain) const {
     return write_line(path_ / "address", address + (plain ? " plain" : ""));
+}
+
+std::string StateFolder::shared_store() const {
+    return read_line(path_ / "store");
+}
+
+Result<> StateFolder::save_shared_store(const std::string& address) const {
+    return write_line(path_ / "store", address);
+}
+
+Result<std::unique_ptr<Store>> StateFolder::open_store() const {
+    auto shared = shared_store();
+    if (shared.empty()) return open_sqlite_store(database());
+    auto address = etcd::parse_address(shared);
+    if (!address) return address.error();
+    return open_etcd_store(*address);
+}
+
+Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
+    auto shared = shared_store();
+    if (shared.empty()) return open_sqlite_admin(database());
+    auto address = etcd::parse_address(shared);
+    if (!address) return address.error();
+    return make_etcd_admin(*address);
 }
 
 Result<UniqueFd> StateFolder::lock() const {

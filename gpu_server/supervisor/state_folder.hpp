@@ -2,11 +2,15 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
 #include "gpu_client/protocol/keys.hpp"
+#include "gpu_server/pool/directory.hpp"
+#include "gpu_server/pool/store.hpp"
 
 namespace tnr::server {
 
@@ -22,13 +26,32 @@ public:
     std::string database() const { return path_ / "pool.db"; }
     std::filesystem::path images() const { return path_ / "images"; }
 
+    // Which folder this is, whatever else changes in it: random, made at the first call ever.
+    Result<std::string> identity() const;
     // Made at the first call ever; the secret half is in server.key, mode 0600.
     Result<wire::KeyPair> server_keys() const;
+    // The pair before it, until a time, while clients learn of the new one: server.key.old. Nothing when there is none.
+    struct OldKey {
+        wire::KeyPair keys;
+        int64_t until_ms = 0;  // since 1970
+    };
+    Result<std::optional<OldKey>> old_server_key() const;
+    // A new pair; today's is the old one until then, in place of any earlier. Complete or not at all.
+    Result<> rotate_server_key(int64_t old_until_ms) const;
+    Result<> drop_old_server_key() const;  // succeeds when there is none
 
     // The address `serve` listened on last, empty when it never ran, and whether without keys.
     std::string last_address() const;
     bool last_was_plain() const;
     Result<> save_address(const std::string& address, bool plain) const;
+
+    // What `serve --store` was given last: etcd://…; empty: the database.
+    std::string shared_store() const;
+    Result<> save_shared_store(const std::string& address) const;
+    // The accounts, wherever they are kept.
+    Result<std::unique_ptr<Store>> open_store() const;
+    // Likewise the nodes, for the operator.
+    Result<std::unique_ptr<NodeAdmin>> open_nodes() const;
 
     // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held.
     Result<UniqueFd> lock() const;

@@ -9,15 +9,21 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
+#include "gpu_server/supervisor/exchange.hpp"
 #include "gpu_server/supervisor/host_memory.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
+#include "gpu_server/supervisor/limit_list.hpp"
+#include "gpu_server/supervisor/membership.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/stopping.hpp"
+#include "gpu_server/supervisor/watching.hpp"
 #include "gpu_server/supervisor/wiper.hpp"
 #include "gpu_server/supervisor/worker_processes.hpp"
 
@@ -36,6 +42,7 @@ Result<> recover(Ledger& ledger) {
 
 // Whom the ledger shall name: pools have several nodes, and people know them by their hosts' names.
 std::string node_name(const ServeOptions& options) {
+    if (!options.node.empty()) return options.node;
     if (!options.name.empty()) return options.name;
     char host[machine_name_bytes_max + 1] = "";
     gethostname(host, sizeof host - 1);
@@ -55,6 +62,13 @@ void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
         return !owner || *owner;
     });
     loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
+}
+
+// Commands beside us may change the server's keys; and lines that were left out of the audit log are told in the end.
+void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit) {
+    if (auto read = keys.refresh(now_ms()); !read) log(LogLevel::error, read.error().what);
+    audit.tidy();
+    loop.after(keys_looked_at_every, [&] { look_at_folder(loop, keys, audit); });
 }
 
 // The emulated GPU's memory is the host's, and granted.
@@ -86,6 +100,12 @@ std::string summary(const std::vector<FoundGpu>& gpus) {
     return text;
 }
 
+uint64_t largest_memory(const std::vector<FoundGpu>& gpus) {
+    uint64_t bytes = 0;
+    for (auto& gpu : gpus) bytes = std::max(bytes, gpu.memory_bytes);
+    return bytes;
+}
+
 // Machines are tenants in open pools only, which enroll nobody.
 bool is_enrolled(Store& store, const std::string& tenant) {
     auto account = account_of_tenant(tenant);
@@ -95,18 +115,47 @@ bool is_enrolled(Store& store, const std::string& tenant) {
     return std::any_of(keys->begin(), keys->end(), [&](auto& key) { return key.owner.account == account; });
 }
 
-Result<ControlSocketOptions> control_options(const ServeOptions& options, const StateFolder& folder) {
+using OpenDirectory = std::function<std::unique_ptr<Directory>(Post)>;
+
+// Opens what can fail now, so that the rest cannot.
+Result<OpenDirectory> directory_of(const ServeOptions& options, const StateFolder& folder) {
+    if (options.store.empty()) {
+        if (auto tried = open_sqlite_admin(folder.database()); !tried) return tried.error();
+        return OpenDirectory(
+            [path = folder.database()](Post post) { return std::move(*open_sqlite_directory(path, std::move(post))); });
+    }
+    auto address = etcd::parse_address(options.store);
+    if (!address) return address.error();
+    if (auto there = make_etcd_admin(*address)->view(); !there) return there.error();
+    return OpenDirectory([address = *address](Post post) { return make_etcd_directory(address, std::move(post)); });
+}
+
+// What other nodes tell clients about this one.
+Result<PoolNode> own_entry(const ServeOptions& options, const Endpoint& listen, const std::string& address,
+                           const std::string& public_key, const std::string& identity) {
+    PoolNode self{node_name(options), options.control_address.empty() ? address : options.control_address,
+                  options.plain ? "" : public_key, control::version(), identity};
+    if (!is_name(self.name))
+        return Error{Error::Kind::usage, "'" + self.name + "' is no name for a node",
+                     "letters, digits, '-', '_' and '.', at most 64: --node NAME"};
+    if (!options.control_address.empty())
+        if (auto sound = parse_endpoint(options.control_address); !sound) return sound.error();
+    if (!options.store.empty() && options.control_address.empty() && listen.wildcard())
+        return Error{Error::Kind::usage,
+                     "other nodes have to tell clients where this one is, and it listens everywhere",
+                     "say how clients reach it: --control-address tcp://HOST:" + std::to_string(listen.port)};
+    return self;
+}
+
+Result<ControlSocketOptions> control_options(const ServeOptions& options) {
     ControlSocketOptions control;
     auto listen = parse_endpoint(options.listen);
     if (!listen) return listen.error();
     if (options.plain && !listen->loopback())
         return Error{Error::Kind::usage, "plain text is for loopback only, and " + options.listen + " is not",
-                     "leave --plain away: clients then need a key, see tnr-gpu-server enroll --help"};
+                     "leave --plain away: clients then need a key, see tnr-gpu-server user add --help"};
     control.listen = *listen;
     control.plain = options.plain;
-    auto keys = folder.server_keys();
-    if (!keys) return keys.error();
-    if (!options.plain) control.keys = *keys;
     control.descriptors = raise_descriptor_limit();
     return control;
 }
@@ -119,15 +168,22 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
 
     auto folder = StateFolder::open(options.state);
     if (!folder) return folder.error();
-    auto control = control_options(options, *folder);
+    auto control = control_options(options);
     if (!control) return control.error();
     auto lock = folder->lock();
     if (!lock) return lock.error();
-    auto store = open_sqlite_store(folder->database());
-    if (!store) return store.error();
+    if (!options.store.empty())
+        if (auto address = etcd::parse_address(options.store); !address) return address.error();
+    if (auto saved = folder->save_shared_store(options.store); !saved) return saved.error();
     auto ledger = open_sqlite_ledger(folder->database());
     if (!ledger) return ledger.error();
     if (auto recovered = recover(**ledger); !recovered) return recovered.error();
+
+    AuditLog audit(folder->path());
+    ServerKeys keys(*folder);
+    if (auto read = keys.refresh(now_ms()); !read) return read.error();
+    auto open_directory = directory_of(options, *folder);
+    if (!open_directory) return open_directory.error();
 
     std::optional<LedgerSync> syncing;
 
@@ -135,7 +191,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!cache) return cache.error();
 
     GpuOptions gpu_options = options.gpus;
-    gpu_options.emulated_seed = folder->server_keys()->public_key;
+    auto identity = folder->identity();
+    if (!identity) return identity.error();
+    if (gpu_options.emulated_seed.empty()) gpu_options.emulated_seed = *identity;
     auto source = GpuSource::choose(gpu_options);
     if (!source) return source.error();
     auto found = source->find();
@@ -144,43 +202,74 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     EventLoop loop;
     std::function<void(int)> asked_to_end;
     Reaper reaper(loop, [&](int signal) { asked_to_end(signal); });
-    auto socket = ControlSocket::open(*control, **store);  // makes threads: after the Reaper has blocked signals
+    auto store = folder->open_store();  // from here on there are threads: after the Reaper has blocked signals
+    if (!store) return store.error();
+    Doorkeeper door(options.plain, **store, audit, keys);
+    auto socket = ControlSocket::open(*control, door);
     if (!socket) return socket.error();
 
-    std::string worker_host = options.worker_address.empty() ? control->listen.host : options.worker_address;
-    if (control->listen.wildcard()) worker_host = control->listen.host;
+    // What clients are told may be no address of this host: of a router before it, or of the cloud around it.
+    std::string worker_host = options.worker_bind.empty() ? control->listen.host : options.worker_bind;
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
-    Books books(loop, **ledger, node_name(options));
+    auto self = own_entry(options, control->listen, (*socket)->address(), keys.public_key(), *identity);
+    if (!self) return self.error();
+    Membership pool(loop, gpus, *open_directory);
+    Books books(loop, **ledger, self->name);
     Claims claims(loop, gpus, workers, books,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
-                   [&](const std::string& account) { return limits_of(**store, account); }});
+                   [&](const std::string& account) { return limits_of(**store, account); }, &pool});
+    pool.on({[&] { claims.tell_lease(); },
+             [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
     ImageKeeper images(loop, reaper, workers, std::move(*cache),
                        [&](const std::string& tenant) { return is_enrolled(**store, tenant); });
-    Handler handler(loop, gpus, claims, **store, **ledger, books, *nvml, images);
+    Exchange exchange(
+        workers, gpus, [&](const Worker& worker) { return claims.claim_of(worker); },
+        control->descriptors - descriptors_kept_back);
+    Handler handler(loop, gpus, claims, {**store, audit, keys}, **ledger, books, *nvml, images, pool);
+
+    auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
+    watch::NodeState node{node_name(options), control::version(), (*socket)->address(), now_ms()};
+    node.limits = limit_list(host_bytes);
+    auto watching =
+        Watching::start(loop, {gpus, claims, books, handler, node, options.plain, options.name}, options.http, *folder);
+    if (!watching) return watching.error();
+    handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
 
     bool ending = false;
-    asked_to_end = [&](int signal) {
-        if (ending) return;
+    auto end_now = [&](const std::string& why) {
         ending = true;
-        log(LogLevel::info, std::string("ending: ") + strsignal(signal));
+        log(LogLevel::info, "ending: " + why);
         gpus.stop();
         claims.end_all("the pool's server was stopped");
         for (auto* worker : workers.all())
             if (worker->state != Worker::State::serving) workers.kill(*worker);
         loop.after(shutdown_grace, [&] { loop.stop(); });
     };
+    Stopping stopping(
+        loop, claims, options.stop_grace, [&] { (*watching)->node_is_ending(); }, end_now);
+    asked_to_end = [&](int signal) { stopping.asked(signal); };
 
     syncing.emplace(**ledger);
-    auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
     look_at_host_memory(loop, claims, host_bytes, source->emulated());
+    auto groups = WorkerGroups::divide_ours();
+    log(LogLevel::info, groups.summary());
+    workers.hold(std::move(groups), host_bytes + (source->emulated() ? largest_memory(*found) : 0));
     std::string types = summary(*found);
-    gpus.add(std::move(*found));
+    gpus.add_later(std::move(*found));
+    pool.join(std::move(*self), options.history);
+    // Nobody shall ask before anything may begin.
+    const auto give_up_at = loop.now() + join_timeout;
+    while (!ending && !pool.may_begin() && loop.now() < give_up_at) loop.run_once(join_looked_at_every);
+    if (!ending && !pool.may_begin()) return pool.why_not_joined();
+    (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
-    if (auto saved = folder->save_address((*socket)->address(), options.plain); !saved) return saved.error();
+    look_at_folder(loop, keys, audit);
+    auto reached_at = options.control_address.empty() ? (*socket)->address() : options.control_address;
+    if (auto saved = folder->save_address(reached_at, options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);
     log(LogLevel::info, "tnr-gpu-server " + control::version() +
                             (options.name.empty() ? "" : " (" + options.name + ")") + " serves " + types + " at " +
@@ -188,6 +277,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     ready((*socket)->address());
     while (!ending) loop.run_once(milliseconds::max());
     while (!workers.none() && !loop.stopped()) loop.run_once(milliseconds::max());
+    pool.leave();
     log(LogLevel::info, "ended");
     return Ok{};
 }

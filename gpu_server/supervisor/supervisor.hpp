@@ -17,11 +17,16 @@ namespace tnr::server {
 
 struct ServeOptions {
     std::string listen = "tcp://127.0.0.1:14900";
-    bool plain = false;  // no keys, no encryption: on loopback only
-    std::string state;   // folder; empty: the default
-    std::string name;    // of the pool, for the log
+    bool plain = false;   // no keys, no encryption: on loopback only
+    std::string state;    // folder; empty: the default
+    std::string name;     // of the pool, for the log
+    std::string store;    // etcd://…, for a pool of several nodes; empty: a file in the state folder, for this one
+    std::string history;  // file for what this node believes, for tests; empty: none
+    std::string node;     // this one's name in it; empty: the host's
+    std::string control_address;  // tcp://HOST:PORT that clients are told by other nodes; empty: where it listens
     GpuOptions gpus;
     std::string nvml;            // libnvidia-ml.so.1 to ask for temperatures and the like; empty: none
+    std::string worker_bind;     // host that workers listen on; empty: as the control socket
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
     std::chrono::milliseconds linger = default_linger;
@@ -29,6 +34,8 @@ struct ServeOptions {
     // Connections for the data of an encrypted session (gpu_client/protocol/lanes.hpp).
     size_t lanes = wire::lanes_for_cores(std::thread::hardware_concurrency());
     uint64_t image_cache_mib = default_image_cache_mib;  // 0: none
+    std::string http;                                    // where to be watched: "127.0.0.1:14980"; empty: nowhere
+    std::chrono::seconds stop_grace{0};                  // for programs that run, once a signal asks it to stop
 };
 
 // Returns when a signal has asked the server to end, and everything has ended. `ready` is told the address.

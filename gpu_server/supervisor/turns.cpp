@@ -1,29 +1,81 @@
 // See turns.hpp.
 #include "gpu_server/supervisor/turns.hpp"
 
+#include <algorithm>
+
 namespace tnr::server {
 
-bool Turns::add(Asked&& request) {
-    auto found = queues_.find(request.peer());
-    if (found != queues_.end() && (found->second.requests.size() >= requests_per_peer_max ||
-                                   found->second.bytes + request.text.size() > request_bytes_per_peer_max))
-        return false;
-    auto& queue = queues_[request.peer()];
-    queue.bytes += request.text.size();
-    queue.requests.push_back(std::move(request));
+// Accounts there may be before we look for those that have asked nothing for a while.
+static constexpr size_t allowances_before_sweep = 1024;
+
+double Allowance::after(Clock::time_point now) const {
+    if (at_ == Clock::time_point{}) return burst_;
+    std::chrono::duration<double> passed = now - at_;
+    return std::min(burst_, left_ + std::max(0.0, passed.count()) * per_second_);
+}
+
+bool Allowance::take(Clock::time_point now) {
+    left_ = after(now);
+    at_ = now;
+    if (left_ < 1) return false;
+    left_ -= 1;
     return true;
 }
 
+bool Allowance::full(Clock::time_point now) const {
+    return after(now) >= burst_;
+}
+
+// An open pool's peers are on this host, and each connection is another: nothing that could be counted.
+bool Turns::fast(const Asked& request, Clock::time_point now) {
+    if (request.account.empty()) return false;
+    if (allowances_.size() > allowances_before_sweep)
+        std::erase_if(allowances_, [&](auto& each) { return each.second.full(now); });
+    auto allowance = allowances_.try_emplace(request.account, requests_per_second_max, requests_burst).first;
+    return !allowance->second.take(now);
+}
+
+Turns::Taken Turns::add(Asked&& request, Clock::time_point now) {
+    if (fast(request, now)) return Taken::too_fast;
+    const size_t bytes = request.text.size();
+    if (auto user = waiting_.find(request.user()); user != waiting_.end()) {
+        if (user->second.requests >= requests_per_account_max ||
+            user->second.bytes + bytes > request_bytes_per_account_max)
+            return Taken::too_many;
+        auto queue = user->second.queues.find(request.peer());
+        if (queue != user->second.queues.end() && (queue->second.requests.size() >= requests_per_peer_max ||
+                                                   queue->second.bytes + bytes > request_bytes_per_peer_max))
+            return Taken::too_many;
+    }
+    auto& user = waiting_[request.user()];
+    auto& queue = user.queues[request.peer()];
+    ++user.requests;
+    user.bytes += bytes;
+    queue.bytes += bytes;
+    queue.requests.push_back(std::move(request));
+    return Taken::yes;
+}
+
+// The one after the last, round and round.
+template <class Map>
+static typename Map::iterator turn_after(Map& map, std::string& last) {
+    auto turn = map.upper_bound(last);
+    if (turn == map.end()) turn = map.begin();
+    last = turn->first;
+    return turn;
+}
+
 std::optional<Asked> Turns::next() {
-    if (queues_.empty()) return std::nullopt;
-    auto turn = queues_.upper_bound(last_);
-    if (turn == queues_.end()) turn = queues_.begin();
-    last_ = turn->first;
-    auto& queue = turn->second;
-    Asked request = std::move(queue.requests.front());
-    queue.requests.pop_front();
-    queue.bytes -= request.text.size();
-    if (queue.requests.empty()) queues_.erase(turn);
+    if (waiting_.empty()) return std::nullopt;
+    auto user = turn_after(waiting_, last_);
+    auto queue = turn_after(user->second.queues, user->second.last);
+    Asked request = std::move(queue->second.requests.front());
+    queue->second.requests.pop_front();
+    queue->second.bytes -= request.text.size();
+    user->second.bytes -= request.text.size();
+    --user->second.requests;
+    if (queue->second.requests.empty()) user->second.queues.erase(queue);
+    if (user->second.queues.empty()) waiting_.erase(user);
     return request;
 }
 

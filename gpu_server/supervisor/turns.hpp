@@ -1,12 +1,15 @@
-// Requests that wait for their turn. Each peer has a queue of its own, with a limit, and the queues are served round
-// robin, one request each. So whoever asks much waits for itself, and everybody else for at most one request of it.
+// Requests that wait for their turn. Each user has a turn after the other, and within a user's each of his keys: so whoever
+// asks much, with however many keys, waits for himself, and everybody else for at most one request of his. A user is an
+// account; in an open pool, where nobody has one, each connection is a user.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "gpu_server/supervisor/asker.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
@@ -14,27 +17,54 @@ namespace tnr::server {
 // A request as it came.
 struct Asked {
     std::string public_key;  // proven by the handshake; empty when plain
+    std::string account;     // that the key had when its connection was let in
+    bool crowded = false;    // its connection is one too many
+    std::string address;     // the sender's
     std::string route;       // the way back
-    int connection = -1;     // descriptor, ZeroMQ's own: closed at any moment, and its number is used again
+    PeerConnection connection = {};
     std::string text;
-    // Whose turn it is. In an open pool nobody has a key: there each connection is a peer.
     const std::string& peer() const { return public_key.empty() ? route : public_key; }
+    const std::string& user() const { return account.empty() ? peer() : account; }
+};
+
+// What may be spent at once, and comes back with time.
+class Allowance {
+public:
+    using Clock = std::chrono::steady_clock;
+    Allowance(double per_second, double burst) : per_second_(per_second), burst_(burst), left_(burst) {}
+    bool take(Clock::time_point now);
+    bool full(Clock::time_point now) const;
+
+private:
+    double after(Clock::time_point now) const;
+    double per_second_, burst_, left_;
+    Clock::time_point at_{};
 };
 
 class Turns {
 public:
-    // False: its peer has as much waiting as it may; the request is not taken.
-    bool add(Asked&& request);
+    using Clock = std::chrono::steady_clock;
+    enum class Taken { yes, too_many, too_fast };
+    // Unless yes, the request is left as it was.
+    Taken add(Asked&& request, Clock::time_point now = Clock::now());
     std::optional<Asked> next();
-    bool empty() const { return queues_.empty(); }
+    bool empty() const { return waiting_.empty(); }
 
 private:
     struct Queue {
         std::deque<Asked> requests;
         size_t bytes = 0;
     };
-    std::map<std::string, Queue> queues_;  // none is empty
-    std::string last_;                     // who has had its turn
+    struct User {
+        std::map<std::string, Queue> queues;  // by peer; none is empty
+        std::string last;                     // who has had its turn
+        size_t requests = 0, bytes = 0;
+    };
+    bool fast(const Asked& request, Clock::time_point now);
+
+    std::map<std::string, User> waiting_;          // none is empty
+    std::string last_;                             // who has had its turn
+    std::map<std::string, Allowance> allowances_;  // by account
 };
 
 }  // namespace tnr::server

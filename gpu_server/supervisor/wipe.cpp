@@ -2,13 +2,20 @@
 //
 // The driver gives out whole blocks only, so what cannot be had even in the smallest of our sizes is in nobody's hands:
 // the context's own, and page-table crumbs that the driver clears when it hands them out.
+//
+// All of it is written, with a pattern and then with zeros; and after each of the two, pieces chosen at random are read back
+// for as long as wipe_check_budget lasts. Which ones nobody can know before, so a GPU, or a driver, that leaves a share s of
+// the memory as it was is found out with a probability of 1 - (1 - s)^pieces.
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/supervisor/driver_calls.hpp"
 #include "gpu_server/supervisor/helpers.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
 
@@ -18,7 +25,8 @@ namespace {
 
 constexpr size_t largest_block = size_t{8} << 30;
 constexpr size_t smallest_block = size_t{2} << 20;  // the driver's own page
-constexpr size_t sample_every = size_t{64} << 20;   // one word read back of each: a few thousand round trips at most
+// What is read back at once: small enough to be everywhere within the budget, large enough to come at the bus's speed.
+constexpr size_t piece_bytes = size_t{1} << 20;
 // Crumbs: too small for a block, or held back by the driver for its own next allocations. At most so many bytes, or a
 // 64th of the memory.
 constexpr size_t free_bytes_max = size_t{256} << 20;
@@ -46,10 +54,12 @@ public:
         take_memory();
         if (blocks_.empty()) return "no memory could be had to overwrite";
         if (everything_ && !check_nothing_left()) return why_;
+        choose_pieces();
         if (!fill(pattern) || !check(pattern) || !fill(0) || !check(0)) return why_;
         return {};  // the process ends now, and with it the allocations
     }
     uint64_t bytes() const { return bytes_; }
+    uint64_t checked_bytes() const { return checked_bytes_; }
 
 private:
     bool ok(CUresult result, const char* doing) {
@@ -85,23 +95,40 @@ private:
             if (!ok(driver_.fill(block.address, word, block.bytes / sizeof word), "cuMemsetD32")) return false;
         return ok(driver_.synchronize(), "cuCtxSynchronize");
     }
-    bool check(uint32_t expected) {
+    // Blocks are whole pieces: none is smaller than smallest_block.
+    void choose_pieces() {
+        pieces_.clear();
         for (auto& block : blocks_)
-            for (size_t at = 0; at < block.bytes; at += sample_every)
-                if (!check_word(block.address + at, expected)) return false;
-        return true;
+            for (size_t at = 0; at + piece_bytes <= block.bytes; at += piece_bytes)
+                pieces_.push_back(block.address + at);
+        std::random_device entropy;
+        std::seed_seq seed{entropy(), entropy(), entropy(), entropy(), entropy(), entropy(), entropy(), entropy()};
+        std::shuffle(pieces_.begin(), pieces_.end(), std::mt19937_64(seed));
     }
-    bool check_word(CUdeviceptr address, uint32_t expected) {
-        uint32_t found = ~expected;
-        if (!ok(driver_.copy_down(&found, address, sizeof found), "cuMemcpyDtoH")) return false;
-        if (found != expected) why_ = "memory does not hold what was written to it";
-        return found == expected;
+    // The same pieces each time, as far as the time goes: checked_bytes_ is what was seen every time.
+    bool check(uint32_t expected) {
+        const auto until = std::chrono::steady_clock::now() + wipe_check_budget;
+        std::vector<uint32_t> found(piece_bytes / sizeof expected);
+        uint64_t checked = 0;
+        for (auto piece : pieces_) {
+            if (checked >= wipe_checked_bytes_min && std::chrono::steady_clock::now() >= until) break;
+            if (!ok(driver_.copy_down(found.data(), piece, piece_bytes), "cuMemcpyDtoH")) return false;
+            if (std::any_of(found.begin(), found.end(), [&](uint32_t word) { return word != expected; })) {
+                why_ = "memory does not hold what was written to it";
+                return false;
+            }
+            checked += piece_bytes;
+        }
+        checked_bytes_ = std::min(checked_bytes_, checked);
+        return true;
     }
 
     const DriverCalls& driver_;
     const bool everything_;
     std::vector<Block> blocks_;
+    std::vector<CUdeviceptr> pieces_;  // in the order in which they are read back
     uint64_t bytes_ = 0;
+    uint64_t checked_bytes_ = UINT64_MAX;
     size_t bytes_left_;
     std::string why_;
 };
@@ -112,13 +139,14 @@ json wipe(uint64_t bytes_max) {
     int count = 0;
     if (auto code = driver->device_count(&count); code != CUDA_SUCCESS) return {{"failed", driver->name_of(code)}};
     if (count == 0) return {{"failed", "the driver does not show this GPU any more"}};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, checked = 0;
     for (int ordinal = 0; ordinal < count; ++ordinal) {
         Wipe one(*driver, bytes_max);
         if (auto why = one.device(ordinal); !why.empty()) return {{"failed", why}};
         bytes += one.bytes();
+        checked += one.checked_bytes();
     }
-    return {{"wiped", bytes}};
+    return {{"wiped", bytes}, {"checked", checked}};
 }
 
 }  // namespace

@@ -11,14 +11,19 @@
 
 namespace tnr::server {
 
-static void tell_wiped(const Wiped& wiped, int control, int status) {
+static int64_t bytes_in(const nlohmann::json& answer, const char* key) {
+    auto found = answer.find(key);
+    return found != answer.end() && found->is_number_unsigned() ? static_cast<int64_t>(found->get<uint64_t>()) : 0;
+}
+
+static void tell_wiped(const Wiped& wiped, int control, int status, milliseconds took) {
     auto received = receive_message(control);
     auto answer = control::parse(received.text.data(), received.text.size());
-    if (answer && answer->contains("wiped") && (*answer)["wiped"].is_number_unsigned())
-        return wiped((*answer)["wiped"], "");
+    if (answer && bytes_in(*answer, "wiped") > 0)
+        return wiped({bytes_in(*answer, "wiped"), bytes_in(*answer, "checked"), took.count()}, "");
     if (answer && answer->contains("failed") && (*answer)["failed"].is_string())
-        return wiped(0, printable((*answer)["failed"].get<std::string>()));
-    wiped(0, "the helper " + describe_exit(status));
+        return wiped({}, printable((*answer)["failed"].get<std::string>()));
+    wiped({}, "the helper " + describe_exit(status));
 }
 
 Wiper make_wiper(EventLoop& loop, Reaper& reaper, const GpuSource& source) {
@@ -29,10 +34,11 @@ Wiper make_wiper(EventLoop& loop, Reaper& reaper, const GpuSource& source) {
         if (!child) return child.error();
         pid_t pid = child->pid;
         auto timeout = loop.after(wipe_timeout, [pid] { kill_child(pid); });
+        auto began = loop.now();
         auto control = std::make_shared<UniqueFd>(std::move(child->control));
-        reaper.expect(pid, [&loop, control, timeout, wiped = std::move(wiped)](int status) {
+        reaper.expect(pid, [&loop, control, timeout, began, wiped = std::move(wiped)](int status) {
             loop.cancel(timeout);
-            tell_wiped(wiped, control->get(), status);
+            tell_wiped(wiped, control->get(), status, std::chrono::duration_cast<milliseconds>(loop.now() - began));
         });
         return Ok{};
     };

@@ -6,14 +6,15 @@
 #include <string>
 
 #include "api_client/base/result.hpp"
+#include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
 
 namespace tnr::server {
 
-// How many bytes; 0: it could not be done, and `how` says why.
-using Wiped = std::function<void(uint64_t bytes, const std::string& how)>;
+// No bytes: it could not be done, and `how` says why.
+using Wiped = std::function<void(const WipeRecord& wipe, const std::string& how)>;
 // `wiped` is called later, once. An Error is this host's, not the GPU's: the helper did not start.
 using Wiper = std::function<Result<>(const FoundGpu& gpu, Wiped wiped)>;
 

@@ -15,6 +15,7 @@
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/worker/limits.hpp"
 
 namespace tnr::server {
 
@@ -47,11 +48,13 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     auto plan = source_.plan("worker", selectors);
     plan.error_fd = theirs.get();
     plan.listen_fd = worker->door.get();
+    plan.own_process_ids = true;
     auto child = start_child(plan);
     if (!child) {
         ports_.give_back(worker->endpoint.port);
         return child.error();
     }
+    groups_.hold(child->pid, {memory_bytes_per_gpu_ * gpus.size(), worker::threads_max});
     worker->pid = child->pid;
     worker->control = std::move(child->control);
     worker->gpus = gpus;
@@ -142,16 +145,18 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) try {
         events_.away(worker, message["away"].get<bool>());
     } else if (message.contains("moved")) {
         if (worker.state != Worker::State::serving) return false;
-        auto bytes = [&](const char* way) {
-            return static_cast<int64_t>(std::min<uint64_t>(message["moved"].at(way).get<uint64_t>(), claim_bytes_max));
-        };
-        events_.moved(worker, bytes("up"), bytes("down"));
+        auto& moved = message["moved"];
+        auto bounded = [](uint64_t told) { return static_cast<int64_t>(std::min<uint64_t>(told, claim_use_max)); };
+        events_.used(worker, {bounded(moved.at("up").get<uint64_t>()), bounded(moved.at("down").get<uint64_t>()),
+                              bounded(moved.value("busy_ms", uint64_t{0}))});
     } else if (message.contains("grant")) {
         auto wish = memory_wish(message.at("grant"));
         if (wish.device >= worker.gpus.size() || worker.state != Worker::State::serving) return false;
         events_.wants_memory(worker, wish);
     } else if (message.contains("ended") || message.contains("failed")) {
         worker.last_word = printable(message.at(message.contains("ended") ? "ended" : "failed").get<std::string>());
+    } else if (exchange_.message && (message.contains("exchange") || message.contains("return"))) {
+        return worker.state != Worker::State::serving || exchange_.message(worker, message, std::move(received.file));
     } else if (image_message_ && worker.state == Worker::State::serving) {
         return image_message_(worker, message, std::move(received.file));
     } else {
@@ -164,7 +169,8 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) try {
 
 void WorkerProcesses::exited(Worker& worker, int status) {
     auto foreign = [](int signal) { return signal == SIGKILL || signal == SIGTERM || signal == SIGINT; };
-    worker.killed_by_others = !worker.killed_by_us && WIFSIGNALED(status) && foreign(WTERMSIG(status));
+    auto signal = ending_signal(status);
+    worker.killed_by_others = !worker.killed_by_us && signal && foreign(*signal);
     // What it said last may still be in the socket.
     if (worker.state != Worker::State::dying) {
         auto received = receive_message(worker.control.get());
@@ -184,6 +190,8 @@ void WorkerProcesses::exited(Worker& worker, int status) {
     auto owned = std::move(*mine);
     workers_.erase(mine);
     ports_.give_back(worker.endpoint.port);
+    if (exchange_.gone) exchange_.gone(worker);
+    groups_.let_go(worker.pid);
     events_.gone(worker, how);
 }
 

@@ -5,6 +5,7 @@
 
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/worker_groups.hpp"
 #include "gpu_server/supervisor/worker_ports.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
@@ -14,6 +15,11 @@ class WorkerProcesses : public Workers {
 public:
     WorkerProcesses(EventLoop& loop, Reaper& reaper, const GpuSource& source, std::string host, PortRange ports)
         : loop_(loop), reaper_(reaper), source_(source), ports_(std::move(host), ports) {}
+    // What the kernel holds each worker to, for each GPU that it has. Before the first is started.
+    void hold(WorkerGroups groups, uint64_t memory_bytes_per_gpu) {
+        groups_ = std::move(groups);
+        memory_bytes_per_gpu_ = memory_bytes_per_gpu;
+    }
     ~WorkerProcesses() override;
 
     Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) override;
@@ -35,6 +41,8 @@ private:
     Reaper& reaper_;
     const GpuSource& source_;
     WorkerPorts ports_;
+    WorkerGroups groups_;
+    uint64_t memory_bytes_per_gpu_ = 0;
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -3,10 +3,14 @@
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
-//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes}}
-//                        the keys are empty for plain text; lanes: how many the client may open
+//   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
+//                        fence, lease_until_ms}}
+//                        the keys are empty for plain text; lanes: how many the client may open; fence: the pool's number
+//                        for the claim; after that time of the node's clock (pool/directory.hpp) no client may come first
+//   supervisor → worker  {"lease_until_ms": …}                             it lasts longer now
 //   worker → supervisor  {"connected": true}                               its client has come, for the first time
-//   worker → supervisor  {"moved": {up, down}}                             bytes to the GPU and back so far; now and then
+//   worker → supervisor  {"moved": {up, down, busy_ms}}                    bytes to the GPU and back so far, and how
+//                        long it had work (busy_time.hpp); now and then
 //   worker → supervisor  {"away": true}                                    its client has left, perhaps for good, or (false) is back
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
@@ -16,6 +20,7 @@
 //   worker → supervisor  {"find_image": {hash, bytes, ticket}}             answered by {"image": {ticket}}, with a descriptor
 //                                                                          if the tenant's cache has it
 //   worker → supervisor  {"keep_image": {hash, bytes}}, with a sealed memory file
+//   worker → supervisor  {"exchange": …}, {"return": …}                    see exchange.hpp; answered by {"exchanged": …}
 //   worker → supervisor  {"damaged_image": {hash}}                         what it got has another hash
 #pragma once
 
@@ -58,13 +63,19 @@ struct MemoryWish {
     uint64_t ticket = 0;
 };
 
+// Since it serves. Each within claim_use_max.
+struct WorkerUse {
+    int64_t bytes_up = 0, bytes_down = 0;
+    int64_t busy_ms = 0;
+};
+
 class Workers {
 public:
     struct Events {
         std::function<void(Worker&)> ready;
         std::function<void(Worker&)> connected;
         std::function<void(Worker&, bool)> away;
-        std::function<void(Worker&, int64_t bytes_up, int64_t bytes_down)> moved;  // within claim_bytes_max
+        std::function<void(Worker&, const WorkerUse&)> used;
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;
@@ -75,6 +86,14 @@ public:
     // What serving workers say about code images (image_keeper.hpp). False: it makes no sense.
     using ImageMessage = std::function<bool(Worker&, const nlohmann::json& message, UniqueFd file)>;
     void on_image_message(ImageMessage told) { image_message_ = std::move(told); }
+
+    // What serving workers say about things that processes of a claim give each other (exchange.hpp), and which have
+    // ended: just before Events::gone.
+    struct ExchangeEvents {
+        ImageMessage message;
+        std::function<void(Worker&)> gone;
+    };
+    void on_exchange(ExchangeEvents events) { exchange_ = std::move(events); }
 
     // Pointers stay valid until `gone`. An Error is this host's, never the GPU's: no descriptor, no process, no port.
     virtual Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) = 0;
@@ -89,6 +108,7 @@ public:
 protected:
     Events events_;
     ImageMessage image_message_;
+    ExchangeEvents exchange_;
 };
 
 }  // namespace tnr::server

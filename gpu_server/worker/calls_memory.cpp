@@ -28,6 +28,11 @@ static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, 
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle};
+    // Any of it may be given to another process of the claim later, and a driver wants to know that now.
+    auto& attributes = session.devices[device].description.attributes;
+    auto shareable = attributes.find(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+    if (shareable != attributes.end() && shareable->second != 0)
+        properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return driver().cuMemCreate(&memory, bytes, &properties, 0);
 }
 
@@ -70,7 +75,9 @@ static Answer map_memory(WorkerSession& session, Call& call, const wire::MapMemo
 static Answer unmap(WorkerSession& session, const Call& call, uint64_t address, uint64_t bytes) {
     return session.run_aside(call, [&session, address, bytes] {
         auto result = driver().cuMemUnmap(address, bytes);
-        if (result == CUDA_SUCCESS) session.memory.unmapped(address, bytes);
+        if (result != CUDA_SUCCESS) return result;
+        session.memory.unmapped(address, bytes);
+        session.exchange.withdraw_unused();
         return result;
     });
 }
@@ -162,7 +169,7 @@ static Answer create_allocation(WorkerSession& session, Call& call, const wire::
             CUmemGenericAllocationHandle memory{};
             auto result = create(session, physical->device, bytes, memory);
             if (result != CUDA_SUCCESS) return result;
-            if (session.handles.allocations.add(number, {memory, std::move(physical)})) return CUDA_SUCCESS;
+            if (session.handles.allocations.add(number, {memory, std::move(physical), bytes})) return CUDA_SUCCESS;
             driver().cuMemRelease(memory);
             return CUDA_ERROR_INVALID_VALUE;
         });
@@ -171,6 +178,7 @@ static Answer create_allocation(WorkerSession& session, Call& call, const wire::
 static Answer release_allocation(WorkerSession& session, Call&, const wire::ReleaseAllocation<Resolved>& allocation) {
     auto result = driver().cuMemRelease(allocation.named.object->handle);
     session.handles.allocations.remove(allocation.named.number);
+    session.exchange.withdraw_unused();
     return result;
 }
 

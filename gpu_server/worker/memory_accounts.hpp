@@ -37,17 +37,22 @@ public:
     Physical(const Physical&) = delete;
     Physical& operator=(const Physical&) = delete;
 
+    // Something that must last as long as this memory is used. Call it before anybody else knows of the memory.
+    void keep(std::shared_ptr<void> what) { kept_ = std::move(what); }
+
     const uint32_t device;
 
 private:
     MemoryAccounts& accounts_;
     const uint64_t bytes_;
+    std::shared_ptr<void> kept_;
 };
 
-// Made by the program itself: cuMemCreate.
+// Made by the program itself: cuMemCreate. Or by another process of the claim.
 struct Created {
     CUmemGenericAllocationHandle handle{};
     std::shared_ptr<Physical> physical;
+    uint64_t bytes = 0;  // 0: another process made it
 };
 
 }  // namespace tnr::worker

@@ -37,6 +37,13 @@ bool MemoryBook::any_mapping(uint64_t address, uint64_t bytes) const {
     return start + mapping.bytes > address;
 }
 
+const std::pair<const uint64_t, Mapping>* MemoryBook::find(uint64_t address) const {
+    auto next = mappings_.upper_bound(address);
+    if (next == mappings_.begin()) return nullptr;
+    auto& found = *std::prev(next);
+    return address - found.first < found.second.bytes ? &found : nullptr;
+}
+
 std::vector<uint32_t> MemoryBook::who_may_use(uint32_t device) const {
     std::vector<uint32_t> found;
     for (uint32_t other = 0; other < openings_.size(); ++other)

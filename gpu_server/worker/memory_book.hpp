@@ -32,6 +32,8 @@ public:
     // The driver has unmapped all of it.
     void unmapped(uint64_t address, uint64_t bytes);
     bool any_mapping(uint64_t address, uint64_t bytes) const;
+    // The mapping that contains the address; null if none does.
+    const std::pair<const uint64_t, Mapping>* find(uint64_t address) const;
 
     // Devices that may use what is mapped for the client on `device`, itself included.
     std::vector<uint32_t> who_may_use(uint32_t device) const;

@@ -6,11 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
-namespace tnr::worker {
+#include "gpu_server/worker/limits.hpp"
 
-// Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
-// what a hostile client can make us remember.
-inline constexpr size_t handles_max = size_t{1} << 20;
+namespace tnr::worker {
 
 template <class T>
 class NumberedHandles {

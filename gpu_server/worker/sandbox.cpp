@@ -18,10 +18,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "api_client/base/handles.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/worker/limits.hpp"
 #include "gpu_server/worker/sandbox_filter.hpp"
 
 namespace tnr::worker {
@@ -31,17 +33,11 @@ namespace fs = std::filesystem;
 using server::log;
 using server::LogLevel;
 
-// Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection.
-constexpr rlim_t files_max = 1024;
-// Threads of the user: a worker has some dozens, and one that waits much some hundreds. Where all workers of the node
-// are one user, it is the limit of all together.
-constexpr rlim_t threads_max = 1024;
-constexpr rlim_t threads_of_all_max = 32768;
 // What the private /tmp may hold: the driver's compile cache of one process.
 constexpr const char* tmp_options = "size=256m,mode=1777";
 constexpr uid_t nobody = 65534;
-// User ids that nobody else has: one for each worker, told apart by its process id (at most 2^22). No system gives such
-// numbers to people or services.
+// User ids that nobody else has: one for each worker, told apart by the host's process id of it (at most 2^22). No system
+// gives such numbers to people or services.
 constexpr uid_t first_user = 0x70000000;
 const std::string cache_bytes = std::to_string(128 << 20);  // half of /tmp
 
@@ -52,6 +48,19 @@ Error failed(const std::string& doing) {
 bool write_file(const char* path, const std::string& text) {
     UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
     return file && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// Are there other users here that we could be? In a user namespace of our own there is one.
+bool users_to_choose_from() {
+    std::ifstream map("/proc/self/uid_map");
+    uint64_t first = 0, outside = 0, count = 0;
+    return !(map >> first >> outside >> count) || count > 1;
+}
+
+// The host's number for us, as long as the host's /proc is what we see; our own number may be 1.
+pid_t process_id_of_host() {
+    char text[32] = "";
+    return readlink("/proc/self", text, sizeof text - 1) > 0 ? static_cast<pid_t>(std::atol(text)) : getpid();
 }
 
 // Without root the kernel gives namespaces only to the "root" of a user namespace of one's own.
@@ -222,17 +231,18 @@ std::vector<gid_t> device_groups(const SandboxOptions& options) {
 
 // Takes a user id of our own, so that nothing a user may do to its processes reaches another worker. In a container
 // that has only some ids, takes the one that all share.
-bool become_nobody_else() {
-    auto user = first_user + static_cast<uid_t>(getpid());
+bool become_nobody_else(pid_t process) {
+    auto user = first_user + static_cast<uid_t>(process);
     if (setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0) return true;
     rlimit all{threads_of_all_max, threads_of_all_max};
     setrlimit(RLIMIT_NPROC, &all);
     return setresgid(nobody, nobody, nobody) == 0 && setresuid(nobody, nobody, nobody) == 0;
 }
 
-Result<> drop_rights(bool root, const std::vector<gid_t>& groups) {
+Result<> drop_rights(bool root, pid_t process, const std::vector<gid_t>& groups) {
     for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) prctl(PR_CAPBSET_DROP, capability);
-    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else())) return failed("become nobody");
+    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else(process)))
+        return failed("become nobody");
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[2]{};
     if (syscall(SYS_capset, &header, none) != 0) return failed("drop its capabilities");
@@ -270,13 +280,13 @@ std::vector<std::string> given_nvidia_devices() {
 
 Result<> enter_sandbox(const SandboxOptions& options) {
     std::string missing;
-    pid_t parent = getppid();
-    bool root = geteuid() == 0;
+    pid_t parent = getppid(), process = process_id_of_host();
+    bool root = geteuid() == 0 && users_to_choose_from();
     auto groups = device_groups(options);
 
     bool offline = unshare(CLONE_NEWNET) == 0;
     bool namespaces = offline;
-    if (!offline) {  // not root, or the root of a container, who may less
+    if (!offline) {  // not root, or the root of a container, who may less; and there was no namespace to start in
         namespaces = enter_user_namespace();
         root = false;
         if (!namespaces) miss(missing, "namespaces");
@@ -296,17 +306,24 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     bool own_user = root && jailed;
     if (auto limited = limit_resources(own_user ? threads_max : threads_of_all_max); !limited) return limited;
     // Nobody cannot read what only root may; without the private filesystem that would include the driver's folder.
-    if (auto dropped = drop_rights(own_user, groups); !dropped) return dropped;
+    if (auto dropped = drop_rights(own_user, process, groups); !dropped) return dropped;
     prctl(PR_SET_DUMPABLE, 0);         // other workers of the same user cannot read our memory
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of user has cleared it
-    if (getppid() != parent) raise(SIGKILL);
+    if (getppid() != parent) _exit(128 + SIGKILL);
     setenv("HOME", "/tmp", 1);                             // where the driver may keep what it compiles,
     setenv("CUDA_CACHE_MAXSIZE", cache_bytes.c_str(), 0);  // and how much: its own default is more than there is room
 
     if (auto filtered = filter_system_calls({.local_sockets = offline}); !filtered)
         miss(missing, "a system call filter");
+    if (getpid() != 1) missing += std::string(missing.empty() ? "" : "; ") + "process ids of its own";
     if (!missing.empty()) log(LogLevel::warning, "the worker's sandbox lacks: " + missing);
     return Ok{};
+}
+
+void end_on_signals() {
+    struct sigaction action {};
+    action.sa_handler = [](int signal) { _exit(128 + signal); };
+    for (int signal : {SIGABRT, SIGTERM, SIGINT}) sigaction(signal, &action, nullptr);
 }
 
 }  // namespace tnr::worker

@@ -2,8 +2,9 @@
 //
 // A worker runs a driver on what an unknown client sends. Should that ever break out of the protocol, it finds: no
 // network but the connection it was given, a filesystem with system libraries and nothing to write but a private /tmp,
-// no device but its GPU's, no capability, no other process in sight or within reach, no way to start a program. On a server
-// that is root it is a user of its own, so that nothing it may do to its user's processes reaches another worker.
+// no device but its GPU's, no capability, no other process in sight or within reach, no way to start a program. Its process
+// ids are its own (the supervisor starts it so: ChildPlan::own_process_ids). On a server that is root it is a user of its own,
+// too, so that nothing it may do to its user's processes reaches another worker.
 //
 // Where the system does not let us take something away (no namespaces in an unprivileged container), the rest still is,
 // and one line in the log says what is missing.
@@ -35,5 +36,9 @@ std::vector<std::string> given_nvidia_devices();
 // Call it before the process has threads and before it loads the driver. An Error means that the process is in no state
 // to go on: end it. The parent's death still ends us afterwards (dropping rights would have cleared that).
 Result<> enter_sandbox(const SandboxOptions& options);
+
+// The first process of its ids (init, to the kernel) is spared signals that it has no handler for, its own abort() among
+// them. Makes those that mean "end" end it all the same, with code 128 + the signal. Any process may call it.
+void end_on_signals();
 
 }  // namespace tnr::worker

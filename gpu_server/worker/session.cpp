@@ -41,6 +41,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
       handles(devices),
       memory(devices.size()),
       profiler(*link),
+      exchange(supervisor),
       outbox(*link),
       watches([this](const Watch& watch, CUresult result) { tell_completed(watch, result); }),
       host_functions([this](uint64_t ticket) { start_host_function(ticket); }),
@@ -56,6 +57,8 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_upload_calls(custom_);
     add_download_calls(custom_);
     add_memory_calls(custom_);
+    add_graph_memory_calls(custom_);
+    add_exchange_calls(custom_);
     add_array_calls(custom_);
     add_texture_calls(custom_);
     add_stream_calls(custom_);
@@ -69,7 +72,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
 
 std::string WorkerSession::run() {
     auto why = serve();
-    tell_moved();
+    tell_used();
     return why;
 }
 
@@ -78,7 +81,8 @@ std::string WorkerSession::serve() {
     Presence presence(patience_from_environment(), Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
-        auto event = link_->receive(batch, profiler.look_within(presence.next_look()));
+        auto patience = busy.look_within(profiler.look_within(presence.next_look()), !held_back_);
+        auto event = link_->receive(batch, patience);
         if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
         react(event, std::move(batch));
         look_at(presence, event);
@@ -88,7 +92,10 @@ std::string WorkerSession::serve() {
 }
 
 void WorkerSession::react(wire::Link::Event event, wire::Batch&& batch) {
-    if (event == wire::Link::Event::batch) take(std::move(batch));
+    if (event == wire::Link::Event::batch) {
+        busy.touched(Clock::now());
+        take(std::move(batch));
+    }
     if (event != wire::Link::Event::timeout) outbox.credit_arrived();
     work_off();
 }
@@ -96,14 +103,19 @@ void WorkerSession::react(wire::Link::Event event, wire::Batch&& batch) {
 void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
     auto now = Clock::now();
     if (event == wire::Link::Event::connected) {
-        if (presence.connected()) supervisor.connected();
+        if (presence.connected()) {
+            // It came so late that others may have taken this node for dead. What they decided then counts.
+            if (!supervisor.may_begin())
+                say_goodbye("its GPU node lost touch with the pool before the program reached it; start it again");
+            supervisor.connected();
+        }
         supervisor.away(false);
     }
     bool left = event == wire::Link::Event::disconnected;
     if (left) supervisor.away(true);
     if (!left && now - looked_at_ < Presence::look_every) return;
     looked_at_ = now;
-    tell_moved();
+    tell_used();
     auto silence = link_->channel().callers().silence();
     if (left)
         presence.left(silence, now);
@@ -111,12 +123,12 @@ void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
         presence.look(silence, now);
 }
 
-void WorkerSession::tell_moved() {
-    supervisor.moved(link_->bytes_received(), link_->bytes_sent());
+void WorkerSession::tell_used() {
+    supervisor.used(link_->bytes_received(), link_->bytes_sent(), busy.milliseconds());
 }
 
 void WorkerSession::say_goodbye(const std::string& why) {
-    tell_moved();
+    tell_used();
     outbox.tell(wire::WorkerGoodbye{why});
     std::this_thread::sleep_for(goodbye_takes);
     supervisor.ended(why);

@@ -17,11 +17,13 @@
 #include "gpu_client/protocol/array_records.hpp"
 #include "gpu_client/protocol/link.hpp"
 #include "gpu_client/protocol/session_records.hpp"
+#include "gpu_server/worker/busy_time.hpp"
 #include "gpu_server/worker/context_uses.hpp"
 #include "gpu_server/worker/decoder.hpp"
 #include "gpu_server/worker/device.hpp"
 #include "gpu_server/worker/downloads.hpp"
 #include "gpu_server/worker/ended_streams.hpp"
+#include "gpu_server/worker/exchange.hpp"
 #include "gpu_server/worker/host_functions.hpp"
 #include "gpu_server/worker/images.hpp"
 #include "gpu_server/worker/memory_book.hpp"
@@ -29,6 +31,7 @@
 #include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
 #include "gpu_server/worker/profiler.hpp"
+#include "gpu_server/worker/shared_events.hpp"
 #include "gpu_server/worker/staging.hpp"
 #include "gpu_server/worker/supervisor_link.hpp"
 #include "gpu_server/worker/tasks.hpp"
@@ -105,11 +108,14 @@ public:
     std::vector<Device>& devices;
     SupervisorLink& supervisor;
     Handles handles;
+    BusyTime busy{handles};
     EndedStreams ended_streams;
     MemoryBook memory;
+    NumberedHandles<std::shared_ptr<InterprocessEvent>> interprocess_events;  // by the number of the event
     IncomingImages images;
     Profiler profiler;  // the dispatcher's, except batch()
     // Any thread.
+    Exchange exchange;
     Outbox outbox;
     Staging staging;
     WaitingThreads waiting{waiting_threads_max};
@@ -170,7 +176,7 @@ public:
 
 private:
     std::string serve();
-    void tell_moved();  // any thread
+    void tell_used();  // any thread
     // A batch that is being worked off, and how far.
     struct Progress {
         std::shared_ptr<BatchHold> hold;
@@ -226,6 +232,7 @@ void add_link_calls(HandlerTable& table);
 void add_upload_calls(HandlerTable& table);
 void add_download_calls(HandlerTable& table);
 void add_memory_calls(HandlerTable& table);
+void add_exchange_calls(HandlerTable& table);
 void add_array_calls(HandlerTable& table);
 void add_texture_calls(HandlerTable& table);
 void add_stream_calls(HandlerTable& table);
@@ -235,5 +242,6 @@ void add_graph_calls(HandlerTable& table);
 void add_user_object_calls(HandlerTable& table);
 void add_graph_function_calls(HandlerTable& table);
 void add_graph_node_calls(HandlerTable& table);
+void add_graph_memory_calls(HandlerTable& table);
 
 }  // namespace tnr::worker

@@ -9,6 +9,7 @@
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/directory.hpp"
 #include "gpu_server/pool/packet.hpp"
 
 namespace tnr::worker {
@@ -44,9 +45,10 @@ void SupervisorLink::connected() {
     send(json{{"connected", true}}.dump());
 }
 
-void SupervisorLink::moved(uint64_t bytes_up, uint64_t bytes_down) {
-    if (moved_.exchange(bytes_up + bytes_down) == bytes_up + bytes_down) return;
-    send(json{{"moved", {{"up", bytes_up}, {"down", bytes_down}}}}.dump());
+void SupervisorLink::used(uint64_t bytes_up, uint64_t bytes_down, uint64_t busy_ms) {
+    const uint64_t all = bytes_up + bytes_down + busy_ms;
+    if (used_.exchange(all) == all) return;
+    send(json{{"moved", {{"up", bytes_up}, {"down", bytes_down}, {"busy_ms", busy_ms}}}}.dump());
 }
 
 void SupervisorLink::away(bool away) {
@@ -61,6 +63,7 @@ bool SupervisorLink::wait_for_work(Serve& serve) {
         auto& wanted = (*parsed)["serve"];
         serve.session = wanted.value("session", "");
         shared_ = wanted.value("shared", false);
+        lease_until_ms_ = wanted.value("lease_until_ms", std::numeric_limits<int64_t>::max());
         serve.client_key = wanted.value("client_key", "");
         serve.lanes = std::min(wanted.value("lanes", size_t{0}), wire::lanes_max);
         serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
@@ -82,12 +85,19 @@ void SupervisorLink::listen() {
         if (auto end = parsed->find("end"); end != parsed->end() && end->is_string()) end_(end->get<std::string>());
         if (auto shared = parsed->find("shared"); shared != parsed->end() && shared->is_boolean())
             set_shared(shared->get<bool>());
+        lease_until_ms_ = parsed->value("lease_until_ms", lease_until_ms_.load());
         if (auto granted = parsed->find("granted"); granted != parsed->end() && granted->is_object())
             answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
         if (auto image = parsed->find("image"); image != parsed->end() && image->is_object())
             answer_image(image->value("ticket", uint64_t{0}), std::move(file));
+        if (auto answer = parsed->find("exchanged"); answer != parsed->end() && answer->is_object())
+            answer_exchange(*answer, std::move(file));
     }
     _exit(0);  // without a supervisor nobody would give this GPU to anyone else
+}
+
+bool SupervisorLink::may_begin() const {
+    return server::boot_ms() < lease_until_ms_;
 }
 
 void SupervisorLink::set_shared(bool shared) {
@@ -147,6 +157,33 @@ void SupervisorLink::answer_image(uint64_t ticket, UniqueFd file) {
         images_asked_.erase(found);
     }
     answer(std::move(file));
+}
+
+void SupervisorLink::exchange(json message, int file, Exchanged answer) {
+    uint64_t ticket = 0;
+    {
+        LockGuard lock(mutex_);
+        ticket = next_ticket_++;
+        exchanging_[ticket] = std::move(answer);
+    }
+    message["ticket"] = ticket;
+    send(json{{"exchange", std::move(message)}}.dump(), file);
+}
+
+void SupervisorLink::answer_exchange(const json& answer, UniqueFd file) {
+    Exchanged told;
+    {
+        LockGuard lock(mutex_);
+        auto found = exchanging_.find(answer.value("ticket", uint64_t{0}));
+        if (found == exchanging_.end()) return;
+        told = std::move(found->second);
+        exchanging_.erase(found);
+    }
+    told(answer, std::move(file));
+}
+
+void SupervisorLink::tell(const json& message) {
+    send(message.dump());
 }
 
 void SupervisorLink::keep_image(const wire::ImageHash& hash, uint64_t bytes, int file) {

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -34,8 +36,8 @@ public:
     void connected();
     // Its connection has ended: it may come back, or be gone; or it has come back. Said once each.
     void away(bool away);
-    // What went to the GPU and back, all in all. Said when it has changed.
-    void moved(uint64_t bytes_up, uint64_t bytes_down);
+    // What went to the GPU and back, and how long it had work, all in all. Said when it has changed.
+    void used(uint64_t bytes_up, uint64_t bytes_down, uint64_t busy_ms);
 
     // Blocks until a claim takes the worker. False: the supervisor has gone.
     bool wait_for_work(Serve& serve);
@@ -45,6 +47,8 @@ public:
     // Whether another process of the claim uses one of the GPUs. `changed` is called on another thread with every change
     // from now on.
     bool shared() const { return shared_; }
+    // Whether the node's lease still lasts: after it, nobody may begin to be served here.
+    bool may_begin() const;
     void watch_sharing(std::function<void(bool shared)> changed);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
@@ -54,6 +58,12 @@ public:
     void find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer);
     // Offers one to the cache: a sealed memory file. The supervisor may decline.
     void keep_image(const wire::ImageHash& hash, uint64_t bytes, int file);
+    // Says something that the supervisor answers: `answer` gets that, on the listening thread, so it must be quick. For
+    // the exchange of things between the claim's processes (exchange.hpp).
+    using Exchanged = std::function<void(const nlohmann::json& answer, UniqueFd file)>;
+    void exchange(nlohmann::json message, int file, Exchanged answer) TNR_EXCLUDES(mutex_);
+    // Says something that is not answered.
+    void tell(const nlohmann::json& message);
     // Reports that what find_image() gave has another hash.
     void image_is_damaged(const wire::ImageHash& hash);
 
@@ -64,16 +74,19 @@ private:
     void set_shared(bool shared) TNR_EXCLUDES(mutex_);
     void answer_grant(uint64_t ticket, uint64_t bytes) TNR_EXCLUDES(mutex_);
     void answer_image(uint64_t ticket, UniqueFd file) TNR_EXCLUDES(mutex_);
+    void answer_exchange(const nlohmann::json& answer, UniqueFd file) TNR_EXCLUDES(mutex_);
 
     UniqueFd control_;
     std::function<void(const std::string&)> end_;
     std::atomic<bool> shared_{false};
-    std::atomic<bool> away_{false};   // as it was told
-    std::atomic<uint64_t> moved_{0};  // likewise, both ways together
+    std::atomic<int64_t> lease_until_ms_{std::numeric_limits<int64_t>::max()};  // CLOCK_BOOTTIME
+    std::atomic<bool> away_{false};                                             // as it was told
+    std::atomic<uint64_t> used_{0};  // likewise, all three together: none of them ever shrinks
     Mutex mutex_;
     std::function<void(bool)> sharing_changed_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(UniqueFd)>> images_asked_ TNR_GUARDED_BY(mutex_);
+    std::map<uint64_t, Exchanged> exchanging_ TNR_GUARDED_BY(mutex_);
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
 

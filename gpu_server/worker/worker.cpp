@@ -38,6 +38,7 @@ static SandboxOptions sandbox_for(const std::string& driver) {
 static std::vector<Device>& warm_up(SupervisorLink& supervisor) {
     auto* path = std::getenv("TNR_DRIVER");
     std::string driver_path = path ? path : "libcuda.so.1";
+    end_on_signals();
     if (auto entered = enter_sandbox(sandbox_for(driver_path)); !entered) give_up(supervisor, entered.error());
     if (auto loaded = load_driver(driver_path); !loaded) give_up(supervisor, loaded.error());
     auto devices = warm_devices();

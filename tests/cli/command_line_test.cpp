@@ -35,7 +35,7 @@ TEST_CASE("results that could not be written are no success", "[cli][command_lin
     session.provider_names = {};
     session.now = fake.session.now;
     session.config_folder = session.state_folder = fake.folder.path();
-    for (std::vector<std::string> words : std::vector<std::vector<std::string>>{
+    for (const auto& words : std::vector<std::vector<std::string>>{
              {"version"}, {"--version"}, {"--help"}, {"status"}, {"completion", "bash"}}) {
         out.clear();
         fake.err.str("");
@@ -98,7 +98,7 @@ TEST_CASE("options, commands below commands, providers and machines are recognis
         return fake.err.str();
     };
     CHECK(hint({"start", "demo", "--regoin", "x"}).find("did you mean '--region'? ") != std::string::npos);
-    CHECK(hint({"login", "hetzer"}).find("there is no command 'login hetzer'\nhint: did you mean 'hetzner'? ") !=
+    CHECK(hint({"login", "hetzer"}).find("`tnr login` does not know 'hetzer'\nhint: did you mean 'hetzner'? ") !=
           std::string::npos);
     CHECK(hint({"offers", "--provider", "hetzer"}).find("did you mean 'hetzner'? providers: ") != std::string::npos);
     CHECK(hint({"delete", "dmeo", "--provider", "local", "--yes"}).find("did you mean 'demo'? ") != std::string::npos);

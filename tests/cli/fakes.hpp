@@ -35,8 +35,11 @@ struct FakeWorld {
     // The pool.
     std::vector<cli::GpuType> types = {{"h100", 2, 2, 80'000'000'000}, {"a100", 1, 1, 40'000'000'000}};
     std::map<std::string, std::string> enrolled;  // machine to key
+    std::string pool_role = "account";
+    std::string redeemed;  // the key that a token was traded for
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
+    cli::PoolNow now;
     cli::PoolBooks books;
     bool old_pool = false;  // of before pools told of their ledgers
     // What is on the machine that runs.
@@ -169,7 +172,12 @@ private:
 class FakePool : public cli::Pool {
 public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
-    Result<std::string> hello() override { return reached(std::string("account")); }
+    Result<std::string> hello() override { return reached(world_.pool_role); }
+    Result<> redeem_token(const std::string& key) override {
+        if (!world_.redeemed.empty()) return Error{Error::Kind::auth, "this token has been used already"};
+        if (world_.pool_reachable) world_.redeemed = key;
+        return reached(Ok{});
+    }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
     Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
     Result<cli::PoolBooks> books(int64_t since) override {
@@ -178,6 +186,7 @@ public:
         std::erase_if(books.uses, [&](const cli::GpuUse& use) { return use.to_ms <= since * 1000; });
         return reached(books);
     }
+    Result<cli::PoolNow> now() override { return reached(world_.now); }
     Result<> enroll_machine(const std::string& name, const std::string& key) override {
         if (world_.pool_reachable) world_.enrolled[name] = key;
         return reached(Ok{});

@@ -1,5 +1,6 @@
 // Ports forwarded over SSH: bytes, ends, refusals, and connections that break in the middle.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -104,7 +104,8 @@ TEST_CASE("--for needs no pool: without one it looks at the types there are to b
     CHECK(document["types"].empty());
     REQUIRE(fake.tnr({"gpus", "--for", "infer", "--params", "7b"}) == 0);
     CHECK(fake.err.str().find("not signed in to a pool: these are the types that NVIDIA sells") != std::string::npos);
-    CHECK(fake.tnr({"gpus"}) == 4);  // what a pool has, only a pool knows
+    CHECK(fake.out.str().find("free now") == std::string::npos);  // nobody knows
+    CHECK(fake.tnr({"gpus"}) == 4);                               // what a pool has, only a pool knows
 }
 
 TEST_CASE("--for says what it cannot make sense of", "[cli][gpus]") {
@@ -114,6 +115,7 @@ TEST_CASE("--for says what it cannot make sense of", "[cli][gpus]") {
                                                {"--for", "train"},
                                                {"--params", "7b"},
                                                {"--for", "infer", "--params", "many"},
+                                               {"--for", "infer", "--params", "999999999999b"},
                                                {"--for", "infer", "--params", "-7b"},
                                                {"--for", "infer", "--params", "7q"},
                                                {"--for", "infer", "--params", "nan"},

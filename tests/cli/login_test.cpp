@@ -34,3 +34,35 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
     CHECK(login->keys.own.public_key == own.public_key);
     CHECK(fake.session.logins().all()->size() == 2);
 }
+
+TEST_CASE("a token is traded for a key that is made here", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), token = wire::make_key_pair();
+    fake.world.pool_role = "token";
+    fake.in.str(wire::token_prefix + token.secret_key + "\n");
+    REQUIRE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
+    auto login = fake.session.logins().find("");
+    REQUIRE(login);
+    CHECK(login->keys.own.public_key == fake.world.redeemed);
+    CHECK(wire::public_of(login->keys.own.secret_key) == fake.world.redeemed);
+    CHECK(login->keys.own.public_key != token.public_key);
+    SECTION("once: then it says so, and what was stored stays") {
+        fake.in.str(wire::token_prefix + token.secret_key + "\n");
+        auto again = cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""});
+        REQUIRE_FALSE(again);
+        CHECK(again.error().what == "this token has been used already");
+        CHECK(fake.session.logins().find("")->keys.own.public_key == fake.world.redeemed);
+    }
+}
+
+TEST_CASE("a pool's new key is remembered without making it the default", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), own = wire::make_key_pair(), newer = wire::make_key_pair();
+    REQUIRE(cli::login_pool(fake.session, {"tcp://one.example:1", server.public_key, own.secret_key}));
+    REQUIRE(cli::login_pool(fake.session, {"tcp://two.example:1", server.public_key, own.secret_key}));
+    REQUIRE(fake.session.logins().renew("tcp://one.example:1", newer.public_key));
+    REQUIRE(fake.session.logins().renew("tcp://none.example:1", newer.public_key));
+    CHECK(fake.session.logins().find("tcp://one.example:1")->keys.server_public == newer.public_key);
+    CHECK(fake.session.logins().find("")->address == "tcp://two.example:1");
+    CHECK(fake.session.logins().find("")->keys.server_public == server.public_key);
+}

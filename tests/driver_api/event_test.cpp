@@ -109,3 +109,31 @@ TEST_CASE("an event may be destroyed before it is complete", "[event]") {
     gate.open();
     CU_OK(cu.cuStreamSynchronize(stream));
 }
+
+TEST_CASE("an event of a whole context comes behind all of its streams", "[event][context]") {
+    Gpu gpu;
+    Module module;
+    Stream one(CU_STREAM_NON_BLOCKING), other(CU_STREAM_NON_BLOCKING);
+    Event event;
+    Memory out(std::vector<int>{0});
+    {
+        Gate gate(one);
+        CU_OK(cu.cuCtxRecordEvent(gpu.context, event));
+        CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        CU_OK(cu.cuStreamSynchronize(other));
+        CU_OK(cu.cuCtxWaitEvent(gpu.context, event));
+        CU_OK(launch(module.function("store"), other, out.address, 5));
+        Stream later(CU_STREAM_NON_BLOCKING);  // made behind the wait, and held up by it
+        CU_CHECK(cu.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+        CU_OK(launch(module.function("add"), later, out.address, 0, 0));
+        CU_CHECK(cu.cuStreamQuery(later), CUDA_ERROR_NOT_READY);
+        gate.open();
+        CU_OK(cu.cuStreamSynchronize(later));
+    }
+    CU_OK(cu.cuEventSynchronize(event));
+    CU_OK(cu.cuStreamSynchronize(other));
+    CHECK(out.first<int>() == 5);
+    CU_CHECK(cu.cuCtxRecordEvent(nullptr, event), CUDA_ERROR_INVALID_CONTEXT);
+    CU_CHECK(cu.cuCtxRecordEvent(gpu.context, nullptr), CUDA_ERROR_INVALID_HANDLE);
+    CU_CHECK(cu.cuCtxWaitEvent(gpu.context, nullptr), CUDA_ERROR_INVALID_HANDLE);
+}

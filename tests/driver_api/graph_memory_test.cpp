@@ -36,7 +36,7 @@ cuuint64_t amount(const Gpu& gpu, CUgraphMem_attribute which) {
 
 }  // namespace
 
-TEST_CASE("a graph allocates, uses and frees memory at each launch", "[local][graph]") {
+TEST_CASE("a graph allocates, uses and frees memory at each launch", "[graph]") {
     TrimmedGpu gpu;
     Module module;
     Stream stream;
@@ -66,7 +66,7 @@ TEST_CASE("a graph allocates, uses and frees memory at each launch", "[local][gr
     CHECK(out.first<int>() == 9);
 }
 
-TEST_CASE("memory that a graph leaves is there until it is freed", "[local][graph]") {
+TEST_CASE("memory that a graph leaves is there until it is freed", "[graph]") {
     TrimmedGpu gpu;
     Module module;
     Stream stream;
@@ -97,7 +97,7 @@ TEST_CASE("memory that a graph leaves is there until it is freed", "[local][grap
     CU_CHECK(cu.cuMemcpyDtoH(&value, address, sizeof value), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("an instance can free what its last launch has left", "[local][graph]") {
+TEST_CASE("an instance can free what its last launch has left", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     Graph graph;
@@ -110,7 +110,7 @@ TEST_CASE("an instance can free what its last launch has left", "[local][graph]"
     CU_CHECK(cu.cuMemFree(given.dptr), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("another graph can free what a graph has left", "[local][graph]") {
+TEST_CASE("another graph can free what a graph has left", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     Graph graph, other;
@@ -127,7 +127,7 @@ TEST_CASE("another graph can free what a graph has left", "[local][graph]") {
     }
 }
 
-TEST_CASE("allocations of captured streams are nodes", "[local][graph][capture]") {
+TEST_CASE("allocations of captured streams are nodes", "[graph][capture]") {
     TrimmedGpu gpu;
     Module module;
     Stream stream;
@@ -153,7 +153,7 @@ TEST_CASE("allocations of captured streams are nodes", "[local][graph][capture]"
     CU_OK(cu.cuStreamSynchronize(stream));
 }
 
-TEST_CASE("graphs with memory have rules of their own", "[local][graph]") {
+TEST_CASE("graphs with memory have rules of their own", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     Graph graph, parent;
@@ -185,7 +185,7 @@ TEST_CASE("graphs with memory have rules of their own", "[local][graph]") {
     CU_CHECK(cu.cuGraphAddMemAllocNode(&node, parent, nullptr, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("memory of graphs is reserved at a launch and kept until it is trimmed", "[local][graph]") {
+TEST_CASE("memory of graphs is reserved at a launch and kept until it is trimmed", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     CU_OK(cu.cuDeviceGraphMemTrim(gpu.device));
@@ -222,7 +222,7 @@ TEST_CASE("memory of graphs is reserved at a launch and kept until it is trimmed
     CU_CHECK(cu.cuDeviceGraphMemTrim(99), CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[local][graph]") {
+TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     size_t free_bytes = 0, total = 0;
@@ -242,7 +242,7 @@ TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[
     CU_OK(cu.cuMemFree(address));
 }
 
-TEST_CASE("a launch whose memory is not there fails", "[local][graph]") {
+TEST_CASE("a launch whose memory is not there fails", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;
     Graph graph;

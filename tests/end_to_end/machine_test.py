@@ -20,7 +20,41 @@ import time
 import unittest
 
 BIN, PROGRAMS = map(pathlib.Path, sys.argv[1:3])
+NODE_SCRIPT = pathlib.Path(__file__).resolve().parent / "node_in_a_unit.sh"
 STEP_LIMIT_S = 900  # an emulated machine on a busy host takes minutes to boot
+
+
+# The GPU fills managed memory, and system calls write it to a file and read another into it.
+MANAGED_PROGRAM = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+def call(name, *arguments):
+    error = getattr(cuda, name)(*arguments)
+    assert error == 0, (name, error)
+call("cuInit", 0)
+call("cuDeviceGet", ctypes.byref(device), 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+call("cuCtxSetCurrent", context)
+size = 1 << 20
+call("cuMemAllocManaged", ctypes.byref(memory), ctypes.c_size_t(size), 1)
+here = (ctypes.c_char * size).from_address(memory.value)
+file = os.memfd_create("copy")
+def fill(byte):
+    call("cuMemsetD8_v2", memory, ctypes.c_ubyte(byte), ctypes.c_size_t(size))
+fill(7)
+assert os.writev(file, [here]) == size and os.pread(file, size, 0) == bytes([7]) * size
+os.pwrite(file, bytes([9]) * size, 0)
+fill(8)
+assert os.preadv(file, [here], 0) == size and here.raw == bytes([9]) * size
+back = ctypes.create_string_buffer(size)
+other = ctypes.c_uint64()
+call("cuMemAlloc_v2", ctypes.byref(other), ctypes.c_size_t(size))
+call("cuMemcpyDtoD_v2", other, memory, ctypes.c_size_t(size))
+call("cuMemcpyDtoH_v2", back, other, ctypes.c_size_t(size))
+assert back.raw == bytes([9]) * size
+print("written and read")
+"""
 
 
 class World:
@@ -45,7 +79,7 @@ class World:
         self.address = line.split()[2]
 
     def sign_in(self):
-        line = subprocess.run([BIN / "tnr-gpu-server", "enroll", "tester", "--state", self.folder / "server"],
+        line = subprocess.run([BIN / "tnr-gpu-server", "user", "add", "tester", "--token", "--state", self.folder / "server"],
                               capture_output=True, text=True, check=True, env=self.environment).stdout
         words = shlex.split(line)
         assert words[0] == "echo" and words[2:6] == ["|", "tnr", "login", "pool"], line
@@ -169,6 +203,12 @@ class Machine(unittest.TestCase):
         self.assertIn("PASS", done.stdout)
         self.assertRegex(done.stderr, r"tnr: .*cuLaunchKernel")  # it was our libcuda that ran it
 
+    def test_06b_system_calls_reach_memory_that_the_gpu_had_last(self):
+        """As an ordinary user: the machine's kernel is told to let us see accesses."""
+        (self.world.folder / "managed.py").write_text(MANAGED_PROGRAM)
+        self.succeeds("sync", "./managed.py", "demo:")
+        self.assertEqual(self.succeeds("connect", "demo", "--", "python3 managed.py"), "written and read\n")
+
     def test_07_the_remote_commands_exit_code_is_mirrored(self):
         self.assertEqual(self.tnr("connect", "demo", "--", "exit 7").returncode, 7)
         self.assertEqual(self.tnr("connect", "demo", "--", "kill -9 $$").returncode, 137)
@@ -233,6 +273,22 @@ class Machine(unittest.TestCase):
         done = self.tnr("connect", "demo", "--", "echo back")
         self.assertEqual((done.returncode, done.stdout), (0, "back\n"), done.stderr)
         self.assertIn("waiting for SSH on 'demo'", done.stderr)
+
+    def test_15b_a_server_in_its_unit_holds_its_workers(self):
+        """Our packaged unit on a real systemd: the GPU node is the machine itself, without a GPU."""
+        dist = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "dist" / "debian"
+        self.succeeds("sync", BIN / "tnr-gpu-server", BIN.parent / "lib" / "libcuda-emulated.so.1",
+                      *(dist / f"tnr-gpu-server.{part}" for part in ("service", "sysusers")), NODE_SCRIPT, "demo:node/")
+        said = self.succeeds("connect", "demo", "--", "sudo sh node/node_in_a_unit.sh")
+        lines = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+        self.assertEqual(lines.get("limits"), f"{(64 + 64) << 20} 1024 100", said)
+        self.assertRegex(lines.get("process"), r"^\d+ 1$", said)  # the host's number, and its own
+        self.assertEqual(lines.get("namespaces of its own"), "cgroup:no ipc:yes mnt:yes net:yes pid:yes user:yes", said)
+        self.assertEqual(lines.get("a hog"), "137", said)
+        self.assertEqual(lines.get("threads"), "1024 at most", said)
+        self.assertEqual(lines.get("afterwards"), "active, 1 worker", said)
+        self.assertNotIn("sandbox lacks", said)
+        self.assertIn("held to their part of memory, pids, cpu by control groups", said)
 
     def test_16_stop_keeps_the_disk(self):
         self.succeeds("connect", "demo", "--", "echo kept > unsynced.txt")  # a stop that pulled the plug would lose it

@@ -79,7 +79,7 @@ class PoolMoney(unittest.TestCase):
         return done.stdout
 
     def sign_in(self, user):
-        line = self.operator("enroll", user)
+        line = self.operator("user", "add", user, "--token")
         secret, address, key = re.match(r"echo '(.*)' \| tnr login pool (\S+) '(.*)'", line).groups()
         self.tnr(user, "login", "pool", address, key, input=secret)
 

@@ -4,13 +4,17 @@ import socket
 INSIDE, OUTSIDE = "127.0.0.1", "127.0.0.2"  # where servers listen; where a proxy stands in front of them
 
 
+BLOCK = 64  # ports that are kept together, whoever needs how many of them
+
+
 class Ports:
     """`count` successive ports that nobody uses, the first of them `first`. Ours until close(): a name that only one
     socket can have keeps another run of a test away, whether or not somebody listens there at the moment."""
 
     def __init__(self, count):
+        assert count <= BLOCK
         self.count = count
-        for self.first in range(21000, 32000, count):
+        for self.first in range(21000, 32000, BLOCK):
             try:
                 self.lock = socket.socket(socket.AF_UNIX)
                 self.lock.bind(f"\0tnr-test-ports-{self.first}")  # in the network's namespace, as ports are

@@ -4,6 +4,7 @@
     proxy.cut()              # ends all connections, what is on the way is lost
     proxy.cut_after = (20_000, 3_000_000)   # each new connection ends by itself after a random number of bytes
     proxy.delay_s = 0.05     # each way
+    proxy.change = lambda connection, target, data: data   # what is passed on instead of what came
     proxy.flows.clear()      # forwards nothing until it is set again: connections stay open and are silent
     proxy.wait_until_left(60)   # until both sides have given up the connections that there are
 """
@@ -64,6 +65,7 @@ class Connection:
             if not data:
                 return self.end()
             self.proxy.flows.wait()
+            data = self.proxy.change(self, target, data)
             try:
                 target.sendall(data[:self.allowed(len(data))])
             except OSError:
@@ -93,6 +95,7 @@ class Connection:
 class Proxy:
     def __init__(self, address, target):
         self.target = target
+        self.change = lambda connection, target, data: data
         self.cut_after, self.delay_s, self.ended = None, 0.0, 0
         self.flows = threading.Event()
         self.flows.set()

@@ -87,9 +87,9 @@ def enrolled(arguments, folder, address):
     def ask(*words):
         return subprocess.run([arguments.server, *words, "--state", os.path.join(folder, "server")], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
-    words = shlex.split(ask("enroll", "tester"))  # echo SECRET | tnr login pool ADDRESS KEY
+    words = shlex.split(ask("user", "add", "tester"))  # echo SECRET | tnr login pool ADDRESS KEY
     secret_key, server_key = words[1], words[-1]
-    public_key = ask("keys").splitlines()[-1].split()[-1]
+    public_key = ask("user", "list").splitlines()[-1].split()[-1]
     config = {"pool": address, "gpu": arguments.gpu, "server_key": server_key,
               "machine": {"name": "", "public_key": public_key, "secret_key": secret_key}}
     path = os.path.join(folder, "enrolled.json")

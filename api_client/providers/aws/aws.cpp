@@ -167,6 +167,20 @@ public:
         });
     }
 
+    // Of whatever region the order was for.
+    Result<> remove_leftovers(const std::string& name) override {
+        auto places = in_all_regions<std::string>(
+            api_, world_, [&](Api& api, const std::string& region) -> Result<std::vector<std::string>> {
+                auto left = groups(api, region, name);
+                if (!left) return left.error();
+                return std::vector<std::string>(left->empty() ? 0 : 1, region);
+            });
+        if (!places) return places.error();
+        for (const auto& region : *places)
+            if (auto swept = understood("AWS", [&] { return sweep(region, name); }); !swept) return swept;
+        return Ok{};
+    }
+
     Result<> resize(const std::string& text, const std::string& offer) override {
         return understood("AWS", [&]() -> Result<> {
             auto id = known(text);

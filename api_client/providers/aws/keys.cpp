@@ -1,10 +1,11 @@
-// Keys as they are, the portal of AWS's single sign-on, or the metadata service (IMDSv2).
+// Keys as they are, the portal of AWS's single sign-on, a program of the user's, or the metadata service (IMDSv2).
 #include "api_client/providers/aws/keys.hpp"
 
 #include <filesystem>
 
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
+#include "api_client/providers/aws/credential_process.hpp"
 #include "api_client/tool_files.hpp"
 
 namespace tnr::aws {
@@ -113,6 +114,8 @@ Result<Keys> obtain_keys(const Credentials& credentials, const CloudWorld& world
                          const std::map<std::string, std::string>& endpoints) {
     if (credentials.values.count("metadata")) return from_metadata(world);
     if (credentials.values.count("sso_start_url")) return from_portal(credentials, world, endpoints);
+    if (const std::string command = value(credentials, "credential_process"); !command.empty())
+        return keys_from_process(command, world);
     return Keys{value(credentials, "access_key_id"), value(credentials, "secret_access_key"),
                 value(credentials, "session_token")};
 }

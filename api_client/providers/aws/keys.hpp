@@ -5,13 +5,9 @@
 #include <string>
 
 #include "api_client/cloud.hpp"
+#include "api_client/providers/aws/key.hpp"
 
 namespace tnr::aws {
-
-struct Keys {
-    std::string id = {}, secret = {}, token = {};  // token: of keys that expire; else empty
-    std::string region = {};                       // where this machine is, if the keys are its own; else empty
-};
 
 // May ask AWS's sign-in portal or the machine's metadata service. An Error of kind auth says how to sign in (again).
 Result<Keys> obtain_keys(const Credentials& credentials, const CloudWorld& world,

@@ -103,7 +103,9 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
         return base;
     }
     if (auto values = sso_in(files, profile)) return values;
-    return keys_in(profile);
+    if (auto values = keys_in(profile)) return values;
+    const std::string command = at(profile, "credential_process");
+    return command.empty() ? std::nullopt : std::optional{Section{{"credential_process", command}}};
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ std::shared_ptr<Stream> Context::stream(CUstream handle) {
             mine = std::make_shared<Stream>(*this, Stream::Role::per_thread, 0u, 0);
             mine->id = 2;
             streams_.insert(mine);
+            hold_new(*mine);
         }
         return mine;
     }
@@ -78,7 +79,27 @@ std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
     LockGuard lock(mutex_);
     stream->id = next_stream_id_++;
     streams_.insert(stream);
+    hold_new(*stream);
     return stream;
+}
+
+void Context::hold_new(Stream& stream) {
+    if (!held_until_.passed()) stream.queue->submit([] {}, {held_until_});
+}
+
+// The point may lie behind an earlier one that is still waited for.
+void Context::hold_until(const Point& point) {
+    LockGuard lock(mutex_);
+    auto both = std::make_shared<Queue>();
+    held_until_ = both->submit([] {}, {held_until_, point});
+    legacy_->queue->submit([] {}, {held_until_});
+    for (auto& stream : streams_) stream->queue->submit([] {}, {held_until_});
+}
+
+std::vector<Point> Context::ends() {
+    std::vector<Point> points;
+    for (auto& queue : queues()) points.push_back(queue->last());
+    return points;
 }
 
 // Work that is still in the queue goes on, and the legacy stream has to wait for it: so the stream stays

@@ -79,6 +79,10 @@ public:
     // everything that blocking streams have been given.
     bool passed_through(Stream& stream);
     void wait_through(Stream& stream);
+    // The newest point of every stream.
+    std::vector<Point> ends();
+    // All streams of the context, also those that are made later, wait for the point.
+    void hold_until(const Point& point);
     // Waits for all work submitted so far.
     void synchronize();
     bool idle();
@@ -109,6 +113,7 @@ public:
 private:
     Context(Device& owner, bool is_primary, unsigned context_flags);
     void reset_limits();
+    void hold_new(Stream& stream) TNR_REQUIRES(mutex_);
     std::vector<Point> order(Stream& stream, std::vector<Point> after) TNR_REQUIRES(mutex_);
     std::vector<Point> ends_of(Stream& stream);
     std::vector<std::shared_ptr<Queue>> queues();
@@ -118,6 +123,7 @@ private:
     std::unordered_map<std::thread::id, std::shared_ptr<Stream>> per_thread_ TNR_GUARDED_BY(mutex_);
     std::set<std::shared_ptr<Stream>> streams_ TNR_GUARDED_BY(mutex_);  // all but the legacy one
     std::set<uint64_t> owned_ TNR_GUARDED_BY(mutex_);
+    Point held_until_ TNR_GUARDED_BY(mutex_);
     std::set<const Context*> peers_ TNR_GUARDED_BY(mutex_);
     uint64_t next_stream_id_ TNR_GUARDED_BY(mutex_) = 3;  // 1 and 2 are the default streams' names
 

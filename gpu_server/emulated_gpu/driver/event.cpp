@@ -21,6 +21,18 @@ void Event::record(Stream& stream) {
     set_last_locked(std::move(fresh));
 }
 
+void Event::record_all() {
+    auto fresh = std::make_shared<Record>();
+    auto gathering = std::make_shared<Queue>();
+    LockGuard lock(mutex);
+    fresh->point = gathering->submit(
+        [weak = std::weak_ptr(fresh)] {
+            if (auto record = weak.lock()) record->reached = Clock::now().time_since_epoch().count();
+        },
+        context.ends());
+    set_last_locked(std::move(fresh));
+}
+
 void Event::set_last(std::shared_ptr<Record> record) {
     LockGuard lock(mutex);
     set_last_locked(std::move(record));
@@ -130,6 +142,38 @@ CUresult cuEventSynchronize(CUevent handle) {
         flush_print();
         release_after_wait(event.context.device);
         return event.context.status();
+    });
+}
+
+namespace {
+
+template <class Call>
+CUresult on_context_event(CUcontext handle, CUevent event_handle, Call&& call) {
+    return initialized([&]() -> CUresult {
+        auto context = find<Context>(handle);
+        auto event = find<Event>(event_handle);
+        if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (!event) return CUDA_ERROR_INVALID_HANDLE;
+        if (CUresult error = context->status()) return error;
+        if (refuse_wait(*context) != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        return call(*context, *event);
+    });
+}
+
+}  // namespace
+
+CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
+    return on_context_event(handle, event_handle, [](Context& context, Event& event) -> CUresult {
+        if (&event.context != &context) return CUDA_ERROR_INVALID_HANDLE;
+        event.record_all();
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
+    return on_context_event(handle, event_handle, [](Context& context, Event& event) -> CUresult {
+        if (auto record = event.last()) context.hold_until(record->point);
+        return CUDA_SUCCESS;
     });
 }
 

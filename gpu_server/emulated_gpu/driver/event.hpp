@@ -28,6 +28,8 @@ public:
 
     std::shared_ptr<Record> last();  // null: never recorded
     void record(Stream& stream);
+    // Behind all that the context's streams hold.
+    void record_all();
     // A record that something else than a stream reaches.
     void set_last(std::shared_ptr<Record> record);
 

@@ -1,8 +1,5 @@
 // The virtual memory API: addresses and memory are taken separately and put together by mapping.
-//
-// All physical memory is one sparse memory file. Each handle is a stretch of it that is never used again
-// (a file can be 8 EiB long), so releasing memory is punching a hole, and the same memory can be mapped at
-// several addresses.
+// The same memory can be mapped at several addresses, and in several processes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,59 +7,12 @@
 #include <set>
 
 #include "api_client/base/mutex.hpp"
-#include "gpu_server/emulated_gpu/driver/memory.hpp"
+#include "gpu_server/emulated_gpu/driver/physical_memory.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
 namespace {
-
-// The driver's granularity on every GPU of the last ten years.
-constexpr uint64_t granularity = uint64_t{2} << 20;
-
-class MemoryFile {
-public:
-    static MemoryFile& get() {
-        static MemoryFile& file = *new MemoryFile;
-        return file;
-    }
-    int fd() const { return fd_; }
-    // The start of `bytes` fresh bytes, or -1.
-    int64_t extend(uint64_t bytes) {
-        tnr::LockGuard lock(mutex_);
-        int64_t begin = end_;
-        if (fd_ < 0 || ftruncate(fd_, end_ + static_cast<int64_t>(bytes)) != 0) return -1;
-        end_ += static_cast<int64_t>(bytes);
-        return begin;
-    }
-    void discard(int64_t begin, uint64_t bytes) {
-        (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<int64_t>(bytes));
-    }
-
-private:
-    tnr::Mutex mutex_;
-    const int fd_ = memfd_create("emulated-gpu", MFD_CLOEXEC);
-    int64_t end_ TNR_GUARDED_BY(mutex_) = 0;
-};
-
-// What cuMemCreate returns. Each mapping holds a reference, so the memory lives until it is both released
-// and unmapped.
-class PhysicalMemory : public Object {
-public:
-    static constexpr Kind kind_of = Kind::physical_memory;
-    PhysicalMemory(Device& owner, uint64_t size, int64_t start, const CUmemAllocationProp& given)
-        : Object(kind_of), device(owner), bytes(size), offset(start), properties(given) {}
-    ~PhysicalMemory() override {
-        MemoryFile::get().discard(offset, bytes);
-        device.refund(bytes);
-    }
-
-    Device& device;
-    const uint64_t bytes;
-    const int64_t offset;
-    const CUmemAllocationProp properties;
-    std::atomic<int> references{1};  // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
-};
 
 struct Mapping {
     uint64_t bytes;
@@ -102,7 +52,7 @@ struct VirtualMemory {
 };
 
 bool aligned(uint64_t value) {
-    return value % granularity == 0;
+    return value % physical_granularity == 0;
 }
 
 CUresult check_location(const CUmemLocation& location) {
@@ -112,8 +62,8 @@ CUresult check_location(const CUmemLocation& location) {
 
 CUresult check_properties(const CUmemAllocationProp* properties) {
     if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-    // Memory cannot be given to other processes.
-    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (others != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     return check_location(properties->location);
 }
 
@@ -132,7 +82,7 @@ CUresult cuMemGetAllocationGranularity(size_t* size, const CUmemAllocationProp* 
         if (!size || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
             return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_properties(properties)) return error;
-        *size = granularity;
+        *size = physical_granularity;
         return CUDA_SUCCESS;
     });
 }
@@ -142,7 +92,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size, size_t alignment
     return initialized([&]() -> CUresult {
         if (!address || size == 0 || !aligned(size) || flags) return CUDA_ERROR_INVALID_VALUE;
         if (alignment & (alignment - 1)) return CUDA_ERROR_INVALID_VALUE;
-        alignment = std::max<size_t>(alignment, granularity);
+        alignment = std::max<size_t>(alignment, physical_granularity);
         uint64_t bytes = 0;
         if (__builtin_add_overflow(size, alignment, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
         // The wish is a hint; MAP_FIXED_NOREPLACE takes it only where nothing is.
@@ -191,12 +141,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
         if (CUresult error = check_properties(properties)) return error;
         Device& device = *device_of(properties->location.id);
         if (!charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
-        int64_t offset = MemoryFile::get().extend(size);
-        if (offset < 0) {
-            device.refund(size);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        auto memory = driver().registry.add(std::make_shared<PhysicalMemory>(device, size, offset, *properties));
+        std::shared_ptr<PhysicalMemory> memory = PhysicalMemory::create(device, size, *properties);
+        if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+        driver().registry.add(memory);
         *handle = memory->handle();
         return CUDA_SUCCESS;
     });
@@ -252,8 +199,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         tnr::LockGuard lock(memory.mutex);
         if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
             return CUDA_ERROR_INVALID_VALUE;
-        void* at = mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                        MemoryFile::get().fd(), physical->offset + static_cast<int64_t>(offset));
+        void* at = mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd(),
+                        physical->offset() + static_cast<int64_t>(offset));
         if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
         Allocation allocation;
         allocation.begin = address;
@@ -321,6 +268,35 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
         if (!found || found->type != MemoryType::mapped) return CUDA_ERROR_INVALID_VALUE;
         bool granted = found->access >> location->id & 1;
         *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                      unsigned long long flags) {
+    return initialized([&]() -> CUresult {
+        auto memory = find<PhysicalMemory>(handle);
+        if (!out || !memory || flags) return CUDA_ERROR_INVALID_VALUE;
+        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!(memory->properties.requestedHandleTypes & type)) return CUDA_ERROR_INVALID_VALUE;
+        int fd = memory->export_file();
+        if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+        *static_cast<int*>(out) = fd;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
+                                        CUmemAllocationHandleType type) {
+    return initialized([&]() -> CUresult {
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+        // The descriptor stays the caller's.
+        tnr::UniqueFd file(fcntl(static_cast<int>(number(os_handle)), F_DUPFD_CLOEXEC, 0));
+        if (!file) return CUDA_ERROR_INVALID_VALUE;
+        auto memory = PhysicalMemory::import(std::move(file));
+        if (!memory) return CUDA_ERROR_INVALID_VALUE;
+        *out = driver().registry.add(memory)->handle();
         return CUDA_SUCCESS;
     });
 }

@@ -13,10 +13,11 @@ std::byte* peer_pointer(const Warp& w, uint64_t address, uint32_t bytes) {
     return peer && offset < size && size - offset >= bytes ? peer->shared_base + offset : nullptr;
 }
 
-std::byte* find_global(Worker& worker, uint64_t address, uint32_t bytes) {
+const Memory::Range* find_global(Worker& worker, uint64_t address, uint32_t bytes) {
     auto remember = [&](const Memory::Range& range) {
-        worker.ranges[worker.next_range++ % Worker::ranges_max] = range;
-        return reinterpret_cast<std::byte*>(address);
+        auto& place = worker.ranges[worker.next_range++ % Worker::ranges_max];
+        place = range;
+        return &place;
     };
     if (auto* memory = worker.grid->launch->memory) {
         auto range = memory->range_of(address);
@@ -33,6 +34,11 @@ std::byte* param_pointer(Warp& w, uint64_t address, uint32_t bytes) {
     auto parameters = w.block->grid->launch->parameters;
     if (address >= parameters.size() || parameters.size() - address < bytes) return nullptr;
     return const_cast<std::byte*>(parameters.data()) + address;
+}
+
+Region parameter_region(Warp& w, uint64_t begin) {
+    auto parameters = w.block->grid->launch->parameters;
+    return {begin, parameters.size(), const_cast<std::byte*>(parameters.data())};
 }
 
 void memory_fault(Warp& w, uint64_t address, uint32_t lane, uint32_t bytes, const char* what, bool misaligned) {

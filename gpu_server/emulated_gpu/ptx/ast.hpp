@@ -34,6 +34,7 @@ struct Operand {
     };
     Kind kind = Kind::sink;
     bool negated = false;  // !p
+    uint8_t part = 0;      // of a video instruction's register: 1 to 4 for .b0 to .b3, 5 and 6 for .h0 and .h1
     uint32_t index = nothing;
     int64_t value = 0;
     std::string_view name;

@@ -25,22 +25,34 @@ bool complete(const Block& block, const Barrier& barrier) {
     return count >= barrier.expected;
 }
 
-// Lanes that waited stand at their barrier instruction; each takes its result, if any, and goes on.
+// What `lanes`, which waited at one instruction, get from it.
+void give_result(Warp& w, const Instr& instr, const Barrier& barrier, uint32_t lanes) {
+    auto reduction = static_cast<Reduction>(instr.count);
+    if (reduction == Reduction::none) return;
+    bool result = reduction == Reduction::all ? barrier.trues == barrier.arrivals : barrier.trues > 0;
+    for (; lanes; lanes &= lanes - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        if (reduction == Reduction::popc) {
+            w.reg_of<uint32_t>(lane, instr.dst)[lane] = barrier.trues;
+        } else {
+            auto& mask = *w.reg_of<uint32_t>(lane, instr.dst);
+            mask = result ? mask | 1u << lane : mask & ~(1u << lane);
+        }
+    }
+}
+
+// Lanes that waited stand at their barrier instructions; they take their results, if any, and go on.
 void release(Block& block, Barrier& barrier) {
     for (size_t k = 0; k < block.warps.size(); ++k) {
         auto& w = *block.warps[k];
-        for (uint32_t rest = std::exchange(barrier.waiting[k], 0); rest; rest &= rest - 1) {
-            auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-            auto& instr = w.program->code[w.lane_pc[lane]++];
-            w.at_barrier &= ~(1u << lane);
-            auto reduction = static_cast<Reduction>(instr.count);
-            if (reduction == Reduction::popc) {
-                w.reg_of<uint32_t>(lane, instr.dst)[lane] = barrier.trues;
-            } else if (reduction != Reduction::none) {
-                bool result = reduction == Reduction::all ? barrier.trues == barrier.arrivals : barrier.trues > 0;
-                auto& mask = *w.reg_of<uint32_t>(lane, instr.dst);
-                mask = result ? mask | 1u << lane : mask & ~(1u << lane);
-            }
+        uint32_t rest = std::exchange(barrier.waiting[k], 0);
+        w.at_barrier &= ~rest;
+        while (rest) {
+            uint32_t pc = w.lane_pc[std::countr_zero(rest)];
+            uint32_t lanes = lanes_where(rest, [pcs = w.lane_pc, pc](uint32_t l) { return pcs[l] == pc; });
+            give_result(w, w.program->code[pc], barrier, lanes);
+            w.park(lanes, pc + 1);
+            rest &= ~lanes;
         }
         barrier.arrived[k] = 0;
     }

@@ -2,6 +2,9 @@
 // Warp::at_sync. activemask never waits.
 #include "gpu_server/emulated_gpu/ptx/collective.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
 namespace tnr::ptx {
@@ -10,15 +13,32 @@ namespace {
 // dst, d: results; a, b, c: sources; count: which operation (per group); imm: the Operation; flags:
 enum Flag : uint8_t { flag_legacy = 1, flag_pair = 2 };  // legacy: no mask operand, all who are there
 
+// The usual case: those that take part are the lanes that run, so they are all in the warp's current frame.
+bool in_one_frame(const Warp& w, uint32_t lanes) {
+    return lanes == w.active;
+}
+
 template <class T>
 void gather(Warp& w, RegRef ref, uint32_t lanes, T (&values)[warp_lanes]) {
+    if (in_one_frame(w, lanes)) return void(std::memcpy(values, w.reg<T>(ref), sizeof values));
     for (; lanes; lanes &= lanes - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
         values[lane] = w.reg_of<T>(lane, ref)[lane];
     }
 }
 
+template <class T>
+void scatter(Warp& w, RegRef ref, uint32_t lanes, const T (&values)[warp_lanes]) {
+    const T* from = values;
+    if (in_one_frame(w, lanes)) return assign_lanes(lanes, w.reg<T>(ref), [=](uint32_t l) { return from[l]; });
+    for (; lanes; lanes &= lanes - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        put(w, ref, lane, values[lane]);
+    }
+}
+
 uint32_t gather_mask(Warp& w, RegRef ref, uint32_t lanes) {
+    if (in_one_frame(w, lanes)) return w.mask(ref) & lanes;
     uint32_t bits = 0;
     for (; lanes; lanes &= lanes - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
@@ -34,38 +54,33 @@ void put_predicate(Warp& w, RegRef ref, uint32_t lane, bool value) {
 
 enum class Shuffle : uint16_t { up, down, bfly, idx };
 
+// Which lane `lane` reads from, or itself when that one is outside its segment.
+int32_t shuffle_source(Shuffle mode, int32_t lane, int32_t by, uint32_t limit) {
+    auto segment = static_cast<int32_t>(limit >> 8 & 31), clamp = static_cast<int32_t>(limit & 31);
+    int32_t last = (lane & segment) | (clamp & ~segment);
+    int32_t from = mode == Shuffle::up     ? lane - by
+                   : mode == Shuffle::down ? lane + by
+                   : mode == Shuffle::bfly ? lane ^ by
+                                           : (lane & segment) | (by & ~segment);
+    return (mode == Shuffle::up ? from >= last : from <= last) ? from : ~lane;
+}
+
 void shuffle(Warp& w, const Instr& i, uint32_t lanes) {
-    uint32_t values[warp_lanes] = {}, by[warp_lanes] = {}, limit[warp_lanes] = {};
+    uint32_t values[warp_lanes] = {}, by[warp_lanes] = {}, limit[warp_lanes] = {}, results[warp_lanes];
     gather(w, i.a, lanes, values);
     gather(w, i.b, lanes, by);
     gather(w, i.c, lanes, limit);
+    int32_t from[warp_lanes];
+    auto mode = static_cast<Shuffle>(i.count);
+    for_all_lanes([&from, &by, &limit, mode](uint32_t l) {
+        from[l] = shuffle_source(mode, static_cast<int32_t>(l), static_cast<int32_t>(by[l] & 31), limit[l]);
+    });
+    for (uint32_t l = 0; l < warp_lanes; ++l) results[l] = values[from[l] < 0 ? ~from[l] : from[l]];
+    scatter(w, i.dst, lanes, results);
+    if (!(i.flags & flag_pair)) return;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        uint32_t segment = limit[lane] >> 8 & 31, clamp = limit[lane] & 31, b = by[lane] & 31;
-        int32_t last = static_cast<int32_t>((lane & segment) | (clamp & ~segment));
-        auto first = static_cast<int32_t>(lane & segment), from = static_cast<int32_t>(lane);
-        bool valid = true;
-        switch (static_cast<Shuffle>(i.count)) {
-            case Shuffle::up:
-                from -= static_cast<int32_t>(b);
-                valid = from >= last;
-                break;
-            case Shuffle::down:
-                from += static_cast<int32_t>(b);
-                valid = from <= last;
-                break;
-            case Shuffle::bfly:
-                from ^= static_cast<int32_t>(b);
-                valid = from <= last;
-                break;
-            case Shuffle::idx:
-                from = first | static_cast<int32_t>(b & ~segment);
-                valid = from <= last;
-                break;
-        }
-        if (!valid) from = static_cast<int32_t>(lane);
-        put(w, i.dst, lane, values[from]);
-        if (i.flags & flag_pair) put_predicate(w, i.d, lane, valid);
+        put_predicate(w, i.d, lane, from[lane] >= 0);
     }
 }
 
@@ -113,7 +128,7 @@ void reduce(Warp& w, const Instr& i, uint32_t lanes) {
     T values[warp_lanes] = {};
     gather(w, i.a, lanes, values);
     auto first = static_cast<uint32_t>(std::countr_zero(lanes));
-    T result = values[first];
+    T result = std::is_floating_point_v<T> ? F(values[first], values[first]) : values[first];  // .abs, of one lane too
     for (uint32_t rest = lanes & (lanes - 1); rest; rest &= rest - 1)
         result = F(result, values[std::countr_zero(rest)]);
     for (uint32_t rest = lanes; rest; rest &= rest - 1)
@@ -185,8 +200,7 @@ void collective(Warp& w, const Instr& i) {
     auto* masks = w.reg<uint32_t>(i.table);
     // The usual case: all lanes of one mask are here already.
     uint32_t mask = masks[std::countr_zero(w.active)];
-    bool same = true;
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) same &= masks[std::countr_zero(rest)] == mask;
+    bool same = lanes_where(w.active, [=](uint32_t l) { return masks[l] == mask; }) == w.active;
     if (same && (mask & w.live) == w.active) return operation_of(i)(w, i, w.active);
     uint32_t pc = w.pc - 1;
     reschedule(w);
@@ -208,7 +222,7 @@ void collective(Warp& w, const Instr& i) {
 void activemask(Warp& w, const Instr& i) {
     auto* d = w.reg<uint32_t>(i.dst);
     uint32_t active = w.active;
-    for_lanes(active, [=](uint32_t l) { d[l] = active; });
+    assign_lanes(active, d, [=](uint32_t) { return active; });
 }
 
 // `mask`: the operand with the lanes that take part, or none for the forms before Volta.
@@ -287,14 +301,38 @@ Operation reduce_operation(std::string_view op, Type type) {
     return reduce<uint32_t, bits_xor<uint32_t>>;
 }
 
+// min and max of floats; a NaN loses, or with .NaN wins.
+template <bool Max, bool Abs, bool Nan>
+float extreme(float a, float b) {
+    if (Abs) a = std::fabs(a), b = std::fabs(b);
+    if (a != a || b != b) {
+        bool both = a != a && b != b;
+        return Nan || both ? std::numeric_limits<float>::quiet_NaN() : a != a ? b : a;
+    }
+    if (a == b) return std::signbit(a) == Max ? b : a;  // -0 is below +0
+    return (a < b) == Max ? b : a;
+}
+
+template <bool Max>
+Operation reduce_floats(bool abs, bool nan) {
+    if (abs) return nan ? reduce<float, extreme<Max, true, true>> : reduce<float, extreme<Max, true, false>>;
+    return nan ? reduce<float, extreme<Max, false, true>> : reduce<float, extreme<Max, false, false>>;
+}
+
 void decode_redux(Decoder& d) {
     d.take("sync");
     auto op = d.take_any_of({"add", "min", "max", "and", "or", "xor"});
+    bool abs = d.take("abs"), nan = d.take("NaN");
     auto type = d.take_type();
-    if (op.empty() || (type != Type::u32 && type != Type::s32 && type != Type::b32)) return d.unsupported();
+    bool floats = type == Type::f32 && (op == "min" || op == "max");
+    bool whole = (type == Type::u32 || type == Type::s32 || type == Type::b32) && !abs && !nan;
+    if (op.empty() || (!whole && !floats)) return d.unsupported();
     auto a = d.source(1, type);
     auto dst = d.dest(0, type);
-    auto& instr = emit(d, reduce_operation(op, type), &d.operand(2));
+    auto operation = !floats       ? reduce_operation(op, type)
+                     : op == "max" ? reduce_floats<true>(abs, nan)
+                                   : reduce_floats<false>(abs, nan);
+    auto& instr = emit(d, operation, &d.operand(2));
     instr.dst = dst;
     instr.a = a;
 }

@@ -24,8 +24,11 @@ inline void finish(Instr& instr, RegRef dst, RegRef a, uint8_t flags, Mode mode)
     instr.count = static_cast<uint16_t>(static_cast<uint16_t>(mode.rounding) | (mode.integral ? 8 : 0));
 }
 
-// To f16x2, bf16x2, e4m3x2 or e5m2x2.
+// A pair of floats of a byte or less.
+bool is_tiny(Type type);
+// To f16x2 or bf16x2, and to and from such pairs.
 void decode_packed(Decoder& d, Type to, Type from, uint8_t flags, Mode mode);
+void decode_pack(Decoder& d);  // cvt.pack
 // To tf32, which lies in 32 bits.
 void decode_tf32(Decoder& d, uint8_t flags, Mode mode);
 

@@ -122,6 +122,7 @@ private:
 bool decode_integer(Decoder& d);
 bool decode_bits(Decoder& d);
 bool decode_carry(Decoder& d);
+bool decode_video(Decoder& d);
 bool decode_float(Decoder& d);
 bool decode_half(Decoder& d);
 bool decode_compare(Decoder& d);
@@ -140,6 +141,7 @@ bool decode_matrix(Decoder& d);
 bool decode_matrix_memory(Decoder& d);
 bool decode_texture(Decoder& d);
 bool decode_surface(Decoder& d);
+bool decode_tensor_map(Decoder& d);
 
 // mov dst, source for one register; used by several groups.
 Handler move_handler(uint32_t bytes);

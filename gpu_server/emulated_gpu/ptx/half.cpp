@@ -27,7 +27,7 @@ double decode_bits_of(uint32_t bits, Format f) {
     double value;
     if (exponent == top && !f.finite)
         value = mantissa ? NAN : INFINITY;
-    else if (exponent == top && mantissa == (1u << f.mantissa) - 1)
+    else if (exponent == top && !f.numbers_only && mantissa == (1u << f.mantissa) - 1)
         value = NAN;
     else if (exponent == 0)
         value = std::ldexp(mantissa, 1 - bias - f.mantissa);
@@ -74,7 +74,7 @@ uint32_t encode(double value, Format f, Rounding rounding, bool saturate) {
     uint32_t top = (1u << f.exponent) - 1;
     uint32_t infinity = top << f.mantissa;
     uint32_t nan = (1u << (f.exponent + f.mantissa)) - 1;
-    uint32_t largest = f.finite ? nan - 1 : infinity - 1;
+    uint32_t largest = f.numbers_only ? nan : f.finite ? nan - 1 : infinity - 1;
     // NaN is the canonical positive one, as the hardware makes.
     if (value != value) return nan;
     if (std::isinf(value)) return sign | (saturate ? largest : f.finite ? nan : infinity);

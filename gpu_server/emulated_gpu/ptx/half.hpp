@@ -21,14 +21,16 @@ inline float bfloat_to_float(uint16_t bits) {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// A format of a sign, `exponent` and `mantissa` bits. `finite`: e4m3, which has no infinity.
+// A format of a sign, `exponent` and `mantissa` bits. `finite`: e4m3, which has no infinity. `numbers_only`: nor NaN.
 struct Format {
     int exponent;
     int mantissa;
     bool finite = false;
+    bool numbers_only = false;
 };
 inline constexpr Format half_format{5, 10}, bfloat_format{8, 7}, tf32_format{8, 10}, e5m2_format{5, 2},
-    e4m3_format{4, 3, true};
+    e4m3_format{4, 3, true}, e2m3_format{2, 3, true, true}, e3m2_format{3, 2, true, true},
+    e2m1_format{2, 1, true, true};
 
 // The nearest value of the format, as its bits. `saturate`: beyond the largest finite value gives that one.
 uint32_t encode(double value, Format format, Rounding rounding, bool saturate = false);

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_server/emulated_gpu/ptx/lane_loops.hpp"
 #include "gpu_server/emulated_gpu/ptx/program.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
 
 namespace tnr::ptx {
 
-inline constexpr uint32_t all_lanes = ~0u;
 inline constexpr uint32_t no_join = ~0u;
 inline constexpr uint64_t shared_window = uint64_t{1} << 56;
 inline constexpr uint64_t local_window = uint64_t{2} << 56;
@@ -106,7 +106,7 @@ struct Warp {
         m = (m & ~lanes) | (bits & lanes);
     }
     void park(uint32_t lanes, uint32_t at) {
-        for (uint32_t rest = lanes; rest; rest &= rest - 1) lane_pc[std::countr_zero(rest)] = at;
+        assign_lanes(lanes, lane_pc, [at](uint32_t) { return at; });
     }
 };
 

@@ -86,7 +86,8 @@ Address decode_address(Decoder& d, const ast::Operand& memory, Space space) {
 }
 
 bool take_ordering(Decoder& d) {
-    bool strong = !d.take_any_of({"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}).empty();
+    bool strong = d.take("mmio");
+    strong |= !d.take_any_of({"volatile", "relaxed", "acquire", "release", "acq_rel", "sc"}).empty();
     d.take_any_of({"cta", "cluster", "gpu", "sys"});
     if (d.take("weak")) strong = false;
     return strong;

@@ -5,6 +5,7 @@
 #include "gpu_server/emulated_gpu/ptx/half.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
+#include "gpu_server/emulated_gpu/ptx/transaction.hpp"
 
 namespace tnr::ptx {
 namespace {
@@ -72,6 +73,15 @@ uint16_t add_f16(uint16_t a, uint16_t b) {
 }
 uint16_t add_bf16(uint16_t a, uint16_t b) {
     return to_bfloat(bfloat_to_float(a) + bfloat_to_float(b));
+}
+// A NaN loses.
+template <bool Max, float (*Load)(uint16_t)>
+uint16_t extreme(uint16_t a, uint16_t b) {
+    float x = Load(a), y = Load(b);
+    if (x != x) return b;
+    if (y != y) return a;
+    if (x == y) return (a >> 15) == Max ? b : a;  // -0 is below +0
+    return (x < y) == Max ? b : a;
 }
 template <uint16_t (*F)(uint16_t, uint16_t)>
 uint32_t on_halves(uint32_t a, uint32_t b) {
@@ -143,6 +153,22 @@ Handler arithmetic(std::string_view op) {
     return nullptr;
 }
 
+// add, min and max of one half or bfloat, or of two in a register.
+template <Where W, float (*Load)(uint16_t), uint16_t (*Add)(uint16_t, uint16_t)>
+Handler of_halves(std::string_view op, bool pair) {
+    if (op == "add")
+        return pair ? atomic<W, uint32_t, update<uint32_t, on_halves<Add>>>
+                    : atomic<W, uint16_t, update<uint16_t, Add>>;
+    constexpr auto low = extreme<false, Load>, high = extreme<true, Load>;
+    if (op == "min")
+        return pair ? atomic<W, uint32_t, update<uint32_t, on_halves<low>>>
+                    : atomic<W, uint16_t, update<uint16_t, low>>;
+    if (op == "max")
+        return pair ? atomic<W, uint32_t, update<uint32_t, on_halves<high>>>
+                    : atomic<W, uint16_t, update<uint16_t, high>>;
+    return nullptr;
+}
+
 template <Where W>
 Handler handler_for(std::string_view op, Type type) {
     switch (type) {
@@ -167,13 +193,11 @@ Handler handler_for(std::string_view op, Type type) {
         case Type::f64:
             return op == "add" ? atomic<W, uint64_t, update<uint64_t, add_f64>> : nullptr;
         case Type::f16:
-            return op == "add" ? atomic<W, uint16_t, update<uint16_t, add_f16>> : nullptr;
-        case Type::bf16:
-            return op == "add" ? atomic<W, uint16_t, update<uint16_t, add_bf16>> : nullptr;
         case Type::f16x2:
-            return op == "add" ? atomic<W, uint32_t, update<uint32_t, on_halves<add_f16>>> : nullptr;
+            return of_halves<W, half_to_float, add_f16>(op, type == Type::f16x2);
+        case Type::bf16:
         case Type::bf16x2:
-            return op == "add" ? atomic<W, uint32_t, update<uint32_t, on_halves<add_bf16>>> : nullptr;
+            return of_halves<W, bfloat_to_float, add_bf16>(op, type == Type::bf16x2);
         default:
             return nullptr;
     }
@@ -194,26 +218,48 @@ Handler atomic_handler(Where where, std::string_view op, Type type) {
     }
 }
 
+void emit_atomic(Decoder& d, Handler handler, const Address& address, int64_t offset, RegRef dst, RegRef b, RegRef c) {
+    auto& instr = d.emit(handler);
+    instr.dst = dst;
+    instr.a = address.base;
+    instr.imm = address.offset + offset;
+    instr.b = b;
+    instr.c = c;
+}
+
+// atom.global.v4.f32.add {...}, [a], {...}: each element is an atomic operation by itself.
+void decode_elements(Decoder& d, bool returns, uint32_t width, Handler handler, const Address& address, Type type) {
+    auto& values = d.operand(returns ? 2 : 1);
+    bool fits = values.parts.size() == width && (!returns || d.operand(0).parts.size() == width);
+    if (!fits) return d.fail("the operand does not fit the vector's width");
+    for (uint32_t e = 0; e < width; ++e) {
+        auto b = d.source(values.parts[e], type);
+        auto dst = returns ? d.dest(d.operand(0).parts[e], type) : d.temporary(type);
+        if (d.failed()) return;
+        emit_atomic(d, handler, address, int64_t{e} * size_of(type), dst, b, 0);
+    }
+}
+
 void decode(Decoder& d, bool returns) {
     take_ordering(d);
     auto space = take_space(d);
     auto op = d.take_any_of({"add", "min", "max", "inc", "dec", "cas", "exch", "and", "or", "xor"});
     d.take("noftz");
     take_cache_hints(d);
+    uint32_t width = d.take("v2") ? 2 : d.take("v4") ? 4 : d.take("v8") ? 8 : 1;
     auto type = d.take_type();
     size_t at = returns ? 1 : 0;
     auto address = decode_address(d, d.operand(at), space);
     auto handler = op.empty() || d.failed() ? nullptr : atomic_handler(address.where, op, type);
     if (!handler) return d.unsupported();
+    if (width > 1) {
+        bool known = is_float(type) || type == Type::f16x2 || type == Type::bf16x2;
+        return known ? decode_elements(d, returns, width, handler, address, type) : d.unsupported();
+    }
     auto b = d.source(at + 1, type);
     auto c = op == "cas" ? d.source(at + 2, type) : 0;
     auto dst = returns ? d.dest(0, type) : d.temporary(type);
-    auto& instr = d.emit(handler);
-    instr.dst = dst;
-    instr.a = address.base;
-    instr.imm = address.offset;
-    instr.b = b;
-    instr.c = c;
+    emit_atomic(d, handler, address, 0, dst, b, c);
 }
 
 }  // namespace
@@ -221,8 +267,7 @@ void decode(Decoder& d, bool returns) {
 bool decode_atomic(Decoder& d) {
     auto name = d.inst().name;
     if (name != "atom" && name != "red") return false;
-    for (auto modifier : d.inst().modifiers)
-        if (modifier == "async" || modifier.substr(0, 1) == "v") return d.unsupported(), true;
+    if (name == "red" && d.take("async")) return decode_remote(d, true), true;
     decode(d, name == "atom");
     return true;
 }

@@ -1,4 +1,6 @@
 // Logic and bit fields: and or xor not cnot lop3 shl shr shf popc clz brev bfe bfi bfind fns prmt szext bmsk.
+#include <algorithm>
+
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 
@@ -320,8 +322,59 @@ void decode_permute(Decoder& d) {
     emit(d, handler, Type::b32, {Type::b32, Type::b32, Type::b32});
 }
 
+// The low b bits of a, extended by their sign or by zeros; none gives 0.
+template <class T, bool Wrap>
+uint32_t cut_and_extended(uint32_t a, uint32_t b) {
+    uint32_t bits = Wrap ? b & 31 : std::min(b, 32u);
+    if (bits == 0) return 0;
+    return static_cast<uint32_t>(static_cast<T>(a << (32 - bits)) >> (32 - bits));
+}
+
+void decode_extend(Decoder& d) {
+    bool wrap = d.take("wrap");
+    if (!wrap && !d.take("clamp")) return d.unsupported();
+    using W = uint32_t;
+    auto type = d.take_type();
+    Handler handler = type == Type::s32   ? (wrap ? binary<W, W, W, cut_and_extended<int32_t, true>>
+                                                  : binary<W, W, W, cut_and_extended<int32_t, false>>)
+                      : type == Type::u32 ? (wrap ? binary<W, W, W, cut_and_extended<uint32_t, true>>
+                                                  : binary<W, W, W, cut_and_extended<uint32_t, false>>)
+                                          : nullptr;
+    emit(d, handler, type, {type, Type::u32});
+}
+
+// p = (a != 0) op q; b: q, count: or.
+void nonzero_with(Warp& w, const Instr& i) {
+    auto* a = w.reg<uint32_t>(i.a);
+    uint32_t truth = lanes_where(w.active, [=](uint32_t l) { return a[l] != 0; });
+    w.set_mask(i.dst, w.active, i.count ? truth | w.mask(i.b) : truth & w.mask(i.b));
+}
+
+// lop3.or.b32 d|p, a, b, c, table, q
+void decode_lop3_predicate(Decoder& d, bool with_or) {
+    auto& results = d.operand(0);
+    if (results.kind != ast::Operand::Kind::pair) return d.fail("expected d|p");
+    if (d.operand(4).kind != ast::Operand::Kind::integer) return d.fail("expected the table as a constant");
+    auto a = d.source(1, Type::b32), b = d.source(2, Type::b32), c = d.source(3, Type::b32);
+    auto q = d.predicate(d.operand(5)), p = d.predicate_dest(results.parts[1]);
+    auto dst = d.dest(results.parts[0], Type::b32);
+    auto& logic = d.emit(lop3);
+    logic.dst = dst;
+    logic.a = a;
+    logic.b = b;
+    logic.c = c;
+    logic.imm = d.operand(4).value;
+    auto& truth = d.emit(nonzero_with);
+    truth.dst = p;
+    truth.a = dst;
+    truth.b = q;
+    truth.count = with_or;
+}
+
 void decode_lop3(Decoder& d) {
+    bool with_or = d.take("or"), with_and = d.take("and");
     if (!d.take("b32")) return d.unsupported();
+    if (with_or || with_and) return decode_lop3_predicate(d, with_or);
     if (d.operand(4).kind != ast::Operand::Kind::integer) return d.fail("expected the table as a constant");
     emit(d, lop3, Type::b32, {Type::b32, Type::b32, Type::b32});
     if (!d.failed()) d.program().code.back().imm = d.operand(4).value;
@@ -355,6 +408,8 @@ bool decode_bits(Decoder& d) {
         emit(d, handler, type, {type, type, Type::u32, Type::u32});
     } else if (name == "prmt")
         decode_permute(d);
+    else if (name == "szext")
+        decode_extend(d);
     else if (name == "lop3")
         decode_lop3(d);
     else if (name == "fns") {

@@ -153,10 +153,10 @@ void set(Warp& w, const Instr& i) {
     auto yes = static_cast<uint32_t>(i.imm);
     if (i.flags == 2) {
         auto* d = w.reg<uint16_t>(i.dst);
-        for_lanes(w.active, [=](uint32_t l) { d[l] = truth >> l & 1 ? static_cast<uint16_t>(yes) : uint16_t{0}; });
+        assign_lanes(w.active, d, [=](uint32_t l) { return static_cast<uint16_t>(truth >> l & 1 ? yes : 0); });
     } else {
         auto* d = w.reg<uint32_t>(i.dst);
-        for_lanes(w.active, [=](uint32_t l) { d[l] = truth >> l & 1 ? yes : 0; });
+        assign_lanes(w.active, d, [=](uint32_t l) { return truth >> l & 1 ? yes : 0; });
     }
 }
 

@@ -24,13 +24,24 @@ void branch(Warp& w, const Instr& i) {
         if (back) back_edge(w);
         return;
     }
-    reschedule(w);
-    w.park(w.active, target);
-    if (!back) return;
-    // The turn is counted here too, or a loop in which lanes keep leaving would never end it.
-    w.budget -= w.polled ? poll_cost_branches : 1;
-    w.spinning = std::exchange(w.polled, false);
-    if (w.budget <= 0) w.event |= event_yield;
+    if (back) {
+        // The turn is counted here too, or a loop in which lanes keep leaving would never end it.
+        w.budget -= w.polled ? poll_cost_branches : 1;
+        w.spinning = std::exchange(w.polled, false);
+        if (w.budget <= 0) w.event |= event_yield;
+    }
+    // The lanes that stand lower in the code go on, as the scheduler would have it; the others wait to be joined.
+    uint32_t stay = w.group & ~w.active, lower = std::min(target, w.pc), higher = std::max(target, w.pc);
+    if (w.event || lower >= w.join_pc) {
+        reschedule(w);
+        w.park(w.active, target);
+        return;
+    }
+    if (lower == higher) return;
+    w.park(back ? stay : w.active, higher);
+    w.group = back ? w.active : stay;
+    w.pc = lower;
+    w.join_pc = std::min(w.join_pc, higher);
 }
 
 void branch_indexed(Warp& w, const Instr& i) {
@@ -261,6 +272,8 @@ bool decode_control(Decoder& d) {
         d.emit(exit_thread);
     else if (name == "trap" || name == "brkpt")
         d.emit(trap);
+    else if (name == "pmevent" || name == "setmaxnreg")
+        for (auto modifier : d.inst().modifiers) d.take(modifier);  // for profilers, and registers cost nothing here
     else if (name == "nanosleep")
         decode_nanosleep(d);
     else

@@ -35,7 +35,7 @@ void integer_to_integer(Warp& w, const Instr& i) {
     bool sat = i.flags & flag_sat;
     auto* d = w.reg<D>(i.dst);
     auto* a = w.reg<S>(i.a);
-    if (!sat) return for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<D>(a[l]); });
+    if (!sat) return assign_lanes(w.active, d, [=](uint32_t l) { return static_cast<D>(a[l]); });
     for_lanes(w.active, [=](uint32_t l) {
         auto wide = static_cast<__int128>(a[l]);
         auto low = static_cast<__int128>(std::numeric_limits<D>::min());
@@ -82,6 +82,9 @@ void float_to_integer(Warp& w, const Instr& i) {
     auto* a = w.reg<typename V::Stored>(i.a);
     auto rounding = mode_of(i).rounding;
     uint8_t flags = i.flags;
+    if (rounding == Rounding::zero)  // a C++ cast; by itself it becomes vector code
+        return assign_lanes(w.active, d,
+                            [=](uint32_t l) { return to_integer<D>(V::value(a[l], flags), Rounding::zero); });
     for_lanes(w.active, [=](uint32_t l) { d[l] = to_integer<D>(V::value(a[l], flags), rounding); });
 }
 
@@ -120,6 +123,12 @@ void float_to_float(Warp& w, const Instr& i) {
     auto* a = w.reg<typename S::Stored>(i.a);
     auto mode = mode_of(i);
     uint8_t flags = i.flags;
+    if constexpr (std::is_same_v<D, F32> || std::is_same_v<D, F64>) {
+        if (!mode.integral && mode.rounding == Rounding::nearest)
+            return assign_lanes(w.active, d, [=](uint32_t l) {
+                return from_double<D>(S::value(a[l], flags), Rounding::nearest, flags);
+            });
+    }
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));
         double value = S::value(a[l], flags);
@@ -142,7 +151,7 @@ void integer_to_float(Warp& w, const Instr& i) {
     auto rounding = mode_of(i).rounding;
     if constexpr (std::is_same_v<D, F32> || std::is_same_v<D, F64>) {
         if (rounding == Rounding::nearest && !(i.flags & flag_sat))
-            return for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<typename D::Stored>(a[l]); });
+            return assign_lanes(w.active, d, [=](uint32_t l) { return static_cast<typename D::Stored>(a[l]); });
     }
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));
@@ -265,6 +274,7 @@ RegRef narrow_source(Decoder& d, Type from) {
 }
 
 void decode_cvt(Decoder& d) {
+    if (d.take("pack")) return decode_pack(d);
     Mode mode;
     bool has_mode = take_mode(d, mode);
     uint8_t flags = 0;
@@ -272,8 +282,7 @@ void decode_cvt(Decoder& d) {
     if (d.take("sat") || d.take("satfinite")) flags |= flag_sat;
     if (d.take("relu")) flags |= flag_relu;
     auto to = d.take_type(), from = d.take_type();
-    if (to == Type::f16x2 || to == Type::bf16x2 || to == Type::e4m3x2 || to == Type::e5m2x2)
-        return decode_packed(d, to, from, flags, mode);
+    if (to == Type::f16x2 || to == Type::bf16x2 || is_tiny(to)) return decode_packed(d, to, from, flags, mode);
     if (to == Type::tf32) return decode_tf32(d, flags, mode);
     auto handler = conversion(to, from);
     if (!handler) return d.unsupported();

@@ -119,49 +119,48 @@ T start(T value, uint8_t flags) {
         return value;
 }
 
-// The fast form: round to nearest, no flushing, no saturation.
+// Round to nearest, no flushing, no saturation.
 template <class T, auto F>
 void plain2(Warp& w, const Instr& i) {
-    auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = F(a[l], b[l]); });
+    auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
+    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return F(a[l], b[l]); });
 }
 template <class T>
 void plain_fma(Warp& w, const Instr& i) {
-    auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = std::fma(a[l], b[l], c[l]); });
+    auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
+    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return std::fma(a[l], b[l], c[l]); });
 }
 
-// Every other form: `count` is the rounding, `flags` the rest.
+// Whatever `flags` say; rounds as the host's mode is. Never inlined: the arithmetic must stay between changes of the mode.
+template <class T, int Sources, auto F>
+[[gnu::noinline]] void as_host_rounds(Warp& w, const Instr& i) {
+    auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
+    assign_lanes(w.active, w.reg<T>(i.dst), [=, flags = i.flags](uint32_t l) {
+        T x = start(a[l], flags);
+        if constexpr (Sources == 1)
+            return finish<T>(F(x), flags);
+        else if constexpr (Sources == 2)
+            return finish<T>(F(x, start(b[l], flags)), flags);
+        else
+            return finish<T>(F(x, start(b[l], flags), start(c[l], flags)), flags);
+    });
+}
+
+// Every form: `count` is the rounding, `flags` the rest.
 template <class T, int Sources, auto F>
 void careful(Warp& w, const Instr& i) {
-    auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
     int mode = host_rounding(static_cast<Rounding>(i.count));
-    if (mode != FE_TONEAREST) std::fesetround(mode);
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto l = static_cast<uint32_t>(std::countr_zero(rest));
-        T result;
-        // volatile: the arithmetic must happen here, between the two changes of the mode.
-        volatile T x = start(a[l], i.flags);
-        if constexpr (Sources == 1) {
-            result = F(x);
-        } else if constexpr (Sources == 2) {
-            volatile T y = start(b[l], i.flags);
-            result = F(x, y);
-        } else {
-            volatile T y = start(b[l], i.flags), z = start(c[l], i.flags);
-            result = F(x, y, z);
-        }
-        volatile T kept = result;
-        d[l] = finish<T>(kept, i.flags);
-    }
-    if (mode != FE_TONEAREST) std::fesetround(FE_TONEAREST);
+    if (mode == FE_TONEAREST) return as_host_rounds<T, Sources, F>(w, i);
+    std::fesetround(mode);
+    as_host_rounds<T, Sources, F>(w, i);
+    std::fesetround(FE_TONEAREST);
 }
 
 template <class T, bool Max>
 void extreme(Warp& w, const Instr& i) {
-    auto *d = w.reg<T>(i.dst), *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
+    auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
     uint8_t flags = i.flags;
-    for_lanes(w.active, [=](uint32_t l) {
+    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) {
         T x = start(a[l], flags), y = start(b[l], flags);
         bool sign = std::signbit(x) != std::signbit(y);
         if (flags & flag_xorsign) x = std::fabs(x), y = std::fabs(y);
@@ -170,7 +169,7 @@ void extreme(Warp& w, const Instr& i) {
             result = std::numeric_limits<T>::quiet_NaN();
         else if (flags & flag_xorsign)
             result = std::copysign(result, sign ? T{-1} : T{1});
-        d[l] = canonical(result);
+        return canonical(result);
     });
 }
 

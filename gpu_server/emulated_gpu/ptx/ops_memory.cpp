@@ -2,6 +2,7 @@
 // wider than what is loaded or stored.
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
+#include "gpu_server/emulated_gpu/ptx/transaction.hpp"
 
 namespace tnr::ptx {
 namespace {
@@ -35,55 +36,104 @@ std::byte* checked(Warp& w, uint32_t lane, uint64_t address, uint32_t bytes, boo
     return p;
 }
 
+// Where the memory of the active lanes lies, when one look at all their addresses will do: they are aligned and in
+// one region. Else `each`: every lane has to be looked at by itself, to find its memory or its fault.
+template <Where W>
+struct Reach {
+    using Address = AddressType<W>;
+    Warp& w;
+    const Address* base;
+    Address offset;
+    bool each = true;
+    bool row = false;             // all 32, each beside the one before
+    Address begin = 0;            // the region's first address,
+    std::byte* memory = nullptr;  // where that is,
+    uint64_t lane_stride = 0;     // and how much further it is for each further lane
+
+    Reach(Warp& warp, const Instr& i, uint32_t bytes, bool writing)
+        : w(warp), base(warp.reg<Address>(i.a)), offset(static_cast<Address>(i.imm)) {
+        if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
+        auto first = static_cast<uint32_t>(std::countr_zero(w.active));
+        auto region = region_of<W>(w, static_cast<Address>(base[first] + offset), bytes, writing);
+        if (region.bytes < bytes) return;
+        constexpr Address outside = 64, uneven = 128;  // beside the bits of misalignment, which are below 32
+        begin = static_cast<Address>(region.begin);
+        auto last = static_cast<Address>(region.bytes - bytes), misaligned = static_cast<Address>(bytes - 1);
+        auto row_at = static_cast<Address>(base[0] + offset);
+        auto faults = bits_of_lanes<Address>([=, a = base, o = offset, begin = begin, lanes = w.active](uint32_t l) {
+            auto address = static_cast<Address>(a[l] + o), in_row = static_cast<Address>(row_at + l * bytes);
+            Address bad = (address & misaligned) | (static_cast<Address>(address - begin) > last ? outside : 0);
+            return (lanes >> l & 1 ? bad : 0) | (address != in_row ? uneven : 0);
+        });
+        each = (faults & ~uneven) != 0;
+        row = faults == 0 && w.active == all_lanes && region.lane_stride == 0;
+        memory = region.memory;
+        lane_stride = region.lane_stride;
+    }
+
+    std::byte* at(uint32_t lane) const {
+        return memory + static_cast<Address>(base[lane] + offset - begin) + lane * lane_stride;
+    }
+    // f(lane, memory) for each active lane; false after a fault.
+    template <class F>
+    bool visit(uint32_t bytes, bool writing, F&& f) {
+        for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+            auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+            auto address = static_cast<Address>(base[lane] + offset);
+            auto* p = each ? checked<W>(w, lane, address, bytes, writing) : at(lane);
+            if (!p) return false;
+            f(lane, p);
+        }
+        return true;
+    }
+};
+
 template <Where W, class T, class R>
 void load(Warp& w, const Instr& i) {
-    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
+    Reach<W> reach(w, i, sizeof(T), false);
     auto* d = w.reg<R>(i.dst);
-    auto* base = w.reg<AddressType<W>>(i.a);
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
-        auto* p = checked<W>(w, lane, address, sizeof(T), false);
-        if (!p) return;
-        d[lane] = static_cast<R>(read<T>(p, false));
+    if (reach.row) {
+        auto* p = reach.at(0);
+        return for_all_lanes([=](uint32_t l) { d[l] = static_cast<R>(read<T>(p + l * sizeof(T), false)); });
     }
+    if (!reach.each)
+        return for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<R>(read<T>(reach.at(l), false)); });
+    reach.visit(sizeof(T), false, [=](uint32_t l, std::byte* p) { d[l] = static_cast<R>(read<T>(p, false)); });
 }
 
 // Vectors and strong reads.
 template <Where W, class T, class R>
 void load_many(Warp& w, const Instr& i) {
-    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
     bool strong = i.flags & flag_strong;
     if (strong) w.polled = true;
     alignas(64) T values[8][warp_lanes];  // an element may overwrite the address register
-    auto* base = w.reg<AddressType<W>>(i.a);
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
-        auto* p = checked<W>(w, lane, address, sizeof(T) * i.count, false);
-        if (!p) return;
+    auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
+    bool done = Reach<W>(w, i, bytes, false).visit(bytes, false, [&](uint32_t lane, std::byte* p) {
         for (uint32_t e = 0; e < i.count; ++e) values[e][lane] = read<T>(p + e * sizeof(T), strong);
-    }
+    });
+    if (!done) return;
     for (uint32_t e = 0; e < i.count; ++e) {
-        auto* d = w.reg<R>(w.program->registers[i.table + e]);
-        for_lanes(w.active, [&, d](uint32_t l) { d[l] = static_cast<R>(values[e][l]); });
+        auto* v = values[e];
+        assign_lanes(w.active, w.reg<R>(w.program->registers[i.table + e]),
+                     [=](uint32_t l) { return static_cast<R>(v[l]); });
     }
 }
 
 template <Where W, class T, class R>
 void store(Warp& w, const Instr& i) {
-    if constexpr (W == Where::global || W == Where::generic) refresh_ranges(*w.worker);
     bool strong = i.flags & flag_strong;
-    auto* base = w.reg<AddressType<W>>(i.a);
+    auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
+    Reach<W> reach(w, i, bytes, true);
     const R* sources[8];
     for (uint32_t e = 0; e < i.count; ++e) sources[e] = w.reg<R>(w.program->registers[i.table + e]);
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        auto address = static_cast<AddressType<W>>(base[lane] + static_cast<uint64_t>(i.imm));
-        auto* p = checked<W>(w, lane, address, sizeof(T) * i.count, true);
-        if (!p) return;
-        for (uint32_t e = 0; e < i.count; ++e) write<T>(p + e * sizeof(T), static_cast<T>(sources[e][lane]), strong);
+    if (i.count == 1 && reach.row && !strong) {
+        auto* p = reach.at(0);
+        return for_all_lanes(
+            [=, s = sources[0]](uint32_t l) { write<T>(p + l * sizeof(T), static_cast<T>(s[l]), false); });
     }
+    reach.visit(bytes, true, [&](uint32_t lane, std::byte* p) {
+        for (uint32_t e = 0; e < i.count; ++e) write<T>(p + e * sizeof(T), static_cast<T>(sources[e][lane]), strong);
+    });
 }
 
 // A kernel parameter is the same for all.
@@ -93,7 +143,7 @@ void load_parameter(Warp& w, const Instr& i) {
     std::memcpy(&value, w.block->grid->launch->parameters.data() + i.imm, sizeof value);
     auto* d = w.reg<R>(i.dst);
     auto wide = static_cast<R>(value);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = wide; });
+    assign_lanes(w.active, d, [=](uint32_t) { return wide; });
 }
 
 enum class Shape { one, many, parameter, store };
@@ -239,6 +289,8 @@ bool decode_memory(Decoder& d) {
     auto name = d.inst().name;
     if (name == "ld" || name == "ldu")
         decode_access(d, false);
+    else if (name == "st" && d.take("async"))
+        decode_remote(d, false);
     else if (name == "st")
         decode_access(d, true);
     else if (name == "prefetch" || name == "prefetchu" || name == "applypriority" || name == "discard") {

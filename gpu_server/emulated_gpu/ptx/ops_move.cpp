@@ -24,7 +24,7 @@ template <class T>
 void local_address(Warp& w, const Instr& i) {
     auto* d = w.reg<T>(i.dst);
     auto address = static_cast<T>(w.frame->local_base + static_cast<uint64_t>(i.imm));
-    for_lanes(w.active, [=](uint32_t l) { d[l] = address; });
+    assign_lanes(w.active, d, [=](uint32_t) { return address; });
 }
 
 // One register of `count` elements of `flags` bytes each, and the elements in Program::registers.
@@ -100,7 +100,7 @@ void convert_address(Warp& w, const Instr& i) {
     auto* d = w.reg<uint64_t>(i.dst);
     auto* a = w.reg<uint64_t>(i.a);
     auto window = static_cast<uint64_t>(i.flags ? -i.imm : i.imm);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = a[l] + window; });
+    assign_lanes(w.active, d, [=](uint32_t l) { return a[l] + window; });
 }
 
 void is_in_window(Warp& w, const Instr& i) {

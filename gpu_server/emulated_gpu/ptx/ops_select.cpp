@@ -12,7 +12,7 @@ void selp(Warp& w, const Instr& i) {
     auto* a = w.reg<T>(i.a);
     auto* b = w.reg<T>(i.b);
     uint32_t choice = w.mask(i.c);
-    for_lanes(w.active, [=](uint32_t l) { d[l] = choice >> l & 1 ? a[l] : b[l]; });
+    assign_lanes(w.active, d, [=](uint32_t l) { return choice >> l & 1 ? a[l] : b[l]; });
 }
 
 // slct: a where c >= 0.

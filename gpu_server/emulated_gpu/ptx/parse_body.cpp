@@ -1,4 +1,6 @@
 // Statements: see parser.hpp.
+#include <algorithm>
+
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
 #include "gpu_server/emulated_gpu/ptx/parser.hpp"
 
@@ -245,6 +247,13 @@ Operand Parser::named(std::string_view name) {
     if (name == "_") return result;
     if (find_register(name, result.index)) {
         result.kind = Operand::Kind::reg;
+        static constexpr std::string_view parts[] = {"b0", "b1", "b2", "b3", "h0", "h1"};
+        auto* part =
+            token_.kind == Token::Kind::dotted ? std::find(parts, std::end(parts), token_.text) : std::end(parts);
+        if (part != std::end(parts)) {
+            result.part = static_cast<uint8_t>(part - parts + 1);
+            advance();
+        }
     } else if (auto* symbol = find(name); symbol && symbol->kind == Symbol::Kind::vector) {
         if (token_.kind == Token::Kind::dotted) {
             auto at = std::string_view("xyzwrgba").find(token_.text);

@@ -2,6 +2,8 @@
 // groups the one deepest in calls and then lowest in the code runs: compilers lay out a join after the
 // branches that lead to it, so the lanes behind catch up with those that wait. When a group has used up
 // its turn (it may be spinning on what another lane must do), the next one runs first for once.
+#include <algorithm>
+
 #include "gpu_server/emulated_gpu/ptx/limits.hpp"
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"
 
@@ -29,24 +31,33 @@ uint32_t choose_leader(Warp& w, uint32_t candidates) {
     return leader;
 }
 
+uint32_t standing_at(const Warp& w, uint32_t lanes, const Frame* frame, uint32_t pc) {
+    return lanes_where(lanes, [frames = w.lane_frame, pcs = w.lane_pc, frame, pc](uint32_t l) {
+        return (frames[l] == frame) & (pcs[l] == pc);
+    });
+}
+
 bool pick_group(Warp& w) {
     wake_when_due(w);
     uint32_t candidates = runnable(w);
     if (!candidates) return false;
-    uint32_t leader = choose_leader(w, candidates);
+    auto leader = static_cast<uint32_t>(std::countr_zero(candidates));
+    w.join_pc = no_join;
+    if (standing_at(w, candidates, w.lane_frame[leader], w.lane_pc[leader]) == candidates) {
+        w.group = candidates;
+        w.rotate = false;
+    } else {
+        leader = choose_leader(w, candidates);
+        w.group = standing_at(w, candidates, w.lane_frame[leader], w.lane_pc[leader]);
+        for (uint32_t rest = candidates & ~w.group; rest; rest &= rest - 1) {
+            auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+            if (w.lane_frame[lane] == w.lane_frame[leader] && w.lane_pc[lane] > w.lane_pc[leader])
+                w.join_pc = std::min(w.join_pc, w.lane_pc[lane]);
+        }
+    }
     w.pc = w.lane_pc[leader];
     w.frame = w.lane_frame[leader];
     w.bases[base_frame] = w.frame->registers;
-    w.group = 0;
-    w.join_pc = no_join;
-    for (uint32_t rest = candidates; rest; rest &= rest - 1) {
-        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        if (w.lane_frame[lane] != w.frame) continue;
-        if (w.lane_pc[lane] == w.pc)
-            w.group |= 1u << lane;
-        else if (w.lane_pc[lane] > w.pc && w.lane_pc[lane] < w.join_pc)
-            w.join_pc = w.lane_pc[lane];
-    }
     return true;
 }
 

@@ -71,7 +71,7 @@ template <class T, auto F>
 void per_warp(Warp& w, const Instr& i) {
     auto* d = w.reg<T>(i.dst);
     T value = static_cast<T>(F(w));
-    for_lanes(w.active, [=](uint32_t l) { d[l] = value; });
+    assign_lanes(w.active, d, [=](uint32_t) { return value; });
 }
 
 template <auto F>

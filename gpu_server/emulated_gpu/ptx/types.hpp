@@ -34,6 +34,10 @@ enum class Type : uint8_t {
     s16x2,
     e4m3x2,
     e5m2x2,
+    e2m1x2,
+    e2m3x2,
+    e3m2x2,
+    ue8m0x2,
 };
 
 enum class Space : uint8_t { reg, global, constant, shared, local, param, generic };
@@ -44,6 +48,7 @@ constexpr uint32_t size_of(Type type) {
         case Type::b8:
         case Type::u8:
         case Type::s8:
+        case Type::e2m1x2:
             return 1;
         case Type::b16:
         case Type::u16:
@@ -52,6 +57,9 @@ constexpr uint32_t size_of(Type type) {
         case Type::bf16:
         case Type::e4m3x2:
         case Type::e5m2x2:
+        case Type::e2m3x2:
+        case Type::e3m2x2:
+        case Type::ue8m0x2:
             return 2;
         case Type::b32:
         case Type::u32:

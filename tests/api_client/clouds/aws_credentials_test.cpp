@@ -90,6 +90,32 @@ TEST_CASE("aws: a profile may take a role with the keys of another one", "[cloud
     CHECK_FALSE(cloud.standard());
 }
 
+TEST_CASE("aws: a profile may name a program that prints keys", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    const json role = cloud.keys["role"];
+    json printed = {{"Version", 1},
+                    {"AccessKeyId", role["id"]},
+                    {"SecretAccessKey", role["secret"]},
+                    {"SessionToken", role["token"]}};
+    auto prints = [&](const std::string& then) {
+        cloud.write("printed", printed.dump());
+        cloud.write("config", "[default]\nregion=eu-central-1\ncredential_process = sh -c 'cat \"" +
+                                  (cloud.folder / ".aws/printed").string() + "\"; " + then + "'\n");
+        return cloud.whoami(cloud.standard());
+    };
+    CHECK(prints("echo what helpers say >/dev/null").find(std::string(role_prefix) + "mock") == 0);
+    CHECK(prints("exit 3").find("ended with code 3") != std::string::npos);
+    CHECK(prints("kill -9 $$").find("credential_process of ~/.aws/config") != std::string::npos);
+    printed["Expiration"] = "2001-01-01T00:00:00Z";
+    CHECK(prints("true").find("expired at 2001-01-01T00:00:00Z") != std::string::npos);
+    printed = {{"Version", 2}, {"AccessKeyId", "not-shown-not-shown"}};
+    CHECK(prints("true").find("did not print keys") != std::string::npos);
+    CHECK(prints("true").find("not-shown") == std::string::npos);
+    cloud.write("credentials", "[default]\n" + cloud.own_keys("tester"));
+    CHECK(cloud.whoami(cloud.standard()).find("user/tester") != std::string::npos);  // plain keys come first
+}
+
 TEST_CASE("aws: single sign-on's cached token is exchanged for keys", "[clouds][aws]") {
     if (!AwsMock::is_there()) return;
     AwsHome cloud;

@@ -364,6 +364,13 @@ TEST_CASE("aws: what a command that was cut off has left is used or removed by t
     CHECK(error_of(*provider, aws_order()).kind == Error::Kind::network);
     CHECK(cloud.ask("left") == json({"group tnr-demo"}));  // there may be a machine, for all that is known
     cloud.ask("knobs", {{"no_faults", true}});
+    SECTION("given up, what was made for it goes, and nobody else's does") {
+        REQUIRE(provider->remove_leftovers("other"));
+        CHECK(cloud.ask("left") == json({"group tnr-demo"}));
+        REQUIRE(provider->remove_leftovers("demo"));
+        CHECK(cloud.ask("left") == json::array());
+        REQUIRE(provider->remove_leftovers("demo"));
+    }
     auto made = provider->create(aws_order());
     REQUIRE(made);
     SECTION("deleted in the web console, it is gone, and destroying it removes its group") {

@@ -2,7 +2,7 @@
 """A stateful Thunder Compute: specifications, prices, instances, snapshots, keys.
 
 Nothing takes time: what is under way takes its next step each time somebody looks. Knobs: sold_out (["h100"], found out by ordering),
-quota (true), console_delete (uuids).
+quota (true), console_delete (uuids), ssh ({"ip": …, "port": …}: where its machines' SSH servers are).
 """
 import uuid
 
@@ -12,6 +12,7 @@ from cloud_mock import MockCloud, Refused, route
 SIZES = [("a6000", 1, "prototyping", 0.35, [4, 8], 8, 100, 500, 48), ("a100xl", 1, "prototyping", 0.78, [4, 8, 12], 8, 100, 500, 80),
          ("h100", 1, "prototyping", 1.38, [4, 8, 16], 8, 100, 500, 80), ("h100", 1, "production", 2.49, [18], 5, 100, 1000, 80),
          ("h100", 2, "production", 4.98, [36], 5, 200, 1000, 80)]
+ADDRESS = "192.0.2.50"
 PRICES = {**{f"{gpu}_x{count}_{mode}": price for gpu, count, mode, price, *_ in SIZES},
           "additional_vcpus": 0.04, "disk_gb": 0.0003, "a100xl": 0.78}
 
@@ -32,6 +33,9 @@ class Thunder(MockCloud):
 
     def unknown_path(self):
         refuse(404, "not_found", "no such path")
+
+    def client(self, url, folder):
+        return {"TNR_API_URL": url + "/v1", "TNR_API_TOKEN": self.token}
 
     def left(self):
         return [each["name"] for kind in (self.instances, self.snapshots, self.keys) for each in kind.values()]
@@ -63,7 +67,8 @@ class Thunder(MockCloud):
         following = {"PROVISIONING": "STARTING", "STARTING": "RUNNING", "MODIFYING": "RUNNING", "SNAPPING": "RUNNING"}
         for each in self.instances.values():
             each["status"] = following.get(each["status"], each["status"])
-            each["ip"] = "192.0.2.30" if each["status"] == "RUNNING" else each["ip"]
+            if each["status"] == "RUNNING":
+                each.update(self.knobs.get("ssh", {"ip": ADDRESS}))
         return 200, shown
 
     @route("POST", "/instances/create")
@@ -87,6 +92,7 @@ class Thunder(MockCloud):
             "cpuCores": str(body["cpu_cores"]), "memory": str(body["cpu_cores"] * spec["ramPerVCPUGiB"]), "storage": body["disk_size_gb"],
             "numGpus": str(body["num_gpus"]), "gpuType": body["gpu_type"].upper(), "template": body["template"], "mode": body["mode"],
             "createdAt": "2026-01-02T03:04:05Z", "httpPorts": [], "sshPublicKeys": [body["public_key"]] if "public_key" in body else []}
+        self.boot(self.instances[key]["name"], ADDRESS, body.get("public_key", "").encode())
         private = "" if "public_key" in body else "-----BEGIN OPENSSH PRIVATE KEY-----"
         return 201, {"uuid": self.instances[key]["uuid"], "key": private, "identifier": number}
 

@@ -47,7 +47,7 @@ TEST_CASE("thunder: a machine lives its whole life and leaves nothing", "[clouds
     CHECK(*made->price.running() == 0.78);
     auto machine = wait_until(*provider, made->id, MachineState::running);
     CHECK(machine.name == "demo");  // out of its key's comment, for Thunder gives names of its own
-    CHECK(machine.address == "192.0.2.30");
+    CHECK(machine.address == "192.0.2.50");
     CHECK(machine.ssh_port == 22);
     CHECK(machine.offer == "a100xl_x1_prototyping");
     CHECK(*machine.price.running() == 0.78);

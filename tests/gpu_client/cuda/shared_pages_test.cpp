@@ -2,6 +2,7 @@
 // what happens when somebody else has a hand in it: handlers of the program, forks, failing kernels.
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,9 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "api_client/base/handles.hpp"
+#include "gpu_client/cuda/page_watch.hpp"
 #include "gpu_client/cuda/shared_range.hpp"
 #include "tests/gpu_client/cuda/costs.hpp"
 
+using tnr::UniqueFd;
 using namespace tnr::cuda;
 
 namespace {
@@ -186,6 +190,46 @@ static bool faults_and_jumps() {
     if (sigsetjmp(jump, 1) != 0) return true;
     *static_cast<volatile int*>(nullptr) = 1;
     return false;
+}
+
+TEST_CASE("system calls may read and write memory that the GPU had last", "[shared]") {
+    if (!PageWatch::get()) {
+        WARN("the kernel does not tell this process of accesses: system calls fail with EFAULT");
+        return;
+    }
+    Program program;
+    const size_t bytes = 300 * page + 5;
+    Managed memory(bytes);
+    for (size_t i = 0; i < bytes; ++i) memory.bytes()[i] = static_cast<char>(i * 7);
+    program.give_to_gpu();
+    UniqueFd file(memfd_create("copy", MFD_CLOEXEC));
+    auto* start = reinterpret_cast<char*>(memory.address);
+    REQUIRE(write(file.get(), start, bytes) == static_cast<ssize_t>(bytes));
+    std::string copy(bytes, 0);
+    REQUIRE(pread(file.get(), copy.data(), bytes, 0) == static_cast<ssize_t>(bytes));
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes; ++i) wrong += copy[i] != static_cast<char>(i * 7);
+    CHECK(wrong == 0);
+
+    program.give_to_gpu();
+    for (auto& each : copy) each = static_cast<char>(each + 1);
+    REQUIRE(pwrite(file.get(), copy.data(), bytes, 0) == static_cast<ssize_t>(bytes));
+    auto moved = moved_by([&] { REQUIRE(pread(file.get(), start, bytes, 0) == static_cast<ssize_t>(bytes)); });
+    CHECK(moved.faults > 0);
+    moved = moved_by([&] { program.give_to_gpu(); });
+    CHECK(moved.given == bytes);  // the kernel's writes count like the program's
+    CHECK(std::memcmp(start, copy.data(), bytes) == 0);
+
+    // One that the kernel wrote only a part of, and one that it only reads.
+    program.give_to_gpu();
+    REQUIRE(pread(file.get(), start + 3 * page, page, 0) == static_cast<ssize_t>(page));
+    REQUIRE(pwrite(file.get(), start + 200 * page, page, 0) == static_cast<ssize_t>(page));
+    moved = moved_by([&] { program.give_to_gpu(); });
+    CHECK(moved.given == page);
+    OK(program.launch("add_one", memory.address + 3 * page));
+    int first = 0;
+    std::memcpy(&first, copy.data(), sizeof first);
+    CHECK(*reinterpret_cast<volatile int*>(start + 3 * page) == first + 1);
 }
 
 TEST_CASE("a handler of the program gets its own faults, and we get ours", "[shared]") {

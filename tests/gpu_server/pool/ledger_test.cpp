@@ -49,9 +49,9 @@ TEST_CASE("a claim's line tells who used what how long, and what became of it", 
     auto running = all_of(*ledger, "alice").at(0);
     CHECK_FALSE(running.ended);
     CHECK(running.until_ms() == 11'500);
-    REQUIRE(ledger->note({{id, {2500, 200, 9}, "its last process has ended"}}));
-    REQUIRE(ledger->note_wiped(id, 1000));
-    REQUIRE(ledger->note_wiped(id, 500));                      // its other GPU
+    REQUIRE(ledger->note({{id, {2500, 200, 9, 1200}, "its last process has ended"}}));
+    REQUIRE(ledger->note_wiped(id, {1000, 300, 20}));
+    REQUIRE(ledger->note_wiped(id, {500, 200, 30}));           // its other GPU
     REQUIRE(ledger->note({{id, {9999, 999, 999}, "again"}}));  // what has ended stays as it is
     ledger.reset();
     auto line = all_of(*temp.open(), "alice").at(0);
@@ -66,7 +66,11 @@ TEST_CASE("a claim's line tells who used what how long, and what became of it", 
     CHECK(line.use.bytes_down == 9);
     CHECK(line.ended);
     CHECK(line.reason == "its last process has ended");
-    CHECK(line.wiped_bytes == 1500);
+    CHECK(line.use.busy_ms == 1200);
+    REQUIRE(line.wipe);
+    CHECK(line.wipe->bytes == 1500);
+    CHECK(line.wipe->checked_bytes == 500);
+    CHECK(line.wipe->took_ms == 50);
 }
 
 TEST_CASE("what nobody ended is ended where it was noted last, once", "[ledger]") {

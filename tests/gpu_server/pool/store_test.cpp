@@ -1,9 +1,12 @@
 // The store of keys, through two handles as `serve` and `enroll` have them.
 #include "gpu_server/pool/store.hpp"
 
+#include <sqlite3.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 #include "tests/support/catch.hpp"
 
 using namespace tnr::server;
@@ -110,4 +113,124 @@ TEST_CASE("a file that is no database is an error", "[pool]") {
     TempStore temp;
     CHECK_FALSE(open_sqlite_store(temp.folder));
     CHECK_FALSE(open_sqlite_store(temp.folder + "/not/there"));
+}
+
+TEST_CASE("a token is worth an account's key, once and for a while", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    constexpr int64_t issued = 1'000'000, expires = 2'000'000;
+    REQUIRE(store.add_token({"T1", "alice", issued, expires}, false));
+    CHECK((*store.find_key("T1"))->role == Owner::Role::token);
+    CHECK(store.keys()->empty());
+
+    SECTION("whoever comes first has it; the same one may ask again") {
+        REQUIRE(store.redeem_token("T1", "A1", issued + 1));
+        CHECK((*store.find_key("A1"))->account == "alice");
+        CHECK(store.redeem_token("T1", "A1", issued + 2));
+        auto second = temp.open()->redeem_token("T1", "A2", issued + 3);
+        REQUIRE_FALSE(second);
+        CHECK(second.error().kind == tnr::Error::Kind::auth);
+        CHECK(second.error().what.find("used already") != std::string::npos);
+        CHECK_FALSE(*store.find_key("A2"));
+        CHECK_FALSE(store.add_token({"T2", "alice", issued, expires}, false));
+        SECTION("but not once the key is gone") {
+            REQUIRE(store.add_account("alice", "A3", true));
+            CHECK_FALSE(store.redeem_token("T1", "A1", issued + 4));
+            CHECK_FALSE(*store.find_key("A1"));
+        }
+    }
+    SECTION("too late is too late, and so is before it was made: the clock has been set back") {
+        for (int64_t now : {expires, expires + 1, issued - 1}) {
+            auto late = store.redeem_token("T1", "A1", now);
+            REQUIRE_FALSE(late);
+            CHECK(late.error().what.find("too old") != std::string::npos);
+        }
+        CHECK_FALSE(*store.find_key("A1"));
+    }
+    SECTION("a key of somebody else's is not taken, and the token not lost") {
+        REQUIRE(store.add_account("bob", "B1", false));
+        CHECK_FALSE(store.redeem_token("T1", "B1", issued + 1));
+        CHECK((*store.find_key("B1"))->account == "bob");
+        CHECK(store.redeem_token("T1", "A1", issued + 1));
+    }
+    SECTION("the next one takes its place") {
+        REQUIRE(store.add_token({"T2", "alice", issued, expires}, false));
+        CHECK_FALSE(store.redeem_token("T1", "A1", issued + 1));
+        CHECK(store.redeem_token("T2", "A1", issued + 1));
+    }
+    SECTION("it goes with its account, and when it has been of no use for a day") {
+        REQUIRE(store.add_token({"T2", "bob", expires + tokens_remembered_ms, expires * 2}, false));
+        CHECK(*store.find_key("T1"));
+        REQUIRE(store.add_token({"T3", "carol", expires + tokens_remembered_ms + 1, expires * 2}, false));
+        CHECK_FALSE(*store.find_key("T1"));
+        REQUIRE(store.remove_account("bob"));
+        CHECK_FALSE(*store.find_key("T2"));
+        CHECK(store.tokens()->size() == 1);
+    }
+}
+
+TEST_CASE("two who redeem one token at the same time do not both get in", "[pool]") {
+    TempStore temp;
+    for (int round = 0; round < 50; ++round) {
+        auto token = "T" + std::to_string(round), name = "user" + std::to_string(round);
+        REQUIRE(temp.store->add_token({token, name, 1, 1000}, false));
+        std::atomic<int> got_in{0};
+        std::vector<std::thread> both;
+        for (int i = 0; i < 2; ++i)
+            both.emplace_back([&, i, store = temp.open()] {
+                got_in += bool(store->redeem_token(token, name + "-" + std::to_string(i), 10));
+            });
+        for (auto& each : both) each.join();
+        CHECK(got_in == 1);
+    }
+    CHECK(temp.store->keys()->size() == 50);
+}
+
+TEST_CASE("what a user may do is kept with the account, and goes with it", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    REQUIRE(store.add_account("alice", "A1", false));
+    REQUIRE(store.put_machine("alice", "trainer", "M1"));
+    CHECK_FALSE((*store.find_key("A1"))->is_operator);
+    REQUIRE(store.set_limits("alice", {2, 1.5, -3, true}));
+    auto limits = *store.limits("alice");
+    CHECK(limits.gpus_max == 2);
+    CHECK(limits.weight == 1.5);
+    CHECK(limits.priority == -3);
+    CHECK((*store.find_key("A1"))->is_operator);
+    CHECK_FALSE((*store.find_key("M1"))->is_operator);  // a machine's key is never an operator's
+    REQUIRE(store.add_account("alice", "A2", true));
+    CHECK((*store.find_key("A2"))->is_operator);
+    REQUIRE(store.remove_account("alice"));
+    REQUIRE(store.add_account("alice", "A3", false));  // another alice
+    CHECK_FALSE((*store.find_key("A3"))->is_operator);
+    CHECK(store.limits("alice")->priority == 0);
+}
+
+TEST_CASE("a store of an earlier version is brought up to date, and loses nothing", "[pool]") {
+    TempStore temp;
+    auto path = temp.folder + "/old.db";
+    {
+        sqlite3* database = nullptr;
+        REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+        REQUIRE(sqlite3_exec(database, R"(
+            CREATE TABLE keys (public_key TEXT PRIMARY KEY, role TEXT NOT NULL CHECK (role IN ('account', 'machine')),
+                account TEXT NOT NULL, machine TEXT NOT NULL, enrolled_ms INTEGER NOT NULL,
+                UNIQUE (role, account, machine));
+            CREATE TABLE limits (account TEXT PRIMARY KEY, gpus_max INTEGER, weight_percent INTEGER NOT NULL);
+            INSERT INTO keys VALUES ('A1', 'account', 'alice', '', 5);
+            INSERT INTO limits VALUES ('alice', 3, 250);)",
+                             nullptr, nullptr, nullptr) == SQLITE_OK);
+        sqlite3_close(database);
+    }
+    for (int opened = 0; opened < 2; ++opened) {
+        auto store = open_sqlite_store(path);
+        REQUIRE(store);
+        auto limits = *(*store)->limits("alice");
+        CHECK(limits.gpus_max == 3);
+        CHECK(limits.weight == 2.5);
+        CHECK(limits.priority == 0);
+        CHECK_FALSE((*(*store)->find_key("A1"))->is_operator);
+        CHECK((*store)->add_token({"T1", "bob", 1, 2}, false));
+    }
 }

@@ -4,13 +4,11 @@
 #include <zmq.h>
 
 #include <atomic>
-#include <future>
 
 #include <zmq.hpp>
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/keys.hpp"
-#include "gpu_server/pool/connections.hpp"
 
 using namespace tnr;
 using server::Knock;
@@ -86,48 +84,6 @@ TEST_CASE("an unknown key and plain text stay outside", "[pool]") {
     REQUIRE(monitor.recv(event));  // the handshake has failed: nothing can come any more
     CHECK_FALSE(ends.listener.recv(nothing, zmq::recv_flags::dontwait));
     CHECK(asked >= 1);
-}
-
-TEST_CASE("a key has only so many connections, and those that end are free again", "[pool]") {
-    server::Connections connections(2);
-    CHECK(connections.opened(7, "alice"));
-    CHECK(connections.opened(8, "alice"));
-    CHECK_FALSE(connections.opened(9, "alice"));
-    CHECK(connections.opened(9, "bob"));
-    connections.closed(9);
-    connections.closed(5);  // never told a key
-    CHECK(connections.of("bob") == 0);
-    connections.closed(7);
-    CHECK(connections.opened(10, "alice"));
-    CHECK(connections.opened(8, "bob"));  // its end was never told: the number says so
-    CHECK(connections.of("alice") == 1);
-}
-
-TEST_CASE("who is asked about a connection hears of its end", "[pool]") {
-    auto client = wire::make_key_pair();
-    zmq::context_t context{1};
-    zmq::socket_t listener{context, ZMQ_ROUTER};
-    std::promise<int> knocked, ended;
-    server::Zap::Ends ends{wire::Monitor(context, listener, ZMQ_EVENT_DISCONNECTED),
-                           [&](int descriptor) { ended.set_value(descriptor); }};
-    auto zap = Zap::start(
-        context,
-        [&](const Knock& knock) {
-            CHECK(knock.from_loopback());
-            knocked.set_value(knock.connection);
-            return std::optional<std::string>("anybody");
-        },
-        std::move(ends));
-    listener.set(zmq::sockopt::linger, 0);
-    listener.set(zmq::sockopt::zap_domain, "tnr");
-    listener.bind("tcp://127.0.0.1:*");
-    zmq::socket_t dealer{context, ZMQ_DEALER};
-    dealer.set(zmq::sockopt::linger, 0);
-    dealer.connect(listener.get(zmq::sockopt::last_endpoint));
-    auto descriptor = knocked.get_future().get();
-    CHECK(descriptor > 2);
-    dealer.close();
-    CHECK(ended.get_future().get() == descriptor);
 }
 
 TEST_CASE("loopback is told by address, in all its spellings", "[pool]") {

@@ -102,6 +102,37 @@ TEST_CASE("no network, no programs, no other processes", "[sandbox]") {
           }) == 128 + SIGABRT);  // a crash still is one
 }
 
+// As the supervisor starts workers: the first process of its own ids.
+static int as_first_process(const std::function<void()>& act) {
+    auto pid = static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+    if (pid == 0) {
+        for (int number : {SIGABRT, SIGILL}) signal(number, SIG_DFL);  // Catch's handlers
+        act();
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST_CASE("the first process of its ids ends by its own abort() and by faults, and is a user of its own", "[sandbox]") {
+    if (geteuid() != 0 || !namespaces_work(true)) return;
+    CHECK(as_first_process([] {
+              end_on_signals();
+              if (enter_sandbox({})) abort();
+          }) == 128 + SIGABRT);
+    CHECK(as_first_process([] {
+              end_on_signals();
+              if (enter_sandbox({})) __builtin_trap();
+          }) == 128 + SIGILL);
+    CHECK(as_first_process([] {
+              if (enter_sandbox({}) && getpid() == 1 && getuid() > 0x70000001) _exit(7);
+          }) == 7);
+    CHECK(as_first_process([] {  // its /proc is that of its ids
+              if (enter_sandbox({}) && access("/proc/1/status", F_OK) == 0 && access("/proc/2", F_OK) != 0) _exit(7);
+          }) == 7);
+}
+
 TEST_CASE("nothing reaches another worker, be it of the same user", "[sandbox]") {
     bool as_root = GENERATE(true, false);
     CAPTURE(as_root);

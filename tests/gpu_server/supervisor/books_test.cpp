@@ -68,7 +68,10 @@ TEST_CASE("a claim's line says how long, how much, and what was wiped", "[server
     CHECK(line["reason"] == "its last process has ended");
     CHECK(line["bytes_up"] == 1000);  // no less than was told before
     CHECK(line["bytes_down"] == 10);
+    CHECK(line["busy_ms"] == 700);
     CHECK(line["wiped_bytes"] == 1 << 20);
+    CHECK(line["wipe_checked_bytes"] == 1 << 18);
+    CHECK(line["wipe_ms"].get<int64_t>() < 10'000);
     auto lasted = line["to"].get<int64_t>() - line["from"].get<int64_t>();
     CHECK(lasted >= 1200);
     CHECK(lasted <= took);
@@ -83,7 +86,10 @@ TEST_CASE("a worker that lies about its traffic spoils no sum", "[server][ledger
         connection.reset();
         REQUIRE(server.wait_for_log("of trainer ended", i));
     }
-    for (auto& line : whole_ledger(*client)) CHECK(line["bytes_up"] == tnr::server::claim_bytes_max);
+    for (auto& line : whole_ledger(*client)) {
+        CHECK(line["bytes_up"] == tnr::server::claim_use_max);
+        CHECK(line["busy_ms"] == line["to"].get<int64_t>() - line["from"].get<int64_t>());  // of one GPU
+    }
 }
 
 TEST_CASE("kill -9 at any moment costs the ledger no more than seconds, and doubles nothing", "[server][ledger]") {
@@ -168,8 +174,9 @@ TEST_CASE("everybody reads the bills of his own account alone", "[server][ledger
     REQUIRE(lines.size() == 1);
     CHECK(lines[0]["machine"] == "trainer");
     CHECK_FALSE(lines[0].contains("account"));
-    for (json request : {json{{"op", "ledger"}}, json{{"op", "ledger"}, {"account", "alice"}, {"machine", "trainer"}},
-                         json{{"op", "ledger"}, {"since", 0}, {"behind", 0}, {"name", "alice"}}})
+    for (const json& request :
+         {json{{"op", "ledger"}}, json{{"op", "ledger"}, {"account", "alice"}, {"machine", "trainer"}},
+          json{{"op", "ledger"}, {"since", 0}, {"behind", 0}, {"name", "alice"}}})
         CHECK(ask(*bob, request)["claims"].empty());
     CHECK(ask(*machine, {{"op", "ledger"}})["error"]["kind"] == "auth");
     for (json wrong : {json(-1), json("x"), json(1.5), json(~uint64_t{0}), json::array()}) {

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_server/supervisor/child.hpp"
+#include "gpu_server/worker/sandbox.hpp"
 
 using nlohmann::json;
 using tnr::server::child_control_fd;
@@ -95,6 +97,11 @@ static void keep_image(char number, size_t told_bytes, bool sealed = true, size_
     close(file);
 }
 
+// Of other sessions, or of the node's lease: not what was asked for.
+static bool by_the_way(const json& message) {
+    return message.contains("shared") || message.contains("lease_until_ms");
+}
+
 // 0: not there, 1: there, 2: there, and I could change it.
 static uint64_t find_image(char number) {
     tnr::server::send_message(
@@ -104,7 +111,7 @@ static uint64_t find_image(char number) {
     do {
         poll(&item, 1, -1);
         received = tnr::server::receive_message(child_control_fd);
-    } while (json::parse(received.text).contains("shared"));  // word of other sessions
+    } while (by_the_way(json::parse(received.text)));
     if (json::parse(received.text)["image"]["ticket"] != 7) abort();
     if (!received.file) return 0;
     std::string content(image_bytes, '\0');
@@ -138,9 +145,9 @@ static bool image_command(int client, char first) {
 // What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
 static bool said_about_client(char byte) {
     json message;
-    if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}};
+    if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}, {"busy_ms", 700}};
     if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before
-    if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}};
+    if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}, {"busy_ms", ~uint64_t{0}}};
     if (byte == 'a' || byte == 'r') message["away"] = byte == 'a';
     if (message.is_null()) return false;
     tnr::server::send_message(child_control_fd, message);
@@ -148,8 +155,9 @@ static bool said_about_client(char byte) {
 }
 
 static int worker() {
+    tnr::worker::end_on_signals();
     note("worker " + environment("CUDA_VISIBLE_DEVICES") + " secrets" + environment("TNR_API_TOKEN"));
-    note("pid " + std::to_string(getpid()));
+    note("pid " + std::filesystem::read_symlink("/proc/self").string());  // the host's number
     act(environment("TNR_WORKER_FAKE_START"));
     auto folder = environment("TNR_WORKER_FAKE_NOTES").substr(0, environment("TNR_WORKER_FAKE_NOTES").rfind('/'));
     if (access((folder + "/fault").c_str(), F_OK) == 0) act("crash");
@@ -178,7 +186,7 @@ static int worker() {
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
                 auto granted = receive();
-                while (granted.contains("shared")) granted = receive();  // word of other sessions
+                while (by_the_way(granted)) granted = receive();
                 if (granted.contains("end")) break;
                 uint64_t bytes = granted["granted"]["bytes"];
                 (void)!write(client, &bytes, sizeof bytes);
@@ -210,6 +218,6 @@ int main(int argc, char** argv) {
     note("wipe " + environment("CUDA_VISIBLE_DEVICES"));
     if (environment("TNR_WORKER_FAKE_WIPE") == "fail")
         return tnr::server::send_message(child_control_fd, {{"failed", "bits are stuck"}}), 1;
-    tnr::server::send_message(child_control_fd, {{"wiped", 1 << 20}});
+    tnr::server::send_message(child_control_fd, {{"wiped", 1 << 20}, {"checked", 1 << 18}});
     return 0;
 }

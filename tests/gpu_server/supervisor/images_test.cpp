@@ -120,7 +120,7 @@ TEST_CASE("nobody finds another tenant's images", "[images]") {
     }
     SECTION("and go with the account, which is locked out and keeps nothing any more") {
         auto state = server.folder->path + "/state";
-        CHECK(run_server_command({"forget", "alice", "--state", state}).code == 0);
+        CHECK(run_server_command({"user", "remove", "alice", "--state", state}).code == 0);
         CHECK_FALSE(fs::exists(file_of(server, "account-alice", 'a')));
         CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
         CHECK(ask(*alice, {{"op", "claims"}})["error"]["kind"] == "auth");
@@ -129,7 +129,7 @@ TEST_CASE("nobody finds another tenant's images", "[images]") {
         brings.say('k', 'b');
         CHECK(brings.find('b') == 0);
         CHECK(stranger.find('a') == 0);
-        CHECK(run_server_command({"forget", "alice", "--state", state}).err.find("there is no account 'alice'") !=
+        CHECK(run_server_command({"user", "remove", "alice", "--state", state}).err.find("there is no user 'alice'") !=
               std::string::npos);
     }
 }

@@ -109,10 +109,10 @@ TEST_CASE("an account's name is taken once; --replace makes the old key worthles
     auto old = client_of(server, enroll(server, "alice"));
     CHECK(ask(*old, {{"op", "hello"}})["role"] == "account");
     auto state = server.folder->path + "/state";
-    CHECK(run_server_command({"enroll", "alice", "--state", state}).code == 2);
-    CHECK(run_server_command({"enroll", "alice", "--replace", "--state", state}).code == 0);
+    CHECK(run_server_command({"user", "add", "alice", "--state", state}).code == 2);
+    CHECK(run_server_command({"user", "add", "alice", "--replace", "--state", state}).code == 0);
     CHECK(ask(*old, {{"op", "hello"}})["error"]["kind"] == "auth");
-    auto listed = run_server_command({"keys", "--state", state});
+    auto listed = run_server_command({"user", "list", "--state", state});
     CHECK(listed.out.find("alice") != std::string::npos);
 }
 
@@ -124,10 +124,10 @@ TEST_CASE("who is locked out loses its machines' keys and what they run", "[serv
     auto answer = ask(*trainer, session_request());
     REQUIRE(answer.contains("session"));
     auto connection = connect_to(answer["endpoint"]);
-    auto how = GENERATE(as<std::string>(), "enroll", "forget");
+    auto how = GENERATE(as<std::string>(), "add", "remove");
     auto before = std::chrono::steady_clock::now();
-    auto command = std::vector<std::string>{how, "bob", "--state", server.folder->path + "/state"};
-    if (how == "enroll") command.push_back("--replace");
+    auto command = std::vector<std::string>{"user", how, "bob", "--state", server.folder->path + "/state"};
+    if (how == "add") command.push_back("--replace");
     REQUIRE(run_server_command(command).code == 0);
     char byte;
     CHECK(::read(connection.get(), &byte, 1) <= 0);                              // its worker has ended
@@ -150,7 +150,8 @@ TEST_CASE("many strangers write few lines to the log", "[server]") {
 
 TEST_CASE("commands about keys say when they make no sense", "[server]") {
     Folder folder;
-    for (auto& command : {std::vector<std::string>{"keys"}, {"forget", "alice"}}) {
+    for (auto& command :
+         {std::vector<std::string>{"user", "list"}, {"user", "remove", "alice"}, {"audit"}, {"rotate-key"}}) {
         auto arguments = command;
         arguments.insert(arguments.end(), {"--state", folder.path + "/typo"});
         auto output = run_server_command(arguments);
@@ -159,7 +160,7 @@ TEST_CASE("commands about keys say when they make no sense", "[server]") {
         CHECK(access((folder.path + "/typo").c_str(), F_OK) != 0);
     }
     Server plain({"--plain", "--emulate", "h100"});
-    auto output = run_server_command({"enroll", "alice", "--state", plain.folder->path + "/state"});
+    auto output = run_server_command({"user", "add", "alice", "--state", plain.folder->path + "/state"});
     CHECK(output.code == 2);
     CHECK(output.out.empty());
     CHECK(output.err.find("without keys") != std::string::npos);

@@ -3,6 +3,7 @@
 // time, workers and wipes do what the test says: first all short orders of events, then long ones by chance.
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -32,12 +33,12 @@ public:
         }
         return Ok{};
     }
-    Result<> note_wiped(int64_t id, int64_t) override {
+    Result<> note_wiped(int64_t id, const WipeRecord&) override {
         if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
         return Ok{};
     }
     Result<std::vector<ClaimRecord>> close_open(const std::string&) override { return std::vector<ClaimRecord>(); }
-    Result<std::vector<ClaimRecord>> claims_of(const std::string&, const LedgerPlace&, int) override {
+    Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>&, const LedgerPlace&, int) override {
         return std::vector<ClaimRecord>();
     }
     Result<> set_price(const std::string&, const std::string&, std::optional<int64_t>, int64_t) override {
@@ -97,11 +98,54 @@ public:
     std::function<void(Worker&)> granted;
 };
 
+// The other nodes of a pool: let a claim be at once, or when the test says so.
+class PaperPool : public PoolLink {
+public:
+    Result<> may_begin() const override {
+        if (cut) return Error{Error::Kind::remote, "out of touch"};
+        return Ok{};
+    }
+    bool draining() const override { return false; }
+    int64_t lease_until_ms() const override { return 0; }
+    void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override {
+        if (!holders.emplace(claim.id, claim.machine).second || holders.size() > 1) wrong = "a GPU has two owners";
+        asked.push_back({claim.id, std::move(done)});
+        if (!slow) answer(true);
+    }
+    void ended(int64_t id) override {
+        if (holders.erase(id) == 0) wrong = "a claim ended that never began";
+        registered.erase(id);
+    }
+    void changed() override {}
+    int held_elsewhere(const std::string&) const override { return 0; }
+    std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
+
+    void answer(bool good) {
+        if (asked.empty()) return;
+        auto [id, done] = std::move(asked.front());
+        asked.pop_front();
+        if (!good) return done(Error{Error::Kind::remote, "taken for dead"});
+        registered.insert(id);
+        done(++fences);
+    }
+    bool lets_serve(const std::string& machine) const {
+        return std::any_of(holders.begin(), holders.end(),
+                           [&](auto& one) { return one.second == machine && registered.count(one.first) > 0; });
+    }
+    bool cut = false, slow = false;
+    std::deque<std::pair<int64_t, std::function<void(Result<int64_t>)>>> asked;
+    std::map<int64_t, std::string> holders;  // by claim: machines
+    std::set<int64_t> registered;
+    int64_t fences = 0;
+    std::string wrong;
+};
+
 class World {
 public:
     World() {
         workers_.served = [this](Worker& worker, const std::string& machine) {
             if (!serving_.emplace(&worker, machine).second) complain("a worker was told to serve twice");
+            if (!pool_.lets_serve(machine)) complain("a worker serves a claim that the pool does not know of");
             auto& last = last_machine_[worker.gpus[0]];
             if (!last.empty() && last != machine) complain("a GPU went to another unwiped");
             last = machine;
@@ -114,7 +158,7 @@ public:
         gpus_.add(found);
     }
 
-    static constexpr int events = 18;
+    static constexpr int events = 22;
     void happens(int event) {
         switch (event) {
             case 0:
@@ -153,6 +197,16 @@ public:
                 return with(Worker::State::serving, [&](Worker& one) { workers_.away(one, false); });
             case 17:  // each of two asks for more than half
                 return with(Worker::State::serving, [&](Worker& one) { want_memory(one); });
+            case 18:
+                pool_.slow = true;
+                return;
+            case 19:
+                return pool_.answer(true);
+            case 20:
+                return pool_.answer(false);
+            case 21:
+                pool_.cut = !pool_.cut;
+                return;
         }
     }
 
@@ -161,6 +215,7 @@ public:
         for (auto until = now_ + wish_held_for; loop_.next_due() && *loop_.next_due() <= until;) pass();
         for (auto& [worker, wishes] : wishes_)
             if (worker->state == Worker::State::serving && wishes > 0) complain("a wish for memory is not answered");
+        pool_.cut = pool_.slow = false;
         release("alice");
         release("bob");
         auto until = now_ + goodbye_grace;
@@ -171,6 +226,7 @@ public:
         for (auto& [worker, machine] : serving_)
             if (worker->state != Worker::State::dying) complain("a worker of " + machine + " outlives its claim");
         for (int rounds = 0; rounds < 100 && !settled(); ++rounds) {
+            while (!pool_.asked.empty()) pool_.answer(true);
             while (auto* worker = workers_.in(Worker::State::dying)) gone(*worker, "");
             while (!wipes_.empty()) wiped(1 << 20);
             while (auto* worker = workers_.in(Worker::State::starting)) workers_.ready(*worker);
@@ -186,6 +242,8 @@ public:
         }
         if (workers_.all.size() != gpus_.all().size()) complain("a worker is left over");
         if (!ledger_.wrong.empty()) complain(ledger_.wrong);
+        if (!pool_.wrong.empty()) complain(pool_.wrong);
+        if (!pool_.holders.empty()) complain("a claim stays in the pool");
         return complaint_;
     }
 
@@ -226,7 +284,7 @@ private:
         auto wiped = std::move(wipes_.front());
         wipes_.erase(wipes_.begin());
         if (bytes > 0) last_machine_.clear();
-        wiped(bytes, "stuck");
+        wiped({static_cast<int64_t>(bytes), 0, 0}, "stuck");
     }
     // Until the next timer has fired.
     void pass() {
@@ -253,7 +311,9 @@ private:
                    return Ok{};
                }};
     Books books_{loop_, ledger_, "node"};
-    Claims claims_{loop_, gpus_, workers_, books_, {default_linger, true, ""}};
+    PaperPool pool_;
+    Claims claims_{
+        loop_, gpus_, workers_, books_, {default_linger, true, "", 0, [](auto&) { return UserLimits{}; }, &pool_}};
     std::map<Worker*, std::string> serving_;   // worker → machine
     std::map<Worker*, int> wishes_;            // for memory, unanswered
     std::map<int, std::string> last_machine_;  // of a GPU, since it was wiped

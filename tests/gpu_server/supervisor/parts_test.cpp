@@ -100,9 +100,13 @@ TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]
     CHECK(memory.answer(gib, 0) == gib);
 }
 
+static bool add(Turns& turns, const std::string& account, const std::string& key, const std::string& text) {
+    return turns.add({key, account, false, "", "a connection", {}, text}) == Turns::Taken::yes;
+}
+
 TEST_CASE("each peer has its turn, however much another asks", "[server]") {
     Turns turns;
-    auto ask = [&](const std::string& key, const std::string& text) { return turns.add({key, "", -1, text}); };
+    auto ask = [&](const std::string& key, const std::string& text) { return add(turns, key, key, text); };
     for (int i = 0; i < 100; ++i) REQUIRE(ask("mallory", "m"));
     REQUIRE(ask("alice", "a1"));
     REQUIRE(ask("alice", "a2"));
@@ -118,15 +122,55 @@ TEST_CASE("each peer has its turn, however much another asks", "[server]") {
 TEST_CASE("a peer's requests that wait are bounded, in number and in bytes, and no other's", "[server]") {
     Turns turns;
     size_t many = 0, large = 0;
-    while (turns.add({"many", "", -1, "x"})) ++many;
+    while (add(turns, "many", "many", "x")) ++many;
     CHECK(many == requests_per_peer_max);
-    while (turns.add({"large", "", -1, std::string(request_bytes_max, 'x')})) ++large;
+    while (add(turns, "large", "large", std::string(request_bytes_max, 'x'))) ++large;
     CHECK(large == request_bytes_per_peer_max / request_bytes_max);
-    CHECK(turns.add({"alice", "", -1, "x"}));
-    CHECK(turns.add({"", "one connection of an open pool", -1, "x"}));
+    CHECK(add(turns, "alice", "alice", "x"));
+    CHECK(add(turns, "", "", "x"));  // a connection of an open pool
     while (turns.next()) {
     }
-    CHECK(turns.add({"many", "", -1, "x"}));
+    CHECK(add(turns, "many", "many", "x"));
+}
+
+TEST_CASE("a user's many keys have one turn among them, and one limit", "[server]") {
+    Turns turns;
+    size_t taken = 0;
+    for (int request = 0; request < 400; ++request)
+        for (int key = 0; key < 10; ++key) taken += add(turns, "mallory", "m" + std::to_string(key), "m");
+    CHECK(taken == requests_per_account_max);
+    for (int i = 0; i < 10; ++i) REQUIRE(add(turns, "alice", "a", "a"));
+    std::string order;
+    for (int i = 0; i < 20; ++i) order += turns.next()->text;
+    CHECK(order == "amamamamamamamamamam");  // nobody waits for more than one request of hers
+    std::map<std::string, int> answered;
+    for (int i = 0; i < 100; ++i) ++answered[turns.next()->public_key];
+    for (auto& [key, times] : answered) CHECK(times == 10);
+    size_t bytes = 0;
+    for (int key = 0; add(turns, "large", "l" + std::to_string(key), std::string(request_bytes_max, 'x')); ++key)
+        bytes += request_bytes_max;
+    CHECK(bytes == request_bytes_per_account_max);
+}
+
+TEST_CASE("a user asks only so often, and others as they like", "[server]") {
+    Turns turns;
+    Turns::Clock::time_point now{std::chrono::hours(1)};
+    auto ask = [&](const std::string& account) {
+        auto taken = turns.add({"key", account, false, "", "", {}, "x"}, now);
+        turns.next();
+        return taken;
+    };
+    int burst = 0;
+    while (ask("mallory") == Turns::Taken::yes) ++burst;
+    CHECK(burst == requests_burst);
+    CHECK(ask("mallory") == Turns::Taken::too_fast);
+    CHECK(ask("alice") == Turns::Taken::yes);
+    now += std::chrono::seconds(1);
+    int in_a_second = 0;
+    while (ask("mallory") == Turns::Taken::yes) ++in_a_second;
+    CHECK(in_a_second == requests_per_second_max);
+    now -= std::chrono::hours(1);  // no clock of ours does that; it would only cost the user his allowance
+    CHECK(ask("mallory") == Turns::Taken::too_fast);
 }
 
 TEST_CASE("timers fire in their time, unless cancelled", "[server]") {

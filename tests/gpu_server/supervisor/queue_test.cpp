@@ -197,12 +197,12 @@ TEST_CASE("a user's limit holds over all his machines, and holds up nobody else"
     Server server({"--emulate", "h100:3", "--linger-ms", "0"}, {"TNR_WORKER_FAKE_GPUS=3"});
     auto alice = enroll(server, "alice"), bob = enroll(server, "bob");
     auto limit = [&](std::vector<std::string> words) {
-        words.insert(words.begin(), "limit");
+        words.insert(words.begin(), {"user", "limit"});
         words.insert(words.end(), {"--state", server.folder->path + "/state"});
         return run_server_command(words);
     };
     CHECK(limit({"alice", "--gpus", "1"}).out ==
-          "alice may use at most 1 GPUs at once; its weight in the queue is 1\n");
+          "alice, a user, may use at most 1 GPUs at once; its weight in the queue is 1, its priority 0\n");
     CHECK(limit({"nobody", "--gpus", "1"}).code == 1);
     CHECK(limit({"alice", "--weight", "0"}).code == 2);
     auto client = client_of(server, alice);
@@ -217,10 +217,49 @@ TEST_CASE("a user's limit holds over all his machines, and holds up nobody else"
     REQUIRE(ask(*bobs, session_request("b1")).contains("session"));
     CHECK_FALSE(waits.done(300ms));
     CHECK(limit({"alice", "--gpus", "0", "--weight", "2"}).out ==
-          "alice may use all GPUs; its weight in the queue is 2\n");
+          "alice, a user, may use all GPUs; its weight in the queue is 2, its priority 0\n");
     ask(*bobs, {{"op", "release"}, {"machine", "b0"}});
     REQUIRE(waits.done(patience));
     CHECK(waits.answer.get().contains("session"));
+}
+
+TEST_CASE("who has a higher priority is first, whoever came before and used less", "[server][queue]") {
+    Server server({"--emulate", "h100", "--linger-ms", "0"});
+    auto alice = enroll(server, "alice"), bob = enroll(server, "bob"), carol = enroll(server, "carol");
+    auto limited = [&](const std::string& name, const std::string& priority) {
+        return run_server_command(
+                   {"user", "limit", name, "--priority", priority, "--state", server.folder->path + "/state"})
+            .code;
+    };
+    REQUIRE(limited("carol", "5") == 0);
+    CHECK(limited("carol", "101") == 2);
+    auto first = client_of(server, carol), operators = client_of(server, alice);
+    REQUIRE(ask(*first, session_request("c0")).contains("session"));
+    Waiter bobs(server, waiting_request("b1", "b"), bob);
+    REQUIRE(server.wait_for_log("bob/b1 waits"));
+    Waiter carols(server, waiting_request("c1", "c"), carol);
+    REQUIRE(server.wait_for_log("carol/c1 waits"));
+    auto his = ask(*client_of(server, bob), {{"op", "queue"}})["queue"];
+    REQUIRE(his.size() == 1);
+    CHECK(his[0]["machine"] == "b1");
+    CHECK(his[0]["place"] == 2);
+    CHECK_FALSE(his[0].contains("account"));
+    CHECK(told(ask(*operators, {{"op", "queue"}, {"everyone", true}})).find("only an operator") != std::string::npos);
+    REQUIRE(
+        run_server_command({"user", "limit", "alice", "--role", "operator", "--state", server.folder->path + "/state"})
+            .code == 0);
+    auto all = ask(*operators, {{"op", "queue"}, {"everyone", true}})["queue"];
+    REQUIRE(all.size() == 2);
+    CHECK(all[0]["account"] == "carol");
+    CHECK(all[0]["priority"] == 5);
+    CHECK(all[1]["account"] == "bob");
+    ask(*first, {{"op", "release"}, {"machine", "c0"}});
+    REQUIRE(carols.done(patience));  // she has used more than bob, and came later
+    CHECK_FALSE(bobs.done(300ms));
+    CHECK(
+        std::any_of(bobs.places.begin(), bobs.places.end(), [](auto& place) { return place.value("above", 0) == 1; }));
+    ask(*first, {{"op", "release"}, {"machine", "c1"}});
+    REQUIRE(bobs.done(patience));
 }
 
 TEST_CASE("who is refused hears of the free type that is most like it", "[server][queue]") {

@@ -174,7 +174,7 @@ UniqueFd connect_to(const std::string& told) {
 }
 
 wire::ClientKeys enroll(const Server& server, const std::string& name) {
-    auto output = run_server_command({"enroll", name, "--state", server.folder->path + "/state"});
+    auto output = run_server_command({"user", "add", name, "--state", server.folder->path + "/state"});
     INFO(output.out << output.err);
     REQUIRE(output.code == 0);
     std::istringstream words(output.out);

@@ -62,7 +62,7 @@ json session_request(const std::string& machine = "", const std::string& gpu = "
 // A connection to a session's worker, held open: the fake worker ends when it closes. `told`: what the pool answered.
 UniqueFd connect_to(const std::string& told);
 
-// `tnr-gpu-server enroll NAME`, understood.
+// `tnr-gpu-server user add NAME`, understood.
 wire::ClientKeys enroll(const Server& server, const std::string& name);
 
 }  // namespace tnr::test

@@ -1,0 +1,36 @@
+// What `tnr start` says: of a machine that is not as it was asked for, of one that is ready, and of what there is when it
+// could not go on.
+#pragma once
+
+#include <string>
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+// A machine keeps the size, the place and the image that it was made with (`old`); other ones are for another machine.
+Result<> keeps_its_shape(const Record& old, const Record& wanted, const Machine& machine, Provider& provider);
+// And, where the cloud brings GPUs, the GPU. `wanted` has the one that was asked for.
+Result<> keeps_own_gpu(const Record& wanted, const Machine& machine);
+
+// "cx22 in fsn1, "
+std::string size_text(const Offer& offer);
+// ", $37.22 a month"; empty for what is free or unknown.
+std::string month_text(const Price& price);
+
+// What the record's GPUs cost while they are used, as the pool says.
+std::string gpu_price_text(Pool& pool, const Record& record);
+
+// What the order will be, as far as its price depends on it.
+Order order_of(const Record& record, bool own_gpus);
+
+struct HowStarted {
+    bool no_wait = false, was_running = false;
+};
+void tell_started(Session& session, const Record& record, const Machine& machine, const Provider& provider,
+                  const HowStarted& how);
+
+// Nothing that costs money is ever forgotten: whatever went wrong, the user hears what there is now.
+Error with_what_exists(Error error, const Record& record, const Machine& machine);
+
+}  // namespace tnr::cli

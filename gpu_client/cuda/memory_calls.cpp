@@ -1,0 +1,56 @@
+// The calls that allocate and free, and tell what there is at an address.
+#include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/graph_memory.hpp"
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/handles_for_others.hpp"
+#include "gpu_client/cuda/memory.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+// What cuMemAllocPitch rounds rows up to; programs see and use this number, and real GPUs all say 512.
+static constexpr size_t pitch_bytes = 512;
+
+extern "C" {
+
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+    return guarded("cuMemAlloc", [&] {
+        auto refused = refuse_unsafe();
+        return refused == CUDA_SUCCESS ? allocate_memory(bytes, 0, 0, out) : refused;
+    });
+}
+
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                                    unsigned int element) {
+    return guarded("cuMemAllocPitch", [&]() -> CUresult {
+        bool sound = out && pitch && width != 0 && height != 0 && (element == 4 || element == 8 || element == 16);
+        if (!sound || width > SIZE_MAX - pitch_bytes) return CUDA_ERROR_INVALID_VALUE;
+        size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
+        if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
+        auto result = allocate_memory(row * height, 0, 0, out);
+        if (result == CUDA_SUCCESS) *pitch = row;
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    return guarded("cuMemFree", [&] {
+        auto refused = refuse_unsafe();
+        if (refused != CUDA_SUCCESS) return refused;
+        if (is_graph_memory(address)) return free_graph_memory_now(address);
+        return is_opened_from_pool(address) ? close_memory(address) : free_memory(address, 0);
+    });
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+    return guarded("cuMemGetAddressRange", [&]() -> CUresult {
+        Allocation found;
+        if (!find_allocation(address, found)) return CUDA_ERROR_NOT_FOUND;
+        if (base) *base = found.address;
+        if (size) *size = found.bytes;
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,119 @@
+// See physical_memory.hpp.
+#include "gpu_server/emulated_gpu/driver/physical_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cstring>
+
+namespace tnr::emulated {
+namespace {
+
+class MemoryFile {
+public:
+    static MemoryFile& get() {
+        static MemoryFile& file = *new MemoryFile;
+        return file;
+    }
+    int fd() const { return fd_; }
+    // The start of `bytes` fresh bytes, or -1.
+    int64_t extend(uint64_t bytes) {
+        LockGuard lock(mutex_);
+        int64_t begin = end_;
+        if (fd_ < 0 || ftruncate(fd_, end_ + static_cast<int64_t>(bytes)) != 0) return -1;
+        end_ += static_cast<int64_t>(bytes);
+        return begin;
+    }
+    void discard(int64_t begin, uint64_t bytes) {
+        (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<int64_t>(bytes));
+    }
+
+private:
+    Mutex mutex_;
+    const int fd_ = memfd_create("emulated-gpu", MFD_CLOEXEC);
+    int64_t end_ TNR_GUARDED_BY(mutex_) = 0;
+};
+
+// Behind the memory, in a file that other processes may get.
+struct Label {
+    char magic[16] = "emulated memory";
+    uint64_t bytes = 0;
+    CUuuid device{};
+};
+
+// Descriptors are few (a process has 1,024, if nobody says more), and not all may go to memory.
+bool plenty_of_descriptors(int fd) {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && static_cast<rlim_t>(fd) < limit.rlim_cur / 4 * 3;
+}
+
+UniqueFd labelled_file(const Label& label) {
+    UniqueFd file(memfd_create("emulated-gpu-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    auto end = static_cast<off_t>(label.bytes + sizeof label);
+    bool made = file && plenty_of_descriptors(file.get()) && ftruncate(file.get(), end) == 0 &&
+                pwrite(file.get(), &label, sizeof label, static_cast<off_t>(label.bytes)) == sizeof label &&
+                fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+    return made ? std::move(file) : UniqueFd();
+}
+
+Device* device_with(const CUuuid& uuid) {
+    for (auto& device : driver().devices)
+        if (std::memcmp(&device->uuid, &uuid, sizeof uuid) == 0) return device.get();
+    return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<PhysicalMemory> PhysicalMemory::create(Device& device, uint64_t bytes,
+                                                       const CUmemAllocationProp& properties) {
+    auto memory = std::make_shared<PhysicalMemory>(device, bytes, properties);
+    if (properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        Label label;
+        label.bytes = bytes;
+        label.device = device.uuid;
+        memory->own_ = labelled_file(label);
+    }
+    if (!memory->own_) memory->offset_ = MemoryFile::get().extend(bytes);
+    return memory->offset_ < 0 ? nullptr : memory;
+}
+
+// The file comes from who knows where: it must be sealed, so that it stays as long as it says.
+std::shared_ptr<PhysicalMemory> PhysicalMemory::import(UniqueFd file) {
+    Label label;
+    const Label expected;
+    struct stat status {};
+    int seals = fcntl(file.get(), F_GET_SEALS);
+    bool sealed = seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(file.get(), &status) == 0 &&
+                  status.st_size > static_cast<off_t>(sizeof label);
+    auto at = status.st_size - static_cast<off_t>(sizeof label);
+    if (!sealed || pread(file.get(), &label, sizeof label, at) != sizeof label) return nullptr;
+    auto* device = device_with(label.device);
+    bool ours = std::memcmp(label.magic, expected.magic, sizeof label.magic) == 0 &&
+                static_cast<off_t>(label.bytes) == at && label.bytes % physical_granularity == 0;
+    if (!ours || !device) return nullptr;
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    auto memory = std::make_shared<PhysicalMemory>(*device, label.bytes, properties);
+    memory->own_ = std::move(file);
+    memory->imported_ = true;
+    return memory;
+}
+
+PhysicalMemory::~PhysicalMemory() {
+    if (!own_ && offset_ >= 0) MemoryFile::get().discard(offset_, bytes);
+    if (!imported_) device.refund(bytes);
+}
+
+int PhysicalMemory::export_file() const {
+    return own_ ? fcntl(own_.get(), F_DUPFD_CLOEXEC, 0) : -1;
+}
+
+int PhysicalMemory::fd() const {
+    return own_ ? own_.get() : MemoryFile::get().fd();
+}
+
+}  // namespace tnr::emulated

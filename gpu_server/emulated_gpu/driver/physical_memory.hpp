@@ -1,0 +1,44 @@
+// What cuMemCreate returns: memory that has no address yet, and that other processes can be given.
+#pragma once
+
+#include "api_client/base/handles.hpp"
+#include "gpu_server/emulated_gpu/driver/memory.hpp"
+
+namespace tnr::emulated {
+
+// The driver's granularity on every GPU of the last ten years.
+inline constexpr uint64_t physical_granularity = uint64_t{2} << 20;
+
+// Each mapping holds a reference, so the memory lives until it is both released and unmapped (and, where other
+// processes have it, until they are done with it, too).
+class PhysicalMemory : public Object {
+public:
+    static constexpr Kind kind_of = Kind::physical_memory;
+    // Memory that may be given to other processes is a file of its own; all other memory is a stretch of one file,
+    // never used again: a file can be 8 EiB long, so releasing memory is punching a hole. Null if the system has no
+    // room.
+    static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes,
+                                                  const CUmemAllocationProp& properties);
+    // What export_file() of another process gave. Null if it is anything else.
+    static std::shared_ptr<PhysicalMemory> import(UniqueFd file);
+    PhysicalMemory(Device& owner, uint64_t size, const CUmemAllocationProp& given)
+        : Object(kind_of), device(owner), bytes(size), properties(given) {}
+    ~PhysicalMemory() override;
+
+    // A descriptor for another process; -1 if this memory has no file of its own.
+    int export_file() const;
+    int fd() const;  // to be mapped from `offset` on
+    int64_t offset() const { return offset_; }
+
+    Device& device;
+    const uint64_t bytes;
+    const CUmemAllocationProp properties;
+    std::atomic<int> references{1};  // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
+
+private:
+    UniqueFd own_;
+    int64_t offset_ = 0;
+    bool imported_ = false;  // charged where it was made
+};
+
+}  // namespace tnr::emulated

@@ -1,0 +1,65 @@
+// Nodes and claims as text, as they stand in a directory. See directory.hpp.
+#include "gpu_server/pool/directory.hpp"
+
+#include <time.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+int64_t boot_ms() {
+    timespec now{};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+std::string claim_name(const std::string& node, int64_t id) {
+    return node + "/" + std::to_string(id);
+}
+
+std::string to_text(const PoolNode& node) {
+    json types = json::object();
+    for (auto& [name, count] : node.types)
+        types[name] = {{"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}};
+    return json{{"name", node.name},       {"address", node.address},   {"server_key", node.server_key},
+                {"version", node.version}, {"identity", node.identity}, {"types", types},
+                {"gpus", node.gpus}}
+        .dump();
+}
+
+std::string to_text(const PoolClaim& claim) {
+    return json{{"node", claim.node},        {"id", claim.id},   {"account", claim.account},
+                {"machine", claim.machine},  {"gpu", claim.gpu}, {"devices", claim.devices},
+                {"began_ms", claim.began_ms}}
+        .dump();
+}
+
+Result<PoolNode> node_from_text(const std::string& text) try {
+    auto value = json::parse(text);
+    PoolNode node{value.at("name"), value.at("address"), value.at("server_key"), value.value("version", ""),
+                  value.value("identity", "")};
+    for (auto& [name, count] : value.at("types").items())
+        node.types[name] = {count.at("total"), count.at("free"), count.at("memory_bytes")};
+    node.gpus = value.value("gpus", std::vector<std::string>());
+    return node;
+} catch (const json::exception& error) {
+    return Error{Error::Kind::remote,
+                 std::string("a node's entry in the pool's store makes no sense: ") + error.what()};
+}
+
+Result<PoolClaim> claim_from_text(const std::string& text) try {
+    auto value = json::parse(text);
+    return PoolClaim{value.at("node"),
+                     value.at("id"),
+                     value.at("account"),
+                     value.at("machine"),
+                     value.at("gpu"),
+                     value.at("devices"),
+                     value.value("began_ms", int64_t{0})};
+} catch (const json::exception& error) {
+    return Error{Error::Kind::remote, std::string("a claim in the pool's store makes no sense: ") + error.what()};
+}
+
+}  // namespace tnr::server

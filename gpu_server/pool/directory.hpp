@@ -1,0 +1,135 @@
+// Which nodes a pool has, and who holds which GPUs on them, as all nodes see it.
+//
+// A node registers under a lease, which it renews every second; a node that has died is gone for the others when its lease
+// has passed, and its claims with it. The registration has a fencing number, and so has each claim: they only ever grow, so of
+// two that tell different things the one with the larger number is right.
+//
+// Never one GPU with two owners:
+//   * A GPU belongs to the node that registered it first, also while that node is away. Another node (a GPU that was moved,
+//     two servers on one host) gets it when the first has left in good order, or when the operator has removed it.
+//   * A claim is in the directory before its first session begins, on condition that the node is registered as it thinks
+//     it is, and that no other claim is on any of the GPUs.
+//   * A node knows, by a clock that also runs while it sleeps, until when its lease certainly lasts. Later it begins nothing.
+//     What runs goes on: nobody else can have those GPUs.
+//
+// Nothing here blocks. Answers and events come through `post`, in which the owner says how something is run on its thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+#include "gpu_server/pool/etcd.hpp"
+
+namespace tnr::server {
+
+// Runs it on the owner's thread, later, in order. May be called from any thread.
+using Post = std::function<void(std::function<void()>)>;
+
+// CLOCK_BOOTTIME in milliseconds: does not jump, runs on while the machine sleeps, and is one for all processes of a host.
+int64_t boot_ms();
+
+struct TypeCount {
+    int total = 0, free = 0;
+    uint64_t memory_bytes = 0;
+    bool operator==(const TypeCount&) const = default;
+};
+
+struct PoolNode {
+    std::string name;
+    std::string address;     // of its control socket, for clients
+    std::string server_key;  // of its CURVE; empty: plain text
+    std::string version;
+    std::string identity;  // of its state folder: two servers of one name have different ones
+    std::map<std::string, TypeCount> types = {};
+    std::vector<std::string> gpus = {};  // UUIDs
+    int64_t fence = 0;                   // of its registration
+    bool draining = false;
+};
+
+struct PoolClaim {
+    std::string node;
+    int64_t id = 0;  // in the node's ledger
+    std::string account, machine, gpu;
+    std::vector<std::string> devices;  // UUIDs
+    int64_t began_ms = 0;
+    int64_t fence = 0;
+};
+
+// This node's own registration.
+struct Standing {
+    bool joined = false;
+    int64_t fence = 0;
+    int64_t until_ms = 0;              // boot_ms(); certain
+    std::string trouble = {};          // why it is not joined, or was not renewed last time
+    std::vector<std::string> refused;  // GPUs that belong to another node
+    bool good() const { return joined && boot_ms() < until_ms; }
+};
+
+struct LeaseTimes {
+    int64_t ttl_s = 3;         // a dead node's claims are free after that and etcd's own half second
+    int64_t renewed_ms = 700;  // how often
+    int64_t margin_ms = 500;   // a node takes its lease for over so long before the others do
+};
+
+class Directory {
+public:
+    virtual ~Directory() = default;
+
+    // Called on the owner's thread whenever nodes(), claims() or standing() tell something new.
+    virtual void on_change(std::function<void()> changed) = 0;
+
+    // Registers this node, and again whenever the lease was lost, with the claims it has then. Goes on until leave().
+    virtual void join(PoolNode self) = 0;
+    // What it has free has changed.
+    virtual void tell(const std::map<std::string, TypeCount>& types) = 0;
+    // In good order: the GPUs may be another's from now on. Blocks for a second at most.
+    virtual void leave() = 0;
+
+    // Answers with the claim's fencing number; with an Error, the claim must not begin.
+    virtual void add_claim(const PoolClaim& claim, std::function<void(Result<int64_t>)> done) = 0;
+    // As often as it takes.
+    virtual void remove_claim(int64_t id) = 0;
+
+    // As far as we have heard. Owner's thread.
+    virtual const std::map<std::string, PoolNode>& nodes() const = 0;
+    virtual const std::map<std::string, PoolClaim>& claims() const = 0;  // by node and id
+    virtual const Standing& standing() const = 0;
+};
+
+// The operator's side, from a process of its own; blocks.
+class NodeAdmin {
+public:
+    virtual ~NodeAdmin() = default;
+    struct View {
+        std::map<std::string, PoolNode> nodes;    // those that are not there have fence 0
+        std::map<std::string, PoolClaim> claims;  // by node and id
+    };
+    virtual Result<View> view() = 0;
+    // A node that drains begins no claims; what runs on it goes on. Kind not_found when there is no such node.
+    virtual Result<> drain(const std::string& node, bool on) = 0;
+    // For a node that is gone for good: its GPUs may turn up at another. Kind usage while it is there.
+    virtual Result<> remove(const std::string& node) = 0;
+};
+
+std::unique_ptr<Directory> make_etcd_directory(const etcd::Address& address, Post post, LeaseTimes times = {});
+std::unique_ptr<NodeAdmin> make_etcd_admin(const etcd::Address& address);
+
+// A file on one machine, for the servers there: the default, with one.
+Result<std::unique_ptr<Directory>> open_sqlite_directory(const std::string& path, Post post, LeaseTimes times = {});
+Result<std::unique_ptr<NodeAdmin>> open_sqlite_admin(const std::string& path);
+
+// ---- What implementations share.
+
+std::string to_text(const PoolNode& node);
+std::string to_text(const PoolClaim& claim);
+// Foreign bytes: another node may be of another version.
+Result<PoolNode> node_from_text(const std::string& text);
+Result<PoolClaim> claim_from_text(const std::string& text);
+std::string claim_name(const std::string& node, int64_t id);  // "gpu-1/17"
+
+}  // namespace tnr::server

@@ -1,0 +1,65 @@
+// What a Directory (directory.hpp) is kept in: blocking calls, made from its threads. One thread renews, one writes, one
+// follows; join() comes from the one that renews.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu_server/pool/directory.hpp"
+
+namespace tnr::server {
+
+// Something that all nodes see: "nodes/NAME", "claims/NAME/ID", "drains/NAME".
+struct Entry {
+    std::string name;
+    std::optional<std::string> text;  // nothing: it is gone
+    int64_t fence = 0;                // when it was made
+};
+struct Change {
+    bool all = false;  // these are all there are
+    std::vector<Entry> entries;
+};
+
+struct Registration {
+    int64_t fence = 0;
+    std::vector<std::string> refused;  // GPUs of other nodes
+};
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+
+    // A new lease, and under it the node with its claims. Takes the place of an earlier process of the same node at once.
+    // Kind usage: another server has this name.
+    virtual Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) = 0;
+    // False: the lease is gone.
+    virtual Result<bool> renew() = 0;
+
+    // Takes those of these GPUs that are nobody's any more. The others.
+    virtual Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
+                                                   const std::vector<std::string>& refused) = 0;
+
+    // On condition that the registration is still the one with this fence. False: it is not.
+    virtual Result<bool> tell(const PoolNode& self, int64_t fence) = 0;
+    // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated.
+    virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence) = 0;
+    virtual Result<> remove(const PoolClaim& claim) = 0;
+
+    // Tells everything first, then what changes, until `told` says false or the connection ends.
+    virtual Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) = 0;
+
+    virtual void leave(const PoolNode& self) = 0;
+};
+
+std::unique_ptr<Backend> make_etcd_backend(const etcd::Address& address, LeaseTimes times);
+
+std::unique_ptr<Directory> make_directory(std::unique_ptr<Backend> backend, Post post, LeaseTimes times);
+
+// Builds the pool's picture out of entries.
+void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::map<std::string, PoolClaim>& claims,
+           std::map<std::string, bool>& drains);
+
+}  // namespace tnr::server

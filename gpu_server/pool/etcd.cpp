@@ -1,0 +1,267 @@
+// See etcd.hpp.
+#include "gpu_server/pool/etcd.hpp"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "api_client/http/oauth.hpp"
+#include "gpu_server/pool/log.hpp"
+
+namespace tnr::server::etcd {
+
+using http::base64;
+using nlohmann::json;
+
+namespace {
+
+// A line of a watch's answer that is longer than this is none: etcd's own limit for a request is 1.5 MiB.
+constexpr size_t line_bytes_max = size_t{16} << 20;
+constexpr int gone_for_etcd = 5;  // gRPC's NOT_FOUND
+
+std::string from_base64(const std::string& text) {
+    static const auto values = [] {
+        std::array<int8_t, 256> made;
+        made.fill(-1);
+        std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        for (size_t i = 0; i < letters.size(); ++i)
+            made[static_cast<unsigned char>(letters[i])] = static_cast<int8_t>(i);
+        return made;
+    }();
+    std::string bytes;
+    uint32_t bits = 0;
+    int have = 0;
+    for (unsigned char letter : text) {
+        if (values[letter] < 0) break;  // '=', the end
+        bits = bits << 6 | static_cast<uint32_t>(values[letter]);
+        have += 6;
+        if (have < 8) continue;
+        have -= 8;
+        bytes += static_cast<char>(bits >> have & 0xff);
+    }
+    return bytes;
+}
+
+// The gateway writes 64-bit numbers as texts, and leaves out what is zero.
+int64_t number(const json& object, const char* key) {
+    auto found = object.find(key);
+    if (found == object.end()) return 0;
+    return found->is_string() ? std::stoll(found->get<std::string>()) : found->get<int64_t>();
+}
+
+KeyValue key_value(const json& pair) {
+    return {from_base64(pair.value("key", "")), from_base64(pair.value("value", "")), number(pair, "create_revision"),
+            number(pair, "mod_revision"), number(pair, "lease")};
+}
+
+// The first key behind all that begin so.
+std::string end_of(std::string prefix) {
+    ++prefix.back();
+    return prefix;
+}
+
+json all_under(const std::string& prefix) {
+    return {{"key", base64(prefix)}, {"range_end", base64(end_of(prefix))}};
+}
+
+Error nonsense(const Address& address, const std::string& why) {
+    return {Error::Kind::remote, "the pool's store, " + address.text + ", answered nonsense: " + printable(why),
+            "is that an etcd of version 3.4 or newer?"};
+}
+
+}  // namespace
+
+bool is_address(const std::string& text) {
+    return text.starts_with("etcd://") || text.starts_with("etcds://");
+}
+
+Result<Address> parse_address(const std::string& text) {
+    Error wrong{Error::Kind::usage, "'" + text + "' is no store", "it looks like etcd://10.0.0.1:2379,10.0.0.2:2379"};
+    if (!is_address(text)) return wrong;
+    const auto begin = text.find("://") + 3, slash = text.find('/', begin);
+    Address address;
+    address.text = text;
+    std::string pool = slash == std::string::npos ? "" : text.substr(slash + 1);
+    if (pool.find('/') != std::string::npos) return wrong;
+    address.prefix = pool.empty() ? "/tnr/" : "/tnr-" + pool + "/";
+    std::string hosts = text.substr(begin, slash == std::string::npos ? slash : slash - begin);
+    for (size_t at = 0; at <= hosts.size();) {
+        auto comma = std::min(hosts.find(',', at), hosts.size());
+        auto host = hosts.substr(at, comma - at);
+        if (host.empty()) return wrong;
+        bool port = host.find(':', host.starts_with('[') ? host.find(']') : 0) != std::string::npos;
+        address.urls.push_back((text.starts_with("etcds") ? "https://" : "http://") + host + (port ? "" : ":2379"));
+        at = comma + 1;
+    }
+    return address;
+}
+
+Txn& Txn::if_absent(const std::string& key) {
+    return if_created_at(key, 0);
+}
+Txn& Txn::if_created_at(const std::string& key, int64_t revision) {
+    conditions.push_back({key, "CREATE", std::to_string(revision)});
+    return *this;
+}
+Txn& Txn::if_changed_at(const std::string& key, int64_t revision) {
+    conditions.push_back({key, "MOD", std::to_string(revision)});
+    return *this;
+}
+Txn& Txn::if_is(const std::string& key, const std::string& value) {
+    conditions.push_back({key, "VALUE", value});
+    return *this;
+}
+Txn& Txn::put(const std::string& key, const std::string& value, int64_t lease) {
+    operations.push_back({key, value, lease});
+    return *this;
+}
+Txn& Txn::remove(const std::string& key) {
+    operations.push_back({key, std::nullopt, 0});
+    return *this;
+}
+
+Client::Client(Address address, http::Limits limits, std::function<bool()> stopped)
+    : address_(std::move(address)),
+      http_({[stopped = std::move(stopped)](int) { return !stopped || !stopped(); }, {}, {}, {}}, [&] {
+          limits.tries_max = 1;  // whoever calls knows better whether it is worth another try
+          return limits;
+      }()) {}
+
+Result<http::Response> Client::send(http::Request request, const std::string& path) {
+    request.method = "POST";
+    request.own_network = request.on_kept_connection = true;  // transactions have conditions
+    std::optional<Error> trouble;
+    for (size_t tries = 0; tries < address_.urls.size(); ++tries) {
+        request.url = address_.urls[current_] + path;
+        auto response = http_.send(request);
+        // 503: it has no leader.
+        if (response && response->status != 503) return response;
+        trouble = response ? Error{Error::Kind::network, address_.urls[current_] + " says that it cannot serve now"}
+                           : response.error();
+        current_ = (current_ + 1) % address_.urls.size();
+        if (!request.repeatable) break;
+    }
+    return Error{Error::Kind::network, "the pool's store, " + address_.text + ", does not answer: " + trouble->what,
+                 "look at the etcd there: etcdctl endpoint health"};
+}
+
+Result<json> Client::call(const std::string& path, const json& body, bool repeatable) try {
+    http::Request request;
+    request.body = body.dump();
+    request.repeatable = repeatable;
+    auto response = send(std::move(request), path);
+    if (!response) return response.error();
+    auto answer = json::parse(response->body, nullptr, /*allow_exceptions=*/false);
+    if (!answer.is_object()) return nonsense(address_, response->body.substr(0, 200));
+    if (response->ok()) return answer;
+    return Error{
+        answer.value("code", 0) == gone_for_etcd ? Error::Kind::not_found : Error::Kind::remote,
+        "the pool's store refused: " + printable(answer.value("error", "status " + std::to_string(response->status)))};
+} catch (const json::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<Listing> Client::list(const std::string& prefix) try {
+    auto answer = call("/v3/kv/range", all_under(prefix), true);
+    if (!answer) return answer.error();
+    Listing listing;
+    listing.revision = number(answer->at("header"), "revision");
+    if (auto pairs = answer->find("kvs"); pairs != answer->end())
+        for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
+    return listing;
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<Committed> Client::commit(const Txn& txn) try {
+    json compare = json::array(), success = json::array();
+    for (auto& condition : txn.conditions) {
+        json one = {{"key", base64(condition.key)}, {"target", condition.target}, {"result", "EQUAL"}};
+        if (condition.target == "VALUE")
+            one["value"] = base64(condition.wanted);
+        else
+            one[condition.target == "CREATE" ? "create_revision" : "mod_revision"] = condition.wanted;
+        compare.push_back(std::move(one));
+    }
+    for (auto& operation : txn.operations) {
+        json one = {{"key", base64(operation.key)}};
+        if (operation.value) {
+            one["value"] = base64(*operation.value);
+            if (operation.lease != 0) one["lease"] = std::to_string(operation.lease);
+        }
+        success.push_back({{operation.value ? "request_put" : "request_delete_range", std::move(one)}});
+    }
+    // Not repeatable by itself: the first may have been done, and its conditions hold no more.
+    auto answer = call("/v3/kv/txn", {{"compare", std::move(compare)}, {"success", std::move(success)}}, false);
+    if (!answer) return answer.error();
+    return Committed{answer->value("succeeded", false), number(answer->at("header"), "revision")};
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<int64_t> Client::grant_lease(int64_t ttl_s) try {
+    auto answer = call("/v3/lease/grant", {{"TTL", std::to_string(ttl_s)}}, true);
+    if (!answer) return answer.error();
+    auto lease = number(*answer, "ID");
+    if (lease == 0) return nonsense(address_, answer->dump());
+    return lease;
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<bool> Client::keep_alive(int64_t lease) try {
+    auto answer = call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, true);
+    if (!answer) return answer.error();
+    return number(answer->at("result"), "TTL") > 0;
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<> Client::revoke(int64_t lease) {
+    auto answer = call("/v3/lease/revoke", {{"ID", std::to_string(lease)}}, true);
+    if (!answer && answer.error().kind != Error::Kind::not_found) return answer.error();
+    return Ok{};
+}
+
+Result<News> parse_news(std::string_view line) try {
+    auto answer = json::parse(line);
+    auto& result = answer.at("result");
+    News news;
+    news.revision = number(result.at("header"), "revision");
+    if (result.value("canceled", false))
+        return Error{Error::Kind::not_found,
+                     "etcd does not tell any more: " + result.value("cancel_reason", "compacted")};
+    if (auto events = result.find("events"); events != result.end())
+        for (auto& event : *events)
+            news.events.push_back({event.value("type", "PUT") == "DELETE", key_value(event.at("kv"))});
+    return news;
+} catch (const std::exception& error) {
+    return Error{Error::Kind::remote, std::string("etcd told nonsense: ") + error.what()};
+}
+
+Result<> Client::watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told) {
+    http::Request request;
+    json create = all_under(prefix);
+    create["start_revision"] = std::to_string(from);
+    request.body = json{{"create_request", create}}.dump();
+    request.repeatable = true;
+    std::string rest;
+    std::optional<Result<>> ended;
+    request.on_bytes = [&](std::string_view bytes) {
+        rest += bytes;
+        for (size_t end; !ended && (end = rest.find('\n')) != std::string::npos; rest.erase(0, end + 1)) {
+            if (end == 0) continue;
+            auto news = parse_news(std::string_view(rest).substr(0, end));
+            if (!news)
+                ended = Result<>(news.error());
+            else if (!told(*news))
+                ended = Result<>(Ok{});
+        }
+        return !ended && rest.size() < line_bytes_max;
+    };
+    auto response = send(std::move(request), "/v3/watch");
+    if (ended) return *ended;
+    if (!response) return response.error();
+    return Error{Error::Kind::network, "etcd ended its report"};
+}
+
+}  // namespace tnr::server::etcd

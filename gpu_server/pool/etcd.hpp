@@ -1,0 +1,101 @@
+// etcd 3 through its gRPC-JSON gateway: as much of it as a pool needs. https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
+//
+// A Client blocks until etcd has answered, or until its patience ends: it belongs on a thread that may wait. Of several
+// members it asks the one that answered last; where that does not answer, the next.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api_client/base/result.hpp"
+#include "api_client/http/http.hpp"
+
+namespace tnr::server::etcd {
+
+struct Address {
+    std::vector<std::string> urls;  // of the members: "http://10.0.0.1:2379"
+    std::string prefix;             // of all our keys: "/tnr/"
+    std::string text;               // as the operator wrote it
+};
+// etcd://HOST:PORT[,HOST:PORT…][/POOL]; etcds:// speaks TLS. Several pools may share one etcd, each under its name.
+Result<Address> parse_address(const std::string& text);
+bool is_address(const std::string& text);
+
+struct KeyValue {
+    std::string key, value;
+    int64_t create_revision = 0, mod_revision = 0;
+    int64_t lease = 0;
+};
+struct Listing {
+    std::vector<KeyValue> values;
+    int64_t revision = 0;
+};
+
+// All of the operations, if all of the conditions hold; else none.
+struct Txn {
+    // These return *this, to be chained.
+    Txn& if_absent(const std::string& key);
+    Txn& if_created_at(const std::string& key, int64_t revision);
+    Txn& if_changed_at(const std::string& key, int64_t revision);  // 0: it is not there
+    Txn& if_is(const std::string& key, const std::string& value);
+    Txn& put(const std::string& key, const std::string& value, int64_t lease = 0);
+    Txn& remove(const std::string& key);
+
+    struct Condition {
+        std::string key, target;  // CREATE, MOD or VALUE
+        std::string wanted;       // a number, or the value
+    };
+    struct Operation {
+        std::string key;
+        std::optional<std::string> value;  // nothing: remove it
+        int64_t lease = 0;
+    };
+    std::vector<Condition> conditions;
+    std::vector<Operation> operations;
+};
+struct Committed {
+    bool done = false;
+    int64_t revision = 0;
+};
+
+struct Event {
+    bool removed = false;
+    KeyValue pair;
+};
+struct News {
+    std::vector<Event> events;
+    int64_t revision = 0;
+};
+
+class Client {
+public:
+    // `stopped`: asked at least once a second while it waits; true ends the waiting with an Error.
+    explicit Client(Address address, http::Limits limits, std::function<bool()> stopped = {});
+
+    Result<Listing> list(const std::string& prefix);
+    Result<Committed> commit(const Txn& txn);
+    Result<int64_t> grant_lease(int64_t ttl_s);
+    // Whether it was still there.
+    Result<bool> keep_alive(int64_t lease);
+    Result<> revoke(int64_t lease);
+    // What changes under the prefix, from this revision on, as it happens. Returns when `told` says false (Ok), when
+    // etcd has forgotten that revision (kind not_found: list again), or when the connection ends.
+    Result<> watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told);
+
+private:
+    Result<nlohmann::json> call(const std::string& path, const nlohmann::json& body, bool repeatable);
+    Result<http::Response> send(http::Request request, const std::string& path);
+
+    Address address_;
+    http::Client http_;
+    size_t current_ = 0;  // of the address's urls
+};
+
+// One line of a watch's answer; kind not_found when etcd has forgotten. Foreign bytes.
+Result<News> parse_news(std::string_view line);
+
+}  // namespace tnr::server::etcd

@@ -1,0 +1,270 @@
+// Nodes and claims in etcd. See directory.hpp for the rules, and here for the keys, all under the pool's prefix:
+//
+//   view/nodes/NAME        under the node's lease: what to_text(PoolNode) says. Its create revision is the node's fence.
+//   view/claims/NAME/ID    under the lease: to_text(PoolClaim)
+//   view/drains/NAME       there: the node begins no claims
+//   members/NAME           the identity of the server that has this name, also while it is away
+//   gpus/UUID              the node that the GPU belongs to, likewise
+//   held/UUID              under the lease: the claim that has the GPU
+#include <atomic>
+
+#include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/log.hpp"
+
+namespace tnr::server {
+namespace {
+
+// A lease is worth three seconds: what takes longer than this may as well be asked again.
+constexpr http::Limits quick{.connect_ms = 800, .total_ms = 1'200};
+// A watch that nothing happens on is begun anew after this: its connection may be broken without a word.
+constexpr http::Limits lasting{.connect_ms = 2'000, .total_ms = 60'000};
+
+struct Keys {
+    std::string prefix;
+    std::string view() const { return prefix + "view/"; }
+    std::string node(const std::string& name) const { return view() + "nodes/" + name; }
+    std::string claim(const PoolClaim& claim) const { return view() + "claims/" + claim_name(claim.node, claim.id); }
+    std::string drain(const std::string& name) const { return view() + "drains/" + name; }
+    std::string members() const { return prefix + "members/"; }
+    std::string member(const std::string& name) const { return members() + name; }
+    std::string gpus() const { return prefix + "gpus/"; }
+    std::string gpu(const std::string& uuid) const { return gpus() + uuid; }
+    std::string held(const std::string& uuid) const { return prefix + "held/" + uuid; }
+};
+
+class EtcdBackend : public Backend {
+public:
+    EtcdBackend(const etcd::Address& address, LeaseTimes times)
+        : address_(address), keys_{address.prefix}, times_(times), keeper_(address, quick), writer_(address, quick) {}
+
+    Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
+        if (auto mine = end_earlier(self); !mine) return mine.error();
+        auto member = keeper_.list(keys_.member(self.name));
+        if (!member) return member.error();
+        std::map<std::string, etcd::KeyValue> owners;
+        for (auto& uuid : self.gpus) {  // one by one: a pool may have thousands
+            auto owner = keeper_.list(keys_.gpu(uuid));
+            if (!owner) return owner.error();
+            for (auto& pair : owner->values) owners[pair.key] = pair;
+        }
+        auto lease = keeper_.grant_lease(times_.ttl_s);
+        if (!lease) return lease.error();
+
+        Registration registration;
+        etcd::Txn txn;
+        txn.if_absent(keys_.node(self.name)).put(keys_.node(self.name), to_text(self), *lease);
+        for (auto& pair : member->values)
+            if (pair.key == keys_.member(self.name)) {
+                if (pair.value != self.identity) return name_taken(self.name);
+                txn.if_is(pair.key, pair.value);
+            }
+        if (txn.conditions.size() == 1) txn.if_absent(keys_.member(self.name));
+        txn.put(keys_.member(self.name), self.identity);
+        for (auto& uuid : self.gpus) {
+            auto owner = owners.find(keys_.gpu(uuid));
+            if (owner != owners.end() && owner->second.value != self.name) {
+                registration.refused.push_back(uuid);
+                continue;
+            }
+            txn.if_changed_at(keys_.gpu(uuid), owner == owners.end() ? 0 : owner->second.mod_revision);
+            txn.put(keys_.gpu(uuid), self.name);
+        }
+        for (auto& claim : claims) {
+            txn.put(keys_.claim(claim), to_text(claim), *lease);
+            for (auto& uuid : claim.devices) txn.put(keys_.held(uuid), claim_name(claim.node, claim.id), *lease);
+        }
+        auto made = keeper_.commit(txn);
+        if (!made) return made.error();
+        if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
+        lease_ = *lease;
+        registration.fence = made->revision;
+        return registration;
+    }
+
+    Result<bool> renew() override { return keeper_.keep_alive(lease_); }
+
+    Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
+                                           const std::vector<std::string>& refused) override {
+        std::vector<std::string> still;
+        for (auto& uuid : refused) {
+            etcd::Txn txn;
+            txn.if_created_at(keys_.node(self.name), fence).if_absent(keys_.gpu(uuid)).put(keys_.gpu(uuid), self.name);
+            auto taken = keeper_.commit(txn);
+            if (!taken) return taken.error();
+            if (!taken->done) still.push_back(uuid);
+        }
+        return still;
+    }
+
+    Result<bool> tell(const PoolNode& self, int64_t fence) override {
+        etcd::Txn txn;
+        txn.if_created_at(keys_.node(self.name), fence).put(keys_.node(self.name), to_text(self), lease_);
+        auto told = writer_.commit(txn);
+        if (!told) return told.error();
+        return told->done;
+    }
+
+    Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
+        etcd::Txn txn;
+        txn.if_created_at(keys_.node(claim.node), fence).put(keys_.claim(claim), to_text(claim), lease_);
+        for (auto& uuid : claim.devices)
+            txn.if_is(keys_.gpu(uuid), claim.node)
+                .if_absent(keys_.held(uuid))
+                .put(keys_.held(uuid), claim_name(claim.node, claim.id), lease_);
+        auto added = writer_.commit(txn);
+        if (!added) return added.error();
+        if (added->done) return added->revision;
+        // Was it us, a moment ago, and the answer was lost?
+        auto found = writer_.list(keys_.claim(claim));
+        if (!found) return found.error();
+        for (auto& pair : found->values)
+            if (pair.key == keys_.claim(claim) && pair.value == to_text(claim)) return pair.create_revision;
+        return Error{Error::Kind::remote,
+                     "the pool does not let this node have the GPU now: it was taken for dead, or "
+                     "another claim is on the GPU",
+                     "try again in some seconds"};
+    }
+
+    Result<> remove(const PoolClaim& claim) override {
+        etcd::Txn txn;
+        txn.remove(keys_.claim(claim));
+        for (auto& uuid : claim.devices)
+            txn.if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid));
+        auto removed = writer_.commit(txn);
+        if (!removed) return removed.error();
+        if (removed->done) return Ok{};
+        auto again = writer_.commit(etcd::Txn().remove(keys_.claim(claim)));  // its GPUs are held by another, or nobody
+        if (!again) return again.error();
+        return Ok{};
+    }
+
+    Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
+        etcd::Client client(address_, lasting, stopped);
+        const auto view = keys_.view();
+        auto name_of = [&](const etcd::KeyValue& pair) { return pair.key.substr(view.size()); };
+        auto listing = client.list(view);
+        if (!listing) return listing.error();
+        Change all{true, {}};
+        for (auto& pair : listing->values) all.entries.push_back({name_of(pair), pair.value, pair.create_revision});
+        if (!told(all)) return Ok{};
+        for (auto heard = listing->revision; !stopped();) {
+            auto ended = client.watch(view, heard + 1, [&](const etcd::News& news) {
+                Change change;
+                for (auto& event : news.events)
+                    change.entries.push_back({name_of(event.pair),
+                                              event.removed ? std::nullopt : std::optional(event.pair.value),
+                                              event.pair.create_revision});
+                heard = std::max(heard, news.revision);
+                return change.entries.empty() ? !stopped() : told(change);
+            });
+            if (ended) return Ok{};
+            // Else it ended because its time was over, most likely: on from where it was.
+            if (ended.error().kind != Error::Kind::network) return ended;
+        }
+        return Ok{};
+    }
+
+    void leave(const PoolNode& self) override {
+        for (auto& uuid : self.gpus)
+            (void)keeper_.commit(etcd::Txn().if_is(keys_.gpu(uuid), self.name).remove(keys_.gpu(uuid)));
+        (void)keeper_.revoke(lease_);
+    }
+
+private:
+    static Error name_taken(const std::string& name) {
+        return {Error::Kind::usage, "the pool has another node called '" + name + "'",
+                "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " + name};
+    }
+
+    // The lease of an earlier process of this node, which has ended: its state folder is ours now.
+    Result<> end_earlier(const PoolNode& self) {
+        auto found = keeper_.list(keys_.node(self.name));
+        if (!found) return found.error();
+        for (auto& pair : found->values) {
+            if (pair.key != keys_.node(self.name)) continue;
+            auto node = node_from_text(pair.value);
+            if (node && node->identity != self.identity) return name_taken(self.name);
+            if (auto ended = keeper_.revoke(pair.lease); !ended) return ended;
+        }
+        return Ok{};
+    }
+
+    const etcd::Address address_;
+    const Keys keys_;
+    const LeaseTimes times_;
+    std::atomic<int64_t> lease_{0};
+    etcd::Client keeper_, writer_;  // each of one thread
+};
+
+class EtcdAdmin : public NodeAdmin {
+public:
+    explicit EtcdAdmin(const etcd::Address& address) : keys_{address.prefix}, etcd_(address, {.total_ms = 5'000}) {}
+
+    Result<View> view() override {
+        auto listing = etcd_.list(keys_.view()), members = etcd_.list(keys_.members());
+        if (!listing || !members) return listing ? members.error() : listing.error();
+        Change all{true, {}};
+        for (auto& pair : listing->values)
+            all.entries.push_back({pair.key.substr(keys_.view().size()), pair.value, pair.create_revision});
+        View view;
+        std::map<std::string, bool> drains;
+        apply(all, view.nodes, view.claims, drains);
+        for (auto& pair : members->values) {
+            auto name = pair.key.substr(keys_.members().size());
+            auto& node = view.nodes[name];
+            node.name = name;
+            node.draining = drains.count(name) > 0;
+        }
+        return view;
+    }
+
+    Result<> drain(const std::string& node, bool on) override {
+        auto members = etcd_.list(keys_.members());
+        if (!members) return members.error();
+        bool known = false;
+        for (auto& pair : members->values) known |= pair.key == keys_.member(node);
+        if (!known) return Error{Error::Kind::not_found, "the pool has no node '" + node + "'", "tnr-gpu-server nodes"};
+        etcd::Txn txn;
+        if (on)
+            txn.put(keys_.drain(node), "1");
+        else
+            txn.remove(keys_.drain(node));
+        auto done = etcd_.commit(txn);
+        if (!done) return done.error();
+        return Ok{};
+    }
+
+    Result<> remove(const std::string& node) override {
+        auto gpus = etcd_.list(keys_.gpus());
+        if (!gpus) return gpus.error();
+        etcd::Txn txn;
+        txn.if_absent(keys_.node(node)).remove(keys_.member(node)).remove(keys_.drain(node));
+        for (auto& pair : gpus->values)
+            if (pair.value == node) txn.if_changed_at(pair.key, pair.mod_revision).remove(pair.key);
+        auto done = etcd_.commit(txn);
+        if (!done) return done.error();
+        if (done->done) return Ok{};
+        return Error{Error::Kind::usage, "the node '" + node + "' is there, and serves", "stop it first"};
+    }
+
+private:
+    const Keys keys_;
+    etcd::Client etcd_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_etcd_backend(const etcd::Address& address, LeaseTimes times) {
+    return std::make_unique<EtcdBackend>(address, times);
+}
+
+std::unique_ptr<Directory> make_etcd_directory(const etcd::Address& address, Post post, LeaseTimes times) {
+    return make_directory(make_etcd_backend(address, times), std::move(post), times);
+}
+
+std::unique_ptr<NodeAdmin> make_etcd_admin(const etcd::Address& address) {
+    return std::make_unique<EtcdAdmin>(address);
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,214 @@
+// The accounts of a pool of several nodes: the same database as that of a single one (sqlite_store.cpp), kept in etcd page by
+// page. So both follow the same rules, and a change is all or nothing: it is made on a copy, and what has changed is written
+// on condition that nobody else was faster; else it is made again on what that one left.
+//
+//   accounts/head          how many pages there are
+//   accounts/pages/NUMBER  one of them
+//
+// Each node has a copy in memory, which follows: looking a key up costs no time, and works while etcd is away. Accounts
+// change when people come and go; at 200 bytes a key, 10,000 machines are 500 pages.
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "api_client/base/mutex.hpp"
+#include "api_client/base/turn.hpp"
+#include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/pool/sqlite_image.hpp"
+#include "gpu_server/pool/store.hpp"
+
+namespace tnr::server {
+namespace {
+
+constexpr size_t page_bytes = 4096;
+// etcd takes 128 operations in one transaction: a first change, which makes all tables, has some dozens.
+constexpr size_t pages_changed_max = 120;
+// Two nodes that enroll at the same moment take turns.
+constexpr int tries_max = 20;
+constexpr http::Limits change_limits{.connect_ms = 1'000, .total_ms = 3'000},
+    follow_limits{.connect_ms = 2'000, .total_ms = 60'000};
+
+using Pages = std::map<size_t, std::string>;
+
+std::string page_name(size_t number) {
+    auto digits = std::to_string(number);
+    return std::string(8 - std::min<size_t>(digits.size(), 8), '0') + digits;
+}
+
+Pages pages_of(const std::string& image) {
+    Pages pages;
+    for (size_t at = 0; at < image.size(); at += page_bytes) pages[at / page_bytes] = image.substr(at, page_bytes);
+    return pages;
+}
+
+struct Accounts {
+    Pages pages;
+    size_t count = 0;
+    int64_t changed_at = 0;  // the head's revision; 0: there are none yet
+    std::string image() const {
+        std::string all;
+        for (auto& [number, page] : pages)
+            if (number < count) all += page;
+        return all.size() == count * page_bytes ? all : "";
+    }
+};
+
+class EtcdStore : public Store {
+public:
+    explicit EtcdStore(etcd::Address address) : address_(std::move(address)), root_(address_.prefix + "accounts/") {}
+    ~EtcdStore() override {
+        stopping_ = true;
+        if (follower_.joinable()) follower_.join();
+    }
+
+    // The first picture; from then on it follows.
+    Result<> start() {
+        etcd::Client etcd(address_, change_limits);
+        int64_t revision = 0;
+        auto accounts = load(etcd, revision);
+        if (!accounts) return accounts.error();
+        if (auto shown = show(*accounts); !shown) return shown;
+        follower_ =
+            std::thread([this, accounts = *accounts, revision]() mutable { follow(std::move(accounts), revision); });
+        return Ok{};
+    }
+
+    Result<> add_account(const std::string& name, const std::string& public_key, bool replace) override {
+        return change([&](Store& store) { return store.add_account(name, public_key, replace); });
+    }
+    Result<> add_token(const Token& token, bool replace) override {
+        return change([&](Store& store) { return store.add_token(token, replace); });
+    }
+    Result<> redeem_token(const std::string& token, const std::string& public_key, int64_t now_ms) override {
+        return change([&](Store& store) { return store.redeem_token(token, public_key, now_ms); });
+    }
+    Result<std::vector<Token>> tokens() override { return now()->tokens(); }
+    Result<> put_machine(const std::string& account, const std::string& name, const std::string& public_key) override {
+        return change([&](Store& store) { return store.put_machine(account, name, public_key); });
+    }
+    Result<> remove_account(const std::string& name) override {
+        return change([&](Store& store) { return store.remove_account(name); });
+    }
+    Result<> remove_machine(const std::string& account, const std::string& name) override {
+        return change([&](Store& store) { return store.remove_machine(account, name); });
+    }
+    Result<> set_limits(const std::string& account, const UserLimits& limits) override {
+        return change([&](Store& store) { return store.set_limits(account, limits); });
+    }
+    Result<std::optional<Owner>> find_key(const std::string& public_key) override {
+        return now()->find_key(public_key);
+    }
+    Result<std::vector<KeyRecord>> keys() override { return now()->keys(); }
+    Result<UserLimits> limits(const std::string& account) override { return now()->limits(account); }
+
+private:
+    std::shared_ptr<Store> now() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        return now_;
+    }
+
+    Result<> show(const Accounts& accounts) TNR_EXCLUDES(mutex_) {
+        auto opened = open_store_image(accounts.image());
+        if (!opened) return opened.error();
+        LockGuard lock(mutex_);
+        if (accounts.changed_at < shown_at_)
+            return Ok{};  // our own change, which the follower has yet to hear of, is newer
+        shown_at_ = accounts.changed_at;
+        now_ = std::move(opened->store);
+        return Ok{};
+    }
+
+    void take(Accounts& accounts, const etcd::KeyValue& pair, bool removed) const {
+        auto name = pair.key.substr(root_.size());
+        if (name == "head") {
+            accounts.count = removed ? 0 : std::strtoul(pair.value.c_str(), nullptr, 10);
+            accounts.changed_at = pair.mod_revision;
+        } else if (name.starts_with("pages/")) {
+            auto number = std::strtoul(name.c_str() + 6, nullptr, 10);
+            if (removed)
+                accounts.pages.erase(number);
+            else
+                accounts.pages[number] = pair.value;
+        }
+    }
+
+    Result<Accounts> load(etcd::Client& etcd, int64_t& revision) const {
+        auto listing = etcd.list(root_);
+        if (!listing) return listing.error();
+        Accounts accounts;
+        for (auto& pair : listing->values) take(accounts, pair, false);
+        revision = listing->revision;
+        return accounts;
+    }
+
+    Result<> change(const std::function<Result<>(Store&)>& make) TNR_EXCLUDES(changing_, mutex_) {
+        TakenTurn one_at_a_time(changing_);
+        etcd::Client etcd(address_, change_limits);
+        std::minstd_rand dice(std::random_device{}());
+        for (int tries = 0; tries < tries_max; ++tries) {
+            int64_t revision = 0;
+            auto before = load(etcd, revision);
+            if (!before) return before.error();
+            auto copy = open_store_image(before->image());
+            if (!copy) return copy.error();
+            if (auto made = make(*copy->store); !made) return made;
+            auto after = pages_of(copy->image());
+            etcd::Txn txn;
+            txn.if_changed_at(root_ + "head", before->changed_at).put(root_ + "head", std::to_string(after.size()));
+            for (auto& [number, page] : after)
+                if (auto old = before->pages.find(number); old == before->pages.end() || old->second != page)
+                    txn.put(root_ + "pages/" + page_name(number), page);
+            if (txn.operations.size() > pages_changed_max)
+                return Error{Error::Kind::internal, "this changes more of the accounts than etcd takes at once"};
+            auto done = etcd.commit(txn);
+            if (!done) return done.error();
+            if (!done->done) {  // somebody else was faster, and shall not be so every time
+                std::uniform_int_distribution<int> pause_ms(1, 10 * (tries + 1));
+                std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms(dice)));
+                continue;
+            }
+            return show({std::move(after), copy->image().size() / page_bytes, done->revision});
+        }
+        return Error{Error::Kind::remote, "too many others change the pool's accounts at the same moment", "try again"};
+    }
+
+    void follow(Accounts accounts, int64_t heard) {
+        etcd::Client etcd(address_, follow_limits, [this] { return stopping_.load(); });
+        while (!stopping_) {
+            auto ended = etcd.watch(root_, heard + 1, [&](const etcd::News& news) {
+                for (auto& event : news.events) take(accounts, event.pair, event.removed);
+                heard = std::max(heard, news.revision);
+                if (!news.events.empty())
+                    if (auto shown = show(accounts); !shown) log(LogLevel::error, shown.error().what);
+                return !stopping_;
+            });
+            if (ended || stopping_) return;
+            if (ended.error().kind == Error::Kind::not_found) {
+                auto again = load(etcd, heard);
+                if (again) accounts = *again;
+                if (again) (void)show(accounts);
+            }
+            for (int i = 0; i < 3 && !stopping_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+    }
+
+    const etcd::Address address_;
+    const std::string root_;
+    std::atomic<bool> stopping_{false};
+    Turn changing_;  // changes wait for etcd one after the other; nothing else waits for them
+    Mutex mutex_;
+    std::shared_ptr<Store> now_ TNR_GUARDED_BY(mutex_);
+    int64_t shown_at_ TNR_GUARDED_BY(mutex_) = 0;
+    std::thread follower_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_etcd_store(const etcd::Address& address) {
+    auto store = std::make_unique<EtcdStore>(address);
+    if (auto started = store->start(); !started) return started.error();
+    return std::unique_ptr<Store>(std::move(store));
+}
+
+}  // namespace tnr::server

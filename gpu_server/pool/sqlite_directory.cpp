@@ -1,0 +1,316 @@
+// Nodes and claims in a SQLite file, for the servers of one machine: the default, where there is one. See directory.hpp.
+// Leases are times of this machine's clock since its boot; what another boot left is nobody's.
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/sqlite.hpp"
+
+namespace tnr::server {
+namespace {
+
+constexpr const char* directory_schema = R"(
+    CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY, identity TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS gpus (uuid TEXT PRIMARY KEY, node TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS nodes (
+        name TEXT PRIMARY KEY, entry TEXT NOT NULL, fence INTEGER NOT NULL, boot TEXT NOT NULL, until_ms INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS pool_claims (
+        name TEXT PRIMARY KEY, node TEXT NOT NULL, entry TEXT NOT NULL, fence INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS held (uuid TEXT PRIMARY KEY, claim TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS drains (node TEXT PRIMARY KEY);
+    CREATE TABLE IF NOT EXISTS fences (last INTEGER NOT NULL);
+    INSERT INTO fences SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fences);
+)";
+
+// How often other processes' changes are looked for.
+constexpr std::chrono::milliseconds looked_every{200};
+
+std::string this_boot() {
+    std::string id;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+    return id;
+}
+
+// The file, and what both sides do with it. Each method is one transaction; the first that fails is what is told.
+class Tables {
+public:
+    explicit Tables(Database database) : database_(std::move(database)), boot_(this_boot()) {}
+
+    void run(const char* sql, std::initializer_list<Statement::Value> values) {
+        auto done = Statement(database_.get(), sql, values).run("changing the directory of nodes");
+        if (!done && !failed_) failed_ = done.error();
+    }
+    std::string text(const char* sql, std::initializer_list<Statement::Value> values) {
+        Statement row(database_.get(), sql, values);
+        std::string found = row.next() ? row.text(0) : "";
+        if (row.failed() && !failed_) failed_ = database_error(database_.get(), "reading the directory of nodes");
+        return found;
+    }
+    int64_t number(const char* sql, std::initializer_list<Statement::Value> values) {
+        auto found = text(sql, values);
+        return found.empty() ? 0 : std::stoll(found);
+    }
+    // Larger than all before.
+    int64_t next_fence() {
+        run("UPDATE fences SET last = last + 1", {});
+        return number("SELECT last FROM fences", {});
+    }
+
+    // `change` returns false to have nothing changed.
+    Result<> together(const std::function<Result<>()>& change) {
+        failed_.reset();
+        Transaction all(database_.get());
+        forget_dead();
+        auto done = change();
+        if (!done) return done;
+        if (failed_) return *failed_;
+        return all.commit();
+    }
+
+    Change everything() {
+        Change all{true, {}};
+        auto add = [&](const char* kind, const char* sql) {
+            Statement rows(database_.get(), sql, {});
+            while (rows.next()) all.entries.push_back({kind + rows.text(0), rows.text(1), rows.number(2)});
+        };
+        add("nodes/", "SELECT name, entry, fence FROM nodes");
+        add("claims/", "SELECT name, entry, fence FROM pool_claims");
+        add("drains/", "SELECT node, '', 0 FROM drains");
+        return all;
+    }
+    // Another number: something has changed since, or a lease has ended.
+    std::string state() {
+        forget_dead();
+        return text(
+            "SELECT (SELECT last FROM fences) || ' ' || (SELECT count(*) FROM nodes) || ' ' || "
+            "(SELECT count(*) FROM pool_claims)",
+            {});
+    }
+    const std::string& boot() const { return boot_; }
+    sqlite3* get() { return database_.get(); }
+
+private:
+    void forget_dead() {
+        if (number("SELECT count(*) FROM nodes WHERE until_ms <= ? OR boot != ?", {boot_ms(), boot_}) == 0) return;
+        run("DELETE FROM nodes WHERE until_ms <= ? OR boot != ?", {boot_ms(), boot_});
+        run("DELETE FROM held WHERE claim IN (SELECT name FROM pool_claims WHERE node NOT IN (SELECT name FROM nodes))",
+            {});
+        run("DELETE FROM pool_claims WHERE node NOT IN (SELECT name FROM nodes)", {});
+    }
+
+    Database database_;
+    std::string boot_;
+    std::optional<Error> failed_;
+};
+
+class SqliteBackend : public Backend {
+public:
+    SqliteBackend(Database database, LeaseTimes times) : times_(times), tables_(std::move(database)) {}
+
+    Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
+        LockGuard lock(mutex_);
+        Registration made;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            auto identity = tables_.text("SELECT identity FROM members WHERE name = ?", {self.name});
+            if (!identity.empty() && identity != self.identity)
+                return Error{
+                    Error::Kind::usage, "the pool has another node called '" + self.name + "'",
+                    "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " +
+                        self.name};
+            made.fence = fence_ = tables_.next_fence();
+            name_ = self.name;
+            tables_.run("INSERT OR REPLACE INTO members VALUES (?, ?)", {self.name, self.identity});
+            tables_.run("DELETE FROM held WHERE claim IN (SELECT name FROM pool_claims WHERE node = ?)", {self.name});
+            tables_.run("DELETE FROM pool_claims WHERE node = ?", {self.name});
+            tables_.run("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)",
+                        {self.name, to_text(self), made.fence, tables_.boot(), boot_ms() + times_.ttl_s * 1000});
+            for (auto& uuid : self.gpus) {
+                tables_.run("INSERT OR IGNORE INTO gpus VALUES (?, ?)", {uuid, self.name});
+                if (tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) != self.name)
+                    made.refused.push_back(uuid);
+            }
+            for (auto& claim : claims) put(claim, made.fence);
+            return Ok{};
+        });
+        if (!done) return done.error();
+        return made;
+    }
+
+    Result<bool> renew() override {
+        LockGuard lock(mutex_);
+        bool there = false;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            there = registered(fence_);
+            if (there)
+                tables_.run("UPDATE nodes SET until_ms = ? WHERE name = ?", {boot_ms() + times_.ttl_s * 1000, name_});
+            return Ok{};
+        });
+        if (!done) return done.error();
+        return there;
+    }
+
+    Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
+                                           const std::vector<std::string>& refused) override {
+        LockGuard lock(mutex_);
+        std::vector<std::string> still;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            const bool there = registered(fence);
+            for (auto& uuid : refused) {
+                if (there) tables_.run("INSERT OR IGNORE INTO gpus VALUES (?, ?)", {uuid, self.name});
+                if (tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) != self.name) still.push_back(uuid);
+            }
+            return Ok{};
+        });
+        if (!done) return done.error();
+        return still;
+    }
+
+    Result<bool> tell(const PoolNode& self, int64_t fence) override {
+        LockGuard lock(mutex_);
+        bool there = false;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            there = registered(fence);
+            if (!there) return Ok{};
+            tables_.run("UPDATE nodes SET entry = ? WHERE name = ?", {to_text(self), self.name});
+            tables_.next_fence();
+            return Ok{};
+        });
+        if (!done) return done.error();
+        return there;
+    }
+
+    Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
+        LockGuard lock(mutex_);
+        int64_t given = 0;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            bool free = registered(fence);
+            for (auto& uuid : claim.devices)
+                free = free && tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) == claim.node &&
+                       tables_.text("SELECT claim FROM held WHERE uuid = ?", {uuid}).empty();
+            if (!free)
+                return Error{
+                    Error::Kind::remote,
+                    "the pool does not let this node have the GPU now: it was taken for dead, or another claim is "
+                    "on the GPU",
+                    "try again in some seconds"};
+            given = tables_.next_fence();
+            put(claim, given);
+            return Ok{};
+        });
+        if (!done) return done.error();
+        return given;
+    }
+
+    Result<> remove(const PoolClaim& claim) override {
+        LockGuard lock(mutex_);
+        auto name = claim_name(claim.node, claim.id);
+        return tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            tables_.run("DELETE FROM pool_claims WHERE name = ?", {name});
+            tables_.run("DELETE FROM held WHERE claim = ?", {name});
+            tables_.next_fence();
+            return Ok{};
+        });
+    }
+
+    Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
+        for (std::string known; !stopped(); std::this_thread::sleep_for(looked_every)) {
+            Change all;
+            {
+                LockGuard lock(mutex_);
+                if (std::exchange(known, tables_.state()) == known) continue;
+                all = tables_.everything();
+            }
+            if (!told(all)) return Ok{};
+        }
+        return Ok{};
+    }
+
+    void leave(const PoolNode& self) override {
+        LockGuard lock(mutex_);
+        (void)tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            tables_.run("DELETE FROM gpus WHERE node = ?", {self.name});
+            tables_.run("UPDATE nodes SET until_ms = 0 WHERE name = ?", {self.name});
+            tables_.next_fence();
+            return Ok{};
+        });
+    }
+
+private:
+    bool registered(int64_t fence) TNR_REQUIRES(mutex_) {
+        return tables_.number("SELECT fence FROM nodes WHERE name = ?", {name_}) == fence && fence > 0;
+    }
+    void put(const PoolClaim& claim, int64_t fence) TNR_REQUIRES(mutex_) {
+        auto name = claim_name(claim.node, claim.id);
+        tables_.run("INSERT OR REPLACE INTO pool_claims VALUES (?, ?, ?, ?)",
+                    {name, claim.node, to_text(claim), fence});
+        for (auto& uuid : claim.devices) tables_.run("INSERT OR REPLACE INTO held VALUES (?, ?)", {uuid, name});
+    }
+
+    const LeaseTimes times_;
+    Mutex mutex_;
+    Tables tables_ TNR_GUARDED_BY(mutex_);
+    std::string name_ TNR_GUARDED_BY(mutex_);
+    int64_t fence_ TNR_GUARDED_BY(mutex_) = 0;
+};
+
+class SqliteAdmin : public NodeAdmin {
+public:
+    explicit SqliteAdmin(Database database) : tables_(std::move(database)) {}
+
+    Result<View> view() override {
+        View view;
+        std::map<std::string, bool> drains;
+        auto done = tables_.together([&]() -> Result<> { return Ok{}; });  // forgets the dead
+        if (!done) return done.error();
+        apply(tables_.everything(), view.nodes, view.claims, drains);
+        Statement members(tables_.get(), "SELECT name FROM members", {});
+        while (members.next()) {
+            auto& node = view.nodes[members.text(0)];
+            node.name = members.text(0);
+            node.draining = drains.count(node.name) > 0;
+        }
+        return view;
+    }
+
+    Result<> drain(const std::string& node, bool on) override {
+        return tables_.together([&]() -> Result<> {
+            if (tables_.text("SELECT name FROM members WHERE name = ?", {node}).empty())
+                return Error{Error::Kind::not_found, "the pool has no node '" + node + "'", "tnr-gpu-server nodes"};
+            tables_.run(on ? "INSERT OR IGNORE INTO drains VALUES (?)" : "DELETE FROM drains WHERE node = ?", {node});
+            tables_.next_fence();
+            return Ok{};
+        });
+    }
+
+    Result<> remove(const std::string& node) override {
+        return tables_.together([&]() -> Result<> {
+            if (!tables_.text("SELECT name FROM nodes WHERE name = ?", {node}).empty())
+                return Error{Error::Kind::usage, "the node '" + node + "' is there, and serves", "stop it first"};
+            for (const char* sql : {"DELETE FROM members WHERE name = ?", "DELETE FROM drains WHERE node = ?",
+                                    "DELETE FROM gpus WHERE node = ?"})
+                tables_.run(sql, {node});
+            return Ok{};
+        });
+    }
+
+private:
+    Tables tables_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Directory>> open_sqlite_directory(const std::string& path, Post post, LeaseTimes times) {
+    auto opened = open_database(path, directory_schema);
+    if (!opened) return opened.error();
+    return make_directory(std::make_unique<SqliteBackend>(std::move(*opened), times), std::move(post), times);
+}
+
+Result<std::unique_ptr<NodeAdmin>> open_sqlite_admin(const std::string& path) {
+    auto opened = open_database(path, directory_schema);
+    if (!opened) return opened.error();
+    return std::unique_ptr<NodeAdmin>(std::make_unique<SqliteAdmin>(std::move(*opened)));
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,364 @@
+// A Directory over any Backend: three threads that wait for it, and the owner's picture of the pool. See directory.hpp.
+#include <atomic>
+#include <deque>
+#include <set>
+#include <thread>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/log.hpp"
+
+namespace tnr::server {
+
+using std::chrono::milliseconds;
+
+void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::map<std::string, PoolClaim>& claims,
+           std::map<std::string, bool>& drains) {
+    if (change.all) nodes.clear(), claims.clear(), drains.clear();
+    for (auto& entry : change.entries) {
+        auto slash = entry.name.find('/');
+        if (slash == std::string::npos) continue;
+        auto kind = entry.name.substr(0, slash), name = entry.name.substr(slash + 1);
+        if (kind == "drains") {
+            if (entry.text)
+                drains[name] = true;
+            else
+                drains.erase(name);
+        } else if (kind == "nodes") {
+            nodes.erase(name);
+            if (!entry.text) continue;
+            auto node = node_from_text(*entry.text);
+            if (!node) continue;
+            node->fence = entry.fence;
+            nodes[name] = std::move(*node);
+        } else if (kind == "claims") {
+            claims.erase(name);
+            if (!entry.text) continue;
+            auto claim = claim_from_text(*entry.text);
+            if (!claim) continue;
+            claim->fence = entry.fence;
+            claims[name] = std::move(*claim);
+        }
+    }
+    for (auto& [name, node] : nodes) node.draining = drains.count(name) > 0;
+}
+
+namespace {
+
+// After something failed.
+constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_again_after{100},
+    follow_again_after{300};
+// GPUs that belong to another node may be free after a while.
+constexpr milliseconds refused_asked_every{2'000};
+
+class ThreadedDirectory : public Directory {
+public:
+    ThreadedDirectory(std::unique_ptr<Backend> backend, Post post, LeaseTimes times)
+        : backend_(std::move(backend)), post_(std::move(post)), times_(times) {
+        follower_ = std::thread([this] { follow(); });
+    }
+    ~ThreadedDirectory() override { stop(); }
+
+    void on_change(std::function<void()> changed) override { changed_ = std::move(changed); }
+
+    void join(PoolNode self) override {
+        {
+            LockGuard lock(mutex_);
+            self_ = std::move(self);
+        }
+        keeper_ = std::thread([this] { keep_registered(); });
+        writer_ = std::thread([this] { write(); });
+    }
+
+    void tell(const std::map<std::string, TypeCount>& types) override {
+        LockGuard lock(mutex_);
+        if (self_.types == types) return;
+        self_.types = types;
+        untold_ = true;
+        wanted_.notify_all();
+    }
+
+    void leave() override {
+        if (!keeper_.joinable()) return;
+        stopping_ = true;  // before the follower is woken by what leave() removes
+        {
+            LockGuard lock(mutex_);
+            wanted_.notify_all();
+        }
+        keeper_.join();
+        writer_.join();
+        backend_->leave(self());
+        stop();
+    }
+
+    void add_claim(const PoolClaim& claim, std::function<void(Result<int64_t>)> done) override {
+        LockGuard lock(mutex_);
+        own_[claim.id] = claim;  // a registration that happens meanwhile has it, too
+        jobs_.push_back({claim, std::move(done)});
+        wanted_.notify_all();
+    }
+
+    void remove_claim(int64_t id) override {
+        LockGuard lock(mutex_);
+        auto found = own_.extract(id);
+        if (!found) return;
+        jobs_.push_back({std::move(found.mapped()), nullptr});
+        wanted_.notify_all();
+    }
+
+    const std::map<std::string, PoolNode>& nodes() const override { return nodes_; }
+    const std::map<std::string, PoolClaim>& claims() const override { return claims_; }
+    const Standing& standing() const override { return standing_; }
+
+private:
+    struct Job {
+        PoolClaim claim;
+        std::function<void(Result<int64_t>)> done;  // empty: to be removed
+    };
+
+    void stop() {
+        stopping_ = true;
+        {
+            LockGuard lock(mutex_);
+            wanted_.notify_all();
+        }
+        for (auto* thread : {&keeper_, &writer_, &follower_})
+            if (thread->joinable()) thread->join();
+        *alive_ = false;
+    }
+
+    // On the owner's thread, unless we are gone by then.
+    void tell_owner(std::function<void()> what) {
+        post_([alive = alive_, what = std::move(what)] {
+            if (*alive) what();
+        });
+    }
+    void tell_standing(Standing standing) {
+        good_until_ = standing.joined ? standing.until_ms : 0;
+        tell_owner([this, standing = std::move(standing)] {
+            standing_ = standing;
+            if (changed_) changed_();
+        });
+    }
+
+    PoolNode self() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        return self_;
+    }
+    void pause(milliseconds time) TNR_EXCLUDES(mutex_) {
+        UniqueLock lock(mutex_);
+        wanted_.wait_for(mutex_, time, [this] { return stopping_.load(); });
+    }
+
+    // ---- the lease
+
+    void keep_registered() {
+        std::string told;
+        while (!stopping_) {
+            auto asked = boot_ms();
+            PoolNode self;
+            std::vector<PoolClaim> claims;
+            {
+                LockGuard lock(mutex_);
+                self = self_;
+                for (auto& [id, claim] : own_) claims.push_back(claim);
+            }
+            auto made = backend_->join(self, claims);
+            if (!made) {
+                if (std::exchange(told, made.error().what) != made.error().what)
+                    log(LogLevel::warning, "not a node of the pool: " + made.error().what);
+                tell_standing({false, 0, 0, made.error().what, {}});
+                pause(register_again_after);
+                continue;
+            }
+            told.clear();
+            for (auto& gpu : made->refused)
+                log(LogLevel::warning, "GPU " + gpu + " belongs to another node of the pool: not served here");
+            log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
+            fence_ = made->fence;
+            Standing standing{true, made->fence, certain_from(asked), {}, made->refused};
+            tell_standing(standing);
+            renew(standing);
+        }
+    }
+
+    int64_t certain_from(int64_t asked_ms) const { return asked_ms + times_.ttl_s * 1000 - times_.margin_ms; }
+
+    // Until the lease is gone.
+    void renew(Standing standing) {
+        auto ask_again_at = boot_ms() + refused_asked_every.count();
+        for (bool failed = false; !stopping_;
+             failed ? pause(renew_again_after) : pause(milliseconds(times_.renewed_ms))) {
+            auto asked = boot_ms();
+            auto there = backend_->renew();
+            if (there && !*there) {
+                log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
+                fence_ = 0;
+                return tell_standing({false, 0, 0, "this node was out of touch with the pool for too long", {}});
+            }
+            if (there) {
+                if (std::exchange(failed, false)) {
+                    log(LogLevel::info, "the pool's store answers again");
+                    ++follow_anew_;  // its connection may be broken without a word
+                }
+                standing.until_ms = certain_from(asked);
+                standing.trouble.clear();
+                if (!standing.refused.empty() && boot_ms() > ask_again_at) {
+                    ask_again_at = boot_ms() + refused_asked_every.count();
+                    if (auto still = backend_->adopt(self(), standing.fence, standing.refused))
+                        standing.refused = *still;
+                }
+            } else {
+                if (!std::exchange(failed, true)) log(LogLevel::warning, there.error().what);
+                standing.trouble = there.error().what;
+            }
+            tell_standing(standing);
+        }
+    }
+
+    // ---- what changes
+
+    void write() {
+        while (true) {
+            Job job;
+            bool tell = false;
+            {
+                UniqueLock lock(mutex_);
+                wanted_.wait(mutex_, [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_; });
+                if (stopping_) return;
+                tell = jobs_.empty();
+                if (tell) {
+                    untold_ = false;
+                } else {
+                    job = std::move(jobs_.front());
+                    jobs_.pop_front();
+                }
+            }
+            if (tell)
+                tell_pool();
+            else if (job.done)
+                add(job);
+            else
+                remove(job.claim);
+        }
+    }
+
+    void tell_pool() {
+        auto fence = fence_.load();
+        if (fence == 0) return;  // the next registration says it
+        auto told = backend_->tell(self(), fence);
+        if (told) return;
+        {
+            LockGuard lock(mutex_);
+            untold_ = true;
+        }
+        pause(write_again_after);
+    }
+
+    void add(Job& job) {
+        Result<int64_t> added = Error{Error::Kind::network, "this node is not registered with the pool at the moment",
+                                      "try again in some seconds; programs that run are not touched"};
+        while (!stopping_ && boot_ms() < good_until_) {
+            added = backend_->add(job.claim, fence_);
+            if (added || added.error().kind != Error::Kind::network) break;
+            pause(write_again_after);
+        }
+        // Too late is as good as not at all: others may have taken us for dead when it was done.
+        if (added && boot_ms() >= good_until_)
+            added = Error{Error::Kind::network, "the pool's store took too long", "try again"};
+        tell_owner([done = std::move(job.done), added = std::move(added)] { done(added); });
+    }
+
+    void remove(const PoolClaim& claim) {
+        while (!stopping_) {
+            if (backend_->remove(claim)) return;
+            refuse_waiting();
+            pause(write_again_after);
+        }
+    }
+
+    // Nobody shall wait for an answer behind something that has to be repeated.
+    void refuse_waiting() {
+        if (boot_ms() < good_until_) return;
+        std::deque<Job> refused;
+        {
+            LockGuard lock(mutex_);
+            for (auto job = jobs_.begin(); job != jobs_.end();) {
+                if (!job->done) {
+                    ++job;
+                    continue;
+                }
+                refused.push_back(std::move(*job));
+                job = jobs_.erase(job);
+            }
+        }
+        for (auto& job : refused) add(job);  // the lease is over: an Error, at once
+    }
+
+    // Claims of ours in the directory that we do not have. A registration, or the writing of a claim, whose answer we did
+    // not wait for can be done after the claim was removed: it would be on its GPUs for as long as our lease lasts.
+    // Owner's thread.
+    void remove_leftovers() {
+        LockGuard lock(mutex_);
+        std::erase_if(leftovers_, [&](auto& one) { return !claims_.count(claim_name(self_.name, one)); });
+        if (fence_ == 0) return;  // these may be another server's that has our name
+        for (auto& [name, claim] : claims_) {
+            if (claim.node != self_.name || own_.count(claim.id) || !leftovers_.insert(claim.id).second) continue;
+            log(LogLevel::debug, "claim " + std::to_string(claim.id) + " has ended: removed from the pool once more");
+            jobs_.push_back({claim, nullptr});
+            wanted_.notify_all();
+        }
+    }
+
+    // ---- what others do
+
+    void follow() {
+        while (!stopping_) {
+            auto anew = follow_anew_.load();
+            auto stopped = [this, anew] { return stopping_ || follow_anew_ != anew; };
+            (void)backend_->follow(
+                [&](const Change& change) {
+                    tell_owner([this, change] {
+                        apply(change, nodes_, claims_, drains_);
+                        remove_leftovers();
+                        if (changed_) changed_();
+                    });
+                    return !stopped();
+                },
+                stopped);
+            if (!stopped()) pause(follow_again_after);
+        }
+    }
+
+    std::unique_ptr<Backend> backend_;
+    Post post_;
+    LeaseTimes times_;
+    std::atomic<bool> stopping_{false};
+    std::atomic<int64_t> fence_{0}, good_until_{0};
+    std::atomic<int> follow_anew_{0};
+    Mutex mutex_;
+    Condition wanted_;
+    PoolNode self_ TNR_GUARDED_BY(mutex_);
+    bool untold_ TNR_GUARDED_BY(mutex_) = false;
+    std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
+    std::map<int64_t, PoolClaim> own_ TNR_GUARDED_BY(mutex_);  // that a registration has to name
+    std::set<int64_t> leftovers_ TNR_GUARDED_BY(mutex_);       // that are being removed
+
+    // The owner's thread.
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+    std::function<void()> changed_;
+    std::map<std::string, PoolNode> nodes_;
+    std::map<std::string, PoolClaim> claims_;
+    std::map<std::string, bool> drains_;
+    Standing standing_;
+
+    std::thread keeper_, writer_, follower_;
+};
+
+}  // namespace
+
+std::unique_ptr<Directory> make_directory(std::unique_ptr<Backend> backend, Post post, LeaseTimes times) {
+    return std::make_unique<ThreadedDirectory>(std::move(backend), std::move(post), times);
+}
+
+}  // namespace tnr::server

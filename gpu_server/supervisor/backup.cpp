@@ -1,0 +1,192 @@
+// See backup.hpp. The file is a copy of pool.db with one table more, `backup`, that holds the folder's other small files.
+#include "gpu_server/supervisor/backup.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+#include "gpu_server/pool/ledger.hpp"
+#include "gpu_server/pool/sqlite.hpp"
+#include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/user_commands.hpp"
+
+namespace tnr::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What makes the folder this server: its key, one that is being rotated away, and the identity that nodes of a pool know.
+bool of_this_server(const std::string& name) {
+    return name == "identity" || (name.starts_with("server.key") && !name.ends_with(".new") &&
+                                  !name.ends_with(".before-restore") && name.find('/') == std::string::npos);
+}
+
+constexpr uintmax_t small_file_bytes_max = 4096;  // none of them is longer
+
+Error file_error(const std::string& doing, const std::string& path) {
+    return {Error::Kind::internal, doing + " " + path + ": " + std::strerror(errno)};
+}
+
+Result<Database> open_file(const std::string& path, int flags) {
+    sqlite3* opened = nullptr;
+    int code = sqlite3_open_v2(path.c_str(), &opened, flags, nullptr);
+    Database database(opened);
+    if (code != SQLITE_OK) return Error{Error::Kind::usage, "cannot open " + path + ": " + sqlite3_errstr(code)};
+    sqlite3_busy_timeout(opened, busy_timeout_ms);
+    return database;
+}
+
+Result<> copy(sqlite3* from, sqlite3* to) {
+    sqlite3_backup* copying = sqlite3_backup_init(to, "main", from, "main");
+    if (!copying) return database_error(to, "a copy");
+    // In one go: with a write-ahead log nobody who writes has to wait for us, and in pieces it would begin anew with each write.
+    const int code = sqlite3_backup_step(copying, -1);
+    sqlite3_backup_finish(copying);
+    if (code != SQLITE_DONE) return database_error(to, "a copy");
+    return Ok{};
+}
+
+std::string content_of(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<fs::path> small_files(const fs::path& folder) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (auto& entry : fs::directory_iterator(folder, error)) {
+        if (of_this_server(entry.path().filename().string()) && entry.file_size(error) <= small_file_bytes_max)
+            found.push_back(entry.path());
+    }
+    return found;
+}
+
+Result<> add_files(sqlite3* database, const fs::path& folder) {
+    constexpr const char* schema =
+        "DROP TABLE IF EXISTS backup; CREATE TABLE backup (name TEXT PRIMARY KEY, content TEXT NOT NULL)";
+    if (sqlite3_exec(database, schema, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(database, "a copy");
+    for (auto& path : small_files(folder))
+        if (auto added =
+                Statement(database, "INSERT INTO backup VALUES (?, ?)", {path.filename().string(), content_of(path)})
+                    .run("copying the key and the identity");
+            !added)
+            return added;
+    return Ok{};
+}
+
+Result<> write_whole_file(const std::string& path, const std::string& content) {
+    UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!file || ::write(file.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size()) ||
+        fsync(file.get()) != 0)
+        return file_error("cannot write", path);
+    return Ok{};
+}
+
+// Sound, and ours.
+Result<> check_backup(sqlite3* database, const std::string& file) {
+    const Error foreign{Error::Kind::usage, file + " is no backup of tnr-gpu-server",
+                        "`tnr-gpu-server backup FILE` makes one"};
+    Statement whole(database, "PRAGMA integrity_check(1)", {});
+    if (!whole.next()) return foreign;
+    if (whole.text(0) != "ok")
+        return Error{Error::Kind::usage, file + " is damaged: " + whole.text(0), "use another backup"};
+    Statement key(database, "SELECT count(*) FROM backup WHERE name = 'server.key'", {});
+    if (!key.next() || key.number(0) != 1) return foreign;
+    return Ok{};
+}
+
+Result<> set_aside(const fs::path& folder) {
+    auto files = small_files(folder);
+    for (const char* name : {"pool.db", "pool.db-wal", "pool.db-shm"}) files.push_back(folder / name);
+    for (auto& path : files) {
+        std::error_code error;
+        if (!fs::exists(path, error)) continue;
+        if (rename(path.c_str(), (path.string() + ".before-restore").c_str()) != 0)
+            return file_error("cannot put aside", path);
+    }
+    return Ok{};
+}
+
+// The table of files leaves the copy. Kept whole: names are ours, and without a way out of the folder.
+Result<> put_back(const fs::path& folder, sqlite3* backup) {
+    const auto fresh = (folder / "pool.db.new").string();
+    unlink(fresh.c_str());
+    if (auto made = write_whole_file(fresh, ""); !made) return made;
+    {
+        auto database = open_file(fresh, SQLITE_OPEN_READWRITE);
+        if (!database) return database.error();
+        if (auto copied = copy(backup, database->get()); !copied) return copied;
+        if (sqlite3_exec(database->get(), "DROP TABLE backup", nullptr, nullptr, nullptr) != SQLITE_OK)
+            return database_error(database->get(), "restoring");
+    }
+    if (auto aside = set_aside(folder); !aside) return aside;
+    Statement row(backup, "SELECT name, content FROM backup", {});
+    while (row.next()) {
+        const auto name = row.text(0);
+        if (!of_this_server(name)) continue;
+        if (auto written = write_whole_file(folder / name, row.text(1)); !written) return written;
+    }
+    if (rename(fresh.c_str(), (folder / "pool.db").c_str()) != 0) return file_error("cannot write", folder / "pool.db");
+    return Ok{};
+}
+
+}  // namespace
+
+Result<> make_backup(const std::string& state, const std::string& file, std::ostream& out) {
+    auto folder = StateFolder::find(state);
+    if (!folder) return folder.error();
+    std::error_code error;
+    if (!fs::exists(folder->database(), error) || !fs::exists(folder->path() / "server.key", error))
+        return Error{Error::Kind::usage, folder->path().string() + " has nothing to back up yet"};
+    if (fs::exists(file, error))
+        return Error{Error::Kind::usage, file + " is there already", "name a file that is not"};
+    const auto fresh = file + ".new";
+    unlink(fresh.c_str());
+    if (auto made = write_whole_file(fresh, ""); !made) return made;
+    auto copied = [&]() -> Result<> {
+        auto from = open_file(folder->database(), SQLITE_OPEN_READWRITE);
+        if (!from) return from.error();
+        auto to = open_file(fresh, SQLITE_OPEN_READWRITE);
+        if (!to) return to.error();
+        if (auto done = copy(from->get(), to->get()); !done) return done;
+        sqlite3_exec(to->get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);  // one file, not three
+        return add_files(to->get(), folder->path());
+    }();
+    if (copied && rename(fresh.c_str(), file.c_str()) != 0) copied = file_error("cannot write", file);
+    if (!copied) {
+        unlink(fresh.c_str());
+        return copied;
+    }
+    out << "Backed up " << folder->path().string() << " to " << file
+        << ". It holds the server's secret key: keep it safe\n";
+    return Ok{};
+}
+
+Result<> restore_backup(const std::string& state, const std::string& file, bool replace, std::ostream& out) {
+    auto backup = open_file(file, SQLITE_OPEN_READONLY);
+    if (!backup) return backup.error();
+    if (auto sound = check_backup(backup->get(), file); !sound) return sound;
+    auto folder = StateFolder::open(state);
+    if (!folder) return folder.error();
+    auto lock = folder->lock();
+    if (!lock) return lock.error();
+    std::error_code error;
+    if (fs::exists(folder->database(), error) && !replace)
+        return Error{Error::Kind::usage, folder->database() + " is there already",
+                     "--replace keeps it as " + folder->database() + ".before-restore"};
+    if (auto put = put_back(folder->path(), backup->get()); !put) return put;
+    if (auto ledger = open_sqlite_ledger(folder->database()); !ledger) return ledger.error();
+    out << "Restored " << file << " to " << folder->path().string() << "\n";
+    return Ok{};
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,167 @@
+// See exchange.hpp.
+#include "gpu_server/supervisor/exchange.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu_client/protocol/exchange_records.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/worker/event_page.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+using worker::event_page_bytes;
+using worker::EventPage;
+
+Exchange::Exchange(Workers& workers, Gpus& gpus, ClaimOf claim_of, int descriptors)
+    : workers_(workers), gpus_(gpus), claim_of_(std::move(claim_of)), descriptors_(descriptors) {
+    workers_.on_exchange({[this](Worker& worker, const json& message, UniqueFd file) {
+                              return understand(worker, message, std::move(file));
+                          },
+                          [this](Worker& worker) { gone(worker); }});
+}
+
+void Exchange::answer(Worker& worker, const json& message, bool ok) {
+    workers_.tell(worker, {{"exchanged", {{"ticket", message.at("ticket").get<uint64_t>()}, {"ok", ok}}}});
+}
+
+// Throws what json throws: the caller takes that for nonsense, too.
+bool Exchange::understand(Worker& worker, const json& message, UniqueFd file) {
+    if (auto done = message.find("return"); done != message.end())
+        return take_back(worker, done->at("name").get<std::string>());
+    auto& wanted = message.at("exchange");
+    if (wanted.contains("lend")) return lend(worker, wanted, std::move(file));
+    if (wanted.contains("borrow")) return borrow(worker, wanted);
+    if (wanted.contains("withdraw")) return withdraw(worker, wanted);
+    return false;
+}
+
+static bool is_thing_name(const std::string& name) {
+    auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+    return name.size() == 2 * sizeof(wire::ThingName) && std::all_of(name.begin(), name.end(), is_digit);
+}
+
+// It is to be written here, so it must stay as long as it is.
+static bool is_event_page(const UniqueFd& file) {
+    struct stat status {};
+    int seals = fcntl(file.get(), F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(file.get(), &status) == 0 &&
+           status.st_size == static_cast<off_t>(event_page_bytes);
+}
+
+bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
+    auto name = message.at("lend").get<std::string>();
+    int64_t claim = claim_of_(worker);
+    Thing thing;
+    thing.is_event = message.at("kind") == "event";
+    thing.owner = &worker;
+    if (!is_thing_name(name) || !file || claim == 0) return false;
+    if (thing.is_event) {
+        if (!is_event_page(file)) return false;
+    } else {
+        auto device = message.at("device").get<size_t>();
+        if (device >= worker.gpus.size()) return false;
+        thing.gpu = worker.gpus[device];
+        thing.bytes = std::min(message.at("bytes").get<uint64_t>(), gpus_.at(thing.gpu).memory.size());
+    }
+    thing.file = std::move(file);
+    auto of_claim = static_cast<size_t>(
+        std::count_if(things_.begin(), things_.end(), [&](auto& one) { return one.first.first == claim; }));
+    bool room = of_claim < things_of_claim_max && things_.size() < things_max && thing.file.get() < descriptors_;
+    answer(worker, message, room && things_.try_emplace({claim, name}, std::move(thing)).second);
+    return true;
+}
+
+bool Exchange::borrow(Worker& worker, const json& message) {
+    auto found = things_.find({claim_of_(worker), message.at("borrow").get<std::string>()});
+    bool is_event = message.at("kind") == "event";
+    if (found == things_.end() || found->second.withdrawn || found->second.is_event != is_event) {
+        answer(worker, message, false);
+        return true;
+    }
+    auto& thing = found->second;
+    json reply{{"ticket", message.at("ticket").get<uint64_t>()}, {"ok", true}};
+    if (!is_event) {
+        auto mine = std::find(worker.gpus.begin(), worker.gpus.end(), thing.gpu);
+        if (mine == worker.gpus.end()) {
+            answer(worker, message, false);
+            return true;
+        }
+        reply["device"] = mine - worker.gpus.begin();
+        reply["bytes"] = thing.bytes;
+    }
+    ++thing.borrowers[&worker];
+    workers_.tell(worker, {{"exchanged", std::move(reply)}}, thing.file.get());
+    return true;
+}
+
+bool Exchange::withdraw(Worker& worker, const json& message) {
+    auto found = things_.find({claim_of_(worker), message.at("withdraw").get<std::string>()});
+    if (found == things_.end() || found->second.owner != &worker || found->second.withdrawn) return false;
+    auto& thing = found->second;
+    thing.withdrawn = true;
+    thing.withdrawal = message.at("ticket").get<uint64_t>();
+    if (!thing.is_event) thing.file.reset();
+    settle(found);
+    return true;
+}
+
+bool Exchange::take_back(Worker& worker, const std::string& name) {
+    auto found = things_.find({claim_of_(worker), name});
+    if (found == things_.end()) return true;  // a claim that ends
+    auto borrower = found->second.borrowers.find(&worker);
+    if (borrower == found->second.borrowers.end()) return false;
+    if (--borrower->second == 0) found->second.borrowers.erase(borrower);
+    settle(found);
+    return true;
+}
+
+// What has been recorded so far counts as reached: a process that has ended reaches nothing any more, and others would
+// wait for ever.
+static void reach_all(const UniqueFd& file) {
+    void* there = mmap(nullptr, event_page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (there == MAP_FAILED) return;
+    auto& page = *static_cast<EventPage*>(there);
+    uint64_t recorded = page.recorded.load();
+    for (uint64_t back = 0; back < std::min<uint64_t>(recorded, EventPage::words); ++back) {
+        auto& word = page.word(recorded - back);
+        uint64_t seen = word.load();
+        while (seen < recorded - back && !word.compare_exchange_weak(seen, recorded - back)) {
+        }
+    }
+    munmap(there, event_page_bytes);
+}
+
+void Exchange::gone(Worker& worker) {
+    for (auto at = things_.begin(); at != things_.end();) {
+        auto thing = at++;
+        auto& it = thing->second;
+        bool had_it = it.borrowers.erase(&worker) != 0 || it.owner == &worker;
+        if (!had_it) continue;
+        if (it.is_event) reach_all(it.file);
+        if (it.owner == &worker) {
+            it.owner = nullptr;
+            if (!it.is_event && !it.borrowers.empty()) {
+                it.charged = true;
+                gpus_.at(it.gpu).memory.grant(it.bytes);
+            }
+        }
+        settle(thing);
+    }
+}
+
+// A thing goes when its owner has no more use for it and nobody else has it.
+void Exchange::settle(At at) {
+    auto& thing = at->second;
+    if (!thing.borrowers.empty() || (thing.owner && !thing.withdrawn)) return;
+    if (thing.charged) gpus_.at(thing.gpu).memory.take_back(thing.bytes);
+    if (thing.owner) workers_.tell(*thing.owner, {{"exchanged", {{"ticket", thing.withdrawal}, {"ok", true}}}});
+    things_.erase(at);
+}
+
+}  // namespace tnr::server

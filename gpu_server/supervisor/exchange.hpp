@@ -1,0 +1,64 @@
+// What the processes of a claim give each other: memory of the GPU and events. A worker has no way to another one, so it
+// hands over a descriptor, under a random name that its client passes on as it likes; whoever of the same claim says the
+// name gets the descriptor. Names of other claims are not found.
+//
+// Messages, each inside {"exchange": …} and answered by {"exchanged": {ticket, ok, …}}:
+//   {"lend": name, "kind": "memory", "device", "bytes"}, with a descriptor
+//   {"lend": name, "kind": "event"}, with a sealed memory file of event_page_bytes
+//   {"borrow": name, "kind"}                            answered with a descriptor; of memory also with device and bytes
+//   {"withdraw": name}                                  nobody gets it any more; answered when nobody has it any more
+// and {"return": {name}}, which is not answered: the worker is done with what it has borrowed, once.
+//
+// Memory whose owner has ended while others still have it stays counted as granted until they are done with it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "gpu_server/supervisor/gpus.hpp"
+
+namespace tnr::server {
+
+class Exchange {
+public:
+    // `claim_of`: the id of the claim that a worker serves; 0 if it serves none. Of our descriptors only those below
+    // `descriptors` are used: the rest is for what runs.
+    using ClaimOf = std::function<int64_t(const Worker&)>;
+    Exchange(Workers& workers, Gpus& gpus, ClaimOf claim_of, int descriptors);
+
+    size_t things() const { return things_.size(); }
+
+private:
+    struct Thing {
+        bool is_event = false;
+        int gpu = -1;  // of memory: the node's index
+        uint64_t bytes = 0;
+        UniqueFd file;
+        Worker* owner = nullptr;  // null: it has ended
+        std::map<Worker*, int> borrowers;
+        bool withdrawn = false;
+        uint64_t withdrawal = 0;  // the ticket to be answered
+        bool charged = false;     // to the GPU's ledger, by us
+    };
+    using Key = std::pair<int64_t, std::string>;  // claim, name
+    using At = std::map<Key, Thing>::iterator;
+
+    bool understand(Worker& worker, const nlohmann::json& message, UniqueFd file);
+    bool lend(Worker& worker, const nlohmann::json& message, UniqueFd file);
+    bool borrow(Worker& worker, const nlohmann::json& message);
+    bool withdraw(Worker& worker, const nlohmann::json& message);
+    bool take_back(Worker& worker, const std::string& name);
+    void gone(Worker& worker);
+    void settle(At thing);
+    void answer(Worker& worker, const nlohmann::json& message, bool ok);
+
+    Workers& workers_;
+    Gpus& gpus_;
+    ClaimOf claim_of_;
+    const int descriptors_;
+    std::map<Key, Thing> things_;
+};
+
+}  // namespace tnr::server

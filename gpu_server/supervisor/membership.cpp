@@ -1,0 +1,201 @@
+// See membership.hpp.
+#include "gpu_server/supervisor/membership.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/claims.hpp"
+#include "gpu_server/supervisor/limits.hpp"
+
+namespace tnr::server {
+
+using nlohmann::json;
+
+Membership::Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_ptr<Directory>(Post)> open)
+    : loop_(loop), gpus_(gpus), mailbox_(loop) {
+    directory_ = open([this](std::function<void()> what) { mailbox_.post(std::move(what)); });
+    directory_->on_change([this] { look(); });
+}
+
+Membership::~Membership() = default;
+
+void Membership::join(PoolNode self, const std::string& history) {
+    self_ = std::move(self);
+    history_.emplace(history, self_.name);
+    history_->note("begins", json::object());
+    for (auto& gpu : gpus_.all()) self_.gpus.push_back(gpu.found.uuid);
+    self_.types = types_here();
+    directory_->join(self_);
+}
+
+void Membership::leave() {
+    directory_->leave();
+}
+
+// Something in the directory has changed.
+void Membership::look() {
+    auto& standing = directory_->standing();
+    if (history_ && history_->wanted()) note_what_we_see();
+    std::set<std::string> refused(standing.refused.begin(), standing.refused.end());
+    if (standing.joined && (standing.fence != registration_ || refused != refused_)) {
+        registration_ = standing.fence;
+        refused_ = refused;
+        if (events_.lost) events_.lost(refused);
+        gpus_.serve_all_but(refused);
+        changed();
+    }
+    if (events_.renewed && std::exchange(lease_told_, standing.until_ms) != standing.until_ms) events_.renewed();
+}
+
+void Membership::note_what_we_see() {
+    auto& standing = directory_->standing();
+    json nodes = json::object();
+    for (auto& [name, node] : directory_->nodes()) nodes[name] = node.fence;
+    history_->note(
+        "sees",
+        {{"nodes", nodes}, {"joined", standing.joined}, {"fence", standing.fence}, {"until_ms", standing.until_ms}});
+}
+
+std::map<std::string, TypeCount> Membership::types_here() const {
+    std::map<std::string, TypeCount> types;
+    for (auto& gpu : gpus_.all()) {
+        if (gpu.anothers || gpu.state == Gpu::State::broken) continue;
+        auto& count = types[gpu.found.type];
+        ++count.total;
+        count.free += gpu.state != Gpu::State::claimed;
+        count.memory_bytes = gpu.found.memory_bytes;
+    }
+    return types;
+}
+
+// Several changes at once are told as one.
+void Membership::changed() {
+    if (telling_ != 0) return;
+    telling_ = loop_.after(capacity_told_after, [this] {
+        telling_ = 0;
+        directory_->tell(types_here());
+    });
+}
+
+Result<> Membership::may_begin() const {
+    auto& standing = directory_->standing();
+    if (standing.good()) return Ok{};
+    std::string why = standing.trouble.empty() ? "it does not answer" : standing.trouble;
+    return Error{Error::Kind::remote,
+                 "node '" + self_.name + "' begins nothing new: it is out of touch with its pool (" + why + ")",
+                 "programs that run are not touched; try again in some seconds"};
+}
+
+Error Membership::why_not_joined() const {
+    auto& trouble = directory_->standing().trouble;
+    return {Error::Kind::remote,
+            "the pool does not take in the node '" + self_.name + "'" + (trouble.empty() ? "" : ": " + trouble),
+            "the nodes that it has: tnr-gpu-server nodes; another name: --node NAME"};
+}
+
+bool Membership::draining() const {
+    auto found = directory_->nodes().find(self_.name);
+    return found != directory_->nodes().end() && found->second.draining;
+}
+
+void Membership::began(PoolClaim claim, std::function<void(Result<int64_t>)> done) {
+    claim.node = self_.name;
+    directory_->add_claim(claim, [this, claim, done = std::move(done)](Result<int64_t> fence) {
+        if (fence && directory_->standing().good())
+            history_->note("has", {{"claim", claim.id},
+                                   {"gpus", claim.devices},
+                                   {"fence", *fence},
+                                   {"until_ms", directory_->standing().until_ms}});
+        else if (fence)
+            fence = may_begin().error();  // the answer came too late
+        done(std::move(fence));
+    });
+    changed();
+}
+
+void Membership::ended(int64_t id) {
+    history_->note("has not", {{"claim", id}});
+    directory_->remove_claim(id);
+    changed();
+}
+
+int Membership::held_elsewhere(const std::string& account) const {
+    if (account.empty()) return 0;
+    int held = 0;
+    for (auto& claim : claims_elsewhere(account)) held += static_cast<int>(claim.devices.size());
+    return held;
+}
+
+std::vector<PoolClaim> Membership::claims_elsewhere(const std::string& account) const {
+    std::vector<PoolClaim> found;
+    for (auto& [name, claim] : directory_->claims())
+        if (claim.account == account && claim.node != self_.name) found.push_back(claim);
+    return found;
+}
+
+std::map<std::string, TypeCount> Membership::types_elsewhere() const {
+    std::map<std::string, TypeCount> types;
+    for (auto& [name, node] : directory_->nodes()) {
+        if (name == self_.name) continue;
+        for (auto& [type, count] : node.types) {
+            types[type].total += count.total;
+            if (!node.draining) types[type].free += count.free;
+            types[type].memory_bytes = count.memory_bytes;
+        }
+    }
+    return types;
+}
+
+std::optional<json> Membership::redirect_to(const std::string& name) const {
+    auto node = directory_->nodes().find(name);
+    if (node == directory_->nodes().end()) return std::nullopt;
+    return json{
+        {"redirect", {{"node", name}, {"address", node->second.address}, {"server_key", node->second.server_key}}}};
+}
+
+std::optional<json> Membership::node_with_claim_of(const Caller& caller) {
+    for (auto& [name, claim] : directory_->claims())
+        if (claim.node != self_.name && claim.account == caller.account && claim.machine == caller.machine)
+            return redirect_to(claim.node);
+    return std::nullopt;
+}
+
+// What it told last, less what we have sent there since.
+int Membership::free_at(const PoolNode& node, const std::string& type) const {
+    auto count = node.types.find(type);
+    if (count == node.types.end()) return 0;
+    int free = count->second.free;
+    for (auto& [who, sent] : sent_)
+        if (sent.node == node.name && sent.gpu == type) free -= sent.count;
+    return free;
+}
+
+std::optional<json> Membership::elsewhere(const Caller& caller, const GpuWish& wish, Need need) {
+    if (!directory_->standing().good()) return std::nullopt;  // what we know of others may be old
+    std::erase_if(sent_, [&](auto& one) { return loop_.now() - one.second.at > sent_remembered_for; });
+    const auto who = caller.owner() + " " + caller.machine + " " + wish.gpu;
+    if (need == Need::its_claim) {
+        for (auto& [name, claim] : directory_->claims())
+            if (claim.node != self_.name && claim.account == caller.account && claim.machine == caller.machine &&
+                claim.gpu == wish.gpu)
+                return redirect_to(claim.node);
+        // Its claim may be so new that it is not in the directory yet.
+        auto sent = sent_.find(who);
+        return sent == sent_.end() ? std::nullopt : redirect_to(sent->second.node);
+    }
+    const PoolNode* best = nullptr;
+    for (auto& [name, node] : directory_->nodes()) {
+        auto count = node.types.find(wish.gpu);
+        if (name == self_.name || node.draining || count == node.types.end() || count->second.total < wish.count)
+            continue;
+        if (need == Need::free && free_at(node, wish.gpu) < wish.count) continue;
+        if (!best || free_at(node, wish.gpu) > free_at(*best, wish.gpu)) best = &node;
+    }
+    if (!best) return std::nullopt;
+    if (free_at(*best, wish.gpu) >= wish.count && sent_.size() < sent_max)
+        sent_[who] = {best->name, wish.gpu, wish.count, loop_.now()};
+    return redirect_to(best->name);
+}
+
+}  // namespace tnr::server

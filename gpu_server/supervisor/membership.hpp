@@ -1,0 +1,82 @@
+// This node as one of a pool's: registers it, tells the others what is free here, knows what is free there, and says
+// whether anything new may begin. The rules are in pool/directory.hpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "gpu_server/pool/directory.hpp"
+#include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/history.hpp"
+#include "gpu_server/supervisor/mailbox.hpp"
+#include "gpu_server/supervisor/pool_link.hpp"
+
+namespace tnr::server {
+
+class Membership : public PoolLink {
+public:
+    struct Events {
+        // The lease lasts longer now, or the node has other GPUs than before.
+        std::function<void()> renewed;
+        // These GPUs are another node's.
+        std::function<void(const std::set<std::string>& uuids)> lost;
+    };
+
+    Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_ptr<Directory>(Post)> open);
+    ~Membership() override;
+
+    void on(Events events) { events_ = std::move(events); }
+    // Registers; its GPUs begin to be served when that has succeeded.
+    void join(PoolNode self, const std::string& history);
+    Error why_not_joined() const;
+    // In good order, after everything has ended.
+    void leave();
+
+    const std::string& name() const { return self_.name; }
+    const Directory& directory() const { return *directory_; }
+    // As the other nodes tell; without this one's own, which the supervisor itself knows better.
+    std::map<std::string, TypeCount> types_elsewhere() const;
+    std::vector<PoolClaim> claims_elsewhere(const std::string& account) const;
+    // A node with a claim of this machine, as {"redirect": …}.
+    std::optional<nlohmann::json> node_with_claim_of(const Caller& caller);
+
+    Result<> may_begin() const override;
+    bool draining() const override;
+    int64_t lease_until_ms() const override { return directory_->standing().until_ms; }
+    void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override;
+    void ended(int64_t id) override;
+    void changed() override;
+    int held_elsewhere(const std::string& account) const override;
+    std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, Need need) override;
+
+private:
+    void look();
+    void note_what_we_see();
+    std::map<std::string, TypeCount> types_here() const;
+    int free_at(const PoolNode& node, const std::string& type) const;
+    std::optional<nlohmann::json> redirect_to(const std::string& node) const;
+
+    EventLoop& loop_;
+    Gpus& gpus_;
+    Mailbox mailbox_;
+    std::unique_ptr<Directory> directory_;
+    Events events_;
+    PoolNode self_;
+    int64_t registration_ = 0;       // as of the last look
+    int64_t lease_told_ = 0;         // until when
+    std::set<std::string> refused_;  // likewise: GPUs of other nodes
+    EventLoop::TimerId telling_ = 0;
+    std::optional<History> history_;
+    // Whom we have sent elsewhere a moment ago: the other node does not tell of it yet.
+    struct Sent {
+        std::string node, gpu;
+        int count = 0;
+        EventLoop::Clock::time_point at;
+    };
+    std::map<std::string, Sent> sent_;  // by caller and type
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,43 @@
+// What the pool's other nodes have to say about claims on this one (membership.hpp); tests of the orders of events have
+// their own. Called on the event loop, and never waits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "gpu_server/pool/directory.hpp"
+
+namespace tnr::server {
+
+struct Caller;
+struct GpuWish;
+
+class PoolLink {
+public:
+    virtual ~PoolLink() = default;
+
+    // Whether something new may begin here now: an Error when this node is out of touch with the others.
+    virtual Result<> may_begin() const = 0;
+    virtual bool draining() const = 0;
+    // Until when workers may begin to serve somebody: boot_ms().
+    virtual int64_t lease_until_ms() const = 0;
+
+    // The answer is the claim's fencing number; on an Error it must end. `claim.node` is filled in.
+    virtual void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) = 0;
+    virtual void ended(int64_t id) = 0;
+    // What is free here may have changed.
+    virtual void changed() = 0;
+
+    // GPUs that this account has at other nodes.
+    virtual int held_elsewhere(const std::string& account) const = 0;
+    // The node to ask instead, as {"redirect": …}: the one with the caller's claim; one with enough free GPUs; one with
+    // enough GPUs.
+    enum class Need { its_claim, free, any };
+    virtual std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, Need need) = 0;
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,147 @@
+// See status_command.hpp.
+#include "gpu_server/supervisor/status_command.hpp"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <vector>
+
+#include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/print.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/supervisor/user_commands.hpp"
+#include "gpu_server/watch/watch.hpp"
+
+namespace tnr::server {
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<std::string>;
+
+std::string percent(double part, double all) {
+    return all > 0 ? std::to_string(std::lround(100 * part / all)) + "%" : "";
+}
+
+std::string programs_of(const json& claim) {
+    std::set<std::string> names;
+    for (auto& session : claim.at("sessions")) names.insert(session.at("process").get<std::string>());
+    std::string text;
+    for (auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+void print_gpus(std::ostream& out, const json& now) {
+    std::map<int64_t, const json*> claims;
+    for (auto& claim : now.at("claims")) claims[claim.at("id")] = &claim;
+    std::vector<Row> rows{{"GPU", "STATE", "USER", "MACHINE", "FOR", "BUSY", "PROGRAMS"}};
+    for (auto& gpu : now.at("gpus")) {
+        Row row{gpu.at("type").get<std::string>() + " #" + std::to_string(gpu.at("index").get<int>()), gpu.at("state")};
+        auto found = gpu.at("claim").is_null() ? claims.end() : claims.find(gpu.at("claim"));
+        if (found == claims.end()) {
+            row.resize(rows[0].size());
+        } else {
+            const json& claim = *found->second;
+            const auto lasted_ms = claim.at("lasted_ms").get<int64_t>();
+            row.insert(row.end(),
+                       {claim.at("user"), claim.at("machine"), duration_text(lasted_ms),
+                        percent(claim.at("busy_ms").get<double>(),
+                                static_cast<double>(lasted_ms) * static_cast<double>(claim.at("gpus").size())),
+                        programs_of(claim)});
+        }
+        rows.push_back(std::move(row));
+    }
+    print_table(out, rows);
+}
+
+void print_queue(std::ostream& out, const json& now) {
+    if (now.at("queue").empty()) return void(out << "\nNobody waits for a GPU.\n");
+    std::vector<Row> rows{{"WAITS FOR", "PLACE", "USER", "MACHINE", "SINCE"}};
+    for (auto& one : now.at("queue"))
+        rows.push_back({std::to_string(one.at("count").get<int>()) + " " + one.at("gpu").get<std::string>(),
+                        std::to_string(one.at("place").get<int>()) + " of " + std::to_string(one.at("of").get<int>()),
+                        one.at("user"), one.at("machine"), duration_text(one.at("waited_ms"))});
+    out << "\n";
+    print_table(out, rows);
+}
+
+// The operator's limits; they are in the store, and hold whether a server runs or not.
+Result<json> limits_in(const StateFolder& folder) {
+    auto store = folder.open_store();
+    if (!store) return store.error();
+    auto keys = (*store)->keys();
+    if (!keys) return keys.error();
+    std::set<std::string> accounts;
+    for (auto& key : *keys) accounts.insert(key.owner.account);
+    json list = json::array();
+    for (auto& account : accounts) {
+        auto limits = (*store)->limits(account);
+        if (!limits) return limits.error();
+        list.push_back({{"user", account},
+                        {"gpus_max", limits->gpus_max ? json(*limits->gpus_max) : json()},
+                        {"weight", limits->weight},
+                        {"priority", limits->priority},
+                        {"role", limits->is_operator ? "operator" : "user"}});
+    }
+    return list;
+}
+
+void print_limits(std::ostream& out, const json& limits) {
+    if (limits.empty()) return;
+    std::vector<Row> rows{{"USER", "ROLE", "GPUS AT MOST", "WEIGHT", "PRIORITY"}};
+    for (auto& one : limits)
+        rows.push_back({one.at("user"), one.at("role"),
+                        one.at("gpus_max").is_null() ? "all" : one.at("gpus_max").dump(), one.at("weight").dump(),
+                        one.at("priority").dump()});
+    out << "\n";
+    print_table(out, rows);
+}
+
+void print_node_limits(std::ostream& out, const json& now) {
+    std::vector<Row> rows{{"AT MOST", "OF WHAT", "FOR", "BEYOND IT"}};
+    for (auto& one : now.at("nodes").at(0).at("limits"))
+        rows.push_back({one.at("most"), one.at("what"), one.at("of"), one.at("beyond")});
+    out << "\n";
+    print_table(out, rows);
+}
+
+void print_status(std::ostream& out, const json& now, const json& limits) {
+    for (auto& node : now.at("nodes"))
+        out << "Node " << node.at("name").get<std::string>() << ", tnr-gpu-server "
+            << node.at("version").get<std::string>() << " at " << node.at("address").get<std::string>() << ", since "
+            << date(node.at("since")) << " UTC" << (node.at("ending") ? "; it is stopping" : "")
+            << (now.at("open") ? "; open, without keys" : "") << "\n\n";
+    print_gpus(out, now);
+    print_queue(out, now);
+    print_limits(out, limits);
+    const json& totals = now.at("totals");
+    uint64_t refusals = 0;
+    for (auto& [kind, count] : totals.at("refusals").items()) refusals += count.get<uint64_t>();
+    out << "\nSince its start: " << totals.at("claims") << " claims, " << totals.at("sessions") << " programs, "
+        << refusals << " refusals, " << totals.at("wipes") << " wipes (" << totals.at("wipes_failed") << " failed)\n";
+}
+
+}  // namespace
+
+Result<> show_status(const std::string& state, const std::string& format, bool all_limits, std::ostream& out) try {
+    auto folder = StateFolder::find(state);
+    if (!folder) return folder.error();
+    auto answer = watch::ask_watch(folder->path(), "/api/now");
+    if (!answer) return answer.error();
+    auto now = json::parse(*answer);
+    auto limits = limits_in(*folder);
+    if (!limits) return limits.error();
+    now["limits"] = *limits;
+    if (format == "json")
+        out << now.dump(2) << "\n";
+    else
+        print_status(out, now, *limits);
+    if (all_limits && format != "json") print_node_limits(out, now);
+    return Ok{};
+} catch (const json::exception& error) {
+    return Error{Error::Kind::internal, std::string("the server's answer makes no sense: ") + error.what(),
+                 "is it of another version than this command? tnr-gpu-server version"};
+}
+
+}  // namespace tnr::server

@@ -1,0 +1,14 @@
+// `tnr-gpu-server status`: what the server that runs on a state folder says of itself; its owner sees all of it.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "api_client/base/result.hpp"
+
+namespace tnr::server {
+
+// `format`: "table" for people, or "json".
+Result<> show_status(const std::string& state, const std::string& format, bool all_limits, std::ostream& out);
+
+}  // namespace tnr::server

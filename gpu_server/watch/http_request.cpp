@@ -1,0 +1,70 @@
+// See http_request.hpp.
+#include "gpu_server/watch/http_request.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace tnr::watch {
+
+static std::string lower(std::string_view text) {
+    std::string small(text);
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return small;
+}
+
+static std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+    return text;
+}
+
+static bool printable(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+}
+
+// "GET /metrics?x=1 HTTP/1.1"
+static bool parse_first_line(std::string_view line, HttpRequest& request) {
+    auto first = line.find(' '), last = line.rfind(' ');
+    if (first == std::string_view::npos || first == last) return false;
+    auto method = line.substr(0, first), target = line.substr(first + 1, last - first - 1),
+         version = line.substr(last + 1);
+    if (method.empty() || !printable(method) || !printable(target) || !target.starts_with('/')) return false;
+    if (version != "HTTP/1.1" && version != "HTTP/1.0") return false;
+    request.method = method;
+    request.path = target.substr(0, target.find_first_of("?#"));
+    return true;
+}
+
+HttpParsed parse_http_request(std::string_view bytes, HttpRequest& request) {
+    auto end = bytes.find("\r\n\r\n");
+    if (end == std::string_view::npos) return HttpParsed::incomplete;
+    request = {};
+    auto head = bytes.substr(0, end);
+    auto line_end = std::min(head.find("\r\n"), head.size());
+    if (!parse_first_line(head.substr(0, line_end), request)) return HttpParsed::malformed;
+    while (line_end < head.size()) {
+        head.remove_prefix(line_end + 2);
+        line_end = std::min(head.find("\r\n"), head.size());
+        auto line = head.substr(0, line_end);
+        auto colon = line.find(':');
+        if (colon == std::string_view::npos || colon == 0) return HttpParsed::malformed;
+        if (lower(line.substr(0, colon)) == "host") request.host = lower(trimmed(line.substr(colon + 1)));
+    }
+    return HttpParsed::complete;
+}
+
+bool names_no_stranger(std::string_view host) {
+    std::string name(host);
+    if (name.starts_with('[')) {
+        name = name.substr(1, name.find(']') - 1);
+    } else if (std::count(name.begin(), name.end(), ':') == 1) {
+        name = name.substr(0, name.find(':'));
+    }
+    in6_addr scratch{};
+    return name.empty() || name == "localhost" || inet_pton(AF_INET, name.c_str(), &scratch) == 1 ||
+           inet_pton(AF_INET6, name.c_str(), &scratch) == 1;
+}
+
+}  // namespace tnr::watch

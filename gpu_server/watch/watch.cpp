@@ -1,0 +1,137 @@
+// See watch.hpp.
+#include "gpu_server/watch/watch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "gpu_server/watch/limits.hpp"
+#include "gpu_server/watch/local_socket.hpp"
+#include "gpu_server/watch/metrics.hpp"
+#include "gpu_server/watch/page.hpp"
+
+namespace tnr::watch {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* json_type = "application/json";
+constexpr int backlog = 64;
+
+int64_t calendar_ms() {
+    auto since = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+}
+
+// Foreign text may be in it: names of processes. Replaced where it is no UTF-8, and safe inside of HTML, whoever puts it there.
+std::shared_ptr<const std::string> text_of(const json& document) {
+    std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace), safe;
+    for (char c : text) {
+        if (c == '<')
+            safe += "\\u003c";
+        else
+            safe += c;
+    }
+    return std::make_shared<const std::string>(safe + "\n");
+}
+
+HttpAnswer plain(int status, std::string text) {
+    return {status, "text/plain; charset=utf-8", std::make_shared<const std::string>(std::move(text))};
+}
+
+json user_json(const server::UserReport& user) {
+    json cost = json::array();
+    for (auto& [currency, amount] : user.cost) cost.push_back({{"currency", currency}, {"amount", amount}});
+    return {{"user", user.user},     {"claims", user.claims},         {"gpu_s", user.gpu_s},
+            {"busy_s", user.busy_s}, {"unpriced_s", user.unpriced_s}, {"bytes_up", user.bytes_up},
+            {"cost", cost},          {"bytes_down", user.bytes_down}};
+}
+
+json day_json(const server::LedgerReport& report) {
+    json parts = json::array(), users = json::array();
+    for (auto& part : report.parts)
+        parts.push_back({{"held_s", part.held_s}, {"busy_s", part.busy_s}, {"claims", part.claims}});
+    for (size_t i = 0; i < std::min(report.users.size(), report_users_max); ++i)
+        users.push_back(user_json(report.users[i]));
+    return {{"from", report.from_ms},
+            {"to", report.to_ms},
+            {"parts", parts},
+            {"users", users},
+            {"users_left_out", report.users.size() - users.size()},
+            {"whole", report.whole}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Watch>> Watch::start(WatchOptions options, const Published& state,
+                                            std::unique_ptr<server::LedgerReader> ledger) {
+    std::unique_ptr<Watch> made(new Watch(state, std::move(ledger)));
+    std::vector<UniqueFd> listeners;
+    auto local = listen_locally(watch_socket(options.folder), backlog);
+    if (!local) return local.error();
+    listeners.push_back(std::move(*local));
+    if (options.http) listeners.push_back(std::move(options.http));
+    made->loopback_ = options.loopback;
+    auto started = HttpServer::start(
+        std::move(listeners), [watch = made.get()](const HttpRequest& request) { return watch->answer(request); });
+    if (!started) return started.error();
+    made->server_ = std::move(*started);
+    return made;
+}
+
+HttpAnswer Watch::answer(const HttpRequest& request) {
+    // A page from elsewhere, in a browser on this machine, could read us under a name of its own that it lets point here.
+    if (loopback_ && !names_no_stranger(request.host))
+        return plain(403, "this address is called by its number, or localhost\n");
+    auto state = state_.latest();
+    if (request.path == "/") return {200, "text/html; charset=utf-8", page()};
+    if (request.path == "/healthz") return healthz(state.get());
+    if (request.path == "/api/day") return day();
+    if (request.path != "/metrics" && request.path != "/api/now")
+        return plain(404, "there is / for people, /metrics, /healthz, /api/now and /api/day\n");
+    if (!state) return plain(503, "the server is starting\n");
+    make_texts(state);
+    if (request.path == "/api/now") return {200, json_type, now_};
+    return {200, metrics_type, metrics_};
+}
+
+HttpAnswer Watch::healthz(const PoolState* state) const {
+    if (!state) return plain(503, "the server is starting\n");
+    const auto silent_ms = calendar_ms() - state->now_ms;
+    if (silent_ms > published_within.count())
+        return plain(503, "the supervisor has said nothing for " + std::to_string(silent_ms / 1000) + " s\n");
+    return plain(200, "ok\n");
+}
+
+void Watch::make_texts(const std::shared_ptr<const PoolState>& state) {
+    if (texts_of_ == state) return;
+    texts_of_ = state;
+    now_ = text_of(to_json(*state));
+    metrics_ = std::make_shared<const std::string>(metrics_text(*state) + process_metrics_text());
+}
+
+HttpAnswer Watch::day() {
+    const auto now = calendar_ms();
+    if (!day_ || now - day_read_ms_ >= day_read_every.count() || now < day_read_ms_) {
+        auto report = ledger_->report(now - day_ms, now, day_parts, report_claims_max);
+        if (!report) return plain(500, report.error().what + "\n");
+        day_ = text_of(day_json(*report));
+        day_read_ms_ = now;
+    }
+    return {200, json_type, day_};
+}
+
+std::string watch_socket(const std::string& folder) {
+    return folder + "/watch.sock";
+}
+
+Result<std::string> ask_watch(const std::string& folder, const std::string& path) {
+    auto answer = ask_locally(watch_socket(folder), path);
+    if (answer) return answer;
+    return Error{
+        Error::Kind::usage, "no server runs on " + folder + ": " + answer.error().what,
+        "give the folder that `serve` was given: --state DIR; a server of before `status` has to be restarted"};
+}
+
+}  // namespace tnr::watch

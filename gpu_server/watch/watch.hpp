@@ -1,0 +1,57 @@
+// The watch address: `/` a page for people, `/metrics` for Prometheus, `/healthz` for whoever restarts things, and what the
+// page itself asks for: `/api/now`, `/api/day`. All of it may be read by whoever reaches the address; nothing can be changed.
+//
+// It always listens on a socket in the state folder, which `tnr-gpu-server status` reads, and on a TCP address if one is
+// given. It serves what the supervisor published last, and from the ledger what was in the last day, so a thousand readers
+// cost the supervisor no more than one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api_client/base/result.hpp"
+#include "gpu_server/pool/ledger_report.hpp"
+#include "gpu_server/watch/http_server.hpp"
+#include "gpu_server/watch/pool_state.hpp"
+
+namespace tnr::watch {
+
+struct WatchOptions {
+    std::string folder;    // for the socket, watch.sock
+    UniqueFd http;         // a TCP socket that listens, or none
+    bool loopback = true;  // where it listens
+};
+
+class Watch {
+public:
+    // `state` must outlive it. Make it when signals are blocked.
+    static Result<std::unique_ptr<Watch>> start(WatchOptions options, const Published& state,
+                                                std::unique_ptr<server::LedgerReader> ledger);
+
+private:
+    Watch(const Published& state, std::unique_ptr<server::LedgerReader> ledger)
+        : state_(state), ledger_(std::move(ledger)) {}
+    // On the server's thread, as all below.
+    HttpAnswer answer(const HttpRequest& request);
+    HttpAnswer healthz(const PoolState* state) const;
+    void make_texts(const std::shared_ptr<const PoolState>& state);
+    HttpAnswer day();
+
+    using Text = std::shared_ptr<const std::string>;
+    const Published& state_;
+    std::unique_ptr<server::LedgerReader> ledger_;
+    bool loopback_ = true;
+    // Made once for each state that is published, however many ask.
+    std::shared_ptr<const PoolState> texts_of_;
+    Text metrics_, now_;
+    Text day_;
+    int64_t day_read_ms_ = 0;
+    std::unique_ptr<HttpServer> server_;  // last: its thread uses the others
+};
+
+// The path of the socket in a state folder.
+std::string watch_socket(const std::string& folder);
+// What the server that runs on this folder answers on `path`; kind usage: none runs there.
+Result<std::string> ask_watch(const std::string& folder, const std::string& path);
+
+}  // namespace tnr::watch

@@ -1,0 +1,19 @@
+// What one session may hold in its worker, beside memory (which the supervisor grants) and what travels (protocol/limits.hpp).
+#pragma once
+
+#include <cstddef>
+
+namespace tnr::worker {
+
+// Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
+// what a hostile client can make us remember.
+inline constexpr size_t handles_max = size_t{1} << 20;
+// Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection; memory and events of other processes, and
+// each piece of the emulated GPU's memory, have one each.
+inline constexpr size_t files_max = 16384;
+// Threads of the user: a worker has some dozens, and one that waits much some hundreds. Where all workers of the node
+// are one user, it is the limit of all together.
+inline constexpr size_t threads_max = 1024;
+inline constexpr size_t threads_of_all_max = 32768;
+
+}  // namespace tnr::worker

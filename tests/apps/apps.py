@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Runs programs from PyPI over client, server and emulated GPU: `packaging/test --apps` calls this.
+
+    apps.py --build build/release --venvs build/apps [--keep] [NAME...]
+    apps.py --list
+
+Each program gets a Python environment of its own with fixed versions, made when it is missing and removed when its jobs
+have run (--keep keeps it). A job is a script here that checks its own numbers, or a program's own test suite.
+`expected/failures.txt` names the jobs that are known to fail, each with its reason; one that passes must leave the list.
+"""
+import argparse
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import venv
+
+HERE = pathlib.Path(__file__).resolve().parent
+JOB_LIMIT_S = 1800
+FREE_MARGIN_GB = 5
+
+# Runs a command where the machine's CUDA toolkit is out of sight: programs that find its compilers make machine code with
+# them, and the emulated GPU runs PTX. Needs no root: the mount is seen by the command alone.
+WITHOUT_TOOLKIT = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+                   'at=$(readlink -f /usr/local/cuda) && [ -d "$at" ] && mount -t tmpfs none "$at"; '
+                   'unset CUDA_HOME CUDA_PATH; exec "$@"', "sh"]
+
+
+@dataclasses.dataclass
+class Program:
+    packages: list
+    jobs: dict  # name: command after `python`
+    disk_gb: float = 1
+    hide_toolkit: bool = False
+    environment: dict = dataclasses.field(default_factory=dict)
+    remove: list = dataclasses.field(default_factory=list)  # installed files, as globs
+
+
+def suite(package, expected):
+    return [str(HERE / "suite.py"), "--expected", str(HERE / "expected" / expected), package]
+
+
+def job(name, *arguments):
+    return [str(HERE / f"{name}_job.py"), *arguments]
+
+
+TOOLKIT = "cuda-toolkit[cudart,nvcc,nvrtc,cccl]==13.5.0"
+PROGRAMS = {
+    # Without nvJitLink, cuda.core links with the driver, which takes PTX.
+    "numba-cuda": Program(
+        ["numba-cuda==0.30.4", "numba==0.68.1", "cuda-core==1.2.2", "cuda-bindings==13.5.0", TOOLKIT, "pytest==9.2.0",
+         "filecheck==1.0.6", "psutil==7.2.2", "cffi==2.1.1"],
+        {"numba-cuda": job("numba_cuda"), "numba-cuda-suite": suite("numba.cuda.tests", "numba_cuda.txt")},
+        hide_toolkit=True),
+    "cupy": Program(["cupy-cuda13x==14.2.0", TOOLKIT], {"cupy": job("cupy")},
+                    environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    # Newer versions compile PTX with a library of their own where the driver is older than they are.
+    "warp": Program(["warp-lang==1.10.1"], {"warp": job("warp")}),
+    "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
+    "cuda-python": Program(["cuda-bindings==13.5.0", "cuda-core==1.2.2", "numpy==2.4.6", TOOLKIT],
+                           {"cuda-python": job("cuda_python")}),
+    "pycuda": Program(["pycuda==2026.1"], {"pycuda": job("pycuda")}),
+    # Without ptxas XLA is to give PTX to the driver.
+    "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
+                   remove=["nvidia/cuda_nvcc/bin/ptxas"]),
+    "torch": Program(["torch==2.15.0", "numpy==2.4.6"],
+                     {f"torch-{step}": job("torch", step) for step in (
+                         "counts_memory", "orders_streams", "loads_pinned_batches", "kernels_fail_loudly", "profiles",
+                         "shares_with_a_process")}, disk_gb=12),
+    "runtimes": Program([], {"runtimes": job("runtimes")}, disk_gb=1),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, help="build folder with the server and the client libraries")
+    parser.add_argument("--venvs", type=pathlib.Path, help="where the programs are installed")
+    parser.add_argument("--keep", action="store_true", help="keep what was installed")
+    parser.add_argument("--list", action="store_true", help="print the programs and their jobs")
+    parser.add_argument("name", nargs="*", help="only these programs")
+    arguments = parser.parse_args()
+    unknown = set(arguments.name) - set(PROGRAMS)
+    if unknown:
+        parser.error(f"there is no program {' or '.join(sorted(unknown))}; --list names them")
+    if not arguments.list and not (arguments.build and arguments.venvs):
+        parser.error("--build and --venvs are needed")
+    return arguments
+
+
+def read_expected():
+    lines = (HERE / "expected" / "failures.txt").read_text().splitlines()
+    return dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+
+
+def installed(folder, program):
+    """The program's Python; None when it could not be installed."""
+    python = folder / "bin" / "python"
+    done = folder / "installed"
+    wanted = "\n".join(program.packages)
+    if done.exists() and done.read_text() == wanted:
+        return python
+    free_gb = shutil.disk_usage(folder.parent).free / 1e9
+    if free_gb < program.disk_gb + FREE_MARGIN_GB:
+        print(f"apps: {folder.name} needs {program.disk_gb + FREE_MARGIN_GB} GB, there are {free_gb:.0f}", flush=True)
+        return None
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    if program.packages:
+        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *program.packages], check=True)
+    for pattern in program.remove:
+        for path in folder.glob("lib/python3*/site-packages/" + pattern):
+            path.unlink()
+    done.write_text(wanted)
+    return python
+
+
+def passes(build, python, program, command):
+    line = [*(WITHOUT_TOOLKIT if program.hide_toolkit else []), str(python), *command]
+    with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
+                   str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--", *line]
+    try:
+        return subprocess.run(with_server, env={**os.environ, **program.environment}, timeout=JOB_LIMIT_S).returncode == 0
+    except subprocess.TimeoutExpired:
+        print(f"apps: more than {JOB_LIMIT_S} s", flush=True)
+        return False
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.list:
+        for name, program in PROGRAMS.items():
+            print(name, *program.jobs, sep="\n    ")
+        return 0
+    expected, verdicts = read_expected(), []
+    arguments.venvs.mkdir(parents=True, exist_ok=True)
+    for name, program in PROGRAMS.items():
+        if arguments.name and name not in arguments.name:
+            continue
+        folder = arguments.venvs.resolve() / name
+        try:
+            python = installed(folder, program)
+        except subprocess.CalledProcessError:
+            python = None
+        for title, command in program.jobs.items():
+            print(f"=== {title}", flush=True)
+            good = python is not None and passes(arguments.build.resolve(), python, program, command)
+            if title in expected:
+                verdicts.append((title, "passes now: take it out of expected/failures.txt" if good else "fails as expected"))
+            else:
+                verdicts.append((title, "passed" if good else "FAILED"))
+        if not arguments.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    for title, verdict in verdicts:
+        print(f"{verdict:>18}  {title}" + (f": {expected[title]}" if verdict == "fails as expected" else ""))
+    return 0 if all(verdict in ("passed", "fails as expected") for _, verdict in verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Runs the test modules of an installed package, each in a process of its own, and tells what failed.
+
+    suite.py --expected FILE [--jobs N] [--limit SECONDS] [--only TEXT] PACKAGE
+
+Each line of FILE is `test: reason`, of a test that is known to fail, or of a module (`module.*`) that cannot be run to
+its end. The status is 1 when another test fails, or when one of these does not: the list only shrinks.
+"""
+import argparse
+import concurrent.futures
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--expected", type=pathlib.Path, required=True)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--limit", type=int, default=600, help="seconds for one module")
+    parser.add_argument("--only", default="", help="only modules whose name contains this")
+    parser.add_argument("package")
+    return parser.parse_args()
+
+
+def modules_of(package):
+    """Names of the package's test modules, found without importing them."""
+    folder = pathlib.Path(importlib.util.find_spec(package).submodule_search_locations[0])
+    for path in sorted(folder.rglob("test_*.py")):
+        yield ".".join([package, *path.relative_to(folder).with_suffix("").parts])
+
+
+def run(module, limit):
+    """(tests that ran, those that failed) of one module, both by name."""
+    command = [sys.executable, "-m", "unittest", "-v", module]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, text=True,
+                              errors="replace")
+        output, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as late:
+        output, status = (late.stdout or b"").decode(errors="replace"), "time limit"
+    ran = re.findall(r"^(\w+) \(([\w.]+)\)", output, re.M)
+    failed = re.findall(r"^(?:ERROR|FAIL): (\w+) \(([\w.]+)\)", output, re.M)
+    name = lambda pair: pair[1] if pair[1].endswith("." + pair[0]) else f"{pair[1]}.{pair[0]}"
+    failures = {name(pair) for pair in failed}
+    if not re.search(r"^(OK|FAILED|NO TESTS RAN)", output, re.M):
+        failures.add(module + ".*")  # a crash, or too slow
+    elif status not in (0, 1, 5):
+        failures.add(module + ".*")
+    return {name(pair) for pair in ran}, failures, output
+
+
+def read_expected(path):
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def main():
+    arguments = parse_arguments()
+    expected = read_expected(arguments.expected)
+    modules = [name for name in modules_of(arguments.package) if arguments.only in name]
+    passed, unexpected, still, gone = 0, [], 0, []
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for module, (ran, failures, output) in zip(modules, pool.map(lambda m: run(m, arguments.limit), modules)):
+            known = {name for name in expected if name.startswith(module + ".")}
+            new = sorted(failures - known)
+            unexpected += new
+            still += len(failures & known)
+            gone += sorted(known - failures) if module + ".*" not in failures else []
+            passed += len(ran - failures)
+            if new:
+                print(f"--- {module}\n{output[-6000:]}", flush=True)
+    for name in unexpected:
+        print("failed:", name)
+    for name in gone:
+        print("passes now, take it out of the list:", name)
+    print(f"{arguments.package}: {passed} passed, {len(unexpected)} failed, {still} failed as expected")
+    return 1 if unexpected or gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

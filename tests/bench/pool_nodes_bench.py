@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Claims in a pool of many nodes: pool_nodes_bench against a real etcd of one member and of three, all on this machine.
+
+    pool_nodes_bench.py --build build/release [--nodes 10,100,1000] [--seconds 10] [--threads 10] [--members 3]
+
+Prints a table. Exit status 0; 1: a claim failed. Never because of a time.
+"""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import etcd  # noqa: E402
+
+
+def members(count, folder):
+    """Processes and the store's address. With fsync, as an operator runs it."""
+    ports = [(etcd.free_port(), etcd.free_port()) for _ in range(count)]
+    cluster = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(ports))
+    processes = []
+    for i, (port, peer) in enumerate(ports):
+        with open(f"{folder}/m{i}.log", "w") as log:
+            processes.append(subprocess.Popen(
+                [etcd.program(), "--name", f"m{i}", "--data-dir", f"{folder}/m{i}", "--initial-cluster", cluster,
+                 "--listen-client-urls", f"http://127.0.0.1:{port}", "--advertise-client-urls", f"http://127.0.0.1:{port}",
+                 "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls",
+                 f"http://127.0.0.1:{peer}"], stderr=log, stdout=log))
+    time.sleep(3)
+    return processes, "etcd://" + ",".join(f"127.0.0.1:{port}" for port, _ in ports)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--nodes", default="10,100,1000")
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=10)
+    parser.add_argument("--members", type=int, default=3)
+    arguments = parser.parse_args()
+    if not etcd.program():
+        print("no etcd: apt-get install etcd-server")
+        return 0
+    print("| etcd members | nodes | GPUs | claims/s | p50 ms | p99 ms | ms per registration |\n|---|---|---|---|---|---|---|")
+    failed = 0
+    for count in arguments.nodes.split(","):
+        with tempfile.TemporaryDirectory(prefix="tnr-bench-") as folder:
+            processes, store = members(arguments.members, folder)
+            try:
+                done = subprocess.run([f"{arguments.build}/bin/pool_nodes_bench", store, count, str(arguments.seconds),
+                                       str(arguments.threads)], stdout=subprocess.PIPE, text=True)
+            finally:
+                for process in processes:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+        failed |= done.returncode
+        if not done.stdout:
+            continue
+        row = json.loads(done.stdout)
+        print(f"| {arguments.members} | {row['nodes']} | {row['gpus']} | {row['claims_per_s']:.0f} | {row['p50_ms']:.1f} | "
+              f"{row['p99_ms']:.1f} | {row['registration_ms']:.1f} |", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

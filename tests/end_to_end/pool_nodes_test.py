@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""A pool of two nodes on one etcd, as its users and its operator meet it: any node answers, a node dies, is drained, etcd is
+away.
+
+    pool_nodes_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import etcd  # noqa: E402
+import with_server  # noqa: E402
+
+BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+FREED_WITHIN_S = 5  # the claims of a node that has died
+
+# Says which GPU it has, then uses it all the time.
+PROGRAM = """
+import ctypes, sys, time
+cuda, at, buffer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), bytes(1 << 20)
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        sys.exit(f"{name} returned {code}")
+context, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(16)
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 20))
+call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
+call("cuDeviceGetUuid", uuid, 0)
+print(uuid.raw.hex(), flush=True)
+end = time.time() + float(sys.argv[1])
+while time.time() < end:
+    call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
+    call("cuMemcpyDtoH_v2", buffer, at, ctypes.c_size_t(len(buffer)))
+    time.sleep(0.05)
+print("done", flush=True)
+"""
+
+
+def wait_until(what, limit_s, every_s=0.05):
+    begun = time.monotonic()
+    while not (found := what()):
+        if time.monotonic() - begun > limit_s:
+            raise AssertionError(f"not within {limit_s} s")
+        time.sleep(every_s)
+    return found, time.monotonic() - begun
+
+
+@unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
+class PoolNodes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.etcd = etcd.Etcd(self.folder)
+        self.addCleanup(lambda: self.etcd.kill())
+        self.servers, self.addresses = {}, {}
+
+    def serve(self, node, gpus, *more):
+        listen = [] if "--listen" in more else ["--listen", "tcp://127.0.0.1:0"]
+        log = open(f"{self.folder}/{node}.log", "a")
+        self.addCleanup(log.close)
+        server = subprocess.Popen(
+            [BIN / "tnr-gpu-server", "serve", *listen, "--emulate", gpus, "--emulated-memory",
+             "256", "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node, *more],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(with_server.stop, server)
+        self.servers[node], self.addresses[node] = server, with_server.address_of(server)
+        self.assertIsNotNone(self.addresses[node], self.log(node))
+        wait_until(lambda: self.node(node)["state"] == "ready" and "0/" not in self.node(node)["gpus"], 10)
+
+    def log(self, node):
+        return pathlib.Path(f"{self.folder}/{node}.log").read_text()
+
+    def operator(self, *arguments, node="a", expect=0):
+        done = subprocess.run([BIN / "tnr-gpu-server", *arguments, "--state", f"{self.folder}/{node}"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def node(self, name):
+        """Its line of `tnr-gpu-server nodes`."""
+        for line in self.operator("nodes", node=name if name in self.servers else "a").splitlines():
+            words = re.split(r"  +", line)
+            if words[0] == name:
+                return {"state": words[1], "gpus": words[2], "claims": words[3]}
+        return {"state": "unknown", "gpus": "", "claims": ""}
+
+    def user(self, name):
+        """An account enrolled at node a, as the file for TNR_CONFIG."""
+        words = self.operator("user", "add", name).replace("'", "").split()
+        key = next(line.split()[-1] for line in self.operator("user", "list").splitlines() if line.startswith(name + " "))
+        return {"pool": self.addresses["a"], "server_key": words[-1],
+                "machine": {"name": name, "public_key": key, "secret_key": words[1]}}
+
+    def program(self, user, gpu, seconds, count=1, **environment):
+        path = f"{self.folder}/{user['machine']['name']}-{gpu}.json"
+        pathlib.Path(path).write_text(json.dumps(dict(user, gpu=gpu, count=count)))
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(kept, TNR_CONFIG=path, LD_LIBRARY_PATH=str(LIB), HOME=self.folder, **environment))
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.stderr.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program
+
+    def runs(self, user, gpu, seconds=0.1):
+        """The GPU that it had."""
+        program = self.program(user, gpu, seconds)
+        out, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 0, errors + self.log("a") + self.log("b"))
+        return out.split()[0]
+
+    def refused(self, user, gpu):
+        program = self.program(user, gpu, 0.1)
+        out, errors = program.communicate(timeout=60)
+        self.assertNotEqual(program.returncode, 0, out)
+        return errors
+
+    def test_any_node_answers(self):
+        self.serve("a", "h100")
+        self.serve("b", "h100,a100")
+        alice, bob = self.user("alice"), self.user("bob")
+        self.runs(alice, "a100")  # which only b has
+        first = self.program(alice, "h100", 4)
+        here = first.stdout.readline().strip()
+        self.assertEqual(self.node("a")["claims"], "1")
+        there = self.runs(bob, "h100")  # a's is in use
+        self.assertNotEqual(here, there)
+        # The machine's second program joins its claim, also when it is at the other node.
+        second = self.program(bob, "a100", 3)
+        self.assertEqual(self.runs(bob, "a100"), second.stdout.readline().strip())
+        error = self.refused(self.user("carol"), "a100")
+        self.assertIn("in use", error)
+        # Who waits at a gets b's when that is free first.
+        self.assertEqual(self.runs(dict(self.user("dora"), wait_s=30), "a100"), self.runs(alice, "a100"))
+        # The whole pool in what any node tells.
+        home = dict({name: value for name, value in os.environ.items() if not name.startswith("TNR_")}, HOME=self.folder)
+        subprocess.run([BIN / "tnr", "login", "pool", self.addresses["a"], alice["server_key"]], check=True, env=home,
+                       input=alice["machine"]["secret_key"], text=True, capture_output=True)
+
+        def tnr(*words):
+            return json.loads(subprocess.run([BIN / "tnr", *words, "--json"], check=True, capture_output=True, env=home,
+                                             text=True).stdout)
+        self.assertEqual({line["name"]: line["total"] for line in tnr("gpus")["types"]}, {"a100": 1, "h100": 2})
+        self.assertLessEqual({"a100", "h100"}, {line["name"] for line in tnr("billing", "--by", "gpu")["lines"]})
+        self.assertIn("no 'l4'", self.refused(alice, "l4"))
+
+    def test_a_node_dies(self):
+        self.serve("a", "h100")
+        self.serve("b", "a100")
+        alice, bob = self.user("alice"), self.user("bob")
+        there = self.program(alice, "a100", 60)
+        there.stdout.readline()
+        here = self.program(bob, "h100", 9)
+        here.stdout.readline()
+        self.assertEqual(self.node("b")["claims"], "1")
+        os.killpg(self.servers["b"].pid, signal.SIGKILL)
+        self.servers.pop("b").wait()
+        _, took = wait_until(lambda: self.node("b")["state"].startswith("gone"), FREED_WITHIN_S)
+        self.assertEqual(self.node("b")["claims"], "-")
+        print(f"claims of a node that was killed: free after {took:.1f} s", file=sys.stderr)
+        begun = time.monotonic()
+        _, errors = there.communicate(timeout=60)
+        print(f"its client ended {time.monotonic() - begun:.1f} s later: {errors}", file=sys.stderr)
+        self.assertNotEqual(there.returncode, 0)
+        self.assertRegex(errors, "lost|gone|node")
+        out, errors = here.communicate(timeout=30)
+        self.assertIn("done", out, errors)
+        self.serve("b", "a100")
+        self.runs(alice, "a100")
+
+    def test_a_node_is_drained(self):
+        self.serve("a", "h100")
+        self.serve("b", "h100")
+        alice, bob = self.user("alice"), self.user("bob")
+        first = self.program(alice, "h100", 6)
+        gpu = first.stdout.readline().strip()
+        drained = "a" if self.node("a")["claims"] == "1" else "b"
+        self.operator("drain", "c", expect=1)
+        self.operator("drain", drained)
+        wait_until(lambda: self.node(drained)["state"] == "draining", 2)
+        self.assertNotEqual(self.runs(bob, "h100"), gpu)
+        self.assertEqual(self.runs(alice, "h100"), gpu)  # another program of a claim that is there
+        out, errors = first.communicate(timeout=30)
+        self.assertIn("done", out, errors)
+        wait_until(lambda: self.node(drained)["state"] == "drained", 5)
+        other = self.runs(alice, "h100")
+        self.assertNotEqual(other, gpu)
+        # Its server is replaced while a program runs at the other.
+        running = self.program(bob, "h100", 5)
+        running.stdout.readline()
+        with_server.stop(self.servers[drained])
+        wait_until(lambda: self.node(drained)["state"].startswith("gone"), FREED_WITHIN_S) if drained != "a" else None
+        out, errors = running.communicate(timeout=30)
+        self.assertIn("done", out, errors)
+        self.operator("undrain", drained)
+
+    def test_addresses(self):
+        """Nodes behind routers: where they listen and what clients are told are two things. IPv6 literals."""
+        self.serve("a", "h100", "--listen", "tcp://[::1]:0")
+        self.assertRegex(self.addresses["a"], r"^tcp://\[::1\]:\d+$")
+        port = etcd.free_port()
+        # Listens everywhere, its workers on one address; clients go through a name.
+        self.serve("b", "a100", "--listen", f"tcp://0.0.0.0:{port}", "--control-address", f"tcp://localhost:{port}",
+                   "--worker-bind", "127.0.0.1", "--worker-address", "localhost", "--worker-ports", f"{port + 1}-{port + 8}")
+        alice = self.user("alice")
+        self.assertIn("[::1]", alice["pool"])
+        self.runs(alice, "h100")
+        program = self.program(alice, "a100", 5)
+        program.stdout.readline()
+        connections = subprocess.run(["ss", "-tnp"], capture_output=True, text=True).stdout
+        ours = [line for line in connections.splitlines() if f"pid={program.pid}," in line]
+        self.assertTrue(any(re.search(rf"127\.0\.0\.1:({'|'.join(str(port + i) for i in range(1, 9))})\b", line)
+                            for line in ours), ours)
+        listening = subprocess.run(["ss", "-tlnp"], capture_output=True, text=True).stdout
+        self.assertFalse(re.search(rf"0\.0\.0\.0:({'|'.join(str(port + i) for i in range(1, 9))})\b", listening))
+        out, errors = program.communicate(timeout=30)
+        self.assertIn("done", out, errors)
+
+    def test_etcd_is_away(self):
+        self.serve("a", "h100,l4")
+        self.serve("b", "a100")
+        alice, bob = self.user("alice"), self.user("bob")
+        programs = [self.program(alice, "h100", 12), self.program(alice, "a100", 12)]
+        for program in programs:
+            program.stdout.readline()
+        self.etcd.kill()
+        time.sleep(3.5)  # longer than the leases
+        error = self.refused(bob, "l4")
+        self.assertIn("out of touch with its pool", error)
+        self.assertIn("programs that run are not touched", error)
+        self.etcd.start()
+        _, took = wait_until(lambda: self.program(bob, "l4", 0).wait() == 0, 10)
+        print(f"etcd is back: claims again after {took:.1f} s", file=sys.stderr)
+        for program in programs:
+            out, errors = program.communicate(timeout=30)
+            self.assertIn("done", out, errors)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

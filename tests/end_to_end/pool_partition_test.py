@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Three nodes and an etcd, each in a network namespace of its own, while networks are cut, processes killed and stopped, and
+clocks jump. Afterwards every node's history is read: no GPU ever had two owners, and nobody was taken for dead who believed in
+its lease. Nodes b and c have the same GPU, as two servers of one host would: only one of them may serve it.
+
+    pool_partition_test.py BIN LIB CLOCK [SECONDS] [SEED]     CLOCK: clock_jump.so; needs root
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import etcd  # noqa: E402
+import history  # noqa: E402
+import with_server  # noqa: E402
+
+BIN, LIB, CLOCK = map(pathlib.Path, sys.argv[1:4])
+SECONDS = float(sys.argv[4]) if len(sys.argv) > 4 else 30
+SEED = int(sys.argv[5]) if len(sys.argv) > 5 else random.randrange(1 << 30)
+NODES = {"a": "10.77.0.11", "b": "10.77.0.12", "c": "10.77.0.13"}
+ETCD, USERS = "10.77.0.1", "10.77.0.20"
+CLIENTS = 4
+
+PROGRAM = """
+import ctypes, sys, time
+cuda, at, buffer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), bytes(1 << 16)
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        sys.exit(f"{name} returned {code}")
+context = ctypes.c_void_p()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 16))
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
+    call("cuMemcpyDtoH_v2", buffer, at, ctypes.c_size_t(len(buffer)))
+    time.sleep(0.02)
+"""
+
+
+def boot_ms():
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
+
+
+class Network:
+    """A switch, and namespaces with one cable each to it."""
+
+    def __init__(self):
+        self.mark = f"tnr{os.getpid() % 100000}"
+        self.names = []
+        self.switch = self.space("s")
+        self.inside(self.switch, "ip", "link", "add", "sw", "type", "bridge")
+        self.inside(self.switch, "ip", "link", "set", "sw", "up")
+
+    def space(self, name):
+        subprocess.run(["ip", "netns", "add", f"{self.mark}{name}"], check=True)
+        self.names.append(f"{self.mark}{name}")
+        self.inside(self.names[-1], "ip", "link", "set", "lo", "up")
+        return self.names[-1]
+
+    def inside(self, space, *command):
+        subprocess.run(["ip", "netns", "exec", space, *command], check=True)
+
+    def add(self, name, address):
+        space, cable = self.space(name), f"cable{name}"
+        subprocess.run(["ip", "link", "add", cable, "netns", self.switch, "type", "veth", "peer", "name", "eth", "netns",
+                        space], check=True)
+        self.inside(self.switch, "ip", "link", "set", cable, "master", "sw", "up")
+        self.inside(space, "ip", "address", "add", f"{address}/24", "dev", "eth")
+        self.inside(space, "ip", "link", "set", "eth", "up")
+        return ("ip", "netns", "exec", space)
+
+    def cut(self, name, cut):
+        self.inside(self.switch, "ip", "link", "set", f"cable{name}", "down" if cut else "up")
+
+    def remove(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name])
+
+
+class Checker(unittest.TestCase):
+    """The checker itself: it would find what must not be."""
+
+    def test_two_owners_are_found(self):
+        def has(node, t, claim, fence):
+            return {"event": "has", "node": node, "t_ms": t, "claim": claim, "gpus": ["G"], "fence": fence, "until_ms": t + 9}
+        end = {"event": "has not", "node": "b", "t_ms": 30, "claim": 1}
+        self.assertEqual(history.complaints([has("b", 10, 1, 5), end, has("c", 40, 1, 7)], {}), [])
+        self.assertIn("two owners", history.complaints([has("b", 10, 1, 5), has("c", 20, 1, 7), end], {})[0])
+        self.assertIn("fences", history.complaints([has("b", 10, 1, 5), end, has("c", 40, 1, 4)], {})[0])
+        self.assertEqual(history.complaints([has("b", 10, 1, 5), has("c", 40, 1, 7)], {"b": [20]}), [])
+
+    def test_a_lease_that_was_not_respected_is_found(self):
+        def sees(node, t, nodes, until=0):
+            return {"event": "sees", "node": node, "t_ms": t, "nodes": nodes, "joined": until > 0, "fence": 3,
+                    "until_ms": until}
+        believes = [sees("b", 10, {"b": 3}, 2500), sees("a", 20, {"b": 3})]
+        self.assertEqual(history.complaints(believes + [sees("a", 3000, {})], {}), [])
+        self.assertIn("for dead", history.complaints(believes + [sees("a", 2000, {})], {})[0])
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip") and etcd.program(), "needs root, iproute2 and etcd-server")
+class Partitions(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.network = Network()
+        self.addCleanup(self.network.remove)
+        self.spaces = {name: self.network.add(name, address) for name, address in NODES.items()}
+        self.users = self.network.add("u", USERS)
+        self.etcd = etcd.Etcd(self.folder, ETCD, self.network.add("e", ETCD))
+        self.addCleanup(lambda: self.etcd.kill())
+        self.servers, self.deaths, self.ran = {}, {name: [] for name in NODES}, {}
+        self.random = random.Random(SEED)
+
+    def serve(self, node):
+        clock = f"{self.folder}/{node}.clock"
+        if not os.path.exists(clock):
+            pathlib.Path(clock).write_bytes(struct.pack("q", 0))
+        with open(f"{self.folder}/{node}.log", "a") as log:
+            self.servers[node] = subprocess.Popen(
+                [*self.spaces[node], BIN / "tnr-gpu-server", "serve", "--listen", f"tcp://{NODES[node]}:14900",
+                 "--emulate", "h100", "--emulated-memory", "256", "--emulated-seed", "a" if node == "a" else "shared",
+                 "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node,
+                 "--history", f"{self.folder}/{node}.history"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                env=dict(os.environ, LD_PRELOAD=str(CLOCK), TNR_CLOCK_JUMP=clock))
+        self.addCleanup(self.end, node)
+
+    def end(self, node):
+        server = self.servers.pop(node, None)
+        if server:
+            os.kill(server.pid, signal.SIGCONT)
+            with_server.stop(server)
+
+    def enroll(self):
+        def ask(*words):
+            return subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/a"],
+                                  check=True, stdout=subprocess.PIPE, text=True).stdout
+        words = ask("user", "add", "alice").replace("'", "").split()
+        return {"secret_key": words[1], "public_key": ask("user", "list").splitlines()[-1].split()[-1]}
+
+    def server_key(self, node):
+        entry = next(line for line in subprocess.run(
+            [*self.spaces["a"], BIN / "tnr-gpu-server", "user", "add", f"at-{node}", "--state", f"{self.folder}/{node}"],
+            check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines())
+        return entry.replace("'", "").split()[-1]
+
+    def run_program(self, name, node, seconds):
+        config = {"pool": f"tcp://{NODES[node]}:14900", "gpu": "h100", "wait_s": 3, "server_key": self.keys[node],
+                  "machine": dict(self.own, name=name)}
+        path = f"{self.folder}/{name}.json"
+        pathlib.Path(path).write_text(json.dumps(config))
+        return subprocess.run(
+            [*self.users, sys.executable, "-c", PROGRAM, str(seconds)], capture_output=True, text=True, timeout=120,
+            env=dict(os.environ, TNR_CONFIG=path, LD_LIBRARY_PATH=str(LIB), HOME=self.folder, TNR_GRACE_MS="3000"))
+
+    def use(self, number, until):
+        dice = random.Random(SEED + number)
+        for turn in range(10_000):
+            if time.monotonic() > until:
+                return
+            done = self.run_program(f"m{number}-{turn}", dice.choice(list(NODES)), dice.uniform(0, 1))
+            self.ran[done.returncode == 0] = self.ran.get(done.returncode == 0, 0) + 1
+
+    def trouble(self):
+        node, how_long = self.random.choice(list(NODES)), self.random.uniform(0.5, 6)
+        kind = self.random.choice(["cut", "stop", "kill", "restart", "clock", "etcd"])
+        print(f"{kind} {node} {how_long:.1f} s", file=sys.stderr)
+        server = self.servers[node]
+        if kind == "cut":
+            self.network.cut(node, True)
+            time.sleep(how_long)
+            self.network.cut(node, False)
+        elif kind == "stop":
+            os.kill(server.pid, signal.SIGSTOP)
+            time.sleep(how_long)
+            os.kill(server.pid, signal.SIGCONT)
+        elif kind == "kill":
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+            self.deaths[node].append(boot_ms())
+            self.serve(node)
+        elif kind == "restart":
+            self.deaths[node].append(boot_ms())
+            self.end(node)
+            self.serve(node)
+        elif kind == "clock":
+            with open(f"{self.folder}/{node}.clock", "r+b") as clock:
+                clock.write(struct.pack("q", self.random.choice([-86400, -60, 5, 3600, 86400 * 400])))
+        else:
+            os.killpg(self.etcd.process.pid, signal.SIGSTOP)
+            time.sleep(how_long)
+            os.killpg(self.etcd.process.pid, signal.SIGCONT)
+
+    def test_no_gpu_has_two_owners(self):
+        print(f"seed {SEED}", file=sys.stderr)
+        for node in NODES:
+            self.serve(node)
+        time.sleep(2)
+        self.own, self.keys = self.enroll(), {node: self.server_key(node) for node in NODES}
+        until = time.monotonic() + SECONDS
+        clients = [threading.Thread(target=self.use, args=(number, until)) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        while time.monotonic() < until:
+            self.trouble()
+            time.sleep(self.random.uniform(0, 2))
+        for client in clients:
+            client.join()
+        # All is well again: every GPU can be had.
+        for node in NODES:
+            end = time.monotonic() + 30
+            while (done := self.run_program(f"after-{node}", node, 0.1)).returncode != 0 and time.monotonic() < end:
+                time.sleep(0.2)
+            self.assertEqual(done.returncode, 0, f"seed {SEED}: {done.stderr}")
+        for node in list(self.servers):
+            self.deaths[node].append(boot_ms())
+            self.end(node)
+        events = history.read(f"{self.folder}/{node}.history" for node in NODES)
+        claims = [event for event in events if event["event"] == "has"]
+        lost = sum(not event["joined"] for event in events if event["event"] == "sees")
+        print(f"programs: {self.ran.get(True, 0)} ran, {self.ran.get(False, 0)} ended with an error; {len(claims)} claims; "
+              f"{len(events)} lines of history", file=sys.stderr)
+        self.assertEqual(history.complaints(events, self.deaths), [], f"seed {SEED}")
+        self.assertGreater(len(claims), SECONDS / 4)
+        self.assertEqual({event["node"] for event in claims} - {"b", "c"}, {"a"})
+        self.assertGreater(lost, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])

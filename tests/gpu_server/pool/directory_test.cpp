@@ -1,0 +1,291 @@
+// One suite over all kinds of directories of nodes and claims: a SQLite file, and a real etcd.
+#include "gpu_server/pool/directory.hpp"
+
+#include <deque>
+#include <set>
+
+#include "api_client/base/mutex.hpp"
+#include "gpu_server/pool/directory_backend.hpp"
+#include "tests/gpu_server/pool/own_etcd.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+
+namespace {
+
+// What the event loop is to a server.
+class Inbox {
+public:
+    Post post() {
+        return [this](std::function<void()> what) {
+            LockGuard lock(mutex_);
+            left_.push_back(std::move(what));
+        };
+    }
+    // Until it is true, for so long.
+    bool run_until(const std::function<bool()>& done, int limit_ms = 8'000) {
+        for (auto end = boot_ms() + limit_ms; !done();) {
+            if (boot_ms() > end) return false;
+            std::function<void()> what;
+            {
+                LockGuard lock(mutex_);
+                if (!left_.empty()) {
+                    what = std::move(left_.front());
+                    left_.pop_front();
+                }
+            }
+            if (what)
+                what();
+            else
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+        return true;
+    }
+
+private:
+    Mutex mutex_;
+    std::deque<std::function<void()>> left_ TNR_GUARDED_BY(mutex_);
+};
+
+// Where directories are opened; each test has its own.
+class World {
+public:
+    virtual ~World() = default;
+    virtual std::unique_ptr<Directory> open() = 0;
+    virtual std::unique_ptr<NodeAdmin> admin() = 0;
+    Inbox inbox;
+};
+
+class SqliteWorld : public World {
+public:
+    SqliteWorld() {
+        std::string name = (std::filesystem::temp_directory_path() / "tnr-directory-XXXXXX").string();
+        folder_ = mkdtemp(name.data());
+    }
+    ~SqliteWorld() override { std::filesystem::remove_all(folder_); }
+    std::unique_ptr<Directory> open() override {
+        return std::move(*open_sqlite_directory(folder_ + "/pool.db", inbox.post()));
+    }
+    std::unique_ptr<NodeAdmin> admin() override { return std::move(*open_sqlite_admin(folder_ + "/pool.db")); }
+
+private:
+    std::string folder_;
+};
+
+class EtcdWorld : public World {
+public:
+    std::unique_ptr<Directory> open() override { return make_etcd_directory(etcd.address(), inbox.post()); }
+    std::unique_ptr<NodeAdmin> admin() override { return make_etcd_admin(etcd.address()); }
+    OwnEtcd etcd;
+};
+
+std::unique_ptr<World> make_world(const std::string& kind) {
+    if (kind == "sqlite") return std::make_unique<SqliteWorld>();
+    return std::make_unique<EtcdWorld>();
+}
+
+std::vector<std::string> kinds() {
+    if (OwnEtcd::there()) return {"sqlite", "etcd"};
+    WARN("no etcd here: only SQLite is tried (apt-get install etcd-server)");
+    return {"sqlite"};
+}
+
+PoolNode node(const std::string& name, const std::vector<std::string>& gpus, const std::string& identity = "") {
+    return {name,
+            "tcp://" + name + ":1",
+            "K",
+            "1",
+            identity.empty() ? "identity of " + name : identity,
+            {{"h100", {static_cast<int>(gpus.size()), static_cast<int>(gpus.size()), 1}}},
+            gpus};
+}
+
+PoolClaim claim(const std::string& node, int64_t id, const std::vector<std::string>& gpus) {
+    return {node, id, "alice", "trainer", "h100", gpus, 1};
+}
+
+Result<int64_t> add(World& world, Directory& directory, const PoolClaim& claim) {
+    std::optional<Result<int64_t>> answer;
+    directory.add_claim(claim, [&](Result<int64_t> told) { answer = std::move(told); });
+    REQUIRE(world.inbox.run_until([&] { return answer.has_value(); }));
+    return *answer;
+}
+
+void join(World& world, Directory& directory, const PoolNode& self) {
+    directory.join(self);
+    REQUIRE(world.inbox.run_until([&] { return directory.standing().good(); }));
+}
+
+}  // namespace
+
+TEST_CASE("nodes see each other, what they have free, and that one leaves", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            join(*world, *b, node("b", {"B1", "B2"}));
+            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 2 && b->nodes().size() == 2; }));
+            CHECK(a->nodes().at("b").types.at("h100").free == 2);
+            CHECK(a->nodes().at("b").address == "tcp://b:1");
+            CHECK(a->nodes().at("a").fence != a->nodes().at("b").fence);
+            b->tell({{"h100", {2, 1, 1}}});
+            CHECK(world->inbox.run_until([&] { return a->nodes().at("b").types.at("h100").free == 1; }));
+            b->leave();
+            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 1; },
+                                         1'500));  // without waiting for the lease
+        }
+    }
+}
+
+// The store was away: a registration or a claim is written when nobody waits for the answer any more.
+TEST_CASE("a claim that is written after it was removed is removed again", "[pool][directory]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: nothing tested (apt-get install etcd-server)");
+        return;
+    }
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1"}));
+    auto late = make_etcd_backend(world.etcd.address(), {});
+    REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence));
+    CHECK(world.inbox.run_until([&] { return a->claims().count("a/7") > 0; }));
+    CHECK(world.inbox.run_until([&] { return a->claims().empty(); }));
+    CHECK(add(world, *a, claim("a", 8, {"A1"})));
+    world.inbox.run_until([] { return false; }, 100);
+    CHECK(a->claims().count("a/8") == 1);  // only what has ended goes
+}
+
+TEST_CASE("a claim has its GPUs alone, and a larger fence than all before", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1", "A2"}));
+            join(*world, *b, node("b", {"B1"}));
+            auto first = add(*world, *a, claim("a", 1, {"A1"}));
+            REQUIRE(first);
+            CHECK_FALSE(add(*world, *a, claim("a", 2, {"A1", "A2"})));  // one of them is in use
+            auto other = add(*world, *a, claim("a", 3, {"A2"}));
+            REQUIRE(other);
+            CHECK(*other > *first);
+            CHECK_FALSE(add(*world, *b, claim("b", 1, {"A1"})));  // not b's
+            CHECK(world->inbox.run_until([&] { return b->claims().size() == 2; }));
+            CHECK(b->claims().at("a/1").account == "alice");
+            a->remove_claim(1);
+            CHECK(world->inbox.run_until([&] { return b->claims().size() == 1; }));
+            auto next = add(*world, *a, claim("a", 4, {"A1"}));
+            REQUIRE(next);
+            CHECK(*next > *other);
+        }
+    }
+}
+
+TEST_CASE("a node that dies is gone within its lease, its claims with it, and its GPUs stay its own",
+          "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            join(*world, *b, node("b", {"B1"}));
+            REQUIRE(add(*world, *b, claim("b", 1, {"B1"})));
+            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 2 && a->claims().size() == 1; }));
+            auto believed = b->standing().until_ms;
+            b.reset();  // as if it had been killed: it does not leave
+            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 1 && a->claims().empty(); }, 5'000));
+            CHECK(boot_ms() >= believed);  // nobody took it for dead while it believed in its lease
+            CHECK(world->admin()->view()->nodes.at("b").fence == 0);
+
+            auto c = world->open();
+            join(*world, *c, node("c", {"B1", "C1"}));
+            CHECK(c->standing().refused == std::vector<std::string>{"B1"});
+            CHECK_FALSE(add(*world, *c, claim("c", 1, {"B1"})));
+            CHECK_FALSE(world->admin()->remove("a"));  // it is there
+            c->leave();
+            REQUIRE(world->admin()->remove("b"));
+            auto d = world->open();
+            join(*world, *d, node("d", {"B1"}));
+            CHECK(d->standing().refused.empty());
+            CHECK(add(*world, *d, claim("d", 1, {"B1"})));
+        }
+    }
+}
+
+TEST_CASE("a restarted node takes its own place at once; another may not have its name", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            REQUIRE(add(*world, *a, claim("a", 1, {"A1"})));
+            auto stranger = world->open();
+            stranger->join(node("a", {"X1"}, "somebody else"));
+            CHECK(world->inbox.run_until([&] { return !stranger->standing().trouble.empty(); }));
+            CHECK_FALSE(stranger->standing().joined);
+            CHECK(stranger->standing().trouble.find("another node called 'a'") != std::string::npos);
+            stranger.reset();
+            a.reset();
+            auto again = world->open();
+            again->join(node("a", {"A1"}));
+            CHECK(world->inbox.run_until([&] { return again->standing().good(); }, 1'500));
+            CHECK(world->inbox.run_until([&] { return again->nodes().size() == 1 && again->claims().empty(); }));
+            CHECK(add(*world, *again, claim("a", 2, {"A1"})));
+        }
+    }
+}
+
+TEST_CASE("everybody hears that a node is drained", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            CHECK_FALSE(world->admin()->drain("nobody", true));
+            REQUIRE(world->admin()->drain("a", true));
+            CHECK(world->inbox.run_until([&] { return a->nodes().count("a") && a->nodes().at("a").draining; }));
+            CHECK(world->admin()->view()->nodes.at("a").draining);
+            REQUIRE(world->admin()->drain("a", false));
+            CHECK(world->inbox.run_until([&] { return !a->nodes().at("a").draining; }));
+        }
+    }
+}
+
+TEST_CASE("a node that etcd does not answer begins nothing, before its lease is over, and comes back by itself",
+          "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    auto before = add(world, *a, claim("a", 1, {"A1"}));
+    REQUIRE(before);
+    world.etcd.signal(SIGSTOP);
+    auto stopped = boot_ms();
+    CHECK(world.inbox.run_until([&] { return !a->standing().good(); }, 5'000));
+    CHECK(boot_ms() - stopped < 3'000);
+    CHECK_FALSE(add(world, *a, claim("a", 2, {"A2"})));
+    CHECK(a->standing().trouble.find("does not answer") != std::string::npos);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+    world.etcd.signal(SIGCONT);
+    REQUIRE(world.inbox.run_until([&] { return a->standing().good(); }, 10'000));
+    CHECK_FALSE(add(world, *a, claim("a", 3, {"A1"})));  // what it had, it has
+    a->remove_claim(2);
+    auto after = add(world, *a, claim("a", 4, {"A2"}));
+    REQUIRE(after);
+    CHECK(*after > *before);
+    CHECK(world.inbox.run_until([&] { return a->claims().size() == 2; }));
+}
+
+TEST_CASE("addresses of stores", "[pool][directory]") {
+    auto several = etcd::parse_address("etcd://10.0.0.1,[fd00::1]:4000/lab");
+    REQUIRE(several);
+    CHECK(several->urls == std::vector<std::string>{"http://10.0.0.1:2379", "http://[fd00::1]:4000"});
+    CHECK(several->prefix == "/tnr-lab/");
+    CHECK(etcd::parse_address("etcds://store")->urls[0] == "https://store:2379");
+    for (const char* wrong : {"", "etcd://", "redis://x", "etcd://a,,b", "etcd://a/b/c"})
+        CHECK_FALSE(etcd::parse_address(wrong));
+    for (const char* nonsense : {"", "{}", "[]", "{\"result\":3}", "{\"result\":{\"header\":{\"revision\":\"x\"}}}"})
+        CHECK_FALSE(etcd::parse_news(nonsense));
+    CHECK_FALSE(node_from_text("{\"name\":1}"));
+    CHECK_FALSE(claim_from_text("null"));
+}

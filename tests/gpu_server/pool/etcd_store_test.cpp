@@ -1,0 +1,66 @@
+// The accounts of a pool of several nodes, through handles as two servers have them. What the rules are is tested on the
+// database itself (store_test.cpp), which is the same.
+#include <atomic>
+
+#include "gpu_server/pool/store.hpp"
+#include "tests/gpu_server/pool/own_etcd.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+
+TEST_CASE("what is enrolled at one node is known at all, also while etcd is away", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd etcd;
+    auto here = open_etcd_store(etcd.address()), there = open_etcd_store(etcd.address());
+    REQUIRE(here);
+    REQUIRE(there);
+    auto soon = [](const std::function<bool()>& done) {
+        for (int i = 0; i < 500; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+            if (done()) return true;
+        return false;
+    };
+    REQUIRE((*here)->add_account("alice", "A1", false));
+    CHECK((*here)->find_key("A1")->has_value());  // at once, where it was done
+    CHECK(soon([&] { return (*there)->find_key("A1")->has_value(); }));
+    CHECK_FALSE((*there)->add_account("alice", "A2", false));
+    REQUIRE((*there)->put_machine("alice", "trainer", "M1"));
+    REQUIRE((*there)->set_limits("alice", {2, 3}));
+    CHECK(soon([&] { return (*here)->limits("alice")->gpus_max == 2; }));
+    CHECK((*here)->find_key("M1")->value().machine == "trainer");
+
+    etcd.signal(SIGSTOP);
+    CHECK((*there)->find_key("A1")->has_value());
+    auto refused = (*there)->add_account("bob", "B1", false);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what.find("does not answer") != std::string::npos);
+    etcd.signal(SIGCONT);
+    CHECK(soon([&] { return bool((*there)->add_account("carol", "C1", false)); }));
+    REQUIRE((*here)->remove_account("alice"));
+    CHECK(soon([&] { return !(*there)->find_key("M1")->has_value(); }));
+    CHECK(open_etcd_store(etcd.address()).operator*()->find_key("C1")->has_value());
+}
+
+TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd etcd;
+    constexpr int nodes = 3, each = 40;
+    std::atomic<int> failed{0};
+    std::vector<std::thread> threads;
+    for (int node = 0; node < nodes; ++node)
+        threads.emplace_back([&, node] {
+            auto store = open_etcd_store(etcd.address());
+            for (int i = 0; i < each; ++i) {
+                auto name = std::to_string(node) + "-" + std::to_string(i);
+                failed += !(*store)->add_account("user" + name, "key" + name, false);
+            }
+        });
+    for (auto& thread : threads) thread.join();
+    CHECK(failed == 0);
+    CHECK((*open_etcd_store(etcd.address()))->keys()->size() == nodes * each);
+}

@@ -1,0 +1,61 @@
+// A real etcd for tests, in a temporary folder; and none where the machine has none, which the test then says.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
+#include "tests/support/catch.hpp"
+
+namespace tnr::server {
+
+class OwnEtcd {
+public:
+    static bool there() { return std::filesystem::exists("/usr/bin/etcd"); }
+
+    OwnEtcd() {
+        std::string name = (std::filesystem::temp_directory_path() / "tnr-etcd-XXXXXX").string();
+        folder_ = mkdtemp(name.data());
+        for (int* port : {&port_, &peer_port_}) {
+            Endpoint bound;
+            REQUIRE(bind_to("127.0.0.1", 0, bound));
+            *port = bound.port;
+        }
+        pid_ = fork();
+        if (pid_ == 0) {
+            auto url = "http://127.0.0.1:" + std::to_string(port_),
+                 peer = "http://127.0.0.1:" + std::to_string(peer_port_);
+            (void)!freopen((folder_ + "/log").c_str(), "w", stderr);
+            execl("/usr/bin/etcd", "etcd", "--name", "test", "--data-dir", (folder_ + "/data").c_str(),
+                  "--listen-client-urls", url.c_str(), "--advertise-client-urls", url.c_str(), "--listen-peer-urls",
+                  peer.c_str(), "--initial-advertise-peer-urls", peer.c_str(), "--initial-cluster",
+                  ("test=" + peer).c_str(), "--unsafe-no-fsync", nullptr);
+            _exit(127);
+        }
+        etcd::Client client(address(), {.connect_ms = 500, .total_ms = 1'000});
+        for (int i = 0; i < 300 && !client.list("/x"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        REQUIRE(client.list("/x"));
+    }
+    ~OwnEtcd() {
+        signal(SIGCONT);
+        signal(SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        std::filesystem::remove_all(folder_);
+    }
+    etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port_)); }
+    void signal(int number) const { ::kill(pid_, number); }
+
+private:
+    std::string folder_;
+    int port_ = 0, peer_port_ = 0;
+    pid_t pid_ = -1;
+};
+
+}  // namespace tnr::server

@@ -1,0 +1,61 @@
+"""A real etcd for a test: one member, in a folder of its own, on ports of the kernel's choice."""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+START_LIMIT_S = 30
+
+
+def program():
+    """Debian's package puts it into /usr/bin."""
+    return shutil.which("etcd")
+
+
+def free_port(host="127.0.0.1"):
+    with socket.socket() as free:
+        free.bind((host, 0))
+        return free.getsockname()[1]
+
+
+class Etcd:
+    def __init__(self, folder, host="127.0.0.1", command=()):
+        """`command`: put before etcd's own, such as ("ip", "netns", "exec", NAME)."""
+        self.host, self.port, self.folder, self.command = host, free_port(), folder, tuple(command)
+        self.peer_port = free_port()
+        self.process = None
+        self.start()
+
+    @property
+    def store(self):
+        return f"etcd://{self.host}:{self.port}"
+
+    def start(self, wait=True):
+        url, peer = f"http://{self.host}:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        with open(os.path.join(self.folder, "etcd.log"), "a") as log:
+            self.process = self.run(url, peer, log)
+        if wait:
+            self.wait()
+
+    def run(self, url, peer, log):
+        return subprocess.Popen(
+            [*self.command, program(), "--name", "test", "--data-dir", os.path.join(self.folder, "etcd"),
+             "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}", "--unsafe-no-fsync"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+
+    def wait(self):
+        ask = f"import urllib.request as u; u.urlopen('http://{self.host}:{self.port}/health', timeout=1)"
+        end = time.monotonic() + START_LIMIT_S
+        while subprocess.run([*self.command, sys.executable, "-c", ask], stderr=subprocess.DEVNULL).returncode != 0:
+            if time.monotonic() > end:
+                self.kill()
+                raise RuntimeError("etcd did not start")
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
