@@ -77,7 +77,7 @@ Admission Doorkeeper::admit(const Knock& knock) {
     if (plain_ || knock.plain) {
         if (!plain_ || !knock.plain || !knock.from_loopback()) return no("plain text");
         connections_.proven(knock.connection, "", "");
-        return Admission{Admitted{socket_number(knock.connection)}.text()};
+        return Admission{Admitted{socket_number(knock.connection), {}, {}}.text()};
     }
     auto owner = store_.find_key(knock.public_key);
     if (!owner) log(LogLevel::error, owner.error().what);
