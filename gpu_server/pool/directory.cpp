@@ -19,10 +19,20 @@ std::string claim_name(const std::string& node, int64_t id) {
     return node + "/" + std::to_string(id);
 }
 
+static json to_json(const TypeCount& count) {
+    return {{"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}};
+}
+static TypeCount count_from(const json& value) {
+    return {value.at("total"), value.at("free"), value.at("memory_bytes")};
+}
+
+std::string to_text(const TypeCount& count) {
+    return to_json(count).dump();
+}
+
 std::string to_text(const PoolNode& node) {
     json types = json::object();
-    for (auto& [name, count] : node.types)
-        types[name] = {{"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}};
+    for (auto& [name, count] : node.types) types[name] = to_json(count);
     return json{{"name", node.name},       {"address", node.address},   {"server_key", node.server_key},
                 {"version", node.version}, {"identity", node.identity}, {"types", types},
                 {"gpus", node.gpus}}
@@ -40,13 +50,18 @@ Result<PoolNode> node_from_text(const std::string& text) try {
     auto value = json::parse(text);
     PoolNode node{value.at("name"), value.at("address"), value.at("server_key"), value.value("version", ""),
                   value.value("identity", "")};
-    for (auto& [name, count] : value.at("types").items())
-        node.types[name] = {count.at("total"), count.at("free"), count.at("memory_bytes")};
+    for (auto& [name, count] : value.at("types").items()) node.types[name] = count_from(count);
     node.gpus = value.value("gpus", std::vector<std::string>());
     return node;
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote,
                  std::string("a node's entry in the pool's store makes no sense: ") + error.what()};
+}
+
+Result<TypeCount> count_from_text(const std::string& text) try {
+    return count_from(json::parse(text));
+} catch (const json::exception& error) {
+    return Error{Error::Kind::remote, std::string("what a node says it has free makes no sense: ") + error.what()};
 }
 
 Result<PoolClaim> claim_from_text(const std::string& text) try {

@@ -12,6 +12,10 @@
 //   * A node knows, by a clock that also runs while it sleeps, until when its lease certainly lasts. Later it begins nothing.
 //     What runs goes on: nobody else can have those GPUs.
 //
+// Every node is told at once which nodes there are, since that seldom changes. Who has claims, and what is free, changes
+// with every program: a node asks for it when it needs it, and only for as much as it needs (Question), so that what a claim
+// costs does not grow with the pool.
+//
 // Nothing here blocks. Answers and events come through `post`, in which the owner says how something is run on its thread.
 #pragma once
 
@@ -19,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +50,8 @@ struct PoolNode {
     std::string server_key;  // of its CURVE; empty: plain text
     std::string version;
     std::string identity;  // of its state folder: two servers of one name have different ones
-    std::map<std::string, TypeCount> types = {};
+    std::map<std::string, TypeCount> types =
+        {};                              // of another node: `free` as of the last look, 0 where it was not asked
     std::vector<std::string> gpus = {};  // UUIDs
     int64_t fence = 0;                   // of its registration
     bool draining = false;
@@ -58,6 +64,16 @@ struct PoolClaim {
     std::vector<std::string> devices;  // UUIDs
     int64_t began_ms = 0;
     int64_t fence = 0;
+};
+
+// What a node wants to know of the others.
+struct Question {
+    std::set<std::string> accounts = {};  // whose claims
+    bool all_claims = false;
+    // Nodes with so many free GPUs of a type: some of them. Chosen anew each time, so that not all send their clients to one.
+    std::map<std::string, int> free = {};
+    bool all_free = false;  // what every node has
+    bool operator==(const Question&) const = default;
 };
 
 // This node's own registration.
@@ -80,7 +96,7 @@ class Directory {
 public:
     virtual ~Directory() = default;
 
-    // Called on the owner's thread whenever nodes(), claims() or standing() tell something new.
+    // Called on the owner's thread whenever nodes() or standing() tell something new.
     virtual void on_change(std::function<void()> changed) = 0;
 
     // Registers this node, and again whenever the lease was lost, with the claims it has then. Goes on until leave().
@@ -95,9 +111,13 @@ public:
     // As often as it takes.
     virtual void remove_claim(int64_t id) = 0;
 
+    // When `then` runs, nodes() and claims() have the answer: as things were at some moment after the call. While the store
+    // does not answer, they have what they had.
+    virtual void look(const Question& question, std::function<void()> then) = 0;
+
     // As far as we have heard. Owner's thread.
     virtual const std::map<std::string, PoolNode>& nodes() const = 0;
-    virtual const std::map<std::string, PoolClaim>& claims() const = 0;  // by node and id
+    virtual const std::map<std::string, PoolClaim>& claims() const = 0;  // that were looked for lately; by node and id
     virtual const Standing& standing() const = 0;
 };
 
@@ -126,9 +146,11 @@ Result<std::unique_ptr<NodeAdmin>> open_sqlite_admin(const std::string& path);
 // ---- What implementations share.
 
 std::string to_text(const PoolNode& node);
+std::string to_text(const TypeCount& count);
 std::string to_text(const PoolClaim& claim);
 // Foreign bytes: another node may be of another version.
 Result<PoolNode> node_from_text(const std::string& text);
+Result<TypeCount> count_from_text(const std::string& text);
 Result<PoolClaim> claim_from_text(const std::string& text);
 std::string claim_name(const std::string& node, int64_t id);  // "gpu-1/17"
 

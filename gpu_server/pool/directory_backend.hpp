@@ -1,5 +1,5 @@
 // What a Directory (directory.hpp) is kept in: blocking calls, made from its threads. One thread renews, one writes, one
-// follows; join() comes from the one that renews.
+// follows, one looks; join() comes from the one that renews.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@
 
 namespace tnr::server {
 
-// Something that all nodes see: "nodes/NAME", "claims/NAME/ID", "drains/NAME".
+// Something that all nodes can see. They are told of "nodes/NAME" and "drains/NAME"; they look for "claims/NAME/ID" and
+// "free/TYPE/NAME".
 struct Entry {
     std::string name;
     std::optional<std::string> text;  // nothing: it is gone
@@ -42,13 +43,18 @@ public:
     virtual Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
                                                    const std::vector<std::string>& refused) = 0;
 
-    // On condition that the registration is still the one with this fence. False: it is not.
+    // What it has free. On condition that the registration is still the one with this fence. False: it is not.
     virtual Result<bool> tell(const PoolNode& self, int64_t fence) = 0;
     // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated.
     virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence) = 0;
     virtual Result<> remove(const PoolClaim& claim) = 0;
 
-    // Tells everything first, then what changes, until `told` says false or the connection ends.
+    // Of what nodes have free, begins behind the node `from` where not all is asked for.
+    virtual Result<std::vector<Entry>> look(const Question& question, const std::string& from) = 0;
+    // The claims of this node that are in the store.
+    virtual Result<std::vector<Entry>> claims_of(const std::string& node) = 0;
+
+    // Tells of all nodes and drains first, then what changes, until `told` says false or the connection ends.
     virtual Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) = 0;
 
     virtual void leave(const PoolNode& self) = 0;

@@ -160,8 +160,17 @@ Result<json> Client::call(const std::string& path, const json& body, bool repeat
     return nonsense(address_, error.what());
 }
 
-Result<Listing> Client::list(const std::string& prefix) try {
-    auto answer = call("/v3/kv/range", all_under(prefix), true);
+Result<Listing> Client::list(const std::string& prefix) {
+    return range(all_under(prefix));
+}
+
+Result<Listing> Client::list_some(const std::string& prefix, const std::string& after, int most) {
+    return range(
+        {{"key", base64(after + '\0')}, {"range_end", base64(end_of(prefix))}, {"limit", std::to_string(most)}});
+}
+
+Result<Listing> Client::range(const json& wanted) try {
+    auto answer = call("/v3/kv/range", wanted, true);
     if (!answer) return answer.error();
     Listing listing;
     listing.revision = number(answer->at("header"), "revision");

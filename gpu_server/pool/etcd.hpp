@@ -77,6 +77,8 @@ public:
     explicit Client(Address address, http::Limits limits, std::function<bool()> stopped = {});
 
     Result<Listing> list(const std::string& prefix);
+    // The first so many behind `after`, a key under the prefix or the prefix itself.
+    Result<Listing> list_some(const std::string& prefix, const std::string& after, int most);
     Result<Committed> commit(const Txn& txn);
     Result<int64_t> grant_lease(int64_t ttl_s);
     // Whether it was still there.
@@ -87,6 +89,7 @@ public:
     Result<> watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told);
 
 private:
+    Result<Listing> range(const nlohmann::json& wanted);
     Result<nlohmann::json> call(const std::string& path, const nlohmann::json& body, bool repeatable);
     Result<http::Response> send(http::Request request, const std::string& path);
 

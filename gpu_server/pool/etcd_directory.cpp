@@ -1,8 +1,10 @@
 // Nodes and claims in etcd. See directory.hpp for the rules, and here for the keys, all under the pool's prefix:
 //
 //   view/nodes/NAME        under the node's lease: what to_text(PoolNode) says. Its create revision is the node's fence.
-//   view/claims/NAME/ID    under the lease: to_text(PoolClaim)
 //   view/drains/NAME       there: the node begins no claims
+//   free/TYPE/NAME         under the lease: to_text(TypeCount)
+//   claims/NAME/ID         under the lease: to_text(PoolClaim)
+//   accounts/ACCOUNT/NAME/ID   the same, to be found by its account
 //   members/NAME           the identity of the server that has this name, also while it is away
 //   gpus/UUID              the node that the GPU belongs to, likewise
 //   held/UUID              under the lease: the claim that has the GPU
@@ -17,14 +19,30 @@ namespace {
 
 // A lease is worth three seconds: what takes longer than this may as well be asked again.
 constexpr http::Limits quick{.connect_ms = 800, .total_ms = 1'200};
+// Somebody's request waits for the answer, and can do without.
+constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
 // A watch that nothing happens on is begun anew after this: its connection may be broken without a word.
 constexpr http::Limits lasting{.connect_ms = 2'000, .total_ms = 60'000};
 
+// As many nodes as are told of at once where some will do.
+constexpr int some_nodes = 32;
+// If these have no GPUs to spare, all are asked, but no more often than this.
+constexpr int64_t all_asked_every_ms = 1'000;
+
+// Names of nodes, accounts and GPU types have no slashes.
 struct Keys {
     std::string prefix;
     std::string view() const { return prefix + "view/"; }
     std::string node(const std::string& name) const { return view() + "nodes/" + name; }
-    std::string claim(const PoolClaim& claim) const { return view() + "claims/" + claim_name(claim.node, claim.id); }
+    std::string free() const { return prefix + "free/"; }
+    std::string free(const std::string& type) const { return free() + type + "/"; }
+    std::string claims() const { return prefix + "claims/"; }
+    std::string claims_of(const std::string& node) const { return claims() + node + "/"; }
+    std::string account(const std::string& account) const { return prefix + "accounts/" + account + "/"; }
+    std::string claim(const PoolClaim& claim) const { return claims() + claim_name(claim.node, claim.id); }
+    std::string of_account(const PoolClaim& claim) const {
+        return account(claim.account) + claim_name(claim.node, claim.id);
+    }
     std::string drain(const std::string& name) const { return view() + "drains/" + name; }
     std::string members() const { return prefix + "members/"; }
     std::string member(const std::string& name) const { return members() + name; }
@@ -36,7 +54,12 @@ struct Keys {
 class EtcdBackend : public Backend {
 public:
     EtcdBackend(const etcd::Address& address, LeaseTimes times)
-        : address_(address), keys_{address.prefix}, times_(times), keeper_(address, quick), writer_(address, quick) {}
+        : address_(address),
+          keys_{address.prefix},
+          times_(times),
+          keeper_(address, quick),
+          writer_(address, quick),
+          looker_(address, impatient) {}
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
         if (auto mine = end_earlier(self); !mine) return mine.error();
@@ -70,8 +93,9 @@ public:
             txn.if_changed_at(keys_.gpu(uuid), owner == owners.end() ? 0 : owner->second.mod_revision);
             txn.put(keys_.gpu(uuid), self.name);
         }
+        put_free(txn, self, *lease);
         for (auto& claim : claims) {
-            txn.put(keys_.claim(claim), to_text(claim), *lease);
+            put_claim(txn, claim, *lease);
             for (auto& uuid : claim.devices) txn.put(keys_.held(uuid), claim_name(claim.node, claim.id), *lease);
         }
         auto made = keeper_.commit(txn);
@@ -99,7 +123,8 @@ public:
 
     Result<bool> tell(const PoolNode& self, int64_t fence) override {
         etcd::Txn txn;
-        txn.if_created_at(keys_.node(self.name), fence).put(keys_.node(self.name), to_text(self), lease_);
+        txn.if_created_at(keys_.node(self.name), fence);
+        put_free(txn, self, lease_);
         auto told = writer_.commit(txn);
         if (!told) return told.error();
         return told->done;
@@ -107,7 +132,8 @@ public:
 
     Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
         etcd::Txn txn;
-        txn.if_created_at(keys_.node(claim.node), fence).put(keys_.claim(claim), to_text(claim), lease_);
+        txn.if_created_at(keys_.node(claim.node), fence);
+        put_claim(txn, claim, lease_);
         for (auto& uuid : claim.devices)
             txn.if_is(keys_.gpu(uuid), claim.node)
                 .if_absent(keys_.held(uuid))
@@ -128,15 +154,48 @@ public:
 
     Result<> remove(const PoolClaim& claim) override {
         etcd::Txn txn;
-        txn.remove(keys_.claim(claim));
+        txn.remove(keys_.claim(claim)).remove(keys_.of_account(claim));
+        const auto without_gpus = txn;
         for (auto& uuid : claim.devices)
             txn.if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid));
         auto removed = writer_.commit(txn);
         if (!removed) return removed.error();
         if (removed->done) return Ok{};
-        auto again = writer_.commit(etcd::Txn().remove(keys_.claim(claim)));  // its GPUs are held by another, or nobody
+        auto again = writer_.commit(without_gpus);  // those are held by another, or nobody
         if (!again) return again.error();
         return Ok{};
+    }
+
+    Result<std::vector<Entry>> look(const Question& question, const std::string& from) override {
+        std::vector<Entry> found;
+        std::optional<Error> failed;
+        // Where they stand in the store, and what we call them.
+        auto add = [&](const Result<etcd::Listing>& listing, const std::string& under, const std::string& kind) {
+            if (!listing && !failed) failed = listing.error();
+            if (!listing) return;
+            for (auto& pair : listing->values)
+                found.push_back({kind + pair.key.substr(under.size()), pair.value, pair.create_revision});
+        };
+        if (question.all_claims)
+            add(looker_.list(keys_.claims()), keys_.claims(), "claims/");
+        else
+            for (auto& account : question.accounts)
+                add(looker_.list(keys_.account(account)), keys_.account(account), "claims/");
+        if (question.all_free)
+            add(looker_.list(keys_.free()), keys_.free(), "free/");
+        else
+            for (auto& [type, count] : question.free) add(with_free(type, count, from), keys_.free(), "free/");
+        if (failed) return *failed;
+        return found;
+    }
+
+    Result<std::vector<Entry>> claims_of(const std::string& node) override {
+        auto listing = looker_.list(keys_.claims_of(node));
+        if (!listing) return listing.error();
+        std::vector<Entry> found;
+        for (auto& pair : listing->values)
+            found.push_back({"claims/" + pair.key.substr(keys_.claims().size()), pair.value, pair.create_revision});
+        return found;
     }
 
     Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
@@ -172,6 +231,30 @@ public:
     }
 
 private:
+    void put_free(etcd::Txn& txn, const PoolNode& self, int64_t lease) const {
+        for (auto& [type, count] : self.types) txn.put(keys_.free(type) + self.name, to_text(count), lease);
+    }
+    void put_claim(etcd::Txn& txn, const PoolClaim& claim, int64_t lease) const {
+        for (auto& key : {keys_.claim(claim), keys_.of_account(claim)}) txn.put(key, to_text(claim), lease);
+    }
+
+    // What some nodes have of this type, from a place in the list of them that is another each time, round its end; of
+    // all, if those have nothing.
+    Result<etcd::Listing> with_free(const std::string& type, int count, const std::string& from) {
+        const auto prefix = keys_.free(type);
+        auto some = looker_.list_some(prefix, prefix + from, some_nodes);
+        if (some && some->values.size() < some_nodes) {
+            auto rest = looker_.list_some(prefix, prefix, some_nodes - static_cast<int>(some->values.size()));
+            if (!rest) return rest.error();
+            some->values.insert(some->values.end(), rest->values.begin(), rest->values.end());
+        }
+        if (!some || boot_ms() < all_asked_at_ + all_asked_every_ms) return some;
+        for (auto& pair : some->values)
+            if (auto told = count_from_text(pair.value); told && told->free >= count) return some;
+        all_asked_at_ = boot_ms();
+        return looker_.list(prefix);
+    }
+
     static Error name_taken(const std::string& name) {
         return {Error::Kind::usage, "the pool has another node called '" + name + "'",
                 "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " + name};
@@ -194,7 +277,8 @@ private:
     const Keys keys_;
     const LeaseTimes times_;
     std::atomic<int64_t> lease_{0};
-    etcd::Client keeper_, writer_;  // each of one thread
+    etcd::Client keeper_, writer_, looker_;  // each of one thread
+    int64_t all_asked_at_ = 0;               // the looker's
 };
 
 class EtcdAdmin : public NodeAdmin {
@@ -202,11 +286,16 @@ public:
     explicit EtcdAdmin(const etcd::Address& address) : keys_{address.prefix}, etcd_(address, {.total_ms = 5'000}) {}
 
     Result<View> view() override {
-        auto listing = etcd_.list(keys_.view()), members = etcd_.list(keys_.members());
-        if (!listing || !members) return listing ? members.error() : listing.error();
         Change all{true, {}};
-        for (auto& pair : listing->values)
-            all.entries.push_back({pair.key.substr(keys_.view().size()), pair.value, pair.create_revision});
+        for (auto& [under, kind] :
+             {std::pair(keys_.view(), ""), {keys_.free(), "free/"}, {keys_.claims(), "claims/"}}) {
+            auto listing = etcd_.list(under);
+            if (!listing) return listing.error();
+            for (auto& pair : listing->values)
+                all.entries.push_back({kind + pair.key.substr(under.size()), pair.value, pair.create_revision});
+        }
+        auto members = etcd_.list(keys_.members());
+        if (!members) return members.error();
         View view;
         std::map<std::string, bool> drains;
         apply(all, view.nodes, view.claims, drains);

@@ -69,16 +69,29 @@ public:
         return all.commit();
     }
 
-    Change everything() {
-        Change all{true, {}};
-        auto add = [&](const char* kind, const char* sql) {
-            Statement rows(database_.get(), sql, {});
-            while (rows.next()) all.entries.push_back({kind + rows.text(0), rows.text(1), rows.number(2)});
-        };
-        add("nodes/", "SELECT name, entry, fence FROM nodes");
-        add("claims/", "SELECT name, entry, fence FROM pool_claims");
-        add("drains/", "SELECT node, '', 0 FROM drains");
+    // Rows of name, text and fence.
+    std::vector<Entry> entries(const std::string& kind, const char* sql,
+                               std::initializer_list<Statement::Value> values = {}) {
+        std::vector<Entry> found;
+        Statement rows(database_.get(), sql, values);
+        while (rows.next()) found.push_back({kind + rows.text(0), rows.text(1), rows.number(2)});
+        return found;
+    }
+    Change nodes_and_drains() {
+        Change all{true, entries("nodes/", "SELECT name, entry, fence FROM nodes")};
+        for (auto& one : entries("drains/", "SELECT node, '', 0 FROM drains")) all.entries.push_back(std::move(one));
         return all;
+    }
+    std::vector<Entry> claims() { return entries("claims/", "SELECT name, entry, fence FROM pool_claims"); }
+    std::vector<Entry> free() {
+        std::vector<Entry> found;
+        for (auto& entry : entries("", "SELECT name, entry, fence FROM nodes")) {
+            auto node = node_from_text(*entry.text);
+            if (!node) continue;
+            for (auto& [type, count] : node->types)
+                found.push_back({"free/" + type + "/" + node->name, to_text(count), entry.fence});
+        }
+        return found;
     }
     // Another number: something has changed since, or a lease has ended.
     std::string state() {
@@ -214,13 +227,26 @@ public:
         });
     }
 
+    // They are few, on one machine.
+    Result<std::vector<Entry>> look(const Question&, const std::string&) override {
+        LockGuard lock(mutex_);
+        auto found = tables_.claims();
+        for (auto& one : tables_.free()) found.push_back(std::move(one));
+        return found;
+    }
+
+    Result<std::vector<Entry>> claims_of(const std::string& node) override {
+        LockGuard lock(mutex_);
+        return tables_.entries("claims/", "SELECT name, entry, fence FROM pool_claims WHERE node = ?", {node});
+    }
+
     Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
         for (std::string known; !stopped(); std::this_thread::sleep_for(looked_every)) {
             Change all;
             {
                 LockGuard lock(mutex_);
                 if (std::exchange(known, tables_.state()) == known) continue;
-                all = tables_.everything();
+                all = tables_.nodes_and_drains();
             }
             if (!told(all)) return Ok{};
         }
@@ -264,7 +290,8 @@ public:
         std::map<std::string, bool> drains;
         auto done = tables_.together([&]() -> Result<> { return Ok{}; });  // forgets the dead
         if (!done) return done.error();
-        apply(tables_.everything(), view.nodes, view.claims, drains);
+        apply(tables_.nodes_and_drains(), view.nodes, view.claims, drains);
+        for (auto& told : {tables_.free(), tables_.claims()}) apply({false, told}, view.nodes, view.claims, drains);
         Statement members(tables_.get(), "SELECT name FROM members", {});
         while (members.next()) {
             auto& node = view.nodes[members.text(0)];

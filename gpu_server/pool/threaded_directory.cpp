@@ -1,6 +1,7 @@
-// A Directory over any Backend: three threads that wait for it, and the owner's picture of the pool. See directory.hpp.
+// A Directory over any Backend: four threads that wait for it, and the owner's picture of the pool. See directory.hpp.
 #include <atomic>
 #include <deque>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -14,7 +15,7 @@ using std::chrono::milliseconds;
 
 void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::map<std::string, PoolClaim>& claims,
            std::map<std::string, bool>& drains) {
-    if (change.all) nodes.clear(), claims.clear(), drains.clear();
+    if (change.all) nodes.clear(), drains.clear();
     for (auto& entry : change.entries) {
         auto slash = entry.name.find('/');
         if (slash == std::string::npos) continue;
@@ -30,7 +31,13 @@ void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::ma
             auto node = node_from_text(*entry.text);
             if (!node) continue;
             node->fence = entry.fence;
+            for (auto& [type, count] : node->types) count.free = 0;  // it may be old
             nodes[name] = std::move(*node);
+        } else if (kind == "free") {
+            auto behind = name.find('/');
+            auto node = behind == std::string::npos ? nodes.end() : nodes.find(name.substr(behind + 1));
+            auto count = entry.text ? count_from_text(*entry.text) : Error{};
+            if (node != nodes.end() && count) node->second.types[name.substr(0, behind)] = *count;
         } else if (kind == "claims") {
             claims.erase(name);
             if (!entry.text) continue;
@@ -50,12 +57,27 @@ constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_
     follow_again_after{300};
 // GPUs that belong to another node may be free after a while.
 constexpr milliseconds refused_asked_every{2'000};
+// After a registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
+// waits for any more is done within etcd's own 7 s for a request, or never.
+constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{500};
+// Claims of others, after they were looked for last.
+constexpr milliseconds looked_remembered_for{10'000};
+
+// What several of them ask.
+Question together(Question all, const Question& one) {
+    all.accounts.insert(one.accounts.begin(), one.accounts.end());
+    all.all_claims |= one.all_claims;
+    all.all_free |= one.all_free;
+    for (auto& [type, count] : one.free) all.free[type] = std::max(all.free[type], count);
+    return all;
+}
 
 class ThreadedDirectory : public Directory {
 public:
     ThreadedDirectory(std::unique_ptr<Backend> backend, Post post, LeaseTimes times)
         : backend_(std::move(backend)), post_(std::move(post)), times_(times) {
         follower_ = std::thread([this] { follow(); });
+        looker_ = std::thread([this] { answer(); });
     }
     ~ThreadedDirectory() override { stop(); }
 
@@ -106,6 +128,15 @@ public:
         wanted_.notify_all();
     }
 
+    void look(const Question& question, std::function<void()> then) override {
+        if (boot_ms() >= good_until_) return tell_owner(std::move(then));  // the store does not answer
+        std::string from;
+        if (!nodes_.empty()) from = std::next(nodes_.begin(), static_cast<int>(random_() % nodes_.size()))->first;
+        LockGuard lock(mutex_);
+        questions_.push_back({question, std::move(from), std::move(then)});
+        wanted_.notify_all();
+    }
+
     const std::map<std::string, PoolNode>& nodes() const override { return nodes_; }
     const std::map<std::string, PoolClaim>& claims() const override { return claims_; }
     const Standing& standing() const override { return standing_; }
@@ -115,6 +146,11 @@ private:
         PoolClaim claim;
         std::function<void(Result<int64_t>)> done;  // empty: to be removed
     };
+    struct Asked {
+        Question question;
+        std::string from;
+        std::function<void()> then;
+    };
 
     void stop() {
         stopping_ = true;
@@ -122,7 +158,7 @@ private:
             LockGuard lock(mutex_);
             wanted_.notify_all();
         }
-        for (auto* thread : {&keeper_, &writer_, &follower_})
+        for (auto* thread : {&keeper_, &writer_, &follower_, &looker_})
             if (thread->joinable()) thread->join();
         *alive_ = false;
     }
@@ -176,6 +212,7 @@ private:
                 log(LogLevel::warning, "GPU " + gpu + " belongs to another node of the pool: not served here");
             log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
             fence_ = made->fence;
+            in_doubt();
             Standing standing{true, made->fence, certain_from(asked), {}, made->refused};
             tell_standing(standing);
             renew(standing);
@@ -261,6 +298,7 @@ private:
         while (!stopping_ && boot_ms() < good_until_) {
             added = backend_->add(job.claim, fence_);
             if (added || added.error().kind != Error::Kind::network) break;
+            in_doubt();
             pause(write_again_after);
         }
         // Too late is as good as not at all: others may have taken us for dead when it was done.
@@ -295,17 +333,73 @@ private:
         for (auto& job : refused) add(job);  // the lease is over: an Error, at once
     }
 
-    // Claims of ours in the directory that we do not have. A registration, or the writing of a claim, whose answer we did
-    // not wait for can be done after the claim was removed: it would be on its GPUs for as long as our lease lasts.
+    // ---- what is looked for
+
+    void answer() {
+        int64_t look_at_own_at = 0;
+        while (true) {
+            std::deque<Asked> asked;
+            {
+                UniqueLock lock(mutex_);
+                auto wanted = [this]() TNR_REQUIRES(mutex_) { return stopping_ || !questions_.empty(); };
+                if (boot_ms() < doubt_until_)
+                    wanted_.wait_for(mutex_, doubt_looked_at_every, wanted);
+                else
+                    wanted_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return wanted() || boot_ms() < doubt_until_; });
+                if (stopping_) return;
+                asked.swap(questions_);
+            }
+            if (!asked.empty()) answer(std::move(asked));
+            if (boot_ms() >= doubt_until_ || boot_ms() < look_at_own_at) continue;
+            look_at_own_at = boot_ms() + doubt_looked_at_every.count();
+            remove_leftovers();
+        }
+    }
+
+    // Those who asked while the last answer was fetched have one answer.
+    void answer(std::deque<Asked> asked) {
+        Question all;
+        for (auto& one : asked) all = together(std::move(all), one.question);
+        auto found = backend_->look(all, asked.front().from);
+        tell_owner([this, all = std::move(all), found = std::move(found), asked = std::move(asked)] {
+            if (found) take(all, *found);
+            for (auto& one : asked) one.then();
+        });
+    }
+
     // Owner's thread.
-    void remove_leftovers() {
+    void take(const Question& question, const std::vector<Entry>& found) {
+        for (auto& account : question.accounts) looked_[account] = boot_ms();
+        std::erase_if(looked_, [](auto& one) { return boot_ms() - one.second > looked_remembered_for.count(); });
+        std::erase_if(claims_, [&](auto& one) {
+            auto& account = one.second.account;
+            return question.all_claims || question.accounts.count(account) || !looked_.count(account);
+        });
+        for (auto& [name, node] : nodes_)
+            for (auto& [type, count] : node.types)
+                if (question.all_free || question.free.count(type)) count.free = 0;
+        apply({false, found}, nodes_, claims_, drains_);
+    }
+
+    void in_doubt() {
         LockGuard lock(mutex_);
-        std::erase_if(leftovers_, [&](auto& one) { return !claims_.count(claim_name(self_.name, one)); });
+        doubt_until_ = boot_ms() + doubt_lasts.count();
+        wanted_.notify_all();
+    }
+
+    // Claims of ours in the store that we do not have. A registration, or the writing of a claim, whose answer we did
+    // not wait for can be done after the claim was removed: it would be on its GPUs for as long as our lease lasts.
+    void remove_leftovers() {
         if (fence_ == 0) return;  // these may be another server's that has our name
-        for (auto& [name, claim] : claims_) {
-            if (claim.node != self_.name || own_.count(claim.id) || !leftovers_.insert(claim.id).second) continue;
-            log(LogLevel::debug, "claim " + std::to_string(claim.id) + " has ended: removed from the pool once more");
-            jobs_.push_back({claim, nullptr});
+        auto found = backend_->claims_of(self().name);
+        if (!found) return;
+        LockGuard lock(mutex_);
+        for (auto& entry : *found) {
+            auto claim = claim_from_text(entry.text.value_or(""));
+            auto being_removed = [&](const Job& job) { return job.claim.id == claim->id; };
+            if (!claim || own_.count(claim->id) || std::any_of(jobs_.begin(), jobs_.end(), being_removed)) continue;
+            log(LogLevel::debug, "claim " + std::to_string(claim->id) + " has ended: removed from the pool once more");
+            jobs_.push_back({*claim, nullptr});
             wanted_.notify_all();
         }
     }
@@ -320,7 +414,6 @@ private:
                 [&](const Change& change) {
                     tell_owner([this, change] {
                         apply(change, nodes_, claims_, drains_);
-                        remove_leftovers();
                         if (changed_) changed_();
                     });
                     return !stopped();
@@ -334,15 +427,15 @@ private:
     Post post_;
     LeaseTimes times_;
     std::atomic<bool> stopping_{false};
-    std::atomic<int64_t> fence_{0}, good_until_{0};
+    std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;
     Condition wanted_;
     PoolNode self_ TNR_GUARDED_BY(mutex_);
     bool untold_ TNR_GUARDED_BY(mutex_) = false;
     std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
+    std::deque<Asked> questions_ TNR_GUARDED_BY(mutex_);
     std::map<int64_t, PoolClaim> own_ TNR_GUARDED_BY(mutex_);  // that a registration has to name
-    std::set<int64_t> leftovers_ TNR_GUARDED_BY(mutex_);       // that are being removed
 
     // The owner's thread.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -350,9 +443,11 @@ private:
     std::map<std::string, PoolNode> nodes_;
     std::map<std::string, PoolClaim> claims_;
     std::map<std::string, bool> drains_;
+    std::map<std::string, int64_t> looked_;  // accounts, and when: boot_ms()
+    std::minstd_rand random_{std::random_device{}()};
     Standing standing_;
 
-    std::thread keeper_, writer_, follower_;
+    std::thread keeper_, writer_, follower_, looker_;
 };
 
 }  // namespace

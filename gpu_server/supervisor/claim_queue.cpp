@@ -175,9 +175,24 @@ void Claims::look_at_queue() {
     auto places = this->places();
     for (auto& place : places) look_at(place);
     remove_over();
+    ask_others();
     if (std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& one) { return one.queued; }))
         queue_timer_ = loop_.after(queue_looked_at_every, [this] { look_at_queue(); });
     if (!places.empty()) try_waiting();  // somebody ahead may be gone, somebody who was not there be back
+}
+
+// Another node may have a GPU first.
+void Claims::ask_others() {
+    if (!options_.pool || loop_.now() - others_asked_ < others_asked_every) return;
+    Question question;
+    for (auto& one : waiting_) {
+        if (one.over || !one.queued) continue;
+        question.accounts.insert(one.caller.account);
+        question.free[one.wish->gpu] = std::max(question.free[one.wish->gpu], one.wish->count);
+    }
+    if (question == Question{}) return;
+    others_asked_ = loop_.now();
+    options_.pool->look(question, [this] { try_waiting(); });
 }
 
 void Claims::look_at(const Place& place) {

@@ -223,16 +223,30 @@ void Claims::tell_lease() {
                 (void)workers_.tell(*session.worker, {{"lease_until_ms", options_.pool->lease_until_ms()}});
 }
 
-// The claim of this machine may be at another node; else it stays here if there is a GPU for it, or soon.
-std::optional<json> Claims::elsewhere(const Caller& caller, const GpuWish& wish, int ahead) {
-    if (!options_.pool || wish.hops < 0 || wish.hops >= hops_max || find(caller, wish.gpu)) return std::nullopt;
-    if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::its_claim)) return node;
-    bool unfit = gpus_.count(wish.gpu) < wish.count || options_.pool->draining();
+// Whether there are GPUs for it, or soon.
+bool Claims::fits_here(const GpuWish& wish, int ahead) {
+    if (options_.pool->draining()) return false;
     int soon = 0;
     for (auto state : {Gpu::State::free, Gpu::State::kept, Gpu::State::wiping})
         soon += static_cast<int>(gpus_.with_state(wish.gpu, state).size());
-    if (!unfit && soon >= wish.count + ahead) return std::nullopt;
+    return soon >= wish.count + ahead;
+}
+
+Question Claims::about_others(const Caller& caller, const GpuWish& wish) {
+    Question question;
+    if (!options_.pool || find(caller, wish.gpu)) return question;
+    question.accounts.insert(caller.account);
+    if (!fits_here(wish, ahead_[wish.gpu])) question.free[wish.gpu] = wish.count;
+    return question;
+}
+
+// The claim of this machine may be at another node; else it stays here if it fits.
+std::optional<json> Claims::elsewhere(const Caller& caller, const GpuWish& wish, int ahead) {
+    if (!options_.pool || wish.hops < 0 || wish.hops >= hops_max || find(caller, wish.gpu)) return std::nullopt;
+    if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::its_claim)) return node;
+    if (fits_here(wish, ahead)) return std::nullopt;
     if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::free)) return node;
+    bool unfit = gpus_.count(wish.gpu) < wish.count || options_.pool->draining();
     return unfit ? options_.pool->elsewhere(caller, wish, PoolLink::Need::any) : std::nullopt;
 }
 

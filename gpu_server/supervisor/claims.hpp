@@ -154,6 +154,8 @@ public:
     void end_on(const std::set<std::string>& uuids, const std::string& why);
     // The lease of this node lasts longer now: workers that nobody has come to yet hear of it.
     void tell_lease();
+    // What the answer to such a request depends on at other nodes.
+    Question about_others(const Caller& caller, const GpuWish& wish);
     // The node to ask instead, as {"redirect": …}; nothing: this one. `ahead`: GPUs that others wait for.
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, int ahead = 0);
 
@@ -212,6 +214,7 @@ private:
     };
     std::vector<Place> places();
     void look_at_queue();
+    void ask_others();
     void look_at(const Place& place);
     int held(const Caller& caller) const;  // GPUs in use by its user, at all nodes
     bool beyond_limit(const Caller& caller, const UserLimits& limits, int more) const;
@@ -248,6 +251,7 @@ private:
     void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
+    bool fits_here(const GpuWish& wish, int ahead);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
     // `keep`: the owner may come back in a moment; otherwise nobody shall find the memory as it is.
     void end(Claim& claim, const std::string& why, bool keep = false);
@@ -271,6 +275,7 @@ private:
     Waiters waiting_;
     std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;
+    EventLoop::Clock::time_point others_asked_ = {};
     FairShare shares_;
     ClaimTally tally_;
     std::optional<Error> refuses_new_;

@@ -16,6 +16,25 @@ using nlohmann::json;
 // A peer that names no machine of its own: the account's laptop, or a program on this host.
 static constexpr const char* unnamed_machine = "local";
 
+// Why this caller may not ask this.
+static std::optional<Error> forbidden(const Caller& caller, const Request& request) {
+    if (caller.role == Caller::Role::token && request.op != Op::hello && request.op != Op::redeem)
+        return Error{Error::Kind::auth, "a token may be traded for a key, and nothing else",
+                     "sign in with it: tnr login pool"};
+    if (caller.role != Caller::Role::token && request.op == Op::redeem)
+        return Error{Error::Kind::auth, "this is no token but a key that is enrolled already"};
+    bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
+                        request.op == Op::claims || request.op == Op::ledger || request.op == Op::queue ||
+                        request.op == Op::pool;
+    if (for_accounts && caller.role == Caller::Role::machine)
+        return Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"};
+    // In an open pool, which is this host's own, everybody may see all.
+    if (request.everyone && !caller.is_operator && caller.role != Caller::Role::open)
+        return Error{Error::Kind::auth, "only an operator may ask for everybody's",
+                     "an operator is made on the server: tnr-gpu-server user limit NAME --role operator"};
+    return std::nullopt;
+}
+
 void Handler::handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer) {
     uint64_t id = 0;
     auto request = parse_request(data, size, id);
@@ -45,7 +64,8 @@ void Handler::handle(const Peer& peer, const void* data, size_t size, std::funct
                            "too many connections: a key may have " + std::to_string(connections_per_key_max) +
                                " at once, and all of a user's " + std::to_string(connections_per_account_max),
                            "end some of your programs"});
-    dispatch(peer, *caller, *request, reply);
+    if (auto why = forbidden(*caller, *request)) return reply(*why);
+    look_then_dispatch(peer, *caller, *request, reply);
 }
 
 void Handler::note_refusal(const Peer& peer, const std::string& who, const Request& request, const Error& error) {
@@ -97,28 +117,43 @@ static const char* role_name(Caller::Role role) {
     return "";
 }
 
-// Why this caller may not ask this.
-static std::optional<Error> forbidden(const Caller& caller, const Request& request) {
-    if (caller.role == Caller::Role::token && request.op != Op::hello && request.op != Op::redeem)
-        return Error{Error::Kind::auth, "a token may be traded for a key, and nothing else",
-                     "sign in with it: tnr login pool"};
-    if (caller.role != Caller::Role::token && request.op == Op::redeem)
-        return Error{Error::Kind::auth, "this is no token but a key that is enrolled already"};
-    bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
-                        request.op == Op::claims || request.op == Op::ledger || request.op == Op::queue ||
-                        request.op == Op::pool;
-    if (for_accounts && caller.role == Caller::Role::machine)
-        return Error{Error::Kind::auth, "a machine's key may not do this", "use the account's own login"};
-    // In an open pool, which is this host's own, everybody may see all.
-    if (request.everyone && !caller.is_operator && caller.role != Caller::Role::open)
-        return Error{Error::Kind::auth, "only an operator may ask for everybody's",
-                     "an operator is made on the server: tnr-gpu-server user limit NAME --role operator"};
-    return std::nullopt;
+static GpuWish wish_of(const Request& request) {
+    return {request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place, request.hops};
+}
+
+// What the answer depends on at other nodes.
+Question Handler::about_others(const Caller& caller, const Request& request) {
+    switch (request.op) {
+        case Op::describe:
+        case Op::session:
+        case Op::nvml:
+            return claims_.about_others(caller, wish_of(request));
+        case Op::types:
+            return {.all_free = true};
+        case Op::nodes:
+            return {.all_claims = true, .all_free = true};
+        case Op::claims:
+        case Op::release:
+            return {.accounts = {caller.account}};
+        default:
+            return {};
+    }
+}
+
+void Handler::look_then_dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
+    const auto owner = caller.owner();
+    auto looking = looking_.find(owner);
+    if (looking != looking_.end() && looking->second >= looks_per_owner_max)
+        return dispatch(peer, caller, request, reply);
+    ++looking_[owner];
+    pool_.look(about_others(caller, request), [=, this] {
+        if (--looking_[owner] == 0) looking_.erase(owner);
+        dispatch(peer, caller, request, reply);
+    });
 }
 
 void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
-    if (auto why = forbidden(caller, request)) return reply(*why);
-    GpuWish wish{request.gpu, request.count, std::chrono::seconds(request.wait_s), request.place, request.hops};
+    const auto wish = wish_of(request);
     switch (request.op) {
         case Op::hello:
             return reply(json{{"protocol", wire::protocol_version},

@@ -70,6 +70,8 @@ public:
 private:
     Reply counted(const Request& request, Reply reply);
     Result<Caller> identify(const Peer& peer, const Request& request);
+    Question about_others(const Caller& caller, const Request& request);
+    void look_then_dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
     void dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply);
     Result<nlohmann::json> types();
     nlohmann::json claims_of(const Caller& caller, const Request& request);
@@ -99,7 +101,7 @@ private:
     ImageKeeper& images_;
     Membership& pool_;
     Errands errands_;
-    std::map<std::string, size_t> nvml_waiting_;  // by owner
+    std::map<std::string, size_t> nvml_waiting_, looking_;  // by owner
     RequestTally tally_;
     std::function<nlohmann::json(const Caller&)> pool_told_;
 };

@@ -214,6 +214,10 @@ inline constexpr milliseconds lease_told_after{800};
 inline constexpr int hops_max = 4;
 // What is free here is told to the others when this has passed: several changes at once are one.
 inline constexpr milliseconds capacity_told_after{10};
+// Requests of one key that wait for what the pool's store says of the other nodes. One beyond them goes by what is known.
+inline constexpr size_t looks_per_owner_max = 256;
+// While somebody waits here, how often the others are asked what they have.
+inline constexpr milliseconds others_asked_every{1'000};
 // How long we count whom we have sent to another node as being there, until that node says so itself; and how many.
 inline constexpr milliseconds sent_remembered_for{1'000};
 inline constexpr size_t sent_max = 4096;

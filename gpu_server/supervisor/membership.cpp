@@ -57,6 +57,13 @@ void Membership::note_what_we_see() {
         {{"nodes", nodes}, {"joined", standing.joined}, {"fence", standing.fence}, {"until_ms", standing.until_ms}});
 }
 
+void Membership::look(const Question& question, std::function<void()> then) {
+    auto& nodes = directory_->nodes();
+    bool alone = nodes.empty() || (nodes.size() == 1 && nodes.count(self_.name));
+    if (alone || question == Question{}) return then();
+    directory_->look(question, std::move(then));
+}
+
 std::map<std::string, TypeCount> Membership::types_here() const {
     std::map<std::string, TypeCount> types;
     for (auto& gpu : gpus_.all()) {

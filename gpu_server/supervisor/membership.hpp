@@ -37,7 +37,7 @@ public:
 
     const std::string& name() const { return self_.name; }
     const Directory& directory() const { return *directory_; }
-    // As the other nodes tell; without this one's own, which the supervisor itself knows better.
+    // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
     std::map<std::string, TypeCount> types_elsewhere() const;
     std::vector<PoolClaim> claims_elsewhere(const std::string& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
@@ -49,6 +49,7 @@ public:
     void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override;
     void ended(int64_t id) override;
     void changed() override;
+    void look(const Question& question, std::function<void()> then) override;
     int held_elsewhere(const std::string& account) const override;
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, Need need) override;
 

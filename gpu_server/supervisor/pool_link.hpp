@@ -32,6 +32,9 @@ public:
     // What is free here may have changed.
     virtual void changed() = 0;
 
+    // What follows tells of the other nodes as of the last look that asked for it. Runs `then` when this one is done: at once
+    // if there are no others.
+    virtual void look(const Question& question, std::function<void()> then) = 0;
     // GPUs that this account has at other nodes.
     virtual int held_elsewhere(const std::string& account) const = 0;
     // The node to ask instead, as {"redirect": …}: the one with the caller's claim; one with enough free GPUs; one with

@@ -1,18 +1,21 @@
-// A simulated pool: many nodes that register with a real etcd, and claims on their GPUs, as fast as some threads can make them.
-// What a node does to have a claim is the server's own code (gpu_server/pool); there are no workers and no programs, and nobody
-// follows what the others do.
+// A simulated pool: many nodes in one process, registered with a real etcd, and claims on their GPUs as fast as some threads
+// can make them. Each node is the server's own code (gpu_server/pool): it renews its lease, hears of the others, asks what
+// they have before each claim, and tells what it has free after it. There are no workers and no programs.
 //
 //   pool_nodes_bench etcd://127.0.0.1:2379 NODES SECONDS THREADS      one line of JSON
+#include <sys/resource.h>
+
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
 #include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
-#include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/directory.hpp"
 
 using namespace tnr;
 using namespace tnr::server;
@@ -21,35 +24,122 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr int gpus_per_node = 8;
+// A node's server has its lease and its claims to itself; here a thousand share two cores with etcd.
+constexpr LeaseTimes patient{.ttl_s = 15, .renewed_ms = 3'000, .margin_ms = 1'000};
 
 double ms_since(Clock::time_point begun) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
 
+// What the event loop is to a server; one for the nodes of one thread.
+class Inbox {
+public:
+    Post post() {
+        return [this](std::function<void()> what) {
+            std::lock_guard lock(mutex_);
+            left_.push_back(std::move(what));
+            wanted_.notify_one();
+        };
+    }
+    void run_until(const std::function<bool()>& done) {
+        while (!done()) {
+            std::function<void()> what;
+            {
+                std::unique_lock lock(mutex_);
+                if (!wanted_.wait_for(lock, std::chrono::milliseconds(100), [&] { return !left_.empty(); })) continue;
+                what = std::move(left_.front());
+                left_.pop_front();
+            }
+            what();
+        }
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable wanted_;
+    std::deque<std::function<void()>> left_;
+};
+
 struct Node {
     PoolNode entry;
-    std::unique_ptr<Backend> backend;
-    int64_t fence = 0;
+    std::unique_ptr<Directory> directory;
+};
+
+struct Took {
+    std::vector<double> looks, claims;  // ms
+    int failed = 0;
 };
 
 double at(std::vector<double>& sorted, double part) {
     return sorted.empty() ? 0 : sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
 }
 
-void register_all(std::vector<Node>& nodes, const etcd::Address& address, int64_t lasts_s) {
-    for (size_t i = 0; i < nodes.size(); ++i) {
-        auto& node = nodes[i];
-        auto name = "node-" + std::to_string(i);
-        node.entry = {name, "tcp://" + name + ":14900", "K", "1", name, {{"h100", {gpus_per_node, gpus_per_node, 1}}}};
-        for (int gpu = 0; gpu < gpus_per_node; ++gpu) node.entry.gpus.push_back(name + "-gpu-" + std::to_string(gpu));
-        node.backend = make_etcd_backend(address, {.ttl_s = lasts_s});
-        auto joined = node.backend->join(node.entry, {});
-        if (!joined) {
-            std::cerr << joined.error().what << "\n";
-            std::exit(1);
+class Owner {
+public:
+    Owner(int first, int step, int count, const etcd::Address& address) : first_(first), step_(step) {
+        for (int i = first; i < count; i += step) {
+            auto name = "node-" + std::to_string(i);
+            Node node;
+            node.entry = {
+                name, "tcp://" + name + ":14900", "K", "1", name, {{"h100", {gpus_per_node, gpus_per_node, 1}}}};
+            for (int gpu = 0; gpu < gpus_per_node; ++gpu)
+                node.entry.gpus.push_back(name + "-gpu-" + std::to_string(gpu));
+            node.directory = make_etcd_directory(address, inbox_.post(), patient);
+            nodes_.push_back(std::move(node));
         }
-        node.fence = joined->fence;
     }
+    void join() {
+        for (auto& node : nodes_) {
+            node.directory->join(node.entry);
+            inbox_.run_until([&] { return node.directory->standing().good(); });
+        }
+    }
+    void sees(size_t count) {
+        for (auto& node : nodes_) inbox_.run_until([&] { return node.directory->nodes().size() >= count; });
+    }
+    // One claim after the other, each on a node of its own choice.
+    Took claim_for(int seconds) {
+        Took took;
+        std::mt19937 random(static_cast<unsigned>(first_));
+        const auto begun = Clock::now();
+        for (int64_t id = first_; ms_since(begun) < seconds * 1000.0; id += step_) {
+            auto& node = nodes_[random() % nodes_.size()];
+            auto& directory = *node.directory;
+            const auto account = "user-" + std::to_string(random() % 500);
+            auto asked = Clock::now();
+            bool looked = false;
+            directory.look({.accounts = {account}}, [&] { looked = true; });
+            inbox_.run_until([&] { return looked; });
+            took.looks.push_back(ms_since(asked));
+            asked = Clock::now();
+            std::optional<Result<int64_t>> fence;
+            auto gpu = node.entry.gpus[random() % gpus_per_node];
+            directory.add_claim({node.entry.name, id, account, "trainer", "h100", {gpu}, 1},
+                                [&](Result<int64_t> told) { fence = std::move(told); });
+            inbox_.run_until([&] { return fence.has_value(); });
+            took.claims.push_back(ms_since(asked));
+            took.failed += !*fence;
+            directory.remove_claim(id);
+            directory.tell({{"h100", {gpus_per_node, static_cast<int>(random() % gpus_per_node), 1}}});
+        }
+        return took;
+    }
+    void leave() {
+        for (auto& node : nodes_) node.directory.reset();
+    }
+
+private:
+    const int first_, step_;
+    Inbox inbox_;
+    std::vector<Node> nodes_;
+};
+
+// Each does its own, all at once.
+template <class Work>
+void all_at_once(std::vector<std::unique_ptr<Owner>>& owners, Work work) {
+    std::vector<std::thread> threads;
+    for (auto& owner : owners) threads.emplace_back([&work, &owner] { work(*owner); });
+    for (auto& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -58,53 +148,43 @@ int main(int argc, char** argv) {
     auto address = argc == 5 ? etcd::parse_address(argv[1]) : Result<etcd::Address>(Error{Error::Kind::usage, "usage"});
     if (!address) return std::cerr << "pool_nodes_bench etcd://HOST:PORT NODES SECONDS THREADS\n", 2;
     const int count = std::atoi(argv[2]), seconds = std::atoi(argv[3]), threads = std::atoi(argv[4]);
-    std::vector<Node> nodes(static_cast<size_t>(count));
+    rlimit files{};
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;  // a node has four connections
+    setrlimit(RLIMIT_NOFILE, &files);
+
+    std::vector<std::unique_ptr<Owner>> owners;
+    for (int i = 0; i < threads; ++i) owners.push_back(std::make_unique<Owner>(i, threads, count, *address));
     auto begun = Clock::now();
-    register_all(nodes, *address, seconds + 600);
+    all_at_once(owners, [](Owner& owner) { owner.join(); });
     const double registered_ms = ms_since(begun);
+    all_at_once(owners, [&](Owner& owner) { owner.sees(static_cast<size_t>(count)); });
 
     std::mutex mutex;
-    std::vector<double> took;
-    std::atomic<int> failed{0};
-    std::vector<std::thread> all;
+    Took took;
     begun = Clock::now();
-    // Each thread has nodes of its own, as each node has its own server.
-    for (int thread = 0; thread < threads; ++thread)
-        all.emplace_back([&, thread] {
-            std::mt19937 random(static_cast<unsigned>(thread));
-            std::vector<double> mine;
-            for (int64_t id = thread; ms_since(begun) < seconds * 1000.0; id += threads) {
-                auto& node =
-                    nodes[(random() % static_cast<unsigned>(count / threads)) * static_cast<unsigned>(threads) +
-                          static_cast<unsigned>(thread)];
-                PoolClaim claim{node.entry.name,
-                                id,
-                                "alice",
-                                "trainer-" + std::to_string(id),
-                                "h100",
-                                {node.entry.gpus[random() % gpus_per_node]},
-                                1};
-                auto asked = Clock::now();
-                auto added = node.backend->add(claim, node.fence);
-                mine.push_back(ms_since(asked));
-                failed += !added || !node.backend->remove(claim);
-            }
-            std::lock_guard lock(mutex);
-            took.insert(took.end(), mine.begin(), mine.end());
-        });
-    for (auto& thread : all) thread.join();
+    all_at_once(owners, [&](Owner& owner) {
+        auto mine = owner.claim_for(seconds);
+        std::lock_guard lock(mutex);
+        took.looks.insert(took.looks.end(), mine.looks.begin(), mine.looks.end());
+        took.claims.insert(took.claims.end(), mine.claims.begin(), mine.claims.end());
+        took.failed += mine.failed;
+    });
     const double lasted_s = ms_since(begun) / 1000;
-    std::sort(took.begin(), took.end());
+    std::sort(took.looks.begin(), took.looks.end());
+    std::sort(took.claims.begin(), took.claims.end());
     std::cout << nlohmann::json{{"nodes", count},
                                 {"gpus", count * gpus_per_node},
                                 {"threads", threads},
-                                {"claims", took.size()},
-                                {"failed", failed.load()},
-                                {"claims_per_s", static_cast<double>(took.size()) / lasted_s},
-                                {"p50_ms", at(took, 0.5)},
-                                {"p99_ms", at(took, 0.99)},
+                                {"claims", took.claims.size()},
+                                {"failed", took.failed},
+                                {"claims_per_s", static_cast<double>(took.claims.size()) / lasted_s},
+                                {"look_p50_ms", at(took.looks, 0.5)},
+                                {"look_p99_ms", at(took.looks, 0.99)},
+                                {"p50_ms", at(took.claims, 0.5)},
+                                {"p99_ms", at(took.claims, 0.99)},
                                 {"registration_ms", registered_ms / count}}
               << "\n";
-    for (auto& node : nodes) node.backend->leave(node.entry);
-    return failed == 0 ? 0 : 1;
+    all_at_once(owners, [](Owner& owner) { owner.leave(); });
+    return 0;
 }

@@ -116,6 +116,24 @@ void join(World& world, Directory& directory, const PoolNode& self) {
     REQUIRE(world.inbox.run_until([&] { return directory.standing().good(); }));
 }
 
+const Question everything{.all_claims = true, .all_free = true};
+
+void look(World& world, Directory& directory, const Question& question = everything) {
+    bool answered = false;
+    directory.look(question, [&] { answered = true; });
+    REQUIRE(world.inbox.run_until([&] { return answered; }));
+}
+
+// Looks until it is so.
+bool sees(World& world, Directory& directory, const std::function<bool()>& so, int limit_ms = 8'000) {
+    for (auto end = boot_ms() + limit_ms; !so();) {
+        if (boot_ms() > end) return false;
+        look(world, directory);
+        world.inbox.run_until([] { return false; }, 10);
+    }
+    return true;
+}
+
 }  // namespace
 
 TEST_CASE("nodes see each other, what they have free, and that one leaves", "[pool][directory]") {
@@ -126,11 +144,14 @@ TEST_CASE("nodes see each other, what they have free, and that one leaves", "[po
             join(*world, *a, node("a", {"A1"}));
             join(*world, *b, node("b", {"B1", "B2"}));
             CHECK(world->inbox.run_until([&] { return a->nodes().size() == 2 && b->nodes().size() == 2; }));
+            CHECK(a->nodes().at("b").types.at("h100").total == 2);
+            CHECK(a->nodes().at("b").types.at("h100").free == 0);  // nobody has asked
+            look(*world, *a);
             CHECK(a->nodes().at("b").types.at("h100").free == 2);
             CHECK(a->nodes().at("b").address == "tcp://b:1");
             CHECK(a->nodes().at("a").fence != a->nodes().at("b").fence);
             b->tell({{"h100", {2, 1, 1}}});
-            CHECK(world->inbox.run_until([&] { return a->nodes().at("b").types.at("h100").free == 1; }));
+            CHECK(sees(*world, *a, [&] { return a->nodes().at("b").types.at("h100").free == 1; }));
             b->leave();
             CHECK(world->inbox.run_until([&] { return a->nodes().size() == 1; },
                                          1'500));  // without waiting for the lease
@@ -149,11 +170,74 @@ TEST_CASE("a claim that is written after it was removed is removed again", "[poo
     join(world, *a, node("a", {"A1"}));
     auto late = make_etcd_backend(world.etcd.address(), {});
     REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence));
-    CHECK(world.inbox.run_until([&] { return a->claims().count("a/7") > 0; }));
-    CHECK(world.inbox.run_until([&] { return a->claims().empty(); }));
+    look(world, *a);
+    CHECK(a->claims().count("a/7") == 1);
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
     CHECK(add(world, *a, claim("a", 8, {"A1"})));
-    world.inbox.run_until([] { return false; }, 100);
+    world.inbox.run_until([] { return false; }, 1'500);
+    look(world, *a);
     CHECK(a->claims().count("a/8") == 1);  // only what has ended goes
+}
+
+TEST_CASE("a node is told what it asks for", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            join(*world, *b, node("b", {"B1", "B2"}));
+            REQUIRE(world->inbox.run_until([&] { return a->nodes().size() == 2; }));
+            auto bobs = claim("b", 2, {"B2"});
+            bobs.account = "bob";
+            REQUIRE(add(*world, *b, claim("b", 1, {"B1"})));
+            REQUIRE(add(*world, *b, bobs));
+            look(*world, *a, {.accounts = {"alice"}});
+            CHECK(a->claims().count("b/1") == 1);
+            look(*world, *a, {.accounts = {"bob", "nobody"}});
+            CHECK(a->claims().at("b/2").account == "bob");
+            CHECK(a->claims().count("b/1") == 1);  // for a while
+            b->remove_claim(1);
+            CHECK(sees(*world, *a, [&] { return !a->claims().count("b/1"); }));
+            look(*world, *a, {.free = {{"h100", 1}}});
+            CHECK(a->nodes().at("b").types.at("h100").free == 2);
+            // Many at once are answered with one question, each once.
+            int answered = 0;
+            for (int i = 0; i < 500; ++i) a->look({.accounts = {"alice"}}, [&] { ++answered; });
+            CHECK(world->inbox.run_until([&] { return answered == 500; }));
+            world->inbox.run_until([] { return false; }, 50);
+            CHECK(answered == 500);
+        }
+    }
+}
+
+// Whoever is asked tells of some of many nodes, in turn, and of all when those are full.
+TEST_CASE("a free GPU among many nodes is found", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    constexpr int many = 100;
+    std::vector<std::unique_ptr<Backend>> others;
+    for (int i = 0; i < many; ++i) {
+        auto name = "n" + std::to_string(i);
+        auto self = node(name, {name + "-gpu"});
+        self.types["h100"].free = i == 57;
+        others.push_back(make_etcd_backend(world.etcd.address(), {.ttl_s = 60}));
+        REQUIRE(others.back()->join(self, {}));
+    }
+    auto backend = make_etcd_backend(world.etcd.address(), {});
+    std::set<std::string> told;
+    bool found = false;
+    for (const char* from : {"", "n3", "n57", "n9", "zzz"}) {
+        auto some = backend->look({.free = {{"h100", 0}}}, from);
+        REQUIRE(some);
+        CHECK(some->size() == 32);
+        for (auto& one : *some) told.insert(one.name);
+    }
+    CHECK(told.size() > 60);
+    auto all = backend->look({.free = {{"h100", 1}}}, "n8");  // none of the 32 behind it
+    REQUIRE(all);
+    for (auto& one : *all) found |= one.name == "free/h100/n57" && count_from_text(*one.text)->free == 1;
+    CHECK(found);
+    CHECK(backend->look({.free = {{"a100", 1}}}, "n8")->empty());
 }
 
 TEST_CASE("a claim has its GPUs alone, and a larger fence than all before", "[pool][directory]") {
@@ -170,10 +254,11 @@ TEST_CASE("a claim has its GPUs alone, and a larger fence than all before", "[po
             REQUIRE(other);
             CHECK(*other > *first);
             CHECK_FALSE(add(*world, *b, claim("b", 1, {"A1"})));  // not b's
-            CHECK(world->inbox.run_until([&] { return b->claims().size() == 2; }));
+            look(*world, *b);
+            CHECK(b->claims().size() == 2);
             CHECK(b->claims().at("a/1").account == "alice");
             a->remove_claim(1);
-            CHECK(world->inbox.run_until([&] { return b->claims().size() == 1; }));
+            CHECK(sees(*world, *b, [&] { return b->claims().size() == 1; }));
             auto next = add(*world, *a, claim("a", 4, {"A1"}));
             REQUIRE(next);
             CHECK(*next > *other);
@@ -190,10 +275,11 @@ TEST_CASE("a node that dies is gone within its lease, its claims with it, and it
             join(*world, *a, node("a", {"A1"}));
             join(*world, *b, node("b", {"B1"}));
             REQUIRE(add(*world, *b, claim("b", 1, {"B1"})));
-            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 2 && a->claims().size() == 1; }));
+            CHECK(sees(*world, *a, [&] { return a->nodes().size() == 2 && a->claims().size() == 1; }));
             auto believed = b->standing().until_ms;
             b.reset();  // as if it had been killed: it does not leave
-            CHECK(world->inbox.run_until([&] { return a->nodes().size() == 1 && a->claims().empty(); }, 5'000));
+            CHECK(sees(
+                *world, *a, [&] { return a->nodes().size() == 1 && a->claims().empty(); }, 5'000));
             CHECK(boot_ms() >= believed);  // nobody took it for dead while it believed in its lease
             CHECK(world->admin()->view()->nodes.at("b").fence == 0);
 
@@ -229,7 +315,7 @@ TEST_CASE("a restarted node takes its own place at once; another may not have it
             auto again = world->open();
             again->join(node("a", {"A1"}));
             CHECK(world->inbox.run_until([&] { return again->standing().good(); }, 1'500));
-            CHECK(world->inbox.run_until([&] { return again->nodes().size() == 1 && again->claims().empty(); }));
+            CHECK(sees(*world, *again, [&] { return again->nodes().size() == 1 && again->claims().empty(); }));
             CHECK(add(*world, *again, claim("a", 2, {"A1"})));
         }
     }
@@ -261,6 +347,8 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
     REQUIRE(before);
     world.etcd.signal(SIGSTOP);
     auto stopped = boot_ms();
+    look(world, *a);  // answered, with what is known
+    CHECK(boot_ms() - stopped < 2'500);
     CHECK(world.inbox.run_until([&] { return !a->standing().good(); }, 5'000));
     CHECK(boot_ms() - stopped < 3'000);
     CHECK_FALSE(add(world, *a, claim("a", 2, {"A2"})));
@@ -273,7 +361,8 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
     auto after = add(world, *a, claim("a", 4, {"A2"}));
     REQUIRE(after);
     CHECK(*after > *before);
-    CHECK(world.inbox.run_until([&] { return a->claims().size() == 2; }));
+    look(world, *a);
+    CHECK(a->claims().size() == 2);
 }
 
 TEST_CASE("addresses of stores", "[pool][directory]") {
@@ -288,4 +377,5 @@ TEST_CASE("addresses of stores", "[pool][directory]") {
         CHECK_FALSE(etcd::parse_news(nonsense));
     CHECK_FALSE(node_from_text("{\"name\":1}"));
     CHECK_FALSE(claim_from_text("null"));
+    CHECK_FALSE(count_from_text("{\"total\":1}"));
 }

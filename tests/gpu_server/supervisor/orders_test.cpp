@@ -117,6 +117,7 @@ public:
         registered.erase(id);
     }
     void changed() override {}
+    void look(const Question&, std::function<void()> then) override { then(); }
     int held_elsewhere(const std::string&) const override { return 0; }
     std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
 
