@@ -299,11 +299,12 @@ private:
     // not wait for can be done after the claim was removed: it would be on its GPUs for as long as our lease lasts.
     // Owner's thread.
     void remove_leftovers() {
+        const auto self = this->self().name;
         LockGuard lock(mutex_);
-        std::erase_if(leftovers_, [&](auto& one) { return !claims_.count(claim_name(self_.name, one)); });
+        std::erase_if(leftovers_, [&](auto& one) { return !claims_.count(claim_name(self, one)); });
         if (fence_ == 0) return;  // these may be another server's that has our name
         for (auto& [name, claim] : claims_) {
-            if (claim.node != self_.name || own_.count(claim.id) || !leftovers_.insert(claim.id).second) continue;
+            if (claim.node != self || own_.count(claim.id) || !leftovers_.insert(claim.id).second) continue;
             log(LogLevel::debug, "claim " + std::to_string(claim.id) + " has ended: removed from the pool once more");
             jobs_.push_back({claim, nullptr});
             wanted_.notify_all();
