@@ -25,12 +25,14 @@ void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::ma
                 drains[name] = true;
             else
                 drains.erase(name);
+            if (auto node = nodes.find(name); node != nodes.end()) node->second.draining = entry.text.has_value();
         } else if (kind == "nodes") {
             nodes.erase(name);
             if (!entry.text) continue;
             auto node = node_from_text(*entry.text);
             if (!node) continue;
             node->fence = entry.fence;
+            node->draining = drains.count(name) > 0;
             for (auto& [type, count] : node->types) count.free = 0;  // it may be old
             nodes[name] = std::move(*node);
         } else if (kind == "free") {
@@ -47,7 +49,6 @@ void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::ma
             claims[name] = std::move(*claim);
         }
     }
-    for (auto& [name, node] : nodes) node.draining = drains.count(name) > 0;
 }
 
 namespace {
@@ -59,7 +60,7 @@ constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_
 constexpr milliseconds refused_asked_every{2'000};
 // After a registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
 // waits for any more is done within etcd's own 7 s for a request, or never.
-constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{500};
+constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{1'000};
 // Claims of others, after they were looked for last.
 constexpr milliseconds looked_remembered_for{10'000};
 

@@ -94,8 +94,11 @@ public:
             inbox_.run_until([&] { return node.directory->standing().good(); });
         }
     }
-    void sees(size_t count) {
+    // All others; and a new node looks for a while whether the store has claims that it has not.
+    void settle(size_t count) {
         for (auto& node : nodes_) inbox_.run_until([&] { return node.directory->nodes().size() >= count; });
+        const auto until = Clock::now() + std::chrono::seconds(11);
+        inbox_.run_until([&] { return Clock::now() >= until; });
     }
     // One claim after the other, each on a node of its own choice.
     Took claim_for(int seconds) {
@@ -158,7 +161,7 @@ int main(int argc, char** argv) {
     auto begun = Clock::now();
     all_at_once(owners, [](Owner& owner) { owner.join(); });
     const double registered_ms = ms_since(begun);
-    all_at_once(owners, [&](Owner& owner) { owner.sees(static_cast<size_t>(count)); });
+    all_at_once(owners, [&](Owner& owner) { owner.settle(static_cast<size_t>(count)); });
 
     std::mutex mutex;
     Took took;

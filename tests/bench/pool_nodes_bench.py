@@ -54,7 +54,8 @@ def main():
             processes, store = members(arguments.members, folder)
             try:
                 done = subprocess.run([f"{arguments.build}/bin/pool_nodes_bench", store, count, str(arguments.seconds),
-                                       str(arguments.threads)], stdout=subprocess.PIPE, text=True)
+                                       str(arguments.threads)], stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, "TNR_LOG": "error"})
             finally:
                 for process in processes:
                     process.send_signal(signal.SIGKILL)
