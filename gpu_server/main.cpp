@@ -137,7 +137,9 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
     command->add_option("--name", options->name, "The pool's name, for the log");
     command->add_option("--history", options->history, "What this node believes, and when")->group("");  // tests
     command->add_option("--emulated-seed", options->gpus.emulated_seed, "Of the emulated GPUs' UUIDs")->group("");
-    command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");  // tests
+    command->add_option("--emulated-memory-folder", options->gpus.emulated_memory_folder, "")->group("");     // tests
+    command->add_flag("--unsafe-no-wipe", options->gpus.unsafe_no_wipe, "Leave memory as it is")->group("");  // tests
+    command->add_option("--worker-program", options->gpus.program, "What to run as worker")->group("");       // tests
     command->callback([=, &result] {
         if (!config->empty())
             if (auto read = read_config(*command, *config); !read) return void(result = read.error());

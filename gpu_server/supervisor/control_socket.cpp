@@ -33,13 +33,14 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
         socket.set(zmq::sockopt::curve_secretkey, wire::make_key_pair().secret_key);
     }
     // Of our own patch of libzmq, and unknown to zmq.hpp: see packaging/third_party/libzmq.patch.
-    auto set = [&](int option, auto value) {
-        if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
+    auto set = [&](int option, const void* value, size_t bytes) {
+        if (zmq_setsockopt(socket.handle(), option, value, bytes) != 0) throw zmq::error_t();
     };
-    set(ZMQ_PEER_HOOKS, hooks);
-    set(ZMQ_USE_FD, listener);
-    set(ZMQ_MAXMSGPARTS, request_parts_max);
-    set(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
+    auto set_number = [&](int option, int number) { set(option, &number, sizeof number); };
+    set(ZMQ_PEER_HOOKS, &hooks, sizeof(void*));  // the pointer itself
+    set_number(ZMQ_USE_FD, listener);
+    set_number(ZMQ_MAXMSGPARTS, request_parts_max);
+    set_number(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
 }
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Doorkeeper& door) try {
@@ -114,7 +115,7 @@ bool ControlSocket::receive_one() {
         (void)socket_.recv(surplus);
         request.text.clear();  // requests have one part; what has several is answered like any other nonsense
     }
-    if (auto taken = turns_.add(std::move(request)); taken != Turns::Taken::yes) refuse(request, taken);
+    if (auto taken = turns_.add(request); taken != Turns::Taken::yes) refuse(request, taken);
     return true;
 }
 

@@ -93,6 +93,8 @@ Result<std::vector<std::string>> parse_emulate(const std::string& text) {
 }
 
 Result<GpuSource> GpuSource::choose(const GpuOptions& options) {
+    if (options.emulate.empty() && (options.unsafe_no_wipe || !options.emulated_memory_folder.empty()))
+        return Error{Error::Kind::usage, "--unsafe-no-wipe and --emulated-memory-folder are for emulated GPUs"};
     GpuSource source;
     source.options_ = options;
     if (!options.driver.empty()) {
@@ -115,6 +117,12 @@ Result<GpuSource> GpuSource::choose(const GpuOptions& options) {
     return source;
 }
 
+uint64_t GpuSource::wipe_bytes_max() const {
+    if (!emulated()) return 0;
+    if (options_.unsafe_no_wipe) return wipe_block_bytes_min;
+    return options_.emulated_memory_folder.empty() ? emulated_wipe_bytes : 0;
+}
+
 ChildPlan GpuSource::plan(const std::string& command, const std::vector<std::string>& selectors) const {
     ChildPlan plan{options_.program, {command}, inherited_environment()};
     auto set = [&](const std::string& name, const std::string& value) {
@@ -126,6 +134,8 @@ ChildPlan GpuSource::plan(const std::string& command, const std::vector<std::str
         set("TNR_EMULATED_SEED", options_.emulated_seed);
         if (options_.emulated_memory_mib > 0)
             set("TNR_EMULATED_MEMORY_MIB", std::to_string(options_.emulated_memory_mib));
+        if (!options_.emulated_memory_folder.empty())
+            set("TNR_EMULATED_MEMORY_FOLDER", options_.emulated_memory_folder);
     }
     std::string visible;
     for (auto& selector : selectors) visible += (visible.empty() ? "" : ",") + selector;

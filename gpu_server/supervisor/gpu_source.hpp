@@ -19,6 +19,8 @@ struct GpuOptions {
     std::string emulate;                     // "h100:2,a100"; empty: a driver
     uint64_t emulated_memory_mib = 0;        // 0: the emulated driver's default
     std::string emulated_seed;               // tells the emulated GPUs of different nodes apart
+    std::string emulated_memory_folder;      // where their memory outlives processes, as on a GPU; empty: it does not
+    bool unsafe_no_wipe = false;             // leaves memory as it is, but for a block: tests only, and only emulated
     std::string program = "/proc/self/exe";  // what workers and helpers run; tests put their own here
 };
 
@@ -38,6 +40,8 @@ public:
     Result<std::vector<FoundGpu>> find() const;
     bool emulated() const { return !options_.emulate.empty(); }
     const std::string& driver() const { return driver_; }
+    // How much of a GPU is overwritten between two claims; 0: all of it.
+    uint64_t wipe_bytes_max() const;
 
     // N of the GPU's /dev/nvidiaN, for workers' sandboxes.
     void set_minor(const std::string& selector, int minor) { minors_[selector] = minor; }

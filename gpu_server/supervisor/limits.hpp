@@ -134,6 +134,8 @@ inline constexpr milliseconds wipe_timeout{60'000};
 // each GPU at least wipe_checked_bytes_min. A GPU reads back some GB in it, the emulated one all that is wiped.
 inline constexpr milliseconds wipe_check_budget{60};
 inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{64} << 20;
+// What is overwritten at once is at least the driver's own page.
+inline constexpr uint64_t wipe_block_bytes_min = uint64_t{2} << 20;
 // Memory of an emulated GPU is gone with its worker: the same code runs, on an amount that costs no time.
 inline constexpr uint64_t emulated_wipe_bytes = uint64_t{16} << 20;
 

@@ -35,7 +35,7 @@ bool Turns::fast(const Asked& request, Clock::time_point now) {
     return !allowance->second.take(now);
 }
 
-Turns::Taken Turns::add(Asked&& request, Clock::time_point now) {
+Turns::Taken Turns::add(Asked& request, Clock::time_point now) {
     if (fast(request, now)) return Taken::too_fast;
     const size_t bytes = request.text.size();
     if (auto user = waiting_.find(request.user()); user != waiting_.end()) {

@@ -45,8 +45,8 @@ class Turns {
 public:
     using Clock = std::chrono::steady_clock;
     enum class Taken { yes, too_many, too_fast };
-    // Unless yes, the request is left as it was.
-    Taken add(Asked&& request, Clock::time_point now = Clock::now());
+    // Takes what is in the request; unless yes, leaves it as it was.
+    Taken add(Asked& request, Clock::time_point now = Clock::now());
     std::optional<Asked> next();
     bool empty() const { return waiting_.empty(); }
 

@@ -24,7 +24,6 @@ using nlohmann::json;
 namespace {
 
 constexpr size_t largest_block = size_t{8} << 30;
-constexpr size_t smallest_block = size_t{2} << 20;  // the driver's own page
 // What is read back at once: small enough to be everywhere within the budget, large enough to come at the bus's speed.
 constexpr size_t piece_bytes = size_t{1} << 20;
 // Crumbs: too small for a block, or held back by the driver for its own next allocations. At most so many bytes, or a
@@ -71,7 +70,7 @@ private:
     }
     void take_memory() {
         blocks_.clear();
-        for (size_t size = largest_block; size >= smallest_block;) {
+        for (size_t size = largest_block; size >= wipe_block_bytes_min;) {
             CUdeviceptr address{};
             if (size > bytes_left_ || driver_.allocate(&address, size) != CUDA_SUCCESS) {
                 size /= 2;
@@ -95,7 +94,7 @@ private:
             if (!ok(driver_.fill(block.address, word, block.bytes / sizeof word), "cuMemsetD32")) return false;
         return ok(driver_.synchronize(), "cuCtxSynchronize");
     }
-    // Blocks are whole pieces: none is smaller than smallest_block.
+    // Blocks are whole pieces: none is smaller than wipe_block_bytes_min.
     void choose_pieces() {
         pieces_.clear();
         for (auto& block : blocks_)

@@ -29,7 +29,7 @@ static void tell_wiped(const Wiped& wiped, int control, int status, milliseconds
 Wiper make_wiper(EventLoop& loop, Reaper& reaper, const GpuSource& source) {
     return [&loop, &reaper, &source](const FoundGpu& gpu, Wiped wiped) -> Result<> {
         auto plan = source.plan("wipe-gpu", {gpu.selector});
-        if (source.emulated()) plan.arguments.push_back(std::to_string(emulated_wipe_bytes));
+        plan.arguments.push_back(std::to_string(source.wipe_bytes_max()));
         auto child = start_child(plan);
         if (!child) return child.error();
         pid_t pid = child->pid;

@@ -90,7 +90,7 @@ void SupervisorLink::listen() {
             answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
         if (auto image = parsed->find("image"); image != parsed->end() && image->is_object())
             answer_image(image->value("ticket", uint64_t{0}), std::move(file));
-        if (auto answer = parsed->find("exchanged"); answer != parsed->end() && answer->is_object())
+        else if (auto answer = parsed->find("exchanged"); answer != parsed->end() && answer->is_object())
             answer_exchange(*answer, std::move(file));
     }
     _exit(0);  // without a supervisor nobody would give this GPU to anyone else

@@ -25,13 +25,14 @@ static T& forever(T&& value) {
     _exit(1);
 }
 
-// What stays readable: the folder of a driver that is not where the system keeps its libraries.
+// What stays: the folder of a driver that is not where the system keeps its libraries, and that of emulated GPUs' memory.
 static SandboxOptions sandbox_for(const std::string& driver) {
     SandboxOptions options;
     options.devices = given_nvidia_devices();
     std::error_code none;
     auto folder = std::filesystem::canonical(driver, none).parent_path();
     if (!none) options.readable.push_back(folder);
+    if (auto* memory = std::getenv("TNR_EMULATED_MEMORY_FOLDER")) options.writable.emplace_back(memory);
     return options;
 }
 

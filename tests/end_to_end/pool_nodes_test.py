@@ -17,7 +17,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
-import with_server  # noqa: E402
+import nodes  # noqa: E402
+from nodes import wait_until  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 FREED_WITHIN_S = 5  # the claims of a node that has died
@@ -47,70 +48,22 @@ print("done", flush=True)
 """
 
 
-def wait_until(what, limit_s, every_s=0.05):
-    begun = time.monotonic()
-    while not (found := what()):
-        if time.monotonic() - begun > limit_s:
-            raise AssertionError(f"not within {limit_s} s")
-        time.sleep(every_s)
-    return found, time.monotonic() - begun
-
-
 @unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
 class PoolNodes(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
+        self.pool = nodes.Pool(BIN, LIB, folder.name)
         self.folder = folder.name
-        self.etcd = etcd.Etcd(self.folder)
-        self.addCleanup(lambda: self.etcd.kill())
-        self.servers, self.addresses = {}, {}
-
-    def serve(self, node, gpus, *more):
-        listen = [] if "--listen" in more else ["--listen", "tcp://127.0.0.1:0"]
-        log = open(f"{self.folder}/{node}.log", "a")
-        self.addCleanup(log.close)
-        server = subprocess.Popen(
-            [BIN / "tnr-gpu-server", "serve", *listen, "--emulate", gpus, "--emulated-memory",
-             "256", "--linger-ms", "0", "--state", f"{self.folder}/{node}", "--store", self.etcd.store, "--node", node, *more],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(with_server.stop, server)
-        self.servers[node], self.addresses[node] = server, with_server.address_of(server)
-        self.assertIsNotNone(self.addresses[node], self.log(node))
-        wait_until(lambda: self.node(node)["state"] == "ready" and "0/" not in self.node(node)["gpus"], 10)
-
-    def log(self, node):
-        return pathlib.Path(f"{self.folder}/{node}.log").read_text()
-
-    def operator(self, *arguments, node="a", expect=0):
-        done = subprocess.run([BIN / "tnr-gpu-server", *arguments, "--state", f"{self.folder}/{node}"],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return done.stdout + done.stderr
-
-    def node(self, name):
-        """Its line of `tnr-gpu-server nodes`."""
-        for line in self.operator("nodes", node=name if name in self.servers else "a").splitlines():
-            words = re.split(r"  +", line)
-            if words[0] == name:
-                return {"state": words[1], "gpus": words[2], "claims": words[3]}
-        return {"state": "unknown", "gpus": "", "claims": ""}
-
-    def user(self, name):
-        """An account enrolled at node a, as the file for TNR_CONFIG."""
-        words = self.operator("user", "add", name).replace("'", "").split()
-        key = next(line.split()[-1] for line in self.operator("user", "list").splitlines() if line.startswith(name + " "))
-        return {"pool": self.addresses["a"], "server_key": words[-1],
-                "machine": {"name": name, "public_key": key, "secret_key": words[1]}}
+        self.pool.__enter__()
+        self.addCleanup(self.pool.__exit__)
+        self.etcd, self.servers, self.addresses = self.pool.etcd, self.pool.servers, self.pool.addresses
+        self.serve, self.node, self.operator = self.pool.serve, self.pool.node, self.pool.operator
+        self.log, self.user = self.pool.log, self.pool.user
 
     def program(self, user, gpu, seconds, count=1, **environment):
-        path = f"{self.folder}/{user['machine']['name']}-{gpu}.json"
-        pathlib.Path(path).write_text(json.dumps(dict(user, gpu=gpu, count=count)))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TNR_")}
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=dict(kept, TNR_CONFIG=path, LD_LIBRARY_PATH=str(LIB), HOME=self.folder, **environment))
+        config, command = dict(user, gpu=gpu, count=count), [sys.executable, "-c", PROGRAM, str(seconds)]
+        program = self.pool.start(config, command, **environment)
         self.addCleanup(program.stdout.close)
         self.addCleanup(program.stderr.close)
         self.addCleanup(program.wait)
@@ -169,7 +122,7 @@ class PoolNodes(unittest.TestCase):
         here.stdout.readline()
         self.assertEqual(self.node("b")["claims"], "1")
         os.killpg(self.servers["b"].pid, signal.SIGKILL)
-        self.servers.pop("b").wait()
+        self.pool.stop("b")
         _, took = wait_until(lambda: self.node("b")["state"].startswith("gone"), FREED_WITHIN_S)
         self.assertEqual(self.node("b")["claims"], "-")
         print(f"claims of a node that was killed: free after {took:.1f} s", file=sys.stderr)
@@ -203,7 +156,7 @@ class PoolNodes(unittest.TestCase):
         # Its server is replaced while a program runs at the other.
         running = self.program(bob, "h100", 5)
         running.stdout.readline()
-        with_server.stop(self.servers[drained])
+        self.pool.stop(drained)
         wait_until(lambda: self.node(drained)["state"].startswith("gone"), FREED_WITHIN_S) if drained != "a" else None
         out, errors = running.communicate(timeout=30)
         self.assertIn("done", out, errors)

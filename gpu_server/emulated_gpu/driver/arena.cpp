@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t page = 4096;
 // Protection changes in steps of this: each change may split a kernel mapping in two, and a process has
 // only 65,530 of them.
-constexpr uint64_t commit_step = uint64_t{2} << 20;
+constexpr uint64_t commit_step = DeviceFile::page_bytes;
 
 uint64_t round_down(uint64_t value, uint64_t step) {
     return value / step * step;
@@ -46,12 +46,13 @@ void* reserve_in_zone(uint64_t bytes) {
 
 }  // namespace
 
-bool Arena::reserve(uint64_t bytes) {
+bool Arena::reserve(uint64_t bytes, DeviceFile* file) {
     bytes = round_up(bytes, commit_step) + commit_step;
     void* range = reserve_in_zone(bytes);
     if (range == MAP_FAILED) range = mmap(nullptr, bytes, PROT_NONE, reserved, -1, 0);
     if (range == MAP_FAILED) return false;
     LockGuard lock(mutex_);
+    file_ = file;
     free_ = {{round_up(reinterpret_cast<uint64_t>(range), commit_step), bytes - commit_step}};
     return true;
 }
@@ -62,7 +63,11 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t alignment) {
         auto [start, length] = *it;
         uint64_t begin = round_up(start, alignment), skipped = begin - start;
         if (skipped > length || length - skipped < bytes) continue;
-        if (!commit(begin, begin + bytes)) return 0;
+        if (!commit(begin, begin + bytes)) {
+            decommit(std::max(start, round_down(begin, commit_step)),
+                     std::min(start + length, round_up(begin + bytes, commit_step)));
+            return 0;
+        }
         free_.erase(it);
         if (skipped) free_.emplace(start, skipped);
         if (uint64_t rest = length - skipped - bytes) free_.emplace(begin + bytes, rest);
@@ -74,11 +79,33 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t alignment) {
 bool Arena::commit(uint64_t begin, uint64_t end) {
     begin = round_down(begin, commit_step);
     end = round_up(end, commit_step);
+    if (file_) return commit_pages(begin, end);
     return mprotect(pointer(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool Arena::commit_pages(uint64_t begin, uint64_t end) {
+    for (uint64_t at = begin; at < end; at += commit_step) {
+        if (pages_.count(at)) continue;  // a neighbour's, too
+        const int64_t page = file_->take(commit_step);
+        if (page < 0) return false;
+        pages_[at] = page;
+        if (mmap(pointer(at), commit_step, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_->fd(), page) ==
+            MAP_FAILED)
+            return false;
+    }
+    return true;
+}
+
+void Arena::decommit_pages(uint64_t begin, uint64_t end) {
+    for (auto it = pages_.lower_bound(begin); it != pages_.end() && it->first < end; it = pages_.erase(it)) {
+        (void)mmap(pointer(it->first), commit_step, PROT_NONE, reserved | MAP_FIXED, -1, 0);
+        file_->give_back(it->second, commit_step);
+    }
 }
 
 // Whole steps within a free stretch fault from now on; what is left of its pages reads as zero.
 void Arena::decommit(uint64_t begin, uint64_t end) {
+    if (file_) return decommit_pages(round_up(begin, commit_step), round_down(end, commit_step));
     uint64_t first_page = round_up(begin, page), last_page = round_down(end, page);
     if (first_page < last_page) madvise(pointer(first_page), last_page - first_page, MADV_DONTNEED);
     uint64_t first_step = round_up(begin, commit_step), last_step = round_down(end, commit_step);

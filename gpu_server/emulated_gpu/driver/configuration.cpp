@@ -169,6 +169,12 @@ Configuration configuration_from_environment() {
     }
     if (const char* visible = getenv("CUDA_VISIBLE_DEVICES")) keep_visible(result.devices, visible);
     for (size_t i = 0; i < result.devices.size(); ++i) result.devices[i]->ordinal = static_cast<int>(i);
+    const std::string folder = environment("TNR_EMULATED_MEMORY_FOLDER", "");
+    for (auto& device : result.devices) {
+        if (folder.empty()) break;
+        device->file = DeviceFile::open(folder + "/" + uuid_text(device->uuid), device->memory_total);
+        if (!device->file) result.error = "TNR_EMULATED_MEMORY_FOLDER: no file can be made in " + folder;
+    }
     return result;
 }
 

@@ -51,6 +51,7 @@ struct Device {
     int pci_bus = 0;
     uint64_t memory_total = 0;
     std::atomic<uint64_t> memory_used{0};
+    std::unique_ptr<DeviceFile> file;  // null: memory is this process's own
     Arena arena;
     Context* primary = nullptr;  // always there, so that its handle is known before it is active
     std::shared_ptr<Pool> default_pool TNR_GUARDED_BY(pool_mutex());
@@ -62,7 +63,7 @@ struct Device {
 };
 
 // Which devices the environment asks for, or why it cannot be understood. Reads TNR_EMULATED_GPUS,
-// TNR_EMULATED_MEMORY_MIB, TNR_EMULATED_SEED and CUDA_VISIBLE_DEVICES.
+// TNR_EMULATED_MEMORY_MIB, TNR_EMULATED_MEMORY_FOLDER, TNR_EMULATED_SEED and CUDA_VISIBLE_DEVICES.
 struct Configuration {
     std::vector<std::unique_ptr<Device>> devices;
     std::string error;

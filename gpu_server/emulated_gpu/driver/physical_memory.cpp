@@ -64,12 +64,29 @@ Device* device_with(const CUuuid& uuid) {
     return nullptr;
 }
 
+CUmemAllocationProp shared_properties(const Device& device) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal};
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return properties;
+}
+
 }  // namespace
 
 std::shared_ptr<PhysicalMemory> PhysicalMemory::create(Device& device, uint64_t bytes,
                                                        const CUmemAllocationProp& properties) {
     auto memory = std::make_shared<PhysicalMemory>(device, bytes, properties);
-    if (properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    const bool shareable = properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (device.file) {
+        memory->offset_ = -1;
+        if (shareable)
+            memory->own_ = device.file->take_shareable(bytes, memory->offset_);
+        else
+            memory->offset_ = device.file->take(bytes);
+        return memory->offset_ < 0 ? nullptr : memory;
+    }
+    if (shareable) {
         Label label;
         label.bytes = bytes;
         label.device = device.uuid;
@@ -79,8 +96,11 @@ std::shared_ptr<PhysicalMemory> PhysicalMemory::create(Device& device, uint64_t 
     return memory->offset_ < 0 ? nullptr : memory;
 }
 
-// The file comes from who knows where: it must be sealed, so that it stays as long as it says.
+// The file comes from who knows where: it must be a GPU's own, or sealed, so that it stays as long as it says.
 std::shared_ptr<PhysicalMemory> PhysicalMemory::import(UniqueFd file) {
+    for (auto& device : driver().devices)
+        if (auto stretch = device->file ? device->file->recognise(file.get()) : std::nullopt)
+            return std::make_shared<PhysicalMemory>(*device, stretch->bytes, std::move(file), stretch->begin);
     Label label;
     const Label expected;
     struct stat status {};
@@ -93,18 +113,21 @@ std::shared_ptr<PhysicalMemory> PhysicalMemory::import(UniqueFd file) {
     bool ours = std::memcmp(label.magic, expected.magic, sizeof label.magic) == 0 &&
                 static_cast<off_t>(label.bytes) == at && label.bytes % physical_granularity == 0;
     if (!ours || !device) return nullptr;
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    auto memory = std::make_shared<PhysicalMemory>(*device, label.bytes, properties);
-    memory->own_ = std::move(file);
-    memory->imported_ = true;
-    return memory;
+    return std::make_shared<PhysicalMemory>(*device, label.bytes, std::move(file), 0);
 }
 
+PhysicalMemory::PhysicalMemory(Device& owner, uint64_t size, UniqueFd imported, int64_t offset)
+    : Object(kind_of),
+      device(owner),
+      bytes(size),
+      properties(shared_properties(owner)),
+      own_(std::move(imported)),
+      offset_(offset),
+      imported_(true) {}
+
 PhysicalMemory::~PhysicalMemory() {
-    if (!own_ && offset_ >= 0) MemoryFile::get().discard(offset_, bytes);
+    if (!own_ && offset_ >= 0 && device.file) device.file->give_back(offset_, bytes);
+    if (!own_ && offset_ >= 0 && !device.file) MemoryFile::get().discard(offset_, bytes);
     if (!imported_) device.refund(bytes);
 }
 
@@ -113,7 +136,8 @@ int PhysicalMemory::export_file() const {
 }
 
 int PhysicalMemory::fd() const {
-    return own_ ? own_.get() : MemoryFile::get().fd();
+    if (own_) return own_.get();
+    return device.file ? device.file->fd() : MemoryFile::get().fd();
 }
 
 }  // namespace tnr::emulated

@@ -15,14 +15,16 @@ class PhysicalMemory : public Object {
 public:
     static constexpr Kind kind_of = Kind::physical_memory;
     // Memory that may be given to other processes is a file of its own; all other memory is a stretch of one file,
-    // never used again: a file can be 8 EiB long, so releasing memory is punching a hole. Null if the system has no
-    // room.
+    // never used again: a file can be 8 EiB long, so releasing memory is punching a hole. Where the GPU has a file
+    // (device_file.hpp), all is a stretch of that. Null if the system has no room.
     static std::shared_ptr<PhysicalMemory> create(Device& device, uint64_t bytes,
                                                   const CUmemAllocationProp& properties);
     // What export_file() of another process gave. Null if it is anything else.
     static std::shared_ptr<PhysicalMemory> import(UniqueFd file);
     PhysicalMemory(Device& owner, uint64_t size, const CUmemAllocationProp& given)
         : Object(kind_of), device(owner), bytes(size), properties(given) {}
+    // Another process's.
+    PhysicalMemory(Device& owner, uint64_t size, UniqueFd imported, int64_t offset);
     ~PhysicalMemory() override;
 
     // A descriptor for another process; -1 if this memory has no file of its own.

@@ -38,7 +38,8 @@ CUresult start() {
     }
     if (configuration.devices.empty()) return CUDA_ERROR_NO_DEVICE;
     for (auto& device : configuration.devices)
-        if (!device->arena.reserve(device->memory_total * arena_factor)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!device->arena.reserve(device->memory_total * arena_factor, device->file.get()))
+            return CUDA_ERROR_OUT_OF_MEMORY;
     state.devices = std::move(configuration.devices);
     for (auto& device : state.devices) device->primary = Context::create_primary(*device);
     pthread_atfork(nullptr, nullptr, [] {

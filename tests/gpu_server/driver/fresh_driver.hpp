@@ -37,8 +37,8 @@ inline std::string in_fresh_process(const Environment& environment,
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        for (const char* name :
-             {"TNR_EMULATED_GPUS", "TNR_EMULATED_MEMORY_MIB", "TNR_EMULATED_SEED", "CUDA_VISIBLE_DEVICES", "TNR_LOG"})
+        for (const char* name : {"TNR_EMULATED_GPUS", "TNR_EMULATED_MEMORY_MIB", "TNR_EMULATED_MEMORY_FOLDER",
+                                 "TNR_EMULATED_SEED", "CUDA_VISIBLE_DEVICES", "TNR_LOG"})
             unsetenv(name);
         for (auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
         std::string answer = body(LoadedDriver());

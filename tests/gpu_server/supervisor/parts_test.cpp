@@ -101,7 +101,8 @@ TEST_CASE("memory is granted all or nothing and never beyond the GPU", "[server]
 }
 
 static bool add(Turns& turns, const std::string& account, const std::string& key, const std::string& text) {
-    return turns.add({key, account, false, "", "a connection", {}, text}) == Turns::Taken::yes;
+    Asked request{key, account, false, "", "a connection", {}, text};
+    return turns.add(request) == Turns::Taken::yes;
 }
 
 TEST_CASE("each peer has its turn, however much another asks", "[server]") {
@@ -156,7 +157,8 @@ TEST_CASE("a user asks only so often, and others as they like", "[server]") {
     Turns turns;
     Turns::Clock::time_point now{std::chrono::hours(1)};
     auto ask = [&](const std::string& account) {
-        auto taken = turns.add({"key", account, false, "", "", {}, "x"}, now);
+        Asked request{"key", account, false, "", "", {}, "x"};
+        auto taken = turns.add(request, now);
         turns.next();
         return taken;
     };
