@@ -197,6 +197,13 @@ void DeviceMemory::return_grant(uint64_t bytes) {
     created_ -= bytes;
 }
 
+void DeviceMemory::graphs_took(int64_t bytes, uint64_t granted) {
+    LockGuard lock(mutex_);
+    granted_ += granted;
+    if (bytes < 0) ++given_back_;
+    created_ += static_cast<uint64_t>(bytes);
+}
+
 // ---- when the grant or the addresses are used up ----
 
 // Tries one thing after the other, cheapest first. False: there is no more memory, and none has come back since

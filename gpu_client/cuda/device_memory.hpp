@@ -10,6 +10,7 @@
 // where a function may wait.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <vector>
@@ -50,6 +51,8 @@ public:
     // allocate() does.
     CUresult take_grant(uint64_t bytes);
     void return_grant(uint64_t bytes);
+    // Graphs have taken memory out of it, or given it back (less than 0), and the worker was granted more for that.
+    void graphs_took(int64_t bytes, uint64_t granted) TNR_EXCLUDES(mutex_);
 
     bool in_range(uint64_t address) const { return address - range_address_ < range_bytes_; }
     // The allocation that contains the address.
@@ -103,7 +106,8 @@ private:
     uint64_t map(uint64_t bytes) TNR_REQUIRES(mutex_);
     void unmap(const Mapped& range) TNR_REQUIRES(mutex_);
     void unmap_spares() TNR_REQUIRES(mutex_);
-    uint64_t room() const TNR_REQUIRES(mutex_) { return granted_ - mapped_ - created_; }
+    // Graphs may have taken what we have mapped since: the worker then asks for more.
+    uint64_t room() const TNR_REQUIRES(mutex_) { return granted_ - std::min(granted_, mapped_ + created_); }
     void give_back(const Allocation& allocation) TNR_REQUIRES(mutex_);
     void leave_quarantine() TNR_REQUIRES(mutex_);
     uint64_t passed_by_others() const;

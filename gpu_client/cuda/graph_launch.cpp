@@ -38,12 +38,22 @@ CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream s
     return CUDA_SUCCESS;
 }
 
+void note_taken(const wire::GraphMemoryChanges& changes, const ClientSession& session) {
+    for (auto& change : changes)
+        for (auto* device : devices())
+            if (device->session.load() == &session && device->number == change.device)
+                device->memory->graphs_took(change.taken, change.granted);
+}
+
 // The memory is the driver's to find: it gets what we keep and do not use, if it needs that.
 CUresult launch_that_allocates(const wire::LaunchGraph<>& record, const Context& context, const StreamRef& stream) {
     auto launch = [&] {
         RemoteCall call(record, wire::CallWay::sync);
         call.use(stream);
-        return call.send();
+        auto result = call.send();
+        wire::LaunchGraph<>::Reply reply;
+        if (call.has_answer() && call.read(reply)) note_taken(reply.changes, call.session());
+        return result;
     };
     driver_took_memory();
     auto result = launch();

@@ -57,9 +57,32 @@ struct GetCaptureInfo {
     };
 };
 
+// What graphs have taken of a device's grant since the client heard of it last (less than nothing: given back), and how much
+// more the worker has been granted for them.
+struct GraphMemoryChange {
+    uint32_t device = 0;
+    int64_t taken = 0;
+    uint64_t granted = 0;
+    auto fields() { return std::tie(device, taken, granted); }
+};
+using GraphMemoryChanges = List<GraphMemoryChange, 64>;  // GPUs of a session
+
 template <class Side = Numbers>
 struct LaunchGraph {
     static constexpr uint16_t op = op_cuGraphLaunch;
+    static constexpr auto way = CallWay::async_;
+    typename Side::GraphExec exec{};
+    typename Side::Stream stream{};
+    auto fields() { return std::tie(exec, stream); }
+    // Of a launch that allocates and is waited for, whether it has failed or not.
+    struct Reply {
+        GraphMemoryChanges changes;
+        auto fields() { return std::tie(changes); }
+    };
+};
+template <class Side = Numbers>
+struct UploadGraph {
+    static constexpr uint16_t op = op_cuGraphUpload;
     static constexpr auto way = CallWay::async_;
     typename Side::GraphExec exec{};
     typename Side::Stream stream{};

@@ -29,29 +29,32 @@ ssize_t send_packet(int socket, std::string_view text, int file) {
     return sent;
 }
 
-// There is room for one descriptor; the kernel closes whatever else a sender adds.
-ssize_t receive_packet(int socket, char* buffer, size_t size, UniqueFd& file) {
-    file.reset();
+// The kernel's SCM_MAX_FD: no packet has more.
+static constexpr size_t descriptors_max = 253;
+
+Packet receive_packet(int socket, char* buffer, size_t size) {
     iovec content{buffer, size};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_max * sizeof(int)) + CMSG_SPACE(sizeof(ucred))];
     msghdr message{};
     message.msg_iov = &content;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    ssize_t received;
-    do received = recvmsg(socket, &message, MSG_TRUNC | MSG_CMSG_CLOEXEC);
-    while (received < 0 && errno == EINTR);
-    if (received < 0) return received;
+    Packet packet;
+    do packet.size = recvmsg(socket, &message, MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    while (packet.size < 0 && errno == EINTR);
+    if (packet.size < 0) return packet;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-        int descriptor = -1;
-        bool one = header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-                   header->cmsg_len == CMSG_LEN(sizeof descriptor);
-        if (!one) continue;
-        std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-        file.reset(descriptor);
+        if (header->cmsg_level != SOL_SOCKET) continue;
+        if (header->cmsg_type == SCM_CREDENTIALS) packet.signed_by_kernel = true;
+        if (header->cmsg_type != SCM_RIGHTS) continue;
+        for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
+            int descriptor = -1;
+            std::memcpy(&descriptor, CMSG_DATA(header) + at, sizeof descriptor);
+            packet.files.emplace_back(descriptor);
+        }
     }
-    return received;
+    return packet;
 }
 
 }  // namespace tnr::server

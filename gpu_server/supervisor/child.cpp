@@ -89,6 +89,8 @@ Result<Child> start_child(const ChildPlan& plan) {
         return Error{Error::Kind::internal, std::string("cannot make a control socket: ") + std::strerror(errno)};
     UniqueFd ours(ends[0]), theirs(ends[1]);
     fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+    const int yes = 1;
+    setsockopt(ours.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);  // tells an empty packet from the end
 
     std::vector<std::string> command{plan.program};
     command.insert(command.end(), plan.arguments.begin(), plan.arguments.end());
@@ -151,12 +153,21 @@ bool send_message(int control, const json& message, int file) {
 
 Received receive_message(int control) {
     static thread_local std::string buffer(worker_message_bytes_max, '\0');
-    UniqueFd file;
-    ssize_t size = receive_packet(control, buffer.data(), buffer.size(), file);
-    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {Received::What::nothing_now, {}};
-    if (size <= 0) return {Received::What::closed, {}};
-    if (static_cast<size_t>(size) > buffer.size()) return {Received::What::nonsense, {}};
-    return {Received::What::message, buffer.substr(0, static_cast<size_t>(size)), std::move(file)};
+    Received received{Received::What::message, {}};
+    auto [size, files, is_packet] = receive_packet(control, buffer.data(), buffer.size());
+    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        received.what = Received::What::nothing_now;
+    else if (size < 0 || (size == 0 && !is_packet))
+        received.what = Received::What::closed;
+    else if (size == 0 || static_cast<size_t>(size) > buffer.size())
+        received.what = Received::What::nonsense;
+    else
+        received.text = buffer.substr(0, static_cast<size_t>(size));
+    if (files.size() == 1)
+        received.file = std::move(files.front());
+    else
+        received.others = std::move(files);
+    return received;
 }
 
 }  // namespace tnr::server

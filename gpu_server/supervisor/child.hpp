@@ -57,7 +57,8 @@ bool send_message(int control, const nlohmann::json& message, int file = -1);
 struct Received {
     enum class What { message, nothing_now, closed, nonsense } what;
     std::string text;
-    UniqueFd file = {};  // that came with the message
+    UniqueFd file = {};                 // that came with it, if exactly one did
+    std::vector<UniqueFd> others = {};  // if more did
 };
 Received receive_message(int control);
 

@@ -14,6 +14,7 @@
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/foreign_files.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/worker/limits.hpp"
 
@@ -29,6 +30,7 @@ WorkerProcesses::~WorkerProcesses() {
         loop_.unwatch(worker->control.get());
         loop_.unwatch(worker->errors.get());
         kill_child(worker->pid);
+        (void)worker->control.release();  // our process's end closes it, and does not wait for what is queued there
     }
 }
 
@@ -98,9 +100,19 @@ std::vector<Worker*> WorkerProcesses::all() const {
     return found;
 }
 
+// Whatever a worker has sent that we may not close here is out of our hands again when this returns.
+Received WorkerProcesses::hear(Worker& worker) {
+    auto received = receive_message(worker.control.get());
+    if (received.others.empty() && (!received.file || is_file_or_device(received.file))) return received;
+    if (received.file) received.others.push_back(std::move(received.file));
+    lay_aside(std::exchange(received.others, {}), reaper_);
+    received.what = Received::What::nonsense;
+    return received;
+}
+
 void WorkerProcesses::read_messages(Worker& worker) {
     for (int i = 0; i < worker_messages_at_once && worker.state != Worker::State::dying; ++i) {
-        auto received = receive_message(worker.control.get());
+        auto received = hear(worker);
         if (received.what == Received::What::nothing_now) return;
         if (received.what == Received::What::message && understand(worker, received)) continue;
         if (received.what != Received::What::closed)
@@ -173,12 +185,14 @@ void WorkerProcesses::exited(Worker& worker, int status) {
     worker.killed_by_others = !worker.killed_by_us && signal && foreign(*signal);
     // What it said last may still be in the socket.
     if (worker.state != Worker::State::dying) {
-        auto received = receive_message(worker.control.get());
-        while (received.what == Received::What::message && understand(worker, received))
-            received = receive_message(worker.control.get());
+        auto received = hear(worker);
+        while (received.what == Received::What::message && understand(worker, received)) received = hear(worker);
         loop_.unwatch(worker.control.get());
         worker.state = Worker::State::dying;
     }
+    // Nor may descriptors stay there: closing the socket would close them.
+    auto left = Received::What::message;
+    while (left == Received::What::message || left == Received::What::nonsense) left = hear(worker).what;
     char rest[65536];  // a pipe's size
     auto size = ::read(worker.errors.get(), rest, sizeof rest);
     if (size > 0) worker.lines.add({rest, static_cast<size_t>(size)}, loop_.now());

@@ -32,6 +32,7 @@ public:
     std::vector<Worker*> all() const;
 
 private:
+    Received hear(Worker& worker);
     void read_messages(Worker& worker);
     void read_errors(Worker& worker);
     bool understand(Worker& worker, Received& received);

@@ -1,7 +1,9 @@
-// Memory that graphs allocate when they run: the driver's own, like the graphs.
+// Memory that graphs allocate when they run, and their launches: the memory is the driver's own, like the graphs, but charged
+// to the session (graph_memory.hpp).
 #include "gpu_client/protocol/graph_memory_records.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/graph_calls.hpp"
+#include "gpu_server/worker/memory_grants.hpp"
 
 namespace tnr::worker {
 
@@ -23,6 +25,7 @@ static Answer add_allocation(WorkerSession& session, Call& call, const wire::Add
     CUgraphNode made = nullptr;
     auto result = driver().cuGraphAddMemAllocNode(&made, wanted.spot.graph.handle, after.data(), after.size(), &params);
     if (result != CUDA_SUCCESS) return result;
+    session.handles.graphs.any_allocates = true;
     call.reply(wire::AddressReply{params.dptr});
     return call.in.enter(wanted.node, made) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -47,9 +50,12 @@ static Answer get_allocation(WorkerSession& session, Call& call, const wire::Get
     return CUDA_SUCCESS;
 }
 
-static Answer capture_allocation(WorkerSession&, Call& call, const wire::CaptureAllocation<Resolved>& wanted) {
+static Answer capture_allocation(WorkerSession& session, Call& call, const wire::CaptureAllocation<Resolved>& wanted) {
     if (!driver().cuMemAllocAsync) return CUDA_ERROR_NOT_SUPPORTED;
     CUdeviceptr address = 0;
+    // What is not captured would be the driver's to give.
+    if (!graph_of_capture(wanted.stream.handle)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    session.handles.graphs.any_allocates = true;
     auto result = driver().cuMemAllocAsync(&address, wanted.bytes, wanted.stream.handle);
     call.reply(wire::AddressReply{address});
     return result;
@@ -80,7 +86,69 @@ static Answer set_amount(WorkerSession&, Call&, const wire::SetGraphMemory<Resol
     return driver().cuDeviceSetGraphMemAttribute(wanted.device.object->handle, attribute, &value);
 }
 
+// ---- launches
+
+// Asks the supervisor for what lacks, then makes the driver give up what it can.
+static bool make_room(WorkerSession& session, const AllocatingGraph& graph) {
+    auto& memory = session.graph_memory;
+    uint32_t device = 0;
+    uint64_t lacking = 0;
+    while (!memory.charge(graph, device, lacking)) {
+        auto granted = ask_and_wait(session.supervisor, device, lacking);
+        memory.granted(device, granted);
+        if (granted >= lacking) continue;  // of each device once
+        memory.trim();
+        return memory.charge(graph, device, lacking);
+    }
+    return true;
+}
+
+static CUresult launch_charged(WorkerSession& session, const wire::LaunchGraph<Resolved>& launch,
+                               AllocatingGraph& graph) {
+    auto result = driver().cuGraphLaunch(launch.exec.handle, launch.stream.handle);
+    if (result == CUDA_SUCCESS) session.graph_memory.launched(graph);
+    return result;
+}
+
+static wire::Bytes news_for_client(WorkerSession& session, uint64_t call_number) {
+    session.graph_memory.settle();
+    wire::LaunchGraph<>::Reply reply;
+    if (call_number != 0) reply.changes = session.graph_memory.changes();
+    return wire::payload_of(reply);
+}
+
+static Answer launch_allocating(WorkerSession& session, Call& call, const wire::LaunchGraph<Resolved>& launch,
+                                AllocatingGraph& graph) {
+    uint32_t device = 0;
+    uint64_t lacking = 0;
+    if (session.graph_memory.charge(graph, device, lacking)) {
+        auto result = launch_charged(session, launch, graph);
+        call.outputs = news_for_client(session, call.number);
+        return result;
+    }
+    return session.run_aside(call, [&session, launch, &graph, number = call.number](wire::Bytes& outputs) -> CUresult {
+        auto result = make_room(session, graph) ? launch_charged(session, launch, graph) : CUDA_ERROR_OUT_OF_MEMORY;
+        outputs = news_for_client(session, number);
+        return result;
+    });
+}
+
+static Answer launch_graph(WorkerSession& session, Call& call, const wire::LaunchGraph<Resolved>& launch) {
+    if (auto* graph = session.handles.graphs.allocating.find(launch.exec.number))
+        return launch_allocating(session, call, launch, *graph);
+    return driver().cuGraphLaunch(launch.exec.handle, launch.stream.handle);
+}
+
+// What allocates is uploaded by its first launch, which is charged for it.
+static Answer upload_graph(WorkerSession& session, Call&, const wire::UploadGraph<Resolved>& upload) {
+    if (session.handles.graphs.allocating.find(upload.exec.number)) return CUDA_SUCCESS;
+    if (!driver().cuGraphUpload) return CUDA_ERROR_NOT_SUPPORTED;
+    return driver().cuGraphUpload(upload.exec.handle, upload.stream.handle);
+}
+
 void add_graph_memory_calls(HandlerTable& table) {
+    table.add<launch_graph>();
+    table.add<upload_graph>();
     table.add<add_allocation>();
     table.add<get_allocation>();
     table.add<capture_allocation>();

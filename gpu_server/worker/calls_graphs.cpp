@@ -82,10 +82,13 @@ static Answer capture_info(WorkerSession& session, Call& call, const wire::GetCa
     return result;
 }
 
-static Answer instantiate(WorkerSession&, Call& call, const wire::InstantiateGraph<Resolved>& wanted) {
+static Answer instantiate(WorkerSession& session, Call& call, const wire::InstantiateGraph<Resolved>& wanted) {
     if (!driver().cuGraphInstantiateWithParams) return CUDA_ERROR_NOT_SUPPORTED;
     CUDA_GRAPH_INSTANTIATE_PARAMS params{};
     params.flags = wanted.flags;
+    // Such a graph is uploaded by its first launch (calls_graph_memory.cpp).
+    if (session.handles.graphs.any_allocates && !memory_needed_by(wanted.graph.handle, session.devices).empty())
+        params.flags &= ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
     params.hUploadStream = wanted.upload.handle;
     CUgraphExec made = nullptr;
     auto result = driver().cuGraphInstantiateWithParams(&made, wanted.graph.handle, &params);
@@ -94,17 +97,12 @@ static Answer instantiate(WorkerSession&, Call& call, const wire::InstantiateGra
     return result;
 }
 
-static Answer launch_graph(WorkerSession&, Call&, const wire::LaunchGraph<Resolved>& launch) {
-    return driver().cuGraphLaunch(launch.exec.handle, launch.stream.handle);
-}
-
 void add_graph_calls(HandlerTable& table) {
     table.add<begin_capture>();
     table.add<begin_capture_to_graph>();
     table.add<end_capture>();
     table.add<capture_info>();
     table.add<instantiate>();
-    table.add<launch_graph>();
 }
 
 }  // namespace tnr::worker

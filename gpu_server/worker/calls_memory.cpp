@@ -126,8 +126,27 @@ static Answer change_access(WorkerSession& session, Call& call, const wire::Memo
     });
 }
 
+// What graphs have reserved and given back is the client's before anybody is asked, and what they keep when there is no
+// other memory.
+static uint64_t grant_beside_graphs(WorkerSession& session, uint32_t device, uint64_t bytes) {
+    auto& graphs = session.graph_memory;
+    graphs.settle();
+    if (auto spare = graphs.hand_out(device)) return spare;
+    auto granted = ask_and_wait(session.supervisor, device, bytes);
+    session.memory.accounts.grant(device, granted);
+    if (granted != 0) return granted;
+    graphs.trim();
+    return graphs.hand_out(device);
+}
+
 static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<Resolved>& wanted) {
     using Reply = wire::MemoryGrant<>::Reply;
+    if (session.graph_memory.concern(wanted.device.number))
+        return session.run_aside(call,
+                                 [&session, device = wanted.device.number, bytes = wanted.bytes](wire::Bytes& outputs) {
+                                     outputs = wire::payload_of(Reply{grant_beside_graphs(session, device, bytes)});
+                                     return CUDA_SUCCESS;
+                                 });
     session.supervisor.ask_for_memory(
         wanted.device.number, wanted.bytes,
         [&session, device = wanted.device.number, op = call.op, number = call.number](uint64_t granted) {

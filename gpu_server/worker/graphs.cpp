@@ -40,6 +40,14 @@ bool GraphBook::enter(uint64_t number, CUgraphNode node, const NamedGraph& where
     return true;
 }
 
+bool GraphBook::enter(uint64_t number, CUgraphExec exec, const NamedGraph& where) {
+    if (!execs.add(number, exec)) return false;
+    auto* graph = any_allocates ? graphs_.find(where.graph) : nullptr;
+    if (!graph) return true;
+    auto bytes = memory_needed_by(graph->handle, devices_);
+    return bytes.empty() || allocating.add(number, {std::move(bytes)});
+}
+
 uint64_t GraphBook::known_number(CUgraph graph) const {
     auto known = graph_numbers_.find(graph);
     return known == graph_numbers_.end() ? 0 : known->second;
@@ -79,6 +87,11 @@ void GraphBook::forget_node(uint64_t number) {
     if (!found) return;
     if (auto* owner = graphs_.find(found->graph)) std::erase(owner->nodes, number);
     node_gone(number);
+}
+
+void GraphBook::forget_exec(uint64_t number) {
+    execs.remove(number);
+    allocating.remove(number);
 }
 
 void GraphBook::node_gone(uint64_t number) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "driver_table.hpp"
+#include "gpu_server/worker/graph_memory.hpp"
 #include "gpu_server/worker/numbered_handles.hpp"
 
 namespace tnr::worker {
@@ -19,7 +20,12 @@ struct NamedGraph {
 
 class GraphBook {
 public:
+    explicit GraphBook(const std::vector<Device>& devices) : devices_(devices) {}
+
     NumberedHandles<CUgraphExec> execs;
+    // Of these. They are only looked for once a graph has been told to allocate.
+    NumberedHandles<AllocatingGraph> allocating;
+    bool any_allocates = false;
 
     // Null when the number is unknown.
     CUgraph find_graph(uint64_t number);
@@ -29,7 +35,7 @@ public:
     // False if the number is taken, or there are too many.
     bool enter(uint64_t number, CUgraph graph, const NamedGraph& where);
     bool enter(uint64_t number, CUgraphNode node, const NamedGraph& where);
-    bool enter(uint64_t number, CUgraphExec exec, const NamedGraph&) { return execs.add(number, exec); }
+    bool enter(uint64_t number, CUgraphExec exec, const NamedGraph& where);
     // The number that is known, or a new one; 0 if there are too many.
     uint64_t number_of(CUgraph graph, const NamedGraph& where);
     uint64_t number_of(CUgraphNode node, const NamedGraph& where);
@@ -40,6 +46,7 @@ public:
     // With all that they own.
     void forget_graph(uint64_t number);
     void forget_node(uint64_t number);
+    void forget_exec(uint64_t number);
 
 private:
     struct Graph {
@@ -53,6 +60,7 @@ private:
     };
     void node_gone(uint64_t number);
 
+    const std::vector<Device>& devices_;
     NumberedHandles<Graph> graphs_;
     NumberedHandles<Node> nodes_;
     std::unordered_map<CUgraph, uint64_t> graph_numbers_;

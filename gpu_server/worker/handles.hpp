@@ -142,7 +142,7 @@ public:
     NumberedHandles<Library> libraries;
     NumberedHandles<std::shared_ptr<Link>> links;
     NumberedHandles<Created> allocations;
-    GraphBook graphs;
+    GraphBook graphs{devices};
     UserObjects user_objects;
     NumberedHandles<Array> arrays;
     NumberedHandles<MipmappedArray> mipmapped_arrays;
@@ -181,7 +181,7 @@ public:
     }
     template <class Destroy>
     CUresult end(const Resolved::GraphExec& exec, Destroy destroy) {
-        graphs.execs.remove(exec.number);
+        graphs.forget_exec(exec.number);
         return destroy();
     }
     template <class Destroy>

@@ -9,18 +9,27 @@ namespace tnr::worker {
 uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes);
 
 // Calls `make` with physical memory that is charged to the session's account. Clients ask for a grant before they need
-// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here. Without a grant the call fails.
+// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here, and graphs give up what they do not
+// need. Without a grant the call fails.
 template <class Make>
 Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Device& on, uint64_t bytes, Make make) {
     auto device = on.number;
     auto& accounts = session.memory.accounts;
     uint64_t lacking = 0;
     if (accounts.take(device, bytes, lacking)) return make(std::make_shared<Physical>(accounts, device, bytes));
-    return session.run_aside(call, [&session, &accounts, device, bytes, lacking, make]() -> CUresult {
-        uint64_t still_lacking = 0;
-        accounts.grant(device, ask_and_wait(session.supervisor, device, lacking));
-        if (!accounts.take(device, bytes, still_lacking)) return CUDA_ERROR_OUT_OF_MEMORY;
-        return make(std::make_shared<Physical>(accounts, device, bytes));
+    return session.run_aside(call, [&session, &accounts, device, bytes, make]() -> CUresult {
+        uint64_t lacking = 0;
+        session.graph_memory.settle();
+        bool taken = accounts.take(device, bytes, lacking);
+        if (!taken) {
+            accounts.grant(device, ask_and_wait(session.supervisor, device, lacking));
+            taken = accounts.take(device, bytes, lacking);
+        }
+        if (!taken) {
+            session.graph_memory.trim();
+            taken = accounts.take(device, bytes, lacking);
+        }
+        return taken ? make(std::make_shared<Physical>(accounts, device, bytes)) : CUDA_ERROR_OUT_OF_MEMORY;
     });
 }
 

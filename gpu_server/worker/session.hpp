@@ -24,6 +24,7 @@
 #include "gpu_server/worker/downloads.hpp"
 #include "gpu_server/worker/ended_streams.hpp"
 #include "gpu_server/worker/exchange.hpp"
+#include "gpu_server/worker/graph_memory.hpp"
 #include "gpu_server/worker/host_functions.hpp"
 #include "gpu_server/worker/images.hpp"
 #include "gpu_server/worker/memory_book.hpp"
@@ -111,6 +112,7 @@ public:
     BusyTime busy{handles};
     EndedStreams ended_streams;
     MemoryBook memory;
+    GraphMemory graph_memory{memory.accounts, devices};
     NumberedHandles<std::shared_ptr<InterprocessEvent>> interprocess_events;  // by the number of the event
     IncomingImages images;
     Profiler profiler;  // the dispatcher's, except batch()

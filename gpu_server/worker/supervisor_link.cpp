@@ -23,7 +23,8 @@ void SupervisorLink::send(const std::string& message, int file) {
 
 bool SupervisorLink::receive(std::string& message, UniqueFd& file) {
     message.resize(wire::control_bytes_max);
-    auto size = server::receive_packet(control_.get(), message.data(), message.size(), file);
+    auto [size, files, is_packet] = server::receive_packet(control_.get(), message.data(), message.size());
+    file = files.empty() ? UniqueFd() : std::move(files.front());
     message.resize(size > 0 ? std::min(static_cast<size_t>(size), message.size()) : 0);
     return size > 0;
 }

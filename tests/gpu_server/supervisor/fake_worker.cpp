@@ -142,6 +142,63 @@ static bool image_command(int client, char first) {
     return true;
 }
 
+// ---- descriptors that are hard to close: the client says '!' and a letter
+
+// Closing it takes a minute: the client reads none of what is on its way.
+static int lingering(int client) {
+    static const std::string piece(1 << 16, 'x');
+    while (send(client, piece.data(), piece.size(), MSG_DONTWAIT) > 0) {
+    }
+    linger for_long{1, 60};
+    setsockopt(client, SOL_SOCKET, SO_LINGER, &for_long, sizeof for_long);
+    return client;
+}
+
+// A local socket in whose queue the descriptor lies.
+static int wrapped(int file) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) abort();
+    tnr::server::send_message(ends[0], {{"here", "you are"}}, file);
+    close(ends[0]);
+    return ends[1];
+}
+
+static void send_two(int one, int other) {
+    char byte = '{';
+    int both[] = {one, other};
+    iovec content{&byte, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof both)] = {};
+    msghdr message{nullptr, 0, &content, 1, control, sizeof control, 0};
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof both);
+    memcpy(CMSG_DATA(header), both, sizeof both);
+    (void)!sendmsg(child_control_fd, &message, 0);
+}
+
+// True: `first` was about them. The worker has none of them any more when the supervisor gets to closing them.
+static bool trap_command(int client, char first) {
+    if (first != '!') return false;
+    char letter = 0;
+    if (read(client, &letter, 1) != 1) return true;
+    json lend{
+        {"exchange", {{"lend", std::string(32, 'a')}, {"kind", "memory"}, {"device", 0}, {"bytes", 1}, {"ticket", 1}}}};
+    int trap = lingering(client);
+    if (letter == 'w') trap = wrapped(trap);
+    if (letter == 'n') (void)!write(child_control_fd, "{", 1);   // it stays in the queue behind what makes no sense
+    if (letter == 'e') (void)!send(child_control_fd, "", 0, 0);  // likewise, behind what looks like the end
+    if (letter == '2')
+        send_two(trap, image_file('a', 1, false));
+    else
+        tnr::server::send_message(child_control_fd, lend, trap);
+    close(trap);
+    close(client);
+    note("has sent a trap");
+    pause();
+    return true;
+}
+
 // What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
 static bool said_about_client(char byte) {
     json message;
@@ -182,7 +239,7 @@ static int worker() {
                     note("holds " + std::to_string(held->size()));
                     continue;
                 }
-                if (image_command(client, byte) || said_about_client(byte)) continue;
+                if (image_command(client, byte) || trap_command(client, byte) || said_about_client(byte)) continue;
                 tnr::server::send_message(
                     child_control_fd, {{"grant", {{"device", 0}, {"bytes", uint64_t{64} << 20}, {"ticket", ticket}}}});
                 auto granted = receive();

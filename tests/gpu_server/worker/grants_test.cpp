@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
+#include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
 using namespace tnr;
@@ -26,14 +27,18 @@ constexpr uint64_t gpu_bytes = 2048 * mib, reserve_bytes = gpu_bytes / 32;
 constexpr uint64_t step = 32 * mib;
 
 template <class... Values>
-CUresult ask(uint16_t op, const Values&... values) {
+CUresult ask_in(CUcontext context, uint16_t op, const Values&... values) {
     wire::Bytes payload(sizeof(uint64_t));  // room for the call number
     wire::Writer out(payload);
     (out.put(values), ...);
     Pending pending;
-    open_sessions().front()->request(0, op, payload, pending);
+    open_sessions().front()->request(context ? find_context(context)->number : 0, op, payload, pending);
     open_sessions().front()->wait(pending);
     return pending.result;
+}
+template <class... Values>
+CUresult ask(uint16_t op, const Values&... values) {
+    return ask_in(nullptr, op, values...);
 }
 
 struct Held {
@@ -149,6 +154,88 @@ TEST_CASE("memory that is made without being mapped counts, too, until it is rel
         CHECK(ask(wire::op_cuMemRelease, uint64_t{1}) != CUDA_SUCCESS);
         CHECK(ask(wire::op_cuMemUnmap, address, step) == CUDA_SUCCESS);
     }
+}
+
+namespace {
+
+// A graph whose launches leave memory behind, launched by a record of our own: nobody has asked for a grant.
+class LeavingGraph {
+public:
+    explicit LeavingGraph(uint64_t bytes) {
+        CUgraph graph = nullptr;
+        CUgraphNode node = nullptr;
+        CUDA_MEM_ALLOC_NODE_PARAMS params{};
+        params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+        params.bytesize = bytes;
+        REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+        REQUIRE(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params) == CUDA_SUCCESS);
+        REQUIRE(cuGraphInstantiateWithFlags(&exec_, graph, 0) == CUDA_SUCCESS);
+        REQUIRE(cuGraphDestroy(graph) == CUDA_SUCCESS);
+        address = params.dptr;
+    }
+    CUresult launch() const {
+        auto number = find_graph_exec(exec_)->number;
+        CUcontext context = nullptr;
+        REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+        return ask_in(context, wire::op_cuGraphLaunch, number, uint64_t{0});
+    }
+    void destroy() const { REQUIRE(cuGraphExecDestroy(exec_) == CUDA_SUCCESS); }
+
+    CUdeviceptr address = 0;
+
+private:
+    CUgraphExec exec_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("what graphs reserve counts, too, until they are made to give it up", "[graphs]") {
+    Held held;
+    const uint64_t address = addresses(gpu_bytes + step);
+    LeavingGraph graph(700 * mib);
+    REQUIRE(graph.launch() == CUDA_SUCCESS);
+    for (uint16_t unmap : {uint16_t{wire::op_memory_unmap}, wire::op_cuMemUnmap}) {
+        uint64_t mapped = map_all(address);
+        CHECK(mapped <= gpu_bytes - reserve_bytes - 700 * mib);
+        CHECK(mapped >= gpu_bytes / 2);
+        LeavingGraph more(reserve_bytes / 2);  // the driver would have it
+        CHECK(more.launch() == CUDA_ERROR_OUT_OF_MEMORY);
+        more.destroy();
+        unmap_all(address, mapped, unmap);
+    }
+    CHECK(cuMemFree_v2(graph.address) == CUDA_SUCCESS);
+    CHECK(graph.launch() == CUDA_SUCCESS);  // what it has reserved already
+    CHECK(cuMemFree_v2(graph.address) == CUDA_SUCCESS);
+    uint64_t mapped = map_all(address);  // needs what the graph does not
+    CHECK(mapped > gpu_bytes - reserve_bytes - 700 * mib);
+    CHECK(graph.launch() == CUDA_ERROR_OUT_OF_MEMORY);
+    unmap_all(address, mapped, wire::op_memory_unmap);
+    CHECK(graph.launch() == CUDA_SUCCESS);
+    CHECK(cuMemFree_v2(graph.address) == CUDA_SUCCESS);
+    CHECK(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS);
+    CHECK(map_all(address) == mapped);
+}
+
+TEST_CASE("graphs that are gone leave what they left charged", "[leftovers]") {
+    Held held;
+    uint64_t left = 0;
+    std::vector<CUdeviceptr> addresses;
+    CUresult result = CUDA_SUCCESS;
+    for (; left <= gpu_bytes; left += step) {
+        LeavingGraph graph(step);
+        result = graph.launch();
+        graph.destroy();
+        if (result != CUDA_SUCCESS) break;
+        addresses.push_back(graph.address);
+    }
+    CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(left <= gpu_bytes - reserve_bytes);
+    CHECK(left >= gpu_bytes / 2);
+    for (auto address : addresses) CHECK(cuMemFree_v2(address) == CUDA_SUCCESS);
+    CUdeviceptr all = 0;  // an honest program has it all again
+    CHECK(cuMemAlloc_v2(&all, left) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
 TEST_CASE("a hostile client does not get at what another was granted", "[bystander]") {

@@ -34,9 +34,10 @@ struct Line {
     }
     nlohmann::json hear(UniqueFd& file) const {
         std::string text(4096, '\0');
-        auto size = server::receive_packet(supervisor, text.data(), text.size(), file);
-        REQUIRE(size > 0);
-        return nlohmann::json::parse(text.substr(0, static_cast<size_t>(size)));
+        auto packet = server::receive_packet(supervisor, text.data(), text.size());
+        REQUIRE(packet.size > 0);
+        file = packet.files.empty() ? UniqueFd() : std::move(packet.files.front());
+        return nlohmann::json::parse(text.substr(0, static_cast<size_t>(packet.size)));
     }
     void answer(uint64_t ticket, int file) const {
         server::send_packet(supervisor, nlohmann::json{{"image", {{"ticket", ticket}}}}.dump(), file);
