@@ -11,6 +11,7 @@
 //     it is, and that no other claim is on any of the GPUs.
 //   * A node knows, by a clock that also runs while it sleeps, until when its lease certainly lasts. Later it begins nothing.
 //     What runs goes on: nobody else can have those GPUs.
+//   * Who has lost a GPU and does not know it yet, because it was stopped meanwhile, is kept off it by fences.hpp.
 //
 // Nothing here blocks. Answers and events come through `post`, in which the owner says how something is run on its thread.
 #pragma once
@@ -64,9 +65,11 @@ struct PoolClaim {
 struct Standing {
     bool joined = false;
     int64_t fence = 0;
-    int64_t until_ms = 0;              // boot_ms(); certain
-    std::string trouble = {};          // why it is not joined, or was not renewed last time
-    std::vector<std::string> refused;  // GPUs that belong to another node
+    int64_t until_ms = 0;                   // boot_ms(); certain
+    std::string trouble = {};               // why it is not joined, or was not renewed last time
+    std::vector<std::string> refused = {};  // GPUs that belong to another node
+    int64_t gpus_fence = 0;  // when those that belong to this one were last found to: larger than all before
+    std::string pool = {};   // its identity: fencing numbers of another have nothing to do with these
     bool good() const { return joined && boot_ms() < until_ms; }
 };
 

@@ -26,6 +26,7 @@ struct Change {
 struct Registration {
     int64_t fence = 0;
     std::vector<std::string> refused;  // GPUs of other nodes
+    std::string pool;                  // its identity
 };
 
 class Backend {
@@ -38,9 +39,12 @@ public:
     // False: the lease is gone.
     virtual Result<bool> renew() = 0;
 
-    // Takes those of these GPUs that are nobody's any more. The others.
-    virtual Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
-                                                   const std::vector<std::string>& refused) = 0;
+    // Takes those of these GPUs that are nobody's any more.
+    struct Adopted {
+        std::vector<std::string> refused;  // the others
+        int64_t fence = 0;                 // larger than all that were on those taken; 0: none was
+    };
+    virtual Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) = 0;
 
     // On condition that the registration is still the one with this fence. False: it is not.
     virtual Result<bool> tell(const PoolNode& self, int64_t fence) = 0;

@@ -6,8 +6,10 @@
 //   members/NAME           the identity of the server that has this name, also while it is away
 //   gpus/UUID              the node that the GPU belongs to, likewise
 //   held/UUID              under the lease: the claim that has the GPU
+//   identity               of the pool: by chance, so that an etcd that begins anew is another pool
 #include <atomic>
 
+#include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -31,6 +33,7 @@ struct Keys {
     std::string gpus() const { return prefix + "gpus/"; }
     std::string gpu(const std::string& uuid) const { return gpus() + uuid; }
     std::string held(const std::string& uuid) const { return prefix + "held/" + uuid; }
+    std::string identity() const { return prefix + "identity"; }
 };
 
 class EtcdBackend : public Backend {
@@ -40,6 +43,8 @@ public:
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
         if (auto mine = end_earlier(self); !mine) return mine.error();
+        auto pool = identity();
+        if (!pool) return pool.error();
         auto member = keeper_.list(keys_.member(self.name));
         if (!member) return member.error();
         std::map<std::string, etcd::KeyValue> owners;
@@ -79,22 +84,25 @@ public:
         if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
         lease_ = *lease;
         registration.fence = made->revision;
+        registration.pool = *pool;
         return registration;
     }
 
     Result<bool> renew() override { return keeper_.keep_alive(lease_); }
 
-    Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
-                                           const std::vector<std::string>& refused) override {
-        std::vector<std::string> still;
+    Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) override {
+        Adopted adopted;
         for (auto& uuid : refused) {
             etcd::Txn txn;
             txn.if_created_at(keys_.node(self.name), fence).if_absent(keys_.gpu(uuid)).put(keys_.gpu(uuid), self.name);
             auto taken = keeper_.commit(txn);
             if (!taken) return taken.error();
-            if (!taken->done) still.push_back(uuid);
+            if (taken->done)
+                adopted.fence = taken->revision;
+            else
+                adopted.refused.push_back(uuid);
         }
-        return still;
+        return adopted;
     }
 
     Result<bool> tell(const PoolNode& self, int64_t fence) override {
@@ -175,6 +183,17 @@ private:
     static Error name_taken(const std::string& name) {
         return {Error::Kind::usage, "the pool has another node called '" + name + "'",
                 "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " + name};
+    }
+
+    // The first node that asks makes it.
+    Result<std::string> identity() {
+        auto made = keeper_.commit(etcd::Txn().if_absent(keys_.identity()).put(keys_.identity(), wire::random_id()));
+        auto found = made ? keeper_.list(keys_.identity()) : Result<etcd::Listing>(made.error());
+        if (!found) return found.error();
+        for (auto& pair : found->values)
+            if (pair.key == keys_.identity() && pair.value.find_first_not_of("0123456789abcdef") == std::string::npos)
+                return pair.value;
+        return Error{Error::Kind::remote, "the pool's identity in etcd makes no sense"};
     }
 
     // The lease of an earlier process of this node, which has ended: its state folder is ours now.

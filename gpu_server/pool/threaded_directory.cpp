@@ -167,7 +167,7 @@ private:
             if (!made) {
                 if (std::exchange(told, made.error().what) != made.error().what)
                     log(LogLevel::warning, "not a node of the pool: " + made.error().what);
-                tell_standing({false, 0, 0, made.error().what, {}});
+                tell_standing({.trouble = made.error().what});
                 pause(register_again_after);
                 continue;
             }
@@ -176,7 +176,7 @@ private:
                 log(LogLevel::warning, "GPU " + gpu + " belongs to another node of the pool: not served here");
             log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
             fence_ = made->fence;
-            Standing standing{true, made->fence, certain_from(asked), {}, made->refused};
+            Standing standing{true, made->fence, certain_from(asked), {}, made->refused, made->fence, made->pool};
             tell_standing(standing);
             renew(standing);
         }
@@ -194,7 +194,7 @@ private:
             if (there && !*there) {
                 log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
                 fence_ = 0;
-                return tell_standing({false, 0, 0, "this node was out of touch with the pool for too long", {}});
+                return tell_standing({.trouble = "this node was out of touch with the pool for too long"});
             }
             if (there) {
                 if (std::exchange(failed, false)) {
@@ -205,8 +205,10 @@ private:
                 standing.trouble.clear();
                 if (!standing.refused.empty() && boot_ms() > ask_again_at) {
                     ask_again_at = boot_ms() + refused_asked_every.count();
-                    if (auto still = backend_->adopt(self(), standing.fence, standing.refused))
-                        standing.refused = *still;
+                    if (auto adopted = backend_->adopt(self(), standing.fence, standing.refused)) {
+                        standing.refused = adopted->refused;
+                        standing.gpus_fence = std::max(standing.gpus_fence, adopted->fence);
+                    }
                 }
             } else {
                 if (!std::exchange(failed, true)) log(LogLevel::warning, there.error().what);

@@ -222,6 +222,12 @@ void Claims::tell_sharing(const Claim& claim, const Session& session, bool share
 // starting → serving
 void Claims::serve(Claim& claim, Session& session) {
     Worker& worker = *session.worker;
+    for (int index : claim.gpus) {
+        if (!options_.pool) break;
+        auto fence = options_.pool->fence(gpus_.at(index).found.uuid, claim.fence);
+        if (!fence) return end(claim, fence.error().what);
+        (void)workers_.tell(worker, {{"fence", true}}, fence->get());  // one that is dead is noticed below
+    }
     if (auto open = workers_.open_door(worker); !open) return end_session(session, open.error().what);
     loop_.cancel(session.timer);
     auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();

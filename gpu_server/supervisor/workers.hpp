@@ -3,6 +3,8 @@
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
+//   supervisor → worker  {"fence": true}, with a file                      for each GPU of its claim, before "serve": once that
+//                        shows a number beyond the claim's, the GPU is another's (pool/fences.hpp)
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
 //                        fence, lease_until_ms}}
 //                        the keys are empty for plain text; lanes: how many the client may open; fence: the pool's number

@@ -183,6 +183,33 @@ class PoolNodes(unittest.TestCase):
         self.serve("b", "a100")
         self.runs(alice, "a100")
 
+    def test_a_node_sleeps_and_its_gpu_goes_to_another(self):
+        """Two servers of one host with the same GPU. One is stopped until the operator gives its GPU to the other."""
+        self.serve("a", "l4")
+        self.serve("b", "h100", "--emulated-seed", "shared")
+        alice, bob = self.user("alice"), self.user("bob")
+        first = self.program(alice, "h100", 90)
+        gpu = first.stdout.readline().strip()
+        asleep = self.servers.pop("b")
+        workers = subprocess.run(["pgrep", "-P", str(asleep.pid)], capture_output=True, text=True).stdout.split()
+        for process in [asleep.pid, *map(int, workers)]:
+            os.kill(process, signal.SIGSTOP)
+            self.addCleanup(lambda process=process: os.path.exists(f"/proc/{process}") and os.kill(process, signal.SIGCONT))
+        wait_until(lambda: self.node("b")["state"].startswith("gone"), 20)
+        self.operator("remove-node", "b")
+        self.serve("c", "h100", "--emulated-seed", "shared")
+        second = self.program(bob, "h100", 20)
+        self.assertEqual(second.stdout.readline().strip(), gpu)
+        # The worker alone, then the supervisor that still believes in its claim.
+        for process in map(int, workers):
+            os.kill(process, signal.SIGCONT)
+        _, errors = first.communicate(timeout=60)
+        self.assertNotEqual(first.returncode, 0)
+        self.assertIn("has been given to another", errors)
+        os.kill(asleep.pid, signal.SIGCONT)
+        out, errors = second.communicate(timeout=60)
+        self.assertIn("done", out, errors)
+
     def test_a_node_is_drained(self):
         self.serve("a", "h100")
         self.serve("b", "h100")
