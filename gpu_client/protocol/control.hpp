@@ -20,7 +20,7 @@
 //   enroll_with_token  public_key               {account}; tokens only, once: the account's key from now on
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
-//   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions}]}
+//   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions, node}]}, of all nodes
 //   queue           everyone                    {queue: [{machine, gpu, count, place, of, priority, waited_s}]}
 //   nodes           -                           {nodes: [{name, address, server_key, version, state: "ready"|"draining",
 //                                               gpus: {type: {total, free}}, claims}], asked: name}
@@ -29,8 +29,9 @@
 //                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
 //                                               accounts only, of the caller's own
 //                                               account what was in use after `since`; a running claim may come twice
-//   pool            -                           {now, nodes, gpus, claims, queue, queue_length}: what there is now (README.md of
-//                                               gpu_server/watch/); of others' claims only which GPUs they hold; accounts only
+//   pool            -                           {now, nodes, gpus, claims, queue, queue_length}: what there is now, of the node
+//                                               that is asked (README.md of gpu_server/watch/); of others' claims only
+//                                               which GPUs they hold; accounts only
 //   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
 //                                               from then on
 //

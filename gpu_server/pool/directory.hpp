@@ -90,6 +90,8 @@ public:
     virtual void join(PoolNode self) = 0;
     // What it has free has changed.
     virtual void tell(const std::map<std::string, TypeCount>& types) = 0;
+    // Its server_key is another now.
+    virtual void tell_key(const std::string& server_key) = 0;
     // In good order: the GPUs may be another's from now on. Blocks for a second at most.
     virtual void leave() = 0;
 

@@ -78,6 +78,14 @@ public:
         wanted_.notify_all();
     }
 
+    void tell_key(const std::string& server_key) override {
+        LockGuard lock(mutex_);
+        if (self_.server_key == server_key) return;
+        self_.server_key = server_key;
+        untold_ = true;
+        wanted_.notify_all();
+    }
+
     void leave() override {
         if (!keeper_.joinable()) return;
         stopping_ = true;  // before the follower is woken by what leave() removes

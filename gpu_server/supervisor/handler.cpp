@@ -226,13 +226,15 @@ json Handler::claims_of(const Caller& caller, const Request& request) {
                         {"node", pool_.name()}});
         if (request.everyone) list.back()["account"] = claim->account;
     }
-    for (auto& claim : pool_.claims_elsewhere(caller.account))
+    for (auto& claim : pool_.claims_elsewhere(request.everyone ? std::nullopt : std::optional(caller.account))) {
         list.push_back({{"machine", claim.machine},
                         {"gpu", claim.gpu},
                         {"devices", claim.devices},
                         {"since", claim.began_ms / 1000},
                         {"sessions", 1},
                         {"node", claim.node}});
+        if (request.everyone) list.back()["account"] = claim.account;
+    }
     return {{"claims", list}};
 }
 

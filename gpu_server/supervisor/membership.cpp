@@ -164,10 +164,10 @@ int Membership::held_elsewhere(const std::string& account) const {
     return held;
 }
 
-std::vector<PoolClaim> Membership::claims_elsewhere(const std::string& account) const {
+std::vector<PoolClaim> Membership::claims_elsewhere(const std::optional<std::string>& account) const {
     std::vector<PoolClaim> found;
     for (auto& [name, claim] : directory_->claims())
-        if (claim.account == account && claim.node != self_.name) found.push_back(claim);
+        if ((!account || claim.account == *account) && claim.node != self_.name) found.push_back(claim);
     return found;
 }
 

@@ -36,11 +36,15 @@ public:
     // In good order, after everything has ended.
     void leave();
 
+    // The others send clients here with it.
+    void tell_key(const std::string& public_key) { directory_->tell_key(public_key); }
+
     const std::string& name() const { return self_.name; }
     const Directory& directory() const { return *directory_; }
     // As the other nodes tell; without this one's own, which the supervisor itself knows better.
     std::map<std::string, TypeCount> types_elsewhere() const;
-    std::vector<PoolClaim> claims_elsewhere(const std::string& account) const;
+    // Of this account, or of all.
+    std::vector<PoolClaim> claims_elsewhere(const std::optional<std::string>& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
     std::optional<nlohmann::json> node_with_claim_of(const Caller& caller);
 

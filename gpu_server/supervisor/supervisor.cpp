@@ -64,11 +64,13 @@ void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
     loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
 }
 
-// Commands beside us may change the server's keys; and lines that were left out of the audit log are told in the end.
-void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit) {
+// Commands beside us may change the server's keys, which `pool` is told of (null: there are none); and lines that were left
+// out of the audit log are told in the end.
+void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit, Membership* pool) {
     if (auto read = keys.refresh(now_ms()); !read) log(LogLevel::error, read.error().what);
+    if (pool) pool->tell_key(keys.public_key());
     audit.tidy();
-    loop.after(keys_looked_at_every, [&] { look_at_folder(loop, keys, audit); });
+    loop.after(keys_looked_at_every, [&, pool] { look_at_folder(loop, keys, audit, pool); });
 }
 
 // The emulated GPU's memory is the host's, and granted.
@@ -267,7 +269,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!ending && !pool.may_begin()) return pool.why_not_joined();
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
-    look_at_folder(loop, keys, audit);
+    look_at_folder(loop, keys, audit, options.plain ? nullptr : &pool);
     auto reached_at = options.control_address.empty() ? (*socket)->address() : options.control_address;
     if (auto saved = folder->save_address(reached_at, options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);
