@@ -131,8 +131,8 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
         case Op::describe:
             return claims_.describe(caller, wish, reply);
         case Op::session:
-            return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce, peer.connection},
-                                        reply);
+            return claims_.open_session(
+                caller, wish, {request.pid, request.process, request.nonce, peer.connection, request.doors}, reply);
         case Op::nvml:
             if (auto node = claims_.elsewhere(caller, wish)) return reply(std::move(*node));
             return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);

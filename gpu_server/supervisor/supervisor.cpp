@@ -159,6 +159,7 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
     control.listen = *listen;
     control.plain = options.plain;
     control.descriptors = raise_descriptor_limit();
+    control.one_port = options.one_port;
     return control;
 }
 
@@ -213,6 +214,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     // What clients are told may be no address of this host: of a router before it, or of the cloud around it.
     std::string worker_host = options.worker_bind.empty() ? control->listen.host : options.worker_bind;
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
+    if (auto* front_door = (*socket)->front_door()) workers.stand_behind(*front_door, (*socket)->endpoint());
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
     auto self = own_entry(options, control->listen, (*socket)->address(), keys.public_key(), *identity);
     if (!self) return self.error();
@@ -220,7 +222,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Books books(loop, **ledger, self->name);
     Claims claims(loop, gpus, workers, books,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
-                   [&](const std::string& account) { return limits_of(**store, account); }, &pool});
+                   [&](const std::string& account) { return limits_of(**store, account); }, &pool, options.one_port});
     pool.on({[&] { claims.tell_lease(); },
              [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);

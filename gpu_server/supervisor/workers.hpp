@@ -56,7 +56,8 @@ struct Worker {
     UniqueFd control;
     UniqueFd errors;  // what it writes to stderr
     ForeignLines lines{nullptr};
-    UniqueFd door;  // bound, not listening; until it serves
+    UniqueFd door;             // bound, not listening; or of a pair (front_door.hpp); until it serves
+    uint64_t door_number = 0;  // while it serves, at the front door; 0: it has a port
 };
 
 struct MemoryWish {
