@@ -118,10 +118,23 @@ public:
     Result<> redeem_token(const std::string& public_key) override {
         return tell({{"op", "enroll_with_token"}, {"public_key", public_key}});
     }
+    // Each node tells of itself.
     Result<PoolNow> now() override try {
         auto answer = ask({{"op", "pool"}});
         if (!answer) return answer.error();
-        return now_of(*answer);
+        auto now = now_of(*answer);
+        auto nodes = other_nodes();
+        if (!nodes) return nodes.error();
+        for (auto& [name, node] : *nodes) {
+            auto told = cli::ask(node, {{"op", "pool"}});
+            if (told)
+                add(now, now_of(*told));
+            else if (interrupt::interrupted())
+                return told.error();
+            else
+                now.nodes.push_back({.name = name, .version = "", .silent = true});
+        }
+        return now;
     } catch (const Json::exception&) {
         return Error{Error::Kind::remote, "what the pool tells of itself makes no sense",
                      "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
@@ -177,6 +190,15 @@ private:
         now.bytes_down = totals->at("bytes_down");
         return now;
     }
+    static void add(PoolNow& now, PoolNow more) {
+        for (auto& node : more.nodes) now.nodes.push_back(std::move(node));
+        for (auto& gpu : more.gpus) now.gpus.push_back(std::move(gpu));
+        for (auto& one : more.queue) now.queue.push_back(std::move(one));
+        now.queue_length += more.queue_length;
+        now.bytes_up += more.bytes_up;
+        now.bytes_down += more.bytes_down;
+        if (now.claims_total) now.claims_total = *now.claims_total + more.claims_total.value_or(0);
+    }
     static GpuUse use_of(const Json& claim) {
         GpuUse use{claim.at("id"),   claim.at("machine"), claim.at("gpu"),  claim.at("count"),
                    claim.at("from"), claim.at("to"),      claim.at("ended")};
@@ -194,9 +216,17 @@ private:
     }
     using Node = std::shared_ptr<control::Client>;
 
-    // Each node of a pool keeps the ledger of what it served. Servers of before there were several know no other.
+    // Each node of a pool keeps the ledger of what it served.
     Result<std::vector<Node>> all_nodes() {
+        auto others = other_nodes();
+        if (!others) return others.error();
         std::vector<Node> nodes{client_};
+        for (auto& [name, node] : *others) nodes.push_back(node);
+        return nodes;
+    }
+    // By name. Servers of before there were several know none.
+    Result<std::map<std::string, Node>> other_nodes() {
+        std::map<std::string, Node> nodes;
         auto answer = ask({{"op", "nodes"}});
         if (!answer && answer.error().kind == Error::Kind::usage) return nodes;
         if (!answer) return answer.error();
@@ -204,9 +234,14 @@ private:
             if (node.at("name") == answer->at("asked")) continue;
             wire::ClientKeys keys{node.at("server_key").get<std::string>(), keys_.own};
             if (keys.plain() != keys_.plain()) continue;  // no node of a pool that has keys is without
-            auto client = control::Client::open(node.at("address"), keys);
-            if (!client) return client.error();
-            nodes.push_back(std::move(*client));
+            auto where = node.at("address").get<std::string>();
+            auto& known = others_[where + " " + keys.server_public];  // a connection serves as long as we do
+            if (!known) {
+                auto client = control::Client::open(where, keys);
+                if (!client) return client.error();
+                known = std::move(*client);
+            }
+            nodes[node.at("name")] = known;
         }
         return nodes;
     }
@@ -229,6 +264,7 @@ private:
     std::shared_ptr<control::Client> client_;
     wire::ClientKeys keys_;
     std::function<void(const std::string&)> learned_;
+    std::map<std::string, Node> others_;  // by address and key
 };
 
 }  // namespace

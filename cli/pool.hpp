@@ -65,6 +65,7 @@ struct PoolBooks {
 struct PoolNode {
     std::string name, version;
     bool stopping = false;  // takes no new programs
+    bool silent = false;    // does not answer: what it has is not known
 };
 struct PoolGpu {
     std::string node, type;

@@ -89,6 +89,9 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
         ->type_name("HOST");
     command->add_option("--worker-ports", *ports, "Ports for the workers, for firewalls (default: any)")
         ->type_name("FIRST-LAST");
+    command->add_flag(
+        "--one-port", options->one_port,
+        "Clients reach the workers, too, through the port of --listen, for firewalls that let in no other");
     command
         ->add_option("--linger-ms", *linger_ms,
                      "How long a GPU is kept unwiped for the same key (without keys: machine) after its last process")
@@ -152,6 +155,10 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
             if (!range) return void(result = range.error());
             options->worker_ports = *range;
         }
+        if (options->one_port && !(options->worker_bind.empty() && options->worker_address.empty() && ports->empty()))
+            return void(result = Error{Error::Kind::usage,
+                                       "with --one-port, workers have neither an address nor ports of their own",
+                                       "leave --worker-bind, --worker-address and --worker-ports away"});
         result = run(*options);
     });
     return command;

@@ -114,6 +114,8 @@ std::string picture(Session& session, const std::string& address, const PoolNow&
     for (const auto& node : now.nodes)
         if (node.stopping)
             out << session.out_paint.doubtful(node.name + " is stopping and takes no new programs") << "\n";
+        else if (node.silent)
+            out << session.out_paint.bad(node.name + " does not answer") << "\n";
     out << rates(now, before) << "\n";
     print_gpus(out, session.out_paint, now, session.out_is_terminal && size.columns < narrow_below);
     print_queue(out, session.out_paint, now);
@@ -135,7 +137,8 @@ Json gpu_now_json(const PoolGpu& gpu) {
 Json now_json(const std::string& address, const PoolNow& now) {
     Json nodes = Json::array(), gpus = Json::array(), queue = Json::array();
     for (const auto& node : now.nodes)
-        nodes.push_back({{"name", node.name}, {"version", node.version}, {"stopping", node.stopping}});
+        nodes.push_back(
+            {{"name", node.name}, {"version", node.version}, {"stopping", node.stopping}, {"silent", node.silent}});
     for (const auto& gpu : now.gpus) gpus.push_back(gpu_now_json(gpu));
     for (const auto& one : now.queue)
         queue.push_back({{"gpu", gpu_json(one.gpu, one.count)},

@@ -146,15 +146,21 @@ static Result<json> ask_in_queue(json request) {
 
 // By the nonce the pool recognises a request that has to be repeated.
 Result<SessionOffer> ask_for_session() try {
-    auto answer = ask_in_queue(
-        {{"op", "session"}, {"pid", ::getpid()}, {"process", process_name()}, {"nonce", wire::random_id()}});
+    auto answer = ask_in_queue({{"op", "session"},
+                                {"pid", ::getpid()},
+                                {"process", process_name()},
+                                {"nonce", wire::random_id()},
+                                {"doors", true}});
     if (!answer) return answer.error();
     auto devices = devices_of(*answer);
     if (!devices) return devices.error();
     const auto config = pool_config();
     SessionOffer offer;
     offer.devices = std::move(*devices);
-    offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), answered_by());
+    if (auto door = answer->value("door", uint64_t{0}); door != 0)  // the worker has no port of its own (greeting.hpp)
+        offer.endpoint = answered_by() + "#" + std::to_string(door);
+    else
+        offer.endpoint = control::worker_endpoint(answer->at("endpoint").get<std::string>(), answered_by());
     offer.session = answer->at("session").get<std::string>();
     offer.keys.own = config.keys.own;
     if (auto key = answer->value("server_key", json()); key.is_string())

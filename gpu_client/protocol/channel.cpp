@@ -9,6 +9,7 @@
 #include <charconv>
 #include <tuple>
 
+#include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 
@@ -117,8 +118,10 @@ void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
         socket.set(zmq::sockopt::connect_routing_id, name(way));
         socket.set(zmq::sockopt::affinity, uint64_t{1} << way.lane);  // an I/O thread of its own
     }
-    allow_ipv6(socket, endpoint_);
-    socket.connect(endpoint_);
+    auto [endpoint, number] = parse_dialling(endpoint_);
+    if (zmq_setsockopt(socket.handle(), greeting_number_option, &number, sizeof number) != 0) throw zmq::error_t();
+    allow_ipv6(socket, endpoint);
+    socket.connect(endpoint);
 }
 
 bool Channel::dial_lane(size_t lane) try {

@@ -13,14 +13,15 @@
 //   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
 //                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
-//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, or {queued: {place,
-//                   nonce, wait_s, place        of}}, to a client that says how long it waits; and
+//   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, and door where the
+//                                               server has one port; or {queued: {place,
+//                   nonce, wait_s, place, doors of}}, to a client that says how long it waits; and
 //                                               above: how many have a higher priority, if any
 //   nvml            gpu, count                  {devices: [… as NVML tells it …], processes: […]}
 //   enroll_with_token  public_key               {account}; tokens only, once: the account's key from now on
 //   enroll_machine  name, public_key            {}; accounts only
 //   forget_machine  name                        {}; accounts only; succeeds when it is not there
-//   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions}]}
+//   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions, node}]}, of all nodes
 //   queue           everyone                    {queue: [{machine, gpu, count, place, of, priority, waited_s}]}
 //   nodes           -                           {nodes: [{name, address, server_key, version, state: "ready"|"draining",
 //                                               gpus: {type: {total, free}}, claims}], asked: name}
@@ -29,8 +30,9 @@
 //                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
 //                                               accounts only, of the caller's own
 //                                               account what was in use after `since`; a running claim may come twice
-//   pool            -                           {now, nodes, gpus, claims, queue, queue_length}: what there is now (README.md of
-//                                               gpu_server/watch/); of others' claims only which GPUs they hold; accounts only
+//   pool            -                           {now, nodes, gpus, claims, queue, queue_length}: what there is now, of the node
+//                                               that is asked (README.md of gpu_server/watch/); of others' claims only
+//                                               which GPUs they hold; accounts only
 //   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
 //                                               from then on
 //
@@ -42,7 +44,9 @@
 //
 // `session` makes the machine's claim or joins it. If one of the claim's sessions already has the nonce (random, up to
 // 64 characters), the answer is that session: the first answer was lost. The endpoint is tcp://HOST:PORT, where the
-// host "*" stands for the one under which the client reached the pool: see worker_endpoint().
+// host "*" stands for the one under which the client reached the pool: see worker_endpoint(). With a `door` the endpoint is
+// the address at which the client reached the pool, and the connection begins with that number (greeting.hpp): only for
+// clients that say `doors`: true.
 //
 // Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
 //          attributes: {"id": value…}, range: {address, bytes} (session only)}; see device_description.hpp.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
 
 namespace tnr::wire {
@@ -19,8 +20,19 @@ static constexpr milliseconds pause_min{20}, pause_max{1000};
 // How long the kernel may take to say why an attempt has failed; it has just told ZeroMQ.
 static constexpr milliseconds refusal_within{500};
 
+// Behind a port that several share: whether it resets who comes with this number.
+static bool turned_away(int socket, uint64_t number) {
+    auto start = greeting_with(number);
+    pollfd answered{socket, POLLIN, 0};
+    char byte;
+    return ::send(socket, start.data(), start.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(start.size()) &&
+           ::poll(&answered, 1, static_cast<int>(refusal_within.count())) == 1 &&
+           ::recv(socket, &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
 // Whether nobody listens there. ZeroMQ knew, but does not tell.
-static bool refuses(const std::string& endpoint) {
+static bool refuses(const std::string& dialled) {
+    const auto [endpoint, number] = parse_dialling(dialled);
     auto slashes = endpoint.find("//"), colon = endpoint.rfind(':');
     if (slashes == std::string::npos || colon == std::string::npos || colon < slashes + 2) return false;
     addrinfo hints{}, *list = nullptr;
@@ -32,11 +44,12 @@ static bool refuses(const std::string& endpoint) {
     int error = 0;
     if (::connect(socket.get(), list->ai_addr, list->ai_addrlen) != 0) error = errno;
     freeaddrinfo(list);
-    if (error != EINPROGRESS) return error == ECONNREFUSED;
+    if (error != 0 && error != EINPROGRESS) return error == ECONNREFUSED;
     pollfd done{socket.get(), POLLOUT, 0};
     socklen_t size = sizeof error;
     if (::poll(&done, 1, static_cast<int>(refusal_within.count())) != 1) return false;
-    return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED;
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return false;
+    return error == ECONNREFUSED || (error == 0 && number != 0 && turned_away(socket.get(), number));
 }
 
 Keeper::Keeper(Link& link, Patience patience, Hooks hooks)

@@ -11,6 +11,7 @@
 //     it is, and that no other claim is on any of the GPUs.
 //   * A node knows, by a clock that also runs while it sleeps, until when its lease certainly lasts. Later it begins nothing.
 //     What runs goes on: nobody else can have those GPUs.
+//   * Who has lost a GPU and does not know it yet, because it was stopped meanwhile, is kept off it by fences.hpp.
 //
 // Every node is told at once which nodes there are, since that seldom changes. Who has claims, and what is free, changes
 // with every program: a node asks for it when it needs it, and only for as much as it needs (Question), so that what a claim
@@ -80,9 +81,11 @@ struct Question {
 struct Standing {
     bool joined = false;
     int64_t fence = 0;
-    int64_t until_ms = 0;              // boot_ms(); certain
-    std::string trouble = {};          // why it is not joined, or was not renewed last time
-    std::vector<std::string> refused;  // GPUs that belong to another node
+    int64_t until_ms = 0;                   // boot_ms(); certain
+    std::string trouble = {};               // why it is not joined, or was not renewed last time
+    std::vector<std::string> refused = {};  // GPUs that belong to another node
+    int64_t gpus_fence = 0;  // when those that belong to this one were last found to: larger than all before
+    std::string pool = {};   // its identity: fencing numbers of another have nothing to do with these
     bool good() const { return joined && boot_ms() < until_ms; }
 };
 
@@ -103,6 +106,8 @@ public:
     virtual void join(PoolNode self) = 0;
     // What it has free has changed.
     virtual void tell(const std::map<std::string, TypeCount>& types) = 0;
+    // Its server_key is another now.
+    virtual void tell_key(const std::string& server_key) = 0;
     // In good order: the GPUs may be another's from now on. Blocks for a second at most.
     virtual void leave() = 0;
 

@@ -27,6 +27,7 @@ struct Change {
 struct Registration {
     int64_t fence = 0;
     std::vector<std::string> refused;  // GPUs of other nodes
+    std::string pool;                  // its identity
 };
 
 class Backend {
@@ -39,12 +40,17 @@ public:
     // False: the lease is gone.
     virtual Result<bool> renew() = 0;
 
-    // Takes those of these GPUs that are nobody's any more. The others.
-    virtual Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
-                                                   const std::vector<std::string>& refused) = 0;
+    // Takes those of these GPUs that are nobody's any more.
+    struct Adopted {
+        std::vector<std::string> refused;  // the others
+        int64_t fence = 0;                 // larger than all that were on those taken; 0: none was
+    };
+    virtual Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) = 0;
 
     // What it has free. On condition that the registration is still the one with this fence. False: it is not.
-    virtual Result<bool> tell(const PoolNode& self, int64_t fence) = 0;
+    virtual Result<bool> tell_free(const PoolNode& self, int64_t fence) = 0;
+    // The rest of what it says of itself, likewise.
+    virtual Result<bool> tell_node(const PoolNode& self, int64_t fence) = 0;
     // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated.
     virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence) = 0;
     virtual Result<> remove(const PoolClaim& claim) = 0;

@@ -8,8 +8,10 @@
 //   members/NAME           the identity of the server that has this name, also while it is away
 //   gpus/UUID              the node that the GPU belongs to, likewise
 //   held/UUID              under the lease: the claim that has the GPU
+//   identity               of the pool: by chance, so that an etcd that begins anew is another pool
 #include <atomic>
 
+#include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -49,6 +51,7 @@ struct Keys {
     std::string gpus() const { return prefix + "gpus/"; }
     std::string gpu(const std::string& uuid) const { return gpus() + uuid; }
     std::string held(const std::string& uuid) const { return prefix + "held/" + uuid; }
+    std::string identity() const { return prefix + "identity"; }
 };
 
 class EtcdBackend : public Backend {
@@ -63,6 +66,8 @@ public:
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
         if (auto mine = end_earlier(self); !mine) return mine.error();
+        auto pool = identity();
+        if (!pool) return pool.error();
         auto member = keeper_.list(keys_.member(self.name));
         if (!member) return member.error();
         std::map<std::string, etcd::KeyValue> owners;
@@ -103,31 +108,37 @@ public:
         if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
         lease_ = *lease;
         registration.fence = made->revision;
+        registration.pool = *pool;
         return registration;
     }
 
     Result<bool> renew() override { return keeper_.keep_alive(lease_); }
 
-    Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
-                                           const std::vector<std::string>& refused) override {
-        std::vector<std::string> still;
+    Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) override {
+        Adopted adopted;
         for (auto& uuid : refused) {
             etcd::Txn txn;
             txn.if_created_at(keys_.node(self.name), fence).if_absent(keys_.gpu(uuid)).put(keys_.gpu(uuid), self.name);
             auto taken = keeper_.commit(txn);
             if (!taken) return taken.error();
-            if (!taken->done) still.push_back(uuid);
+            if (taken->done)
+                adopted.fence = taken->revision;
+            else
+                adopted.refused.push_back(uuid);
         }
-        return still;
+        return adopted;
     }
 
-    Result<bool> tell(const PoolNode& self, int64_t fence) override {
+    Result<bool> tell_free(const PoolNode& self, int64_t fence) override {
         etcd::Txn txn;
-        txn.if_created_at(keys_.node(self.name), fence);
         put_free(txn, self, lease_);
-        auto told = writer_.commit(txn);
-        if (!told) return told.error();
-        return told->done;
+        return tell(self, fence, txn);
+    }
+
+    Result<bool> tell_node(const PoolNode& self, int64_t fence) override {
+        etcd::Txn txn;
+        txn.put(keys_.node(self.name), to_text(self), lease_);
+        return tell(self, fence, txn);
     }
 
     Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
@@ -231,6 +242,11 @@ public:
     }
 
 private:
+    Result<bool> tell(const PoolNode& self, int64_t fence, etcd::Txn& what) {
+        auto told = writer_.commit(what.if_created_at(keys_.node(self.name), fence));
+        if (!told) return told.error();
+        return told->done;
+    }
     void put_free(etcd::Txn& txn, const PoolNode& self, int64_t lease) const {
         for (auto& [type, count] : self.types) txn.put(keys_.free(type) + self.name, to_text(count), lease);
     }
@@ -258,6 +274,17 @@ private:
     static Error name_taken(const std::string& name) {
         return {Error::Kind::usage, "the pool has another node called '" + name + "'",
                 "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " + name};
+    }
+
+    // The first node that asks makes it.
+    Result<std::string> identity() {
+        auto made = keeper_.commit(etcd::Txn().if_absent(keys_.identity()).put(keys_.identity(), wire::random_id()));
+        auto found = made ? keeper_.list(keys_.identity()) : Result<etcd::Listing>(made.error());
+        if (!found) return found.error();
+        for (auto& pair : found->values)
+            if (pair.key == keys_.identity() && pair.value.find_first_not_of("0123456789abcdef") == std::string::npos)
+                return pair.value;
+        return Error{Error::Kind::remote, "the pool's identity in etcd makes no sense"};
     }
 
     // The lease of an earlier process of this node, which has ended: its state folder is ours now.

@@ -20,6 +20,8 @@ constexpr const char* directory_schema = R"(
         name TEXT PRIMARY KEY, node TEXT NOT NULL, entry TEXT NOT NULL, fence INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS held (uuid TEXT PRIMARY KEY, claim TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS drains (node TEXT PRIMARY KEY);
+    CREATE TABLE IF NOT EXISTS pool_identity (id TEXT NOT NULL);
+    INSERT INTO pool_identity SELECT lower(hex(randomblob(16))) WHERE NOT EXISTS (SELECT 1 FROM pool_identity);
     CREATE TABLE IF NOT EXISTS fences (last INTEGER NOT NULL);
     INSERT INTO fences SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fences);
 )";
@@ -133,6 +135,7 @@ public:
                     "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " +
                         self.name};
             made.fence = fence_ = tables_.next_fence();
+            made.pool = tables_.text("SELECT id FROM pool_identity", {});
             name_ = self.name;
             tables_.run("INSERT OR REPLACE INTO members VALUES (?, ?)", {self.name, self.identity});
             tables_.run("DELETE FROM held WHERE claim IN (SELECT name FROM pool_claims WHERE node = ?)", {self.name});
@@ -164,23 +167,26 @@ public:
         return there;
     }
 
-    Result<std::vector<std::string>> adopt(const PoolNode& self, int64_t fence,
-                                           const std::vector<std::string>& refused) override {
+    Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) override {
         LockGuard lock(mutex_);
-        std::vector<std::string> still;
+        Adopted adopted;
         auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
             const bool there = registered(fence);
             for (auto& uuid : refused) {
                 if (there) tables_.run("INSERT OR IGNORE INTO gpus VALUES (?, ?)", {uuid, self.name});
-                if (tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) != self.name) still.push_back(uuid);
+                if (tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) != self.name)
+                    adopted.refused.push_back(uuid);
             }
+            if (adopted.refused.size() < refused.size()) adopted.fence = tables_.next_fence();
             return Ok{};
         });
         if (!done) return done.error();
-        return still;
+        return adopted;
     }
 
-    Result<bool> tell(const PoolNode& self, int64_t fence) override {
+    Result<bool> tell_free(const PoolNode& self, int64_t fence) override { return tell_node(self, fence); }
+
+    Result<bool> tell_node(const PoolNode& self, int64_t fence) override {
         LockGuard lock(mutex_);
         bool there = false;
         auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {

@@ -97,7 +97,15 @@ public:
         LockGuard lock(mutex_);
         if (self_.types == types) return;
         self_.types = types;
-        untold_ = true;
+        untold_.free = true;
+        wanted_.notify_all();
+    }
+
+    void tell_key(const std::string& server_key) override {
+        LockGuard lock(mutex_);
+        if (self_.server_key == server_key) return;
+        self_.server_key = server_key;
+        untold_.node = true;
         wanted_.notify_all();
     }
 
@@ -146,6 +154,10 @@ private:
     struct Job {
         PoolClaim claim;
         std::function<void(Result<int64_t>)> done;  // empty: to be removed
+    };
+    struct Untold {
+        bool free = false, node = false;
+        bool any() const { return free || node; }
     };
     struct Asked {
         Question question;
@@ -204,7 +216,7 @@ private:
             if (!made) {
                 if (std::exchange(told, made.error().what) != made.error().what)
                     log(LogLevel::warning, "not a node of the pool: " + made.error().what);
-                tell_standing({false, 0, 0, made.error().what, {}});
+                tell_standing({.trouble = made.error().what});
                 pause(register_again_after);
                 continue;
             }
@@ -214,7 +226,7 @@ private:
             log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
             fence_ = made->fence;
             in_doubt();
-            Standing standing{true, made->fence, certain_from(asked), {}, made->refused};
+            Standing standing{true, made->fence, certain_from(asked), {}, made->refused, made->fence, made->pool};
             tell_standing(standing);
             renew(standing);
         }
@@ -232,7 +244,7 @@ private:
             if (there && !*there) {
                 log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
                 fence_ = 0;
-                return tell_standing({false, 0, 0, "this node was out of touch with the pool for too long", {}});
+                return tell_standing({.trouble = "this node was out of touch with the pool for too long"});
             }
             if (there) {
                 if (std::exchange(failed, false)) {
@@ -243,8 +255,10 @@ private:
                 standing.trouble.clear();
                 if (!standing.refused.empty() && boot_ms() > ask_again_at) {
                     ask_again_at = boot_ms() + refused_asked_every.count();
-                    if (auto still = backend_->adopt(self(), standing.fence, standing.refused))
-                        standing.refused = *still;
+                    if (auto adopted = backend_->adopt(self(), standing.fence, standing.refused)) {
+                        standing.refused = adopted->refused;
+                        standing.gpus_fence = std::max(standing.gpus_fence, adopted->fence);
+                    }
                 }
             } else {
                 if (!std::exchange(failed, true)) log(LogLevel::warning, there.error().what);
@@ -259,21 +273,21 @@ private:
     void write() {
         while (true) {
             Job job;
-            bool tell = false;
+            Untold tell;
             {
                 UniqueLock lock(mutex_);
-                wanted_.wait(mutex_, [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_; });
+                wanted_.wait(mutex_,
+                             [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_.any(); });
                 if (stopping_) return;
-                tell = jobs_.empty();
-                if (tell) {
-                    untold_ = false;
+                if (jobs_.empty()) {
+                    tell = std::exchange(untold_, {});
                 } else {
                     job = std::move(jobs_.front());
                     jobs_.pop_front();
                 }
             }
-            if (tell)
-                tell_pool();
+            if (tell.any())
+                tell_pool(tell);
             else if (job.done)
                 add(job);
             else
@@ -281,14 +295,16 @@ private:
         }
     }
 
-    void tell_pool() {
+    void tell_pool(Untold what) {
         auto fence = fence_.load();
         if (fence == 0) return;  // the next registration says it
-        auto told = backend_->tell(self(), fence);
-        if (told) return;
+        if (what.node && backend_->tell_node(self(), fence)) what.node = false;
+        if (what.free && backend_->tell_free(self(), fence)) what.free = false;
+        if (!what.any()) return;
         {
             LockGuard lock(mutex_);
-            untold_ = true;
+            untold_.node |= what.node;
+            untold_.free |= what.free;
         }
         pause(write_again_after);
     }
@@ -433,7 +449,7 @@ private:
     Mutex mutex_;
     Condition wanted_;
     PoolNode self_ TNR_GUARDED_BY(mutex_);
-    bool untold_ TNR_GUARDED_BY(mutex_) = false;
+    Untold untold_ TNR_GUARDED_BY(mutex_);
     std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
     std::deque<Asked> questions_ TNR_GUARDED_BY(mutex_);
     std::map<int64_t, PoolClaim> own_ TNR_GUARDED_BY(mutex_);  // that a registration has to name

@@ -125,7 +125,9 @@ Result<> put_back(const fs::path& folder, sqlite3* backup) {
         auto database = open_file(fresh, SQLITE_OPEN_READWRITE);
         if (!database) return database.error();
         if (auto copied = copy(backup, database->get()); !copied) return copied;
-        if (sqlite3_exec(database->get(), "DROP TABLE backup", nullptr, nullptr, nullptr) != SQLITE_OK)
+        // Fencing numbers begin again where they were: those of another pool (pool/fences.hpp).
+        constexpr const char* not_kept = "DROP TABLE backup; DROP TABLE IF EXISTS pool_identity";
+        if (sqlite3_exec(database->get(), not_kept, nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(database->get(), "restoring");
     }
     if (auto aside = set_aside(folder); !aside) return aside;

@@ -66,6 +66,7 @@ struct Process {
     std::string name;
     std::string nonce;               // may be empty
     PeerConnection connection = {};  // over which it asks
+    bool doors = false;              // it can come to a worker through the server's one port
 };
 
 using Reply = std::function<void(Result<nlohmann::json>)>;
@@ -124,6 +125,7 @@ struct ClaimOptions {
     size_t lanes = 0;            // that an encrypted session may open
     std::function<UserLimits(const std::string& account)> limits = [](const std::string&) { return UserLimits{}; };
     PoolLink* pool = nullptr;  // the other nodes; null: there are none
+    bool one_port = false;     // workers have no ports, but numbers (front_door.hpp)
 };
 
 // Since the start.

@@ -52,6 +52,13 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOp
         error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();
         return error;
     }
+    if (options.one_port) {
+        UniqueFd handed_over;
+        auto front_door = FrontDoor::open(std::move(*listener), handed_over);
+        if (!front_door) return front_door.error();
+        made->front_door_ = std::move(*front_door);
+        *listener = std::move(handed_over);
+    }
     made->socket_ = zmq::socket_t(made->context_, ZMQ_ROUTER);
     auto zap = Zap::start(made->context_, [&door](const Knock& knock) { return door.admit(knock); });
     if (!zap) return zap.error();

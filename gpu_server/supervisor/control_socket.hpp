@@ -11,6 +11,7 @@
 #include "gpu_server/supervisor/doorkeeper.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/handler.hpp"
 #include "gpu_server/supervisor/turns.hpp"
 
@@ -20,6 +21,7 @@ struct ControlSocketOptions {
     Endpoint listen;
     bool plain = false;
     int descriptors = 1024;  // that this process may have
+    bool one_port = false;   // workers, too, are reached there
 };
 
 class ControlSocket {
@@ -28,6 +30,8 @@ public:
     static Result<std::unique_ptr<ControlSocket>> open(const ControlSocketOptions& options, Doorkeeper& door);
 
     std::string address() const { return address_.text(); }
+    const Endpoint& endpoint() const { return address_; }
+    FrontDoor* front_door() { return front_door_.get(); }  // null: workers have ports of their own
     // From now on requests go to `handler`, those of different peers in turn.
     void serve(EventLoop& loop, Handler& handler);
 
@@ -42,6 +46,7 @@ private:
 
     zmq::context_t context_{1};
     std::unique_ptr<Zap> zap_;
+    std::unique_ptr<FrontDoor> front_door_;
     zmq::socket_t socket_;
     Endpoint address_;
     Turns turns_;

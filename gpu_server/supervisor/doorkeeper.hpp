@@ -17,9 +17,9 @@ namespace tnr::server {
 
 // What the socket is told of a peer, once it is in; travels as its user id.
 struct Admitted {
-    uint64_t socket = 0;     // of its connection (asker.hpp)
-    std::string public_key;  // empty when plain
-    std::string account;
+    uint64_t socket = 0;          // of its connection (asker.hpp)
+    std::string public_key = {};  // empty when plain
+    std::string account = {};
     bool crowded = false;  // let in to be told that there are too many
     std::string text() const;
     static Admitted parse(const std::string& text);

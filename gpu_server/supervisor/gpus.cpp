@@ -119,8 +119,13 @@ void Gpus::describe(Worker& worker) {
 
 // ---- between two claims
 
+bool Gpus::lost(Gpu& gpu) const {
+    gpu.anothers = gpu.anothers || (lost_ && lost_(gpu.found.uuid));
+    return gpu.anothers;
+}
+
 void Gpus::wipe(Gpu& gpu) {
-    if (stopping_) return;
+    if (stopping_ || lost(gpu)) return;
     auto wiped = [this, index = gpu.index](const WipeRecord& wipe, const std::string& how) {
         this->wiped(index, how, wipe);
     };
@@ -148,7 +153,8 @@ void Gpus::wiped(int index, const std::string& how, const WipeRecord& wipe) {
 }
 
 void Gpus::start_warm(Gpu& gpu) {
-    if (stopping_ || (gpu.state != Gpu::State::free && gpu.state != Gpu::State::broken) || gpu.warm) return;
+    if (stopping_ || lost(gpu)) return;
+    if ((gpu.state != Gpu::State::free && gpu.state != Gpu::State::broken) || gpu.warm) return;
     auto worker = workers_.start({gpu.index}, {gpu.found.selector});
     if (!worker) return host_trouble(gpu, worker.error().what, &Gpus::start_warm);
     gpu.host_troubles = 0;

@@ -59,6 +59,9 @@ public:
     // Likewise, but not before serve_all_but() says whose they are.
     void add_later(std::vector<FoundGpu> found);
     void serve_all_but(const std::set<std::string>& others_uuids);
+    // Asked before a GPU is touched between claims: whether it has been given to another node, which serve_all_but() need
+    // not have said yet.
+    void on_touch(std::function<bool(const std::string& uuid)> lost) { lost_ = std::move(lost); }
     // A GPU has become free, or a description known: what waited for that may go on.
     void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
 
@@ -92,6 +95,7 @@ public:
     const WipeTally& tally() const { return tally_; }
 
 private:
+    bool lost(Gpu& gpu) const;
     void wipe(Gpu& gpu);
     void wiped(int index, const std::string& how, const WipeRecord& wipe);
     void start_warm(Gpu& gpu);
@@ -104,6 +108,7 @@ private:
     EventLoop& loop_;
     Workers& workers_;
     Wiper wiper_;
+    std::function<bool(const std::string&)> lost_;
     std::function<void()> changed_;
     std::function<void(int index, const WipeRecord& wipe)> told_wiped_;
     std::vector<Gpu> gpus_;

@@ -133,6 +133,8 @@ Question Handler::about_others(const Caller& caller, const Request& request) {
         case Op::nodes:
             return {.all_claims = true, .all_free = true};
         case Op::claims:
+            if (request.everyone) return {.all_claims = true};
+            [[fallthrough]];
         case Op::release:
             return {.accounts = {caller.account}};
         default:
@@ -166,8 +168,8 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
         case Op::describe:
             return claims_.describe(caller, wish, reply);
         case Op::session:
-            return claims_.open_session(caller, wish, {request.pid, request.process, request.nonce, peer.connection},
-                                        reply);
+            return claims_.open_session(
+                caller, wish, {request.pid, request.process, request.nonce, peer.connection, request.doors}, reply);
         case Op::nvml:
             if (auto node = claims_.elsewhere(caller, wish)) return reply(std::move(*node));
             return nvml(caller, request, reply, EventLoop::Clock::now() + nvml_patience);
@@ -261,13 +263,15 @@ json Handler::claims_of(const Caller& caller, const Request& request) {
                         {"node", pool_.name()}});
         if (request.everyone) list.back()["account"] = claim->account;
     }
-    for (auto& claim : pool_.claims_elsewhere(caller.account))
+    for (auto& claim : pool_.claims_elsewhere(request.everyone ? std::nullopt : std::optional(caller.account))) {
         list.push_back({{"machine", claim.machine},
                         {"gpu", claim.gpu},
                         {"devices", claim.devices},
                         {"since", claim.began_ms / 1000},
                         {"sessions", 1},
                         {"node", claim.node}});
+        if (request.everyone) list.back()["account"] = claim.account;
+    }
     return {{"claims", list}};
 }
 

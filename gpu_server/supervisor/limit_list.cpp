@@ -25,6 +25,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
     return {
         {"connections that have proven no key", "an address", number(unproven_per_source_max), cut},
         {"connections that prove no key", "an address", rate(unproven_per_second_max, unproven_burst), cut},
+        {"connections that have not said whom they are for", "an address", number(greetings_waiting_per_source_max),
+         "the oldest goes"},
         {"connections", "a machine", number(connections_per_key_max), refused},
         {"connections", "a user", number(connections_per_account_max), refused},
         {"a request", "a machine", exact_bytes(request_bytes_max), refused},

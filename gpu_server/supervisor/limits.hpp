@@ -51,6 +51,11 @@ inline constexpr milliseconds requests_answered_for{2};
 // A peer that connects and then says nothing is cut off after this; so is one that reads nothing of what it was sent.
 inline constexpr milliseconds handshake_timeout{5'000};
 inline constexpr milliseconds unread_timeout{10'000};
+// With one port for everything: connections that have not said yet whom they are for, of an address and of all; who has
+// waited longest goes when there are more, and each after this time. A client's ten bytes come with its first packet.
+inline constexpr size_t greetings_waiting_per_source_max = 64;
+inline constexpr size_t greetings_waiting_max = 128;  // half of descriptors_kept_back
+inline constexpr milliseconds greeting_timeout{5'000};
 // Descriptors that connections leave to workers, helpers and files. A worker needs two, one at its start some more.
 inline constexpr int descriptors_kept_back = 256;
 // What we ask the kernel for; a server that is no system service often begins with 1,024.

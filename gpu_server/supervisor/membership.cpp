@@ -16,6 +16,7 @@ Membership::Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_pt
     : loop_(loop), gpus_(gpus), mailbox_(loop) {
     directory_ = open([this](std::function<void()> what) { mailbox_.post(std::move(what)); });
     directory_->on_change([this] { look(); });
+    gpus_.on_touch([this](const std::string& uuid) { return overtaken(uuid); });
 }
 
 Membership::~Membership() = default;
@@ -30,6 +31,8 @@ void Membership::join(PoolNode self, const std::string& history) {
 }
 
 void Membership::leave() {
+    for (auto& gpu : gpus_.all())
+        if (fences_ && !gpu.anothers && !overtaken(gpu.found.uuid)) fences_->remove(gpu.found.uuid);
     directory_->leave();
 }
 
@@ -39,6 +42,7 @@ void Membership::look() {
     if (history_ && history_->wanted()) note_what_we_see();
     std::set<std::string> refused(standing.refused.begin(), standing.refused.end());
     if (standing.joined && (standing.fence != registration_ || refused != refused_)) {
+        fence_what_is_ours(refused);
         registration_ = standing.fence;
         refused_ = refused;
         if (events_.lost) events_.lost(refused);
@@ -46,6 +50,39 @@ void Membership::look() {
         changed();
     }
     if (events_.renewed && std::exchange(lease_told_, standing.until_ms) != standing.until_ms) events_.renewed();
+}
+
+// GPUs that have just become ours: whoever had them before, and does not know, does nothing there any more. Claims that go
+// on here have smaller numbers.
+void Membership::fence_what_is_ours(const std::set<std::string>& refused) {
+    auto& standing = directory_->standing();
+    for (auto& gpu : gpus_.all()) {
+        auto& uuid = gpu.found.uuid;
+        const bool was_ours = registration_ != 0 && refused_.count(uuid) == 0 && !overtaken(uuid);
+        if (was_ours || refused.count(uuid) > 0) continue;
+        if (auto raised = fence(uuid, standing.gpus_fence); !raised) log(LogLevel::error, raised.error().what);
+    }
+}
+
+Result<UniqueFd> Membership::fence(const std::string& uuid, int64_t number) {
+    if (!fences_) {
+        auto opened = Fences::open(directory_->standing().pool);
+        if (!opened) return opened.error();
+        fences_ = std::move(*opened);
+    }
+    auto file = fences_->raise(uuid, number);
+    if (!file) return file;
+    auto fence = Fence::map(*file);
+    if (!fence) return fence.error();
+    fenced_.erase(uuid);
+    fenced_.emplace(uuid, Fenced{number, std::move(*fence)});
+    return file;
+}
+
+// Whether another has given it away since we did.
+bool Membership::overtaken(const std::string& uuid) const {
+    auto found = fenced_.find(uuid);
+    return found != fenced_.end() && found->second.fence.highest() > found->second.number;
 }
 
 void Membership::note_what_we_see() {
@@ -134,10 +171,10 @@ int Membership::held_elsewhere(const std::string& account) const {
     return held;
 }
 
-std::vector<PoolClaim> Membership::claims_elsewhere(const std::string& account) const {
+std::vector<PoolClaim> Membership::claims_elsewhere(const std::optional<std::string>& account) const {
     std::vector<PoolClaim> found;
     for (auto& [name, claim] : directory_->claims())
-        if (claim.account == account && claim.node != self_.name) found.push_back(claim);
+        if ((!account || claim.account == *account) && claim.node != self_.name) found.push_back(claim);
     return found;
 }
 

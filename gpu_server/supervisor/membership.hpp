@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gpu_server/pool/directory.hpp"
+#include "gpu_server/pool/fences.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/history.hpp"
@@ -35,11 +36,15 @@ public:
     // In good order, after everything has ended.
     void leave();
 
+    // The others send clients here with it.
+    void tell_key(const std::string& public_key) { directory_->tell_key(public_key); }
+
     const std::string& name() const { return self_.name; }
     const Directory& directory() const { return *directory_; }
     // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
     std::map<std::string, TypeCount> types_elsewhere() const;
-    std::vector<PoolClaim> claims_elsewhere(const std::string& account) const;
+    // Of this account, or of all.
+    std::vector<PoolClaim> claims_elsewhere(const std::optional<std::string>& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
     std::optional<nlohmann::json> node_with_claim_of(const Caller& caller);
 
@@ -48,6 +53,7 @@ public:
     int64_t lease_until_ms() const override { return directory_->standing().until_ms; }
     void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override;
     void ended(int64_t id) override;
+    Result<UniqueFd> fence(const std::string& uuid, int64_t number) override;
     void changed() override;
     void look(const Question& question, std::function<void()> then) override;
     int held_elsewhere(const std::string& account) const override;
@@ -55,6 +61,8 @@ public:
 
 private:
     void look();
+    void fence_what_is_ours(const std::set<std::string>& refused);
+    bool overtaken(const std::string& uuid) const;
     void note_what_we_see();
     std::map<std::string, TypeCount> types_here() const;
     int free_at(const PoolNode& node, const std::string& type) const;
@@ -69,6 +77,12 @@ private:
     int64_t registration_ = 0;       // as of the last look
     int64_t lease_told_ = 0;         // until when
     std::set<std::string> refused_;  // likewise: GPUs of other nodes
+    std::optional<Fences> fences_;   // once we know our pool
+    struct Fenced {
+        int64_t number;  // the highest that we gave
+        Fence fence;
+    };
+    std::map<std::string, Fenced> fenced_;  // by GPU
     EventLoop::TimerId telling_ = 0;
     std::optional<History> history_;
     // Whom we have sent elsewhere a moment ago: the other node does not tell of it yet.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
 #include "gpu_server/pool/directory.hpp"
 
@@ -29,6 +30,9 @@ public:
     // The answer is the claim's fencing number; on an Error it must end. `claim.node` is filled in.
     virtual void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) = 0;
     virtual void ended(int64_t id) = 0;
+    // Before a worker serves a claim with this number on the GPU: the file that tells the worker when that is over
+    // (pool/fences.hpp). An Error when it is over already.
+    virtual Result<UniqueFd> fence(const std::string& uuid, int64_t number) = 0;
     // What is free here may have changed.
     virtual void changed() = 0;
 

@@ -118,6 +118,7 @@ void read_fields(Fields& fields, Request& request) {
             request.pid = static_cast<int>(fields.number("pid", 0, std::numeric_limits<int32_t>::max(), 0));
             request.process = fields.text("process", process_name_bytes_max, false);
             request.nonce = fields.text("nonce", nonce_bytes_max, false);
+            request.doors = fields.flag("doors");
             request.machine = fields.name("machine", false);
             break;
         case Op::ledger:

@@ -39,6 +39,7 @@ struct Request {
     int pid = 0;
     std::string process;
     std::string nonce;
+    bool doors = false;  // it can come to a worker through the server's one port
     std::string name;
     std::string public_key;
     int64_t since = 0;      // milliseconds since 1970

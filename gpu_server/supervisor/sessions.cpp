@@ -56,6 +56,10 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
 void Claims::open_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (stopping_) return reply(Error{Error::Kind::remote, "the pool's server is stopping"});
     if (refuses_new_ && !find(caller, wish.gpu)) return reply(*refuses_new_);
+    if (options_.one_port && !process.doors)
+        return reply(Error{Error::Kind::usage,
+                           "all of this pool is behind one port, and this machine's libcuda.so.1 is too old for that",
+                           "install the server's version of tnr here"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (asked_again(caller, wish, process, reply)) return;
     const bool willing = wish.wait.count() > 0;
@@ -222,6 +226,12 @@ void Claims::tell_sharing(const Claim& claim, const Session& session, bool share
 // starting → serving
 void Claims::serve(Claim& claim, Session& session) {
     Worker& worker = *session.worker;
+    for (int index : claim.gpus) {
+        if (!options_.pool) break;
+        auto fence = options_.pool->fence(gpus_.at(index).found.uuid, claim.fence);
+        if (!fence) return end(claim, fence.error().what);
+        (void)workers_.tell(worker, {{"fence", true}}, fence->get());  // one that is dead is noticed below
+    }
     if (auto open = workers_.open_door(worker); !open) return end_session(session, open.error().what);
     loop_.cancel(session.timer);
     auto keys = options_.plain ? wire::KeyPair{} : wire::make_key_pair();
@@ -250,11 +260,13 @@ void Claims::serve(Claim& claim, Session& session) {
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +
                             ") is served by worker " + std::to_string(worker.pid));
-    session.answer = std::make_shared<json>(json{{"endpoint", endpoint.text()},
-                                                 {"server_key", keys.public_key},
-                                                 {"session", session.id},
-                                                 {"lanes", options_.lanes},
-                                                 {"devices", devices}});
+    json answer{{"endpoint", endpoint.text()},
+                {"server_key", keys.public_key},
+                {"session", session.id},
+                {"lanes", options_.lanes},
+                {"devices", devices}};
+    if (worker.door_number != 0) answer["door"] = worker.door_number;
+    session.answer = std::make_shared<json>(std::move(answer));
     std::exchange(session.reply, nullptr)(*session.answer);
 }
 

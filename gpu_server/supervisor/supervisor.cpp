@@ -64,11 +64,13 @@ void look_for_revoked(EventLoop& loop, Store& store, Claims& claims) {
     loop.after(revocation_looked_for_every, [&] { look_for_revoked(loop, store, claims); });
 }
 
-// Commands beside us may change the server's keys; and lines that were left out of the audit log are told in the end.
-void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit) {
+// Commands beside us may change the server's keys, which `pool` is told of (null: there are none); and lines that were left
+// out of the audit log are told in the end.
+void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit, Membership* pool) {
     if (auto read = keys.refresh(now_ms()); !read) log(LogLevel::error, read.error().what);
+    if (pool) pool->tell_key(keys.public_key());
     audit.tidy();
-    loop.after(keys_looked_at_every, [&] { look_at_folder(loop, keys, audit); });
+    loop.after(keys_looked_at_every, [&, pool] { look_at_folder(loop, keys, audit, pool); });
 }
 
 // The emulated GPU's memory is the host's, and granted.
@@ -157,6 +159,7 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
     control.listen = *listen;
     control.plain = options.plain;
     control.descriptors = raise_descriptor_limit();
+    control.one_port = options.one_port;
     return control;
 }
 
@@ -211,6 +214,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     // What clients are told may be no address of this host: of a router before it, or of the cloud around it.
     std::string worker_host = options.worker_bind.empty() ? control->listen.host : options.worker_bind;
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
+    if (auto* front_door = (*socket)->front_door()) workers.stand_behind(*front_door, (*socket)->endpoint());
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
     auto self = own_entry(options, control->listen, (*socket)->address(), keys.public_key(), *identity);
     if (!self) return self.error();
@@ -218,7 +222,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Books books(loop, **ledger, self->name);
     Claims claims(loop, gpus, workers, books,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
-                   [&](const std::string& account) { return limits_of(**store, account); }, &pool});
+                   [&](const std::string& account) { return limits_of(**store, account); }, &pool, options.one_port});
     pool.on({[&] { claims.tell_lease(); },
              [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
@@ -267,7 +271,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!ending && !pool.may_begin()) return pool.why_not_joined();
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
-    look_at_folder(loop, keys, audit);
+    look_at_folder(loop, keys, audit, options.plain ? nullptr : &pool);
     auto reached_at = options.control_address.empty() ? (*socket)->address() : options.control_address;
     if (auto saved = folder->save_address(reached_at, options.plain); !saved) return saved.error();
     (*socket)->serve(loop, handler);

@@ -29,6 +29,7 @@ struct ServeOptions {
     std::string worker_bind;     // host that workers listen on; empty: as the control socket
     std::string worker_address;  // host that clients are told for sessions; empty: as they reached us
     PortRange worker_ports;
+    bool one_port = false;  // workers have none, and are reached through the control socket's
     std::chrono::milliseconds linger = default_linger;
     uint64_t host_memory_mib = 0;  // for a claim's workers, per GPU; 0: a GPU's share of what there is
     // Connections for the data of an encrypted session (gpu_client/protocol/lanes.hpp).

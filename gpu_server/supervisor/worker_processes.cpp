@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
@@ -34,14 +35,38 @@ WorkerProcesses::~WorkerProcesses() {
     }
 }
 
+// What the worker has as its listening socket.
+Result<UniqueFd> WorkerProcesses::way_in(Worker& worker) {
+    if (!front_door_) {
+        auto bound = ports_.take(worker.endpoint);
+        if (!bound) return bound.error();
+        worker.door = std::move(*bound);
+        return UniqueFd(fcntl(worker.door.get(), F_DUPFD_CLOEXEC, 0));
+    }
+    UniqueFd theirs;
+    auto ours = FrontDoor::pair(theirs);
+    if (!ours) return ours.error();
+    worker.door = std::move(*ours);
+    worker.endpoint = front_;
+    return theirs;
+}
+
+void WorkerProcesses::close_way_in(Worker& worker) {
+    if (!front_door_) return ports_.give_back(worker.endpoint.port);
+    front_door_->let_nobody_in(worker.door_number);
+}
+
+size_t WorkerProcesses::ports_left() const {
+    return front_door_ ? std::numeric_limits<size_t>::max() : ports_.left();
+}
+
 Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) {
     auto worker = std::make_unique<Worker>();
-    auto door = ports_.take(worker->endpoint);
-    if (!door) return door.error();
-    worker->door = std::move(*door);
+    auto way = way_in(*worker);
+    if (!way) return way.error();
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        ports_.give_back(worker->endpoint.port);
+        close_way_in(*worker);
         return Error{Error::Kind::internal, std::string("cannot make a pipe: ") + std::strerror(errno)};
     }
     worker->errors.reset(ends[0]);
@@ -49,11 +74,11 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     auto plan = source_.plan("worker", selectors);
     plan.error_fd = theirs.get();
-    plan.listen_fd = worker->door.get();
+    plan.listen_fd = way->get();
     plan.own_process_ids = true;
     auto child = start_child(plan);
     if (!child) {
-        ports_.give_back(worker->endpoint.port);
+        close_way_in(*worker);
         return child.error();
     }
     groups_.hold(child->pid, {memory_bytes_per_gpu_ * gpus.size(), worker::threads_max});
@@ -75,6 +100,10 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
 
 Result<> WorkerProcesses::open_door(Worker& worker) {
     UniqueFd door = std::move(worker.door);
+    if (front_door_) {
+        worker.door_number = front_door_->let_in(std::move(door));
+        return Ok{};
+    }
     if (listen(door.get(), worker_backlog) == 0) return Ok{};
     return Error{Error::Kind::internal,
                  "cannot listen on " + worker.endpoint.text() + " for a worker: " + std::strerror(errno)};
@@ -203,7 +232,7 @@ void WorkerProcesses::exited(Worker& worker, int status) {
     auto mine = std::find_if(workers_.begin(), workers_.end(), [&](auto& one) { return one.get() == &worker; });
     auto owned = std::move(*mine);
     workers_.erase(mine);
-    ports_.give_back(worker.endpoint.port);
+    close_way_in(worker);
     if (exchange_.gone) exchange_.gone(worker);
     groups_.let_go(worker.pid);
     events_.gone(worker, how);

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
 #include "gpu_server/supervisor/worker_groups.hpp"
@@ -20,13 +21,18 @@ public:
         groups_ = std::move(groups);
         memory_bytes_per_gpu_ = memory_bytes_per_gpu;
     }
+    // Workers have no ports of their own; clients find them behind `door`, which is at `where`. Before the first is started.
+    void stand_behind(FrontDoor& door, Endpoint where) {
+        front_door_ = &door;
+        front_ = std::move(where);
+    }
     ~WorkerProcesses() override;
 
     Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>& selectors) override;
     Result<> open_door(Worker& worker) override;
     bool tell(Worker& worker, const nlohmann::json& message, int file = -1) override;
     void kill(Worker& worker) override;
-    size_t ports_left() const override { return ports_.left(); }
+    size_t ports_left() const override;
 
     bool none() const { return workers_.empty(); }
     std::vector<Worker*> all() const;
@@ -37,11 +43,15 @@ private:
     void read_errors(Worker& worker);
     bool understand(Worker& worker, Received& received);
     void exited(Worker& worker, int status);
+    Result<UniqueFd> way_in(Worker& worker);
+    void close_way_in(Worker& worker);
 
     EventLoop& loop_;
     Reaper& reaper_;
     const GpuSource& source_;
     WorkerPorts ports_;
+    FrontDoor* front_door_ = nullptr;
+    Endpoint front_;
     WorkerGroups groups_;
     uint64_t memory_bytes_per_gpu_ = 0;
     std::vector<std::unique_ptr<Worker>> workers_;

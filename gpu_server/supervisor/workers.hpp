@@ -3,6 +3,8 @@
 //
 // Control messages, one JSON object per packet:
 //   worker → supervisor  {"ready": true, "devices": [Device…]}             or {"failed": "why"}
+//   supervisor → worker  {"fence": true}, with a file                      for each GPU of its claim, before "serve": once that
+//                        shows a number beyond the claim's, the GPU is another's (pool/fences.hpp)
 //   supervisor → worker  {"serve": {session, client_key, server_public, server_secret, account, machine, shared, lanes,
 //                        fence, lease_until_ms}}
 //                        the keys are empty for plain text; lanes: how many the client may open; fence: the pool's number
@@ -54,7 +56,8 @@ struct Worker {
     UniqueFd control;
     UniqueFd errors;  // what it writes to stderr
     ForeignLines lines{nullptr};
-    UniqueFd door;  // bound, not listening; until it serves
+    UniqueFd door;             // bound, not listening; or of a pair (front_door.hpp); until it serves
+    uint64_t door_number = 0;  // while it serves, at the front door; 0: it has a port
 };
 
 struct MemoryWish {

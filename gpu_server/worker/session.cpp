@@ -85,6 +85,7 @@ std::string WorkerSession::serve() {
         auto event = link_->receive(batch, patience);
         if (event == wire::Link::Event::malformed) return "the client sent something that is no batch";
         react(event, std::move(batch));
+        if (supervisor.overtaken()) return leave_to_another();
         look_at(presence, event);
         if (auto* why = presence.hopeless(link_->channel().callers().anybody(), Clock::now())) return why;
     }
@@ -166,8 +167,23 @@ void WorkerSession::work_off() {
             auto& frame = now.hold->batch.frames[now.next_bulk++];
             bulk = {frame.data<std::byte>(), frame.size()};
         }
+        // This process, or all of its node, may have been stopped for a while between any two records.
+        if (supervisor.overtaken()) return;
         dispatch(record, bulk, now.hold);
     }
+}
+
+// A client that took us for dead meanwhile knocks again: the link tells it then. From here on nothing is replayed.
+std::string WorkerSession::leave_to_another() {
+    std::string why =
+        "its GPU node was out of touch with the pool, and the GPU has been given to another; start the program again";
+    tell_used();
+    outbox.tell(wire::WorkerGoodbye{why});
+    for (auto until = Clock::now() + wire::knocks_within; link_->kept() > 0 && Clock::now() < until;) {
+        wire::Batch unheard;
+        (void)link_->receive(unheard, goodbye_takes);
+    }
+    return why;
 }
 
 Answer WorkerSession::run_aside(const Call& call, std::function<CUresult()> driver_call) {

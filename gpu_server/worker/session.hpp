@@ -179,6 +179,7 @@ public:
 private:
     std::string serve();
     void tell_used();  // any thread
+    std::string leave_to_another();
     // A batch that is being worked off, and how far.
     struct Progress {
         std::shared_ptr<BatchHold> hold;

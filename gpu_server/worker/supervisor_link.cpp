@@ -57,14 +57,20 @@ void SupervisorLink::away(bool away) {
 }
 
 bool SupervisorLink::wait_for_work(Serve& serve) {
-    UniqueFd none;
-    for (std::string message; receive(message, none);) {
+    UniqueFd file;
+    for (std::string message; receive(message, file);) {
         auto parsed = control::parse(message.data(), message.size());
+        if (parsed && parsed->contains("fence")) {
+            auto fence = server::Fence::map(file);
+            if (!fence) return failed(fence.error().what), false;
+            fences_.push_back(std::move(*fence));
+        }
         if (!parsed || !parsed->contains("serve")) continue;
         auto& wanted = (*parsed)["serve"];
         serve.session = wanted.value("session", "");
         shared_ = wanted.value("shared", false);
         lease_until_ms_ = wanted.value("lease_until_ms", std::numeric_limits<int64_t>::max());
+        fence_ = wanted.value("fence", int64_t{0});
         serve.client_key = wanted.value("client_key", "");
         serve.lanes = std::min(wanted.value("lanes", size_t{0}), wire::lanes_max);
         serve.keys = {wanted.value("server_public", ""), wanted.value("server_secret", "")};
@@ -99,6 +105,10 @@ void SupervisorLink::listen() {
 
 bool SupervisorLink::may_begin() const {
     return server::boot_ms() < lease_until_ms_;
+}
+
+bool SupervisorLink::overtaken() const {
+    return std::any_of(fences_.begin(), fences_.end(), [this](auto& fence) { return fence.highest() > fence_; });
 }
 
 void SupervisorLink::set_shared(bool shared) {

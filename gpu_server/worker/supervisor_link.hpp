@@ -14,6 +14,7 @@
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_client/protocol/image_hash.hpp"
 #include "gpu_client/protocol/keys.hpp"
+#include "gpu_server/pool/fences.hpp"
 
 namespace tnr::worker {
 
@@ -49,6 +50,8 @@ public:
     bool shared() const { return shared_; }
     // Whether the node's lease still lasts: after it, nobody may begin to be served here.
     bool may_begin() const;
+    // Whether one of the claim's GPUs has been given to another. One load for each GPU. Any thread.
+    bool overtaken() const;
     void watch_sharing(std::function<void(bool shared)> changed);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
@@ -77,6 +80,8 @@ private:
     void answer_exchange(const nlohmann::json& answer, UniqueFd file) TNR_EXCLUDES(mutex_);
 
     UniqueFd control_;
+    std::vector<server::Fence> fences_;  // a GPU's each; unchanged once we serve
+    int64_t fence_ = 0;                  // the claim's
     std::function<void(const std::string&)> end_;
     std::atomic<bool> shared_{false};
     std::atomic<int64_t> lease_until_ms_{std::numeric_limits<int64_t>::max()};  // CLOCK_BOOTTIME

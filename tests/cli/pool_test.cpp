@@ -45,6 +45,17 @@ TEST_CASE("pool top --once shows GPUs, who holds them and who waits", "[cli][poo
     CHECK(shows(text, "1 other waits."));
 }
 
+TEST_CASE("pool top says which node does not answer", "[cli][pool]") {
+    test::FakeSession fake;
+    fake.world.now = busy_pool();
+    fake.world.now.nodes.push_back({.name = "n3", .version = "", .silent = true});
+    REQUIRE(fake.tnr({"pool", "top", "--once"}) == 0);
+    CHECK(shows(fake.out.str(), "n3 does not answer"));
+    auto document = fake.document({"pool", "top"});
+    CHECK(document["nodes"][2]["silent"] == true);
+    CHECK(document["nodes"][0]["silent"] == false);
+}
+
 TEST_CASE("pool top --json says the same, of the schema", "[cli][pool]") {
     test::FakeSession fake;
     fake.world.now = busy_pool();

@@ -4,6 +4,7 @@ away.
 
     pool_nodes_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
 """
+import base64
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
@@ -109,8 +111,43 @@ class PoolNodes(unittest.TestCase):
             return json.loads(subprocess.run([BIN / "tnr", *words, "--json"], check=True, capture_output=True, env=home,
                                              text=True).stdout)
         self.assertEqual({line["name"]: line["total"] for line in tnr("gpus")["types"]}, {"a100": 1, "h100": 2})
+        running = self.program(alice, "a100", 30)
+        running.stdout.readline()
+        now = tnr("pool", "top")
+        self.assertEqual({node["name"]: node["silent"] for node in now["nodes"]}, {"a": False, "b": False})
+        self.assertEqual(sorted((gpu["node"], gpu["type"]) for gpu in now["gpus"]),
+                         [("a", "h100"), ("b", "a100"), ("b", "h100")])
+        self.assertIn(("b", "a100", "alice"), {(gpu["node"], gpu["type"], gpu["user"]) for gpu in now["gpus"]})
+        os.kill(self.servers["b"].pid, signal.SIGSTOP)
+        try:
+            silent = {node["name"]: node["silent"] for node in tnr("pool", "top")["nodes"]}
+            self.assertTrue(silent in ({"a": False, "b": True}, {"a": False}), silent)  # in its lease, and after it
+        finally:
+            os.kill(self.servers["b"].pid, signal.SIGCONT)
+        running.kill()
         self.assertLessEqual({"a100", "h100"}, {line["name"] for line in tnr("billing", "--by", "gpu")["lines"]})
         self.assertIn("no 'l4'", self.refused(alice, "l4"))
+
+    def test_a_nodes_key_is_another(self):
+        """The others send clients there with the new one: also once the old one is worthless."""
+        self.serve("a", "h100")
+        self.serve("b", "a100")
+        alice = self.user("alice")
+        self.runs(alice, "a100")
+        before = self.key_of("b")
+        self.operator("rotate-key", node="b")
+        wait_until(lambda: self.key_of("b") != before, 20)
+        self.operator("rotate-key", "--drop-old", node="b")
+        wait_until(lambda: "old key is worthless" in self.log("b"), 20)
+        self.runs(alice, "a100")
+
+    def key_of(self, node):
+        """As the others tell it."""
+        prefix = base64.b64encode(b"/tnr/view/nodes/" + node.encode()).decode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/kv/range",
+                                         json.dumps({"key": prefix}).encode())
+        found = json.loads(urllib.request.urlopen(request, timeout=5).read())["kvs"]
+        return json.loads(base64.b64decode(found[0]["value"]))["server_key"]
 
     def test_a_node_dies(self):
         self.serve("a", "h100")
@@ -135,6 +172,33 @@ class PoolNodes(unittest.TestCase):
         self.assertIn("done", out, errors)
         self.serve("b", "a100")
         self.runs(alice, "a100")
+
+    def test_a_node_sleeps_and_its_gpu_goes_to_another(self):
+        """Two servers of one host with the same GPU. One is stopped until the operator gives its GPU to the other."""
+        self.serve("a", "l4")
+        self.serve("b", "h100", "--emulated-seed", "shared")
+        alice, bob = self.user("alice"), self.user("bob")
+        first = self.program(alice, "h100", 90)
+        gpu = first.stdout.readline().strip()
+        asleep = self.servers.pop("b")
+        workers = subprocess.run(["pgrep", "-P", str(asleep.pid)], capture_output=True, text=True).stdout.split()
+        for process in [asleep.pid, *map(int, workers)]:
+            os.kill(process, signal.SIGSTOP)
+            self.addCleanup(lambda process=process: os.path.exists(f"/proc/{process}") and os.kill(process, signal.SIGCONT))
+        wait_until(lambda: self.node("b")["state"].startswith("gone"), 20)
+        self.operator("remove-node", "b")
+        self.serve("c", "h100", "--emulated-seed", "shared")
+        second = self.program(bob, "h100", 20)
+        self.assertEqual(second.stdout.readline().strip(), gpu)
+        # The worker alone, then the supervisor that still believes in its claim.
+        for process in map(int, workers):
+            os.kill(process, signal.SIGCONT)
+        _, errors = first.communicate(timeout=60)
+        self.assertNotEqual(first.returncode, 0)
+        self.assertIn("has been given to another", errors)
+        os.kill(asleep.pid, signal.SIGCONT)
+        out, errors = second.communicate(timeout=60)
+        self.assertIn("done", out, errors)
 
     def test_a_node_is_drained(self):
         self.serve("a", "h100")

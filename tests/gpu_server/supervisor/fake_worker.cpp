@@ -26,7 +26,7 @@ static std::string environment(const char* name) {
     return value ? value : "";
 }
 
-// GPU number i of TNR_WORKER_FAKE_GPUS has the UUID iiii…
+// GPU number i of TNR_WORKER_FAKE_GPUS has the UUID iiii…; where TNR_WORKER_FAKE_FIRST says f, they begin with ffff…
 static std::string uuid(size_t i) {
     return std::string(32, static_cast<char>('0' + i));
 }
@@ -262,7 +262,8 @@ static int worker() {
 static int probe() {
     json devices = json::array();
     size_t count = std::max(1, atoi(environment("TNR_WORKER_FAKE_GPUS").c_str()));
-    for (size_t i = 0; i < count; ++i)
+    auto first = static_cast<size_t>(atoi(environment("TNR_WORKER_FAKE_FIRST").c_str()));
+    for (size_t i = first; i < first + count; ++i)
         devices.push_back({{"name", "Fake GPU"}, {"uuid", uuid(i)}, {"memory_bytes", uint64_t{1} << 30}});
     tnr::server::send_message(child_control_fd, {{"devices", devices}});
     return 0;

@@ -116,6 +116,7 @@ public:
         if (holders.erase(id) == 0) wrong = "a claim ended that never began";
         registered.erase(id);
     }
+    Result<UniqueFd> fence(const std::string&, int64_t) override { return UniqueFd(); }
     void changed() override {}
     void look(const Question&, std::function<void()> then) override { then(); }
     int held_elsewhere(const std::string&) const override { return 0; }

@@ -1,0 +1,68 @@
+// Two servers of one pool, as their clients and an operator see them from either.
+#include <set>
+
+#include "tests/gpu_server/pool/own_etcd.hpp"
+#include "tests/gpu_server/supervisor/server.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::test;
+
+namespace {
+
+constexpr std::chrono::milliseconds seen_within{20'000};
+
+// Until what it says is true.
+bool becomes(const std::function<bool()>& is) {
+    for (auto end = std::chrono::steady_clock::now() + seen_within; !is();) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return true;
+}
+
+json entry_of(control::Client& asked, const std::string& node) {
+    const auto answer = ask(asked, {{"op", "nodes"}});
+    for (auto& one : answer["nodes"])
+        if (one["name"] == node) return one;
+    return json();
+}
+
+}  // namespace
+
+TEST_CASE("an operator sees everybody's claims on all nodes, and all hear of a node's new key", "[nodes]") {
+    if (!server::OwnEtcd::there()) {
+        WARN("no etcd here: nothing tested (apt-get install etcd-server)");
+        return;
+    }
+    server::OwnEtcd etcd;
+    auto store = etcd.address().text;
+    Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
+        b({"--emulate", "a100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
+    auto alice = enroll(a, "alice"), bob = enroll(b, "bob"), boss = enroll(a, "boss");
+    REQUIRE(run_server_command({"user", "limit", "boss", "--role", "operator", "--state", a.folder->path + "/state"})
+                .code == 0);
+    auto alices = client_of(a, alice), bobs = client_of(b, bob), watcher = client_of(a, boss);
+    REQUIRE(becomes([&] { return ask(*bobs, session_request("m2", "a100")).contains("session"); }));
+    REQUIRE(becomes([&] { return ask(*alices, session_request("m1")).contains("session"); }));
+
+    auto of = [&](control::Client& asked, bool everyone) {
+        std::set<std::string> seen;
+        auto answer = ask(asked, {{"op", "claims"}, {"everyone", everyone}});
+        for (auto& claim : answer["claims"])
+            seen.insert(claim["node"].get<std::string>() + " " + claim.value("account", "-") + " " +
+                        claim["machine"].get<std::string>());
+        return seen;
+    };
+    CHECK(becomes([&] { return of(*watcher, true) == std::set<std::string>{"a alice m1", "b bob m2"}; }));
+    CHECK(of(*watcher, false).empty());
+    CHECK(of(*alices, false) == std::set<std::string>{"a - m1"});
+    CHECK(ask(*alices, {{"op", "claims"}, {"everyone", true}})["error"]["kind"] == "auth");
+
+    const auto before = entry_of(*alices, "b")["server_key"].get<std::string>();
+    REQUIRE(run_server_command({"rotate-key", "--state", b.folder->path + "/state"}).code == 0);
+    CHECK(becomes([&] { return entry_of(*alices, "b")["server_key"] != before; }));
+    auto fresh = alice;
+    fresh.server_public = entry_of(*alices, "b")["server_key"].get<std::string>();
+    CHECK(ask(*client_of(b, fresh), {{"op", "hello"}})["role"] == "account");
+}
