@@ -57,8 +57,8 @@ struct GetCaptureInfo {
     };
 };
 
-// What graphs have taken of a device's grant since the client heard of it last (less than nothing: given back), and how much
-// more the worker has been granted for them.
+// What graphs have taken of a device's grant since the client heard of it last (less than nothing: given back), and how
+// much more the worker has been granted for them.
 struct GraphMemoryChange {
     uint32_t device = 0;
     int64_t taken = 0;

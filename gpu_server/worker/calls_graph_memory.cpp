@@ -1,5 +1,5 @@
-// Memory that graphs allocate when they run, and their launches: the memory is the driver's own, like the graphs, but charged
-// to the session (graph_memory.hpp).
+// Memory that graphs allocate when they run, and their launches: the memory is the driver's own, like the graphs, but
+// charged to the session (graph_memory.hpp).
 #include "gpu_client/protocol/graph_memory_records.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/graph_calls.hpp"

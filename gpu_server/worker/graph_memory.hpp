@@ -1,6 +1,6 @@
-// Memory that graphs allocate when they run, charged to the session like any other. The driver reserves it in a launch, all
-// graphs of a device together, and keeps it for the next launches. So before a launch the session is charged with the most
-// that the driver may reserve, and after it with what it has.
+// Memory that graphs allocate when they run, charged to the session like any other. The driver reserves it in a launch,
+// all graphs of a device together, and keeps it for the next launches. So before a launch the session is charged with
+// the most that the driver may reserve, and after it with what it has.
 //
 // Belongs to the dispatcher, or to what it holds all records back for.
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace tnr::worker {
 
-// An executable graph that allocates. Its nodes' addresses are fixed, and memory that it uses for one allocation after the
-// other has one address: so this is what it needs.
+// An executable graph that allocates. Its nodes' addresses are fixed, and memory that it uses for one allocation after
+// the other has one address: so this is what it needs.
 struct AllocatingGraph {
     std::vector<uint64_t> bytes;  // of each device
     uint64_t launched = 0;        // in which of GraphMemory's periods; 0: never
@@ -41,7 +41,8 @@ public:
 
     // What the client does not know yet. It counts its grant itself: what graphs have taken is not there to be mapped.
     wire::GraphMemoryChanges changes();
-    // What graphs have given back and the client does not know of: its own from now on, as if it had been granted again.
+    // What graphs have given back and the client does not know of: its own from now on, as if it had been granted
+    // again.
     uint64_t hand_out(uint32_t device);
     bool concern(uint32_t device) const { return of_[device].charged != 0 || of_[device].told != 0; }
 

@@ -9,8 +9,8 @@ namespace tnr::worker {
 uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes);
 
 // Calls `make` with physical memory that is charged to the session's account. Clients ask for a grant before they need
-// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here, and graphs give up what they do not
-// need. Without a grant the call fails.
+// it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here, and graphs give up what they do
+// not need. Without a grant the call fails.
 template <class Make>
 Answer with_memory(WorkerSession& session, const Call& call, const Resolved::Device& on, uint64_t bytes, Make make) {
     auto device = on.number;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the README says does not run yet, and what the call table refuses, are the same, to the last call. (Its first sentence
-is support.md's: callgen_test.py.)
+"""What the README says does not run yet, and what the call table refuses, are the same, to the last call. (Its first
+sentence is support.md's: callgen_test.py.)
 
     refused_test.py CUDA.CALLS README.md
 """

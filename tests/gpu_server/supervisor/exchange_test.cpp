@@ -252,8 +252,8 @@ size_t descriptors(const test::Server& server) {
 }  // namespace
 
 TEST_CASE("no worker stops the supervisor by what is slow to close", "[exchange]") {
-    // A socket that lingers for a minute: by itself, in a local socket, behind nonsense or an empty packet, beside another
-    // descriptor.
+    // A socket that lingers for a minute: by itself, in a local socket, behind nonsense or an empty packet, beside
+    // another descriptor.
     char letter = GENERATE('s', 'w', 'n', 'e', '2');
     CAPTURE(letter);
     test::Server server({"--plain", "--emulate", "h100"}, {"TNR_WORKER_FAKE_GPUS=1"});

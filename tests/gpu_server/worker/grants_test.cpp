@@ -166,7 +166,7 @@ public:
         CUgraphNode node = nullptr;
         CUDA_MEM_ALLOC_NODE_PARAMS params{};
         params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-        params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+        params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
         params.bytesize = bytes;
         REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
         REQUIRE(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params) == CUDA_SUCCESS);
