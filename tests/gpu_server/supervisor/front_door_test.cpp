@@ -58,10 +58,10 @@ bool readable(const UniqueFd& socket, std::chrono::milliseconds within = 5s) {
 
 // The connection that was sent there.
 UniqueFd shown_in(const UniqueFd& pair) {
-    UniqueFd file;
     char text[8];
-    if (readable(pair)) (void)receive_packet(pair.get(), text, sizeof text, file);
-    return file;
+    if (!readable(pair)) return {};
+    auto packet = receive_packet(pair.get(), text, sizeof text);
+    return packet.files.size() == 1 ? std::move(packet.files.front()) : UniqueFd();
 }
 
 // Closed by the other end, in order or not.
