@@ -15,7 +15,7 @@ static bool translate_event(WorkerSession& session, CUlaunchAttribute& attribute
     auto* event = session.handles.events.find(number);
     if (!event) return false;
     auto handle = event->get();
-    std::memcpy(&attribute.value, &handle, sizeof handle);
+    std::memcpy(&attribute.value, &handle, sizeof(void*));  // a handle is a pointer
     return true;
 }
 
