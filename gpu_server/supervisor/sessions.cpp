@@ -153,7 +153,9 @@ Result<> Claims::refuse_distrusted(const Caller& caller) {
                  "the last " + std::to_string(found->second.in_a_row) +
                      " GPUs that this key was given were never used; it may ask again in " +
                      std::to_string(wait.count()) + " s",
-                 "can this machine reach the workers' ports? the pool's operator knows them: --worker-ports"};
+                 options_.one_port ? "did the programs end before they used the GPU? the pool's log says more"
+                                   : "can this machine reach the workers' ports? the pool's operator knows them: "
+                                     "--worker-ports"};
 }
 
 // The answer to this request was lost with its connection: it is given again, or when there is one.
