@@ -144,13 +144,17 @@ Question Handler::about_others(const Caller& caller, const Request& request) {
 
 void Handler::look_then_dispatch(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
     const auto owner = caller.owner();
+    const auto question = about_others(caller, request);
     auto looking = looking_.find(owner);
-    if (looking != looking_.end() && looking->second >= looks_per_owner_max)
+    if (question == Question{} || (looking != looking_.end() && looking->second >= looks_per_owner_max))
         return dispatch(peer, caller, request, reply);
     ++looking_[owner];
-    pool_.look(about_others(caller, request), [=, this] {
+    pool_.look(question, [=, this] {
         if (--looking_[owner] == 0) looking_.erase(owner);
-        dispatch(peer, caller, request, reply);
+        // Its key may have been forgotten meanwhile, and what it had have ended.
+        auto still = identify(peer, request);
+        if (!still) return reply(still.error());
+        dispatch(peer, *still, request, reply);
     });
 }
 
