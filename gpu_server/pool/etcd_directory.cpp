@@ -21,6 +21,8 @@ namespace {
 
 // A lease is worth three seconds: what takes longer than this may as well be asked again.
 constexpr http::Limits quick{.connect_ms = 800, .total_ms = 1'200};
+// One that ends sooner did not end because of that, and is not begun anew at once.
+constexpr int64_t lasted_ms = 1'000;
 // Somebody's request waits for the answer, and can do without.
 constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
 // A watch that nothing happens on is begun anew after this: its connection may be broken without a word.
@@ -219,6 +221,7 @@ public:
         for (auto& pair : listing->values) all.entries.push_back({name_of(pair), pair.value, pair.create_revision});
         if (!told(all)) return Ok{};
         for (auto heard = listing->revision; !stopped();) {
+            const auto begun = boot_ms();
             auto ended = client.watch(view, heard + 1, [&](const etcd::News& news) {
                 Change change;
                 for (auto& event : news.events)
@@ -229,8 +232,8 @@ public:
                 return change.entries.empty() ? !stopped() : told(change);
             });
             if (ended) return Ok{};
-            // Else it ended because its time was over, most likely: on from where it was.
-            if (ended.error().kind != Error::Kind::network) return ended;
+            // Else its time was over, most likely: on from where it was.
+            if (ended.error().kind != Error::Kind::network || boot_ms() - begun < lasted_ms) return ended;
         }
         return Ok{};
     }

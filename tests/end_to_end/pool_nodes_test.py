@@ -181,6 +181,7 @@ class PoolNodes(unittest.TestCase):
         first = self.program(alice, "h100", 90)
         gpu = first.stdout.readline().strip()
         asleep = self.servers.pop("b")
+        self.addCleanup(lambda: (asleep.kill(), asleep.wait()))
         workers = subprocess.run(["pgrep", "-P", str(asleep.pid)], capture_output=True, text=True).stdout.split()
         for process in [asleep.pid, *map(int, workers)]:
             os.kill(process, signal.SIGSTOP)

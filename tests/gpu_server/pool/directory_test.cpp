@@ -1,6 +1,9 @@
 // One suite over all kinds of directories of nodes and claims: a SQLite file, and a real etcd.
 #include "gpu_server/pool/directory.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <deque>
 #include <set>
 
@@ -363,6 +366,32 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
     CHECK(*after > *before);
     look(world, *a);
     CHECK(a->claims().size() == 2);
+}
+
+TEST_CASE("an etcd that is gone is asked again after a pause", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1"}));
+    world.etcd.end();
+    // In its place somebody who counts, and hangs up.
+    UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int yes = 1;
+    setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(world.etcd.port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(listen(listener.get(), 128) == 0);
+    int asked = 0;
+    const auto end = boot_ms() + 2'000;
+    world.inbox.run_until([&] {
+        while (UniqueFd connection{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)}) ++asked;
+        return boot_ms() > end;
+    });
+    CHECK(asked > 3);
+    CHECK(asked < 60);  // renewals and news: five and three a second
 }
 
 TEST_CASE("addresses of stores", "[pool][directory]") {

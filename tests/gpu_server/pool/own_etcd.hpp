@@ -44,11 +44,18 @@ public:
         REQUIRE(client.list("/x"));
     }
     ~OwnEtcd() {
+        end();
+        std::filesystem::remove_all(folder_);
+    }
+    // For good.
+    void end() {
+        if (pid_ < 0) return;
         signal(SIGCONT);
         signal(SIGKILL);
         waitpid(pid_, nullptr, 0);
-        std::filesystem::remove_all(folder_);
+        pid_ = -1;
     }
+    int port() const { return port_; }
     etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port_)); }
     void signal(int number) const { ::kill(pid_, number); }
 
