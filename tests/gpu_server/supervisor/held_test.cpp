@@ -281,7 +281,7 @@ TEST_CASE("requests with changed bytes are answered, each once, and change nothi
     const auto begun = std::chrono::steady_clock::now();
     for (int i = 0; i < many(5000); ++i) {
         // What comes faster than a key may ask is dropped.
-        std::this_thread::sleep_until(begun + std::chrono::duration<double>(i / requests_per_second_max));
+        std::this_thread::sleep_until(begun + std::chrono::duration<double>(i / server::requests_per_second_max));
         json whole = requests[random() % requests.size()];
         whole["id"] = i;
         whole["protocol"] = wire::protocol_version;
