@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/handles.hpp"
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -21,11 +22,6 @@ namespace fs = std::filesystem;
 
 // Peers that are told apart within a window; more than have ever something to be refused at once, but for attackers.
 static constexpr size_t windows_max = 4096;
-
-static int64_t now_in_ms() {
-    auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
-}
 
 static const char* kind_name(AuditEntry::Kind kind) {
     return kind == AuditEntry::Kind::changed ? "changed" : "refused";
@@ -90,7 +86,7 @@ void AuditLog::note(const std::string& peer, AuditEntry entry, Clock::time_point
         close(window);
         window.began = now;
     }
-    entry.at_ms = now_in_ms();
+    entry.at_ms = now_ms();
     bool own = window.lines < audit_lines_per_peer_max, any = all_.lines < audit_lines_max;
     if (own && any) {
         ++window.lines;

@@ -56,6 +56,16 @@ struct Keys {
     std::string identity() const { return prefix + "identity"; }
 };
 
+// As nodes call them: the name under which the store has them, with `kind` in place of `under`.
+Entry entry_of(const etcd::KeyValue& pair, const std::string& under, const std::string& kind, bool removed = false) {
+    return {kind + pair.key.substr(under.size()), removed ? std::nullopt : std::optional(pair.value),
+            pair.create_revision};
+}
+void add_entries(std::vector<Entry>& entries, const etcd::Listing& listing, const std::string& under,
+                 const std::string& kind) {
+    for (auto& pair : listing.values) entries.push_back(entry_of(pair, under, kind));
+}
+
 class EtcdBackend : public Backend {
 public:
     EtcdBackend(const etcd::Address& address, LeaseTimes times)
@@ -182,12 +192,9 @@ public:
     Result<std::vector<Entry>> look(const Question& question, const std::string& from) override {
         std::vector<Entry> found;
         std::optional<Error> failed;
-        // Where they stand in the store, and what we call them.
         auto add = [&](const Result<etcd::Listing>& listing, const std::string& under, const std::string& kind) {
             if (!listing && !failed) failed = listing.error();
-            if (!listing) return;
-            for (auto& pair : listing->values)
-                found.push_back({kind + pair.key.substr(under.size()), pair.value, pair.create_revision});
+            if (listing) add_entries(found, *listing, under, kind);
         };
         if (question.all_claims)
             add(looker_.list(keys_.claims()), keys_.claims(), "claims/");
@@ -206,28 +213,23 @@ public:
         auto listing = looker_.list(keys_.claims_of(node));
         if (!listing) return listing.error();
         std::vector<Entry> found;
-        for (auto& pair : listing->values)
-            found.push_back({"claims/" + pair.key.substr(keys_.claims().size()), pair.value, pair.create_revision});
+        add_entries(found, *listing, keys_.claims(), "claims/");
         return found;
     }
 
     Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
         etcd::Client client(address_, lasting, stopped);
         const auto view = keys_.view();
-        auto name_of = [&](const etcd::KeyValue& pair) { return pair.key.substr(view.size()); };
         auto listing = client.list(view);
         if (!listing) return listing.error();
         Change all{true, {}};
-        for (auto& pair : listing->values) all.entries.push_back({name_of(pair), pair.value, pair.create_revision});
+        add_entries(all.entries, *listing, view, "");
         if (!told(all)) return Ok{};
         for (auto heard = listing->revision; !stopped();) {
             const auto begun = boot_ms();
             auto ended = client.watch(view, heard + 1, [&](const etcd::News& news) {
                 Change change;
-                for (auto& event : news.events)
-                    change.entries.push_back({name_of(event.pair),
-                                              event.removed ? std::nullopt : std::optional(event.pair.value),
-                                              event.pair.create_revision});
+                for (auto& event : news.events) change.entries.push_back(entry_of(event.pair, view, "", event.removed));
                 heard = std::max(heard, news.revision);
                 return change.entries.empty() ? !stopped() : told(change);
             });
@@ -321,8 +323,7 @@ public:
              {std::pair(keys_.view(), ""), {keys_.free(), "free/"}, {keys_.claims(), "claims/"}}) {
             auto listing = etcd_.list(under);
             if (!listing) return listing.error();
-            for (auto& pair : listing->values)
-                all.entries.push_back({kind + pair.key.substr(under.size()), pair.value, pair.create_revision});
+            add_entries(all.entries, *listing, under, kind);
         }
         auto members = etcd_.list(keys_.members());
         if (!members) return members.error();

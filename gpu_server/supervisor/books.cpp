@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/limits.hpp"

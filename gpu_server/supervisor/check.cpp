@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/supervisor/claims.hpp"

@@ -5,17 +5,13 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
 
 using nlohmann::json;
-
-int64_t now_ms() {
-    auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<milliseconds>(since).count();
-}
 
 Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, ClaimOptions options)
     : loop_(loop), gpus_(gpus), workers_(workers), books_(books), options_(std::move(options)) {

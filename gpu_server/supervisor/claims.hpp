@@ -285,7 +285,4 @@ private:
     bool stopping_ = false;
 };
 
-// Milliseconds since 1970.
-int64_t now_ms();
-
 }  // namespace tnr::server

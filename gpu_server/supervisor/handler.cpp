@@ -6,6 +6,7 @@
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 

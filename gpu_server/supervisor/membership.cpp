@@ -198,11 +198,17 @@ std::optional<json> Membership::redirect_to(const std::string& name) const {
         {"redirect", {{"node", name}, {"address", node->second.address}, {"server_key", node->second.server_key}}}};
 }
 
-std::optional<json> Membership::node_with_claim_of(const Caller& caller) {
+const PoolClaim* Membership::claim_elsewhere(const Caller& caller, const std::string* gpu) const {
     for (auto& [name, claim] : directory_->claims())
-        if (claim.node != self_.name && claim.account == caller.account && claim.machine == caller.machine)
-            return redirect_to(claim.node);
-    return std::nullopt;
+        if (claim.node != self_.name && claim.account == caller.account && claim.machine == caller.machine &&
+            (!gpu || claim.gpu == *gpu))
+            return &claim;
+    return nullptr;
+}
+
+std::optional<json> Membership::node_with_claim_of(const Caller& caller) {
+    auto* claim = claim_elsewhere(caller, nullptr);
+    return claim ? redirect_to(claim->node) : std::nullopt;
 }
 
 // What it told last, less what we have sent there since.
@@ -220,10 +226,7 @@ std::optional<json> Membership::elsewhere(const Caller& caller, const GpuWish& w
     std::erase_if(sent_, [&](auto& one) { return loop_.now() - one.second.at > sent_remembered_for; });
     const auto who = caller.owner() + " " + caller.machine + " " + wish.gpu;
     if (need == Need::its_claim) {
-        for (auto& [name, claim] : directory_->claims())
-            if (claim.node != self_.name && claim.account == caller.account && claim.machine == caller.machine &&
-                claim.gpu == wish.gpu)
-                return redirect_to(claim.node);
+        if (auto* claim = claim_elsewhere(caller, &wish.gpu)) return redirect_to(claim->node);
         // Its claim may be so new that it is not in the directory yet.
         auto sent = sent_.find(who);
         return sent == sent_.end() ? std::nullopt : redirect_to(sent->second.node);

@@ -65,6 +65,8 @@ private:
     bool overtaken(const std::string& uuid) const;
     void note_what_we_see();
     std::map<std::string, TypeCount> types_here() const;
+    // Of this machine, at another node; with `gpu`, of that type.
+    const PoolClaim* claim_elsewhere(const Caller& caller, const std::string* gpu) const;
     int free_at(const PoolNode& node, const std::string& type) const;
     std::optional<nlohmann::json> redirect_to(const std::string& node) const;
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {

@@ -6,6 +6,7 @@
 #include <map>
 #include <ostream>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/limits.hpp"

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu_client/protocol/control.hpp"
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"

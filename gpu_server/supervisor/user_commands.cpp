@@ -14,6 +14,7 @@
 
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/audit.hpp"
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/claims.hpp"

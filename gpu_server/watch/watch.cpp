@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/watch/limits.hpp"
 #include "gpu_server/watch/local_socket.hpp"
 #include "gpu_server/watch/metrics.hpp"
@@ -18,11 +19,6 @@ namespace {
 
 constexpr const char* json_type = "application/json";
 constexpr int backlog = 64;
-
-int64_t calendar_ms() {
-    auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
-}
 
 // Foreign text may be in it: names of processes. Replaced where it is no UTF-8, and safe inside of HTML, whoever puts it there.
 std::shared_ptr<const std::string> text_of(const json& document) {
@@ -98,7 +94,7 @@ HttpAnswer Watch::answer(const HttpRequest& request) {
 
 HttpAnswer Watch::healthz(const PoolState* state) const {
     if (!state) return plain(503, "the server is starting\n");
-    const auto silent_ms = calendar_ms() - state->now_ms;
+    const auto silent_ms = server::now_ms() - state->now_ms;
     if (silent_ms > published_within.count())
         return plain(503, "the supervisor has said nothing for " + std::to_string(silent_ms / 1000) + " s\n");
     return plain(200, "ok\n");
@@ -112,7 +108,7 @@ void Watch::make_texts(const std::shared_ptr<const PoolState>& state) {
 }
 
 HttpAnswer Watch::day() {
-    const auto now = calendar_ms();
+    const auto now = server::now_ms();
     if (!day_ || now - day_read_ms_ >= day_read_every.count() || now < day_read_ms_) {
         auto report = ledger_->report(now - day_ms, now, day_parts, report_claims_max);
         if (!report) return plain(500, report.error().what + "\n");

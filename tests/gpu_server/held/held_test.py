@@ -19,6 +19,7 @@ sys.path.insert(0, str(SUPPORT))
 import proxy as proxies  # noqa: E402
 import with_server  # noqa: E402
 from ports import INSIDE, OUTSIDE, Ports  # noqa: E402
+from processes import resident_bytes  # noqa: E402
 
 WORKERS = 12
 PROGRAMS = 24 * max(1, int(os.environ.get("TNR_TEST_TRIES", "3")) // 3)
@@ -50,13 +51,6 @@ class Changer:
 
 def children(pid):
     return len(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-
-
-def resident(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def files(folder):
@@ -95,7 +89,7 @@ def run(arguments, folder):
 
         assert program(victim).wait(60) == 0, "the way through the proxies does not work"
         assert program(neighbour).wait(60) == 0
-        before = resident(server.pid), files(folder)
+        before = resident_bytes(server.pid), files(folder)
         outcomes = {"well": 0, "failed": 0, "hung": 0}
         beside = program(neighbour)
         beside_runs = 0
@@ -122,7 +116,7 @@ def run(arguments, folder):
         while children(server.pid) > 2:  # a waiting worker for each GPU
             assert time.monotonic() < give_up, f"{children(server.pid)} processes are left"
             time.sleep(0.1)
-        grown = resident(server.pid) - before[0]
+        grown = resident_bytes(server.pid) - before[0]
         assert grown < GROWTH_MAX_BYTES, f"the server has grown by {grown >> 20} MiB"
         assert [name for name in files(folder) if not name.startswith("audit.")] == [
             name for name in before[1] if not name.startswith("audit.")], files(folder)
