@@ -45,14 +45,15 @@ struct TypeCount {
     bool operator==(const TypeCount&) const = default;
 };
 
+using TypeCounts = std::map<std::string, TypeCount>;  // by type
+
 struct PoolNode {
     std::string name;
     std::string address;     // of its control socket, for clients
     std::string server_key;  // of its CURVE; empty: plain text
     std::string version;
-    std::string identity;  // of its state folder: two servers of one name have different ones
-    std::map<std::string, TypeCount> types =
-        {};                              // of another node: `free` as of the last look, 0 where it was not asked
+    std::string identity;                // of its state folder: two servers of one name have different ones
+    TypeCounts types = {};               // of another node: `free` as of the last look, 0 where it was not asked
     std::vector<std::string> gpus = {};  // UUIDs
     int64_t fence = 0;                   // of its registration
     bool draining = false;
@@ -105,16 +106,18 @@ public:
     // Registers this node, and again whenever the lease was lost, with the claims it has then. Goes on until leave().
     virtual void join(PoolNode self) = 0;
     // What it has free has changed.
-    virtual void tell(const std::map<std::string, TypeCount>& types) = 0;
+    virtual void tell(const TypeCounts& types) = 0;
     // Its server_key is another now.
     virtual void tell_key(const std::string& server_key) = 0;
     // In good order: the GPUs may be another's from now on. Blocks for a second at most.
     virtual void leave() = 0;
 
-    // Answers with the claim's fencing number; with an Error, the claim must not begin.
-    virtual void add_claim(const PoolClaim& claim, std::function<void(Result<int64_t>)> done) = 0;
-    // As often as it takes.
-    virtual void remove_claim(int64_t id) = 0;
+    // Answers with the claim's fencing number; with an Error, the claim must not begin. `types`: what the node has free with
+    // it, as tell() would say; it costs nothing here.
+    virtual void add_claim(const PoolClaim& claim, const TypeCounts& types,
+                           std::function<void(Result<int64_t>)> done) = 0;
+    // As often as it takes. `types`: without it.
+    virtual void remove_claim(int64_t id, const TypeCounts& types) = 0;
 
     // When `then` runs, nodes() and claims() have the answer: as things were at some moment after the call. While the store
     // does not answer, they have what they had.

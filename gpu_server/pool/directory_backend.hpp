@@ -51,9 +51,11 @@ public:
     virtual Result<bool> tell_free(const PoolNode& self, int64_t fence) = 0;
     // The rest of what it says of itself, likewise.
     virtual Result<bool> tell_node(const PoolNode& self, int64_t fence) = 0;
-    // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated.
-    virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence) = 0;
-    virtual Result<> remove(const PoolClaim& claim) = 0;
+    // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated. Where `telling` is given and it
+    // was added, tell_free() is done with it.
+    virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) = 0;
+    // Likewise; whether that was told.
+    virtual Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) = 0;
 
     // Of what nodes have free, begins behind the node `from` where not all is asked for.
     virtual Result<std::vector<Entry>> look(const Question& question, const std::string& from) = 0;

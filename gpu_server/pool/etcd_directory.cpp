@@ -153,10 +153,11 @@ public:
         return tell(self, fence, txn);
     }
 
-    Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
+    Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
         etcd::Txn txn;
         txn.if_created_at(keys_.node(claim.node), fence);
         put_claim(txn, claim, lease_);
+        if (telling) put_free(txn, *telling, lease_);
         for (auto& uuid : claim.devices)
             txn.if_is(keys_.gpu(uuid), claim.node)
                 .if_absent(keys_.held(uuid))
@@ -175,18 +176,25 @@ public:
                      "try again in some seconds"};
     }
 
-    Result<> remove(const PoolClaim& claim) override {
+    Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
         etcd::Txn txn;
         txn.remove(keys_.claim(claim)).remove(keys_.of_account(claim));
         const auto without_gpus = txn;
         for (auto& uuid : claim.devices)
             txn.if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid));
+        if (telling) txn.if_created_at(keys_.node(claim.node), fence), put_free(txn, *telling, lease_);
         auto removed = writer_.commit(txn);
         if (!removed) return removed.error();
-        if (removed->done) return Ok{};
-        auto again = writer_.commit(without_gpus);  // those are held by another, or nobody
+        if (removed->done) return telling != nullptr;
+        // We are registered anew, or the GPUs are held by another, or nobody.
+        for (auto& uuid : claim.devices) {
+            auto held = writer_.commit(
+                etcd::Txn().if_is(keys_.held(uuid), claim_name(claim.node, claim.id)).remove(keys_.held(uuid)));
+            if (!held) return held.error();
+        }
+        auto again = writer_.commit(without_gpus);
         if (!again) return again.error();
-        return Ok{};
+        return false;
     }
 
     Result<std::vector<Entry>> look(const Question& question, const std::string& from) override {

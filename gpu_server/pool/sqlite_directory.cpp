@@ -190,9 +190,7 @@ public:
         LockGuard lock(mutex_);
         bool there = false;
         auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
-            there = registered(fence);
-            if (!there) return Ok{};
-            tables_.run("UPDATE nodes SET entry = ? WHERE name = ?", {to_text(self), self.name});
+            there = tell(self, fence);
             tables_.next_fence();
             return Ok{};
         });
@@ -200,7 +198,7 @@ public:
         return there;
     }
 
-    Result<int64_t> add(const PoolClaim& claim, int64_t fence) override {
+    Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
         LockGuard lock(mutex_);
         int64_t given = 0;
         auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
@@ -216,21 +214,26 @@ public:
                     "try again in some seconds"};
             given = tables_.next_fence();
             put(claim, given);
+            if (telling) tell(*telling, fence);
             return Ok{};
         });
         if (!done) return done.error();
         return given;
     }
 
-    Result<> remove(const PoolClaim& claim) override {
+    Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
         LockGuard lock(mutex_);
         auto name = claim_name(claim.node, claim.id);
-        return tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+        bool told = false;
+        auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
             tables_.run("DELETE FROM pool_claims WHERE name = ?", {name});
             tables_.run("DELETE FROM held WHERE claim = ?", {name});
+            told = telling && tell(*telling, fence);
             tables_.next_fence();
             return Ok{};
         });
+        if (!done) return done.error();
+        return told;
     }
 
     // They are few, on one machine.
@@ -272,6 +275,11 @@ public:
 private:
     bool registered(int64_t fence) TNR_REQUIRES(mutex_) {
         return tables_.number("SELECT fence FROM nodes WHERE name = ?", {name_}) == fence && fence > 0;
+    }
+    bool tell(const PoolNode& self, int64_t fence) TNR_REQUIRES(mutex_) {
+        if (!registered(fence)) return false;
+        tables_.run("UPDATE nodes SET entry = ? WHERE name = ?", {to_text(self), self.name});
+        return true;
     }
     void put(const PoolClaim& claim, int64_t fence) TNR_REQUIRES(mutex_) {
         auto name = claim_name(claim.node, claim.id);

@@ -93,12 +93,9 @@ public:
         writer_ = std::thread([this] { write(); });
     }
 
-    void tell(const std::map<std::string, TypeCount>& types) override {
+    void tell(const TypeCounts& types) override {
         LockGuard lock(mutex_);
-        if (self_.types == types) return;
-        self_.types = types;
-        untold_.free = true;
-        wanted_.notify_all();
+        has_now(types);
     }
 
     void tell_key(const std::string& server_key) override {
@@ -122,15 +119,18 @@ public:
         stop();
     }
 
-    void add_claim(const PoolClaim& claim, std::function<void(Result<int64_t>)> done) override {
+    void add_claim(const PoolClaim& claim, const TypeCounts& types,
+                   std::function<void(Result<int64_t>)> done) override {
         LockGuard lock(mutex_);
+        has_now(types);
         own_[claim.id] = claim;  // a registration that happens meanwhile has it, too
         jobs_.push_back({claim, std::move(done)});
         wanted_.notify_all();
     }
 
-    void remove_claim(int64_t id) override {
+    void remove_claim(int64_t id, const TypeCounts& types) override {
         LockGuard lock(mutex_);
+        has_now(types);
         auto found = own_.extract(id);
         if (!found) return;
         jobs_.push_back({std::move(found.mapped()), nullptr});
@@ -190,6 +190,12 @@ private:
         });
     }
 
+    void has_now(const TypeCounts& types) TNR_REQUIRES(mutex_) {
+        if (self_.types == types) return;
+        self_.types = types;
+        untold_.free = true;
+        wanted_.notify_all();
+    }
     PoolNode self() TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
         return self_;
@@ -295,6 +301,17 @@ private:
         }
     }
 
+    // What is to be told goes along with a claim, which costs the store no more than the claim alone.
+    std::optional<PoolNode> telling() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        if (!std::exchange(untold_.free, false)) return std::nullopt;
+        return self_;
+    }
+    void not_told() TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        untold_.free = true;
+    }
+
     void tell_pool(Untold what) {
         auto fence = fence_.load();
         if (fence == 0) return;  // the next registration says it
@@ -313,7 +330,9 @@ private:
         Result<int64_t> added = Error{Error::Kind::network, "this node is not registered with the pool at the moment",
                                       "try again in some seconds; programs that run are not touched"};
         while (!stopping_ && boot_ms() < good_until_) {
-            added = backend_->add(job.claim, fence_);
+            auto tell = telling();
+            added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr);
+            if (tell && !added) not_told();
             if (added || added.error().kind != Error::Kind::network) break;
             in_doubt();
             pause(write_again_after);
@@ -326,7 +345,10 @@ private:
 
     void remove(const PoolClaim& claim) {
         while (!stopping_) {
-            if (backend_->remove(claim)) return;
+            auto tell = telling();
+            auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
+            if (tell && !(removed && *removed)) not_told();
+            if (removed) return;
             refuse_waiting();
             pause(write_again_after);
         }

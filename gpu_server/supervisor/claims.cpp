@@ -270,7 +270,7 @@ void Claims::finish(Claim& claim) {
     auto gpus = claim.gpus;
     shares_.ended(claim.user, static_cast<int>(gpus.size()), loop_.now());
     auto linger = claim.keep ? options_.linger : milliseconds(0);
-    if (options_.pool) options_.pool->ended(claim.id);
+    if (options_.pool) options_.pool->ended(claim.id, gpus);
     claims_.remove_if([&](auto& one) { return one.get() == &claim; });
     if (!stopping_) gpus_.keep(gpus, linger);
 }

@@ -101,13 +101,13 @@ void Membership::look(const Question& question, std::function<void()> then) {
     directory_->look(question, std::move(then));
 }
 
-std::map<std::string, TypeCount> Membership::types_here() const {
-    std::map<std::string, TypeCount> types;
+TypeCounts Membership::types_here(const std::vector<int>& coming_free) const {
+    TypeCounts types;
     for (auto& gpu : gpus_.all()) {
         if (gpu.anothers || gpu.state == Gpu::State::broken) continue;
         auto& count = types[gpu.found.type];
         ++count.total;
-        count.free += gpu.state != Gpu::State::claimed;
+        count.free += gpu.state != Gpu::State::claimed || std::count(coming_free.begin(), coming_free.end(), gpu.index);
         count.memory_bytes = gpu.found.memory_bytes;
     }
     return types;
@@ -145,7 +145,7 @@ bool Membership::draining() const {
 
 void Membership::began(PoolClaim claim, std::function<void(Result<int64_t>)> done) {
     claim.node = self_.name;
-    directory_->add_claim(claim, [this, claim, done = std::move(done)](Result<int64_t> fence) {
+    directory_->add_claim(claim, types_here(), [this, claim, done = std::move(done)](Result<int64_t> fence) {
         if (fence && directory_->standing().good())
             history_->note("has", {{"claim", claim.id},
                                    {"gpus", claim.devices},
@@ -155,13 +155,11 @@ void Membership::began(PoolClaim claim, std::function<void(Result<int64_t>)> don
             fence = may_begin().error();  // the answer came too late
         done(std::move(fence));
     });
-    changed();
 }
 
-void Membership::ended(int64_t id) {
+void Membership::ended(int64_t id, const std::vector<int>& gpus) {
     history_->note("has not", {{"claim", id}});
-    directory_->remove_claim(id);
-    changed();
+    directory_->remove_claim(id, types_here(gpus));
 }
 
 int Membership::held_elsewhere(const std::string& account) const {
@@ -178,8 +176,8 @@ std::vector<PoolClaim> Membership::claims_elsewhere(const std::optional<std::str
     return found;
 }
 
-std::map<std::string, TypeCount> Membership::types_elsewhere() const {
-    std::map<std::string, TypeCount> types;
+TypeCounts Membership::types_elsewhere() const {
+    TypeCounts types;
     for (auto& [name, node] : directory_->nodes()) {
         if (name == self_.name) continue;
         for (auto& [type, count] : node.types) {

@@ -42,7 +42,7 @@ public:
     const std::string& name() const { return self_.name; }
     const Directory& directory() const { return *directory_; }
     // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
-    std::map<std::string, TypeCount> types_elsewhere() const;
+    TypeCounts types_elsewhere() const;
     // Of this account, or of all.
     std::vector<PoolClaim> claims_elsewhere(const std::optional<std::string>& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
@@ -52,7 +52,7 @@ public:
     bool draining() const override;
     int64_t lease_until_ms() const override { return directory_->standing().until_ms; }
     void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override;
-    void ended(int64_t id) override;
+    void ended(int64_t id, const std::vector<int>& gpus) override;
     Result<UniqueFd> fence(const std::string& uuid, int64_t number) override;
     void changed() override;
     void look(const Question& question, std::function<void()> then) override;
@@ -64,7 +64,7 @@ private:
     void fence_what_is_ours(const std::set<std::string>& refused);
     bool overtaken(const std::string& uuid) const;
     void note_what_we_see();
-    std::map<std::string, TypeCount> types_here() const;
+    TypeCounts types_here(const std::vector<int>& coming_free = {}) const;
     // Of this machine, at another node; with `gpu`, of that type.
     const PoolClaim* claim_elsewhere(const Caller& caller, const std::string* gpu) const;
     int free_at(const PoolNode& node, const std::string& type) const;

@@ -29,7 +29,8 @@ public:
 
     // The answer is the claim's fencing number; on an Error it must end. `claim.node` is filled in.
     virtual void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) = 0;
-    virtual void ended(int64_t id) = 0;
+    // `gpus` come free with it: their indices.
+    virtual void ended(int64_t id, const std::vector<int>& gpus) = 0;
     // Before a worker serves a claim with this number on the GPU: the file that tells the worker when that is over
     // (pool/fences.hpp). An Error when it is over already.
     virtual Result<UniqueFd> fence(const std::string& uuid, int64_t number) = 0;

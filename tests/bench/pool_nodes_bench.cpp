@@ -2,17 +2,20 @@
 // can make them. Each node is the server's own code (gpu_server/pool): it renews its lease, hears of the others, asks what
 // they have before each claim, and tells what it has free after it. There are no workers and no programs.
 //
-//   pool_nodes_bench etcd://127.0.0.1:2379 NODES SECONDS THREADS      one line of JSON
+//   pool_nodes_bench etcd://127.0.0.1:2379 NODES SECONDS THREADS PID,...     one line of JSON; PIDs of etcd's members
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "gpu_server/pool/directory.hpp"
@@ -24,11 +27,36 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr int gpus_per_node = 8;
+constexpr int rest_s = 6;  // what a pool costs in which nothing happens
 // A node's server has its lease and its claims to itself; here a thousand share two cores with etcd.
 constexpr LeaseTimes patient{.ttl_s = 15, .renewed_ms = 3'000, .margin_ms = 1'000};
 
 double ms_since(Clock::time_point begun) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
+}
+
+// Processor time, in seconds: of the nodes, which are this process, and of etcd.
+struct Work {
+    double nodes = 0, etcd = 0;
+};
+double used_by(const std::string& pid) {
+    std::ifstream file("/proc/" + pid + "/stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::istringstream behind_name(text.substr(std::min(text.size(), text.rfind(')') + 2)));
+    std::string skipped;
+    double user = 0, system = 0;
+    for (int i = 0; i < 11; ++i) behind_name >> skipped;
+    behind_name >> user >> system;
+    return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+Work work_done(const std::string& pids) {
+    Work work{.nodes = used_by("self")};
+    std::istringstream list(pids);
+    for (std::string pid; std::getline(list, pid, ',');) work.etcd += used_by(pid);
+    return work;
+}
+Work operator-(const Work& after, const Work& before) {
+    return {after.nodes - before.nodes, after.etcd - before.etcd};
 }
 
 // What the event loop is to a server; one for the nodes of one thread.
@@ -97,7 +125,11 @@ public:
     // All others; and a new node looks for a while whether the store has claims that it has not.
     void settle(size_t count) {
         for (auto& node : nodes_) inbox_.run_until([&] { return node.directory->nodes().size() >= count; });
-        const auto until = Clock::now() + std::chrono::seconds(11);
+        rest(11);
+    }
+    // Leases are renewed, nothing else.
+    void rest(int seconds) {
+        const auto until = Clock::now() + std::chrono::seconds(seconds);
         inbox_.run_until([&] { return Clock::now() >= until; });
     }
     // One claim after the other, each on a node of its own choice.
@@ -117,16 +149,16 @@ public:
             asked = Clock::now();
             std::optional<Result<int64_t>> fence;
             auto gpu = node.entry.gpus[random() % gpus_per_node];
-            directory.add_claim({node.entry.name, id, account, "trainer", "h100", {gpu}, 1},
+            directory.add_claim({node.entry.name, id, account, "trainer", "h100", {gpu}, 1}, all_but(1),
                                 [&](Result<int64_t> told) { fence = std::move(told); });
             inbox_.run_until([&] { return fence.has_value(); });
             took.claims.push_back(ms_since(asked));
             took.failed += !*fence;
-            directory.remove_claim(id);
-            directory.tell({{"h100", {gpus_per_node, static_cast<int>(random() % gpus_per_node), 1}}});
+            directory.remove_claim(id, all_but(0));
         }
         return took;
     }
+    static TypeCounts all_but(int claimed) { return {{"h100", {gpus_per_node, gpus_per_node - claimed, 1}}}; }
     void leave() {
         for (auto& node : nodes_) node.directory.reset();
     }
@@ -148,8 +180,8 @@ void all_at_once(std::vector<std::unique_ptr<Owner>>& owners, Work work) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    auto address = argc == 5 ? etcd::parse_address(argv[1]) : Result<etcd::Address>(Error{Error::Kind::usage, "usage"});
-    if (!address) return std::cerr << "pool_nodes_bench etcd://HOST:PORT NODES SECONDS THREADS\n", 2;
+    auto address = argc == 6 ? etcd::parse_address(argv[1]) : Result<etcd::Address>(Error{Error::Kind::usage, "usage"});
+    if (!address) return std::cerr << "pool_nodes_bench etcd://HOST:PORT NODES SECONDS THREADS PID,...\n", 2;
     const int count = std::atoi(argv[2]), seconds = std::atoi(argv[3]), threads = std::atoi(argv[4]);
     rlimit files{};
     getrlimit(RLIMIT_NOFILE, &files);
@@ -162,10 +194,14 @@ int main(int argc, char** argv) {
     all_at_once(owners, [](Owner& owner) { owner.join(); });
     const double registered_ms = ms_since(begun);
     all_at_once(owners, [&](Owner& owner) { owner.settle(static_cast<size_t>(count)); });
+    auto before = work_done(argv[5]);
+    all_at_once(owners, [&](Owner& owner) { owner.rest(rest_s); });
+    const auto resting = work_done(argv[5]) - before;
 
     std::mutex mutex;
     Took took;
     begun = Clock::now();
+    before = work_done(argv[5]);
     all_at_once(owners, [&](Owner& owner) {
         auto mine = owner.claim_for(seconds);
         std::lock_guard lock(mutex);
@@ -174,6 +210,10 @@ int main(int argc, char** argv) {
         took.failed += mine.failed;
     });
     const double lasted_s = ms_since(begun) / 1000;
+    const auto busy = work_done(argv[5]) - before;
+    auto per_claim = [&](double busy_s, double resting_s) {
+        return 1000 * (busy_s - resting_s * lasted_s / rest_s) / static_cast<double>(took.claims.size());
+    };
     std::sort(took.looks.begin(), took.looks.end());
     std::sort(took.claims.begin(), took.claims.end());
     std::cout << nlohmann::json{{"nodes", count},
@@ -186,7 +226,11 @@ int main(int argc, char** argv) {
                                 {"look_p99_ms", at(took.looks, 0.99)},
                                 {"p50_ms", at(took.claims, 0.5)},
                                 {"p99_ms", at(took.claims, 0.99)},
-                                {"registration_ms", registered_ms / count}}
+                                {"registration_ms", registered_ms / count},
+                                {"resting_nodes_ms", 1000 * resting.nodes / rest_s / count},
+                                {"resting_etcd_ms", 1000 * resting.etcd / rest_s / count},
+                                {"claim_nodes_ms", per_claim(busy.nodes, resting.nodes)},
+                                {"claim_etcd_ms", per_claim(busy.etcd, resting.etcd)}}
               << "\n";
     all_at_once(owners, [](Owner& owner) { owner.leave(); });
     return 0;

@@ -107,9 +107,13 @@ PoolClaim claim(const std::string& node, int64_t id, const std::vector<std::stri
     return {node, id, "alice", "trainer", "h100", gpus, 1};
 }
 
-Result<int64_t> add(World& world, Directory& directory, const PoolClaim& claim) {
+TypeCounts h100s(int total, int free) {
+    return {{"h100", {total, free, 1}}};
+}
+
+Result<int64_t> add(World& world, Directory& directory, const PoolClaim& claim, const TypeCounts& types = h100s(2, 1)) {
     std::optional<Result<int64_t>> answer;
-    directory.add_claim(claim, [&](Result<int64_t> told) { answer = std::move(told); });
+    directory.add_claim(claim, types, [&](Result<int64_t> told) { answer = std::move(told); });
     REQUIRE(world.inbox.run_until([&] { return answer.has_value(); }));
     return *answer;
 }
@@ -153,7 +157,7 @@ TEST_CASE("nodes see each other, what they have free, and that one leaves", "[po
             CHECK(a->nodes().at("b").types.at("h100").free == 2);
             CHECK(a->nodes().at("b").address == "tcp://b:1");
             CHECK(a->nodes().at("a").fence != a->nodes().at("b").fence);
-            b->tell({{"h100", {2, 1, 1}}});
+            b->tell(h100s(2, 1));
             CHECK(sees(*world, *a, [&] { return a->nodes().at("b").types.at("h100").free == 1; }));
             b->leave();
             CHECK(world->inbox.run_until([&] { return a->nodes().size() == 1; },
@@ -172,7 +176,7 @@ TEST_CASE("a claim that is written after it was removed is removed again", "[poo
     auto a = world.open();
     join(world, *a, node("a", {"A1"}));
     auto late = make_etcd_backend(world.etcd.address(), {});
-    REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence));
+    REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence, nullptr));
     look(world, *a);
     CHECK(a->claims().count("a/7") == 1);
     CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
@@ -199,7 +203,7 @@ TEST_CASE("a node is told what it asks for", "[pool][directory]") {
             look(*world, *a, {.accounts = {"bob", "nobody"}});
             CHECK(a->claims().at("b/2").account == "bob");
             CHECK(a->claims().count("b/1") == 1);  // for a while
-            b->remove_claim(1);
+            b->remove_claim(1, h100s(2, 2));
             CHECK(sees(*world, *a, [&] { return !a->claims().count("b/1"); }));
             look(*world, *a, {.free = {{"h100", 1}}});
             CHECK(a->nodes().at("b").types.at("h100").free == 2);
@@ -211,6 +215,43 @@ TEST_CASE("a node is told what it asks for", "[pool][directory]") {
             CHECK(answered == 500);
         }
     }
+}
+
+TEST_CASE("what a node has free is told with its claims", "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            join(*world, *b, node("b", {"B1", "B2"}));
+            REQUIRE(world->inbox.run_until([&] { return a->nodes().size() == 2; }));
+            auto free_at_b = [&] { return a->nodes().at("b").types.at("h100").free; };
+            REQUIRE(add(*world, *b, claim("b", 1, {"B1"}), h100s(2, 1)));
+            look(*world, *a);
+            CHECK(free_at_b() == 1);
+            CHECK_FALSE(add(*world, *b, claim("b", 2, {"B1"}), h100s(2, 0)));  // refused; what was to be told is told
+            CHECK(sees(*world, *a, [&] { return free_at_b() == 0; }));
+            b->remove_claim(1, h100s(2, 2));
+            CHECK(sees(*world, *a, [&] { return free_at_b() == 2 && a->claims().empty(); }));
+        }
+    }
+}
+
+// What a large pool costs its etcd.
+TEST_CASE("a claim is written to etcd once, and its end", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto written = [&] { return etcd.list(world.etcd.address().prefix)->revision; };
+    const auto before = written();
+    for (int64_t id = 1; id <= 5; ++id) {
+        REQUIRE(add(world, *a, claim("a", id, {"A1"}), h100s(2, 1)));
+        a->remove_claim(id, h100s(2, 2));
+    }
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(written() - before == 10);
 }
 
 // Whoever is asked tells of some of many nodes, in turn, and of all when those are full.
@@ -260,7 +301,7 @@ TEST_CASE("a claim has its GPUs alone, and a larger fence than all before", "[po
             look(*world, *b);
             CHECK(b->claims().size() == 2);
             CHECK(b->claims().at("a/1").account == "alice");
-            a->remove_claim(1);
+            a->remove_claim(1, h100s(2, 1));
             CHECK(sees(*world, *b, [&] { return b->claims().size() == 1; }));
             auto next = add(*world, *a, claim("a", 4, {"A1"}));
             REQUIRE(next);
@@ -360,7 +401,7 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
     world.etcd.signal(SIGCONT);
     REQUIRE(world.inbox.run_until([&] { return a->standing().good(); }, 10'000));
     CHECK_FALSE(add(world, *a, claim("a", 3, {"A1"})));  // what it had, it has
-    a->remove_claim(2);
+    a->remove_claim(2, h100s(2, 1));
     auto after = add(world, *a, claim("a", 4, {"A2"}));
     REQUIRE(after);
     CHECK(*after > *before);

@@ -112,7 +112,7 @@ public:
         asked.push_back({claim.id, std::move(done)});
         if (!slow) answer(true);
     }
-    void ended(int64_t id) override {
+    void ended(int64_t id, const std::vector<int>&) override {
         if (holders.erase(id) == 0) wrong = "a claim ended that never began";
         registered.erase(id);
     }
