@@ -95,7 +95,9 @@ static CUresult from_extra(void** extra, const KernelInfo& kernel, Parameters& p
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    bool fits = parameters.bytes >= kernel.parameter_bytes && parameters.bytes <= wire::parameter_bytes_max;
+    // Each parameter must begin in it. Of the last, the end may be missing: NCCL gives of its 4 KiB what it has filled in.
+    size_t least = kernel.parameters.empty() ? 0 : kernel.parameters.back().offset + size_t{1};
+    bool fits = parameters.bytes >= least && parameters.bytes <= wire::parameter_bytes_max;
     return fits && (parameters.buffer || parameters.bytes == 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

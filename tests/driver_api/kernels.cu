@@ -64,6 +64,18 @@ __global__ void sum_large(Large large, int* out) {
     *out = sum;
 }
 
+// As NCCL has it: what of it is filled in is passed.
+struct Batch {
+    int* out;
+    int count;
+    int values[1000];
+};
+__global__ void sum_batch(Batch batch) {
+    int sum = 0;
+    for (int i = 0; i < batch.count; ++i) sum += batch.values[i];
+    *batch.out = sum;
+}
+
 __global__ void mixed(char a, double b, short c, int* out, float d, long long e, unsigned char f) {
     out[0] = a, out[1] = int(b), out[2] = c, out[3] = int(d), out[4] = int(e >> 32), out[5] = f;
 }

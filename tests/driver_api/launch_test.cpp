@@ -87,6 +87,38 @@ TEST_CASE("arguments can be packed into one buffer", "[launch]") {
              CUDA_ERROR_INVALID_VALUE);  // one way or the other
 }
 
+TEST_CASE("of the last parameter in a buffer the end may be missing", "[launch]") {
+    Gpu gpu;
+    Module module;
+    Stream stream;
+    Memory out(sizeof(int));
+    struct {
+        CUdeviceptr out;
+        int count;
+        int values[3];
+    } begun{out.address, 3, {1, 20, 300}};
+    size_t size = sizeof begun;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &begun, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    auto sum = module.function("sum_batch");
+    CU_OK(cu.cuLaunchKernel(sum, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, extra));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(out.first<int>() == 321);
+    begun.values[0] = 2;
+    CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CU_OK(cu.cuLaunchKernel(sum, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, extra));
+    CUgraph captured = nullptr;
+    CU_OK(cu.cuStreamEndCapture(stream, &captured));
+    CUgraphExec exec = nullptr;
+    CU_OK(cu.cuGraphInstantiate(&exec, captured, 0));
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(out.first<int>() == 322);
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(captured));
+    size = 0;
+    CU_CHECK(cu.cuLaunchKernel(sum, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, extra), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_CASE("a kernel without parameters needs no arguments", "[launch]") {
     Gpu gpu;
     Module module;

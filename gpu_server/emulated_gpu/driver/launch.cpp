@@ -42,7 +42,7 @@ CUresult check_cooperative(const Context& context, const LaunchRequest& request,
 }
 
 // The list is pairs of a name and a value, ended by CU_LAUNCH_PARAM_END.
-CUresult parameters_from_extra(void** extra, std::vector<std::byte>& parameters) {
+CUresult parameters_from_extra(void** extra, const ptx::Kernel& kernel, std::vector<std::byte>& parameters) {
     const void* buffer = nullptr;
     const size_t* size = nullptr;
     for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
@@ -54,15 +54,16 @@ CUresult parameters_from_extra(void** extra, std::vector<std::byte>& parameters)
             return CUDA_ERROR_INVALID_VALUE;
     }
     if (parameters.empty()) return CUDA_SUCCESS;
-    if (!buffer || !size || *size < parameters.size()) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(parameters.data(), buffer, parameters.size());
+    // The end of the last parameter may be missing; it is zero then.
+    if (!buffer || !size || *size <= kernel.parameters.back().offset) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(parameters.data(), buffer, std::min(*size, parameters.size()));
     return CUDA_SUCCESS;
 }
 
 CUresult copy_parameters(const LaunchRequest& request, const ptx::Kernel& kernel, std::vector<std::byte>& parameters) {
     parameters.resize(kernel.parameter_bytes);
     if (request.parameters && request.extra) return CUDA_ERROR_INVALID_VALUE;
-    if (request.extra) return parameters_from_extra(request.extra, parameters);
+    if (request.extra) return parameters_from_extra(request.extra, kernel, parameters);
     if (!request.parameters) return kernel.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
         if (!request.parameters[i]) return CUDA_ERROR_INVALID_VALUE;

@@ -62,6 +62,7 @@ public:
     void fail(const std::string& what);
     void unsupported();  // "tex.2d.v4.f32 is not supported by the emulated GPU"
     bool failed() const { return !error_.empty(); }
+    std::string full_name() const;  // of the current instruction: "tex.2d.v4.f32"
 
     const ast::Unit& unit() const { return unit_; }
     const ast::Instruction& inst() const { return *inst_; }
@@ -95,7 +96,6 @@ private:
     RegRef allocate(uint32_t bytes);
     RegRef address_of_variable(const ast::Operand& operand, uint32_t bytes);
     RegRef literal(const ast::Operand& operand, Type type);
-    std::string full_name() const;
     std::string place(uint32_t line) const;
 
     const ast::Unit& unit_;
@@ -119,6 +119,7 @@ private:
 };
 
 // The groups, one file each.
+bool decode_absent(Decoder& d);
 bool decode_integer(Decoder& d);
 bool decode_bits(Decoder& d);
 bool decode_carry(Decoder& d);

@@ -16,10 +16,31 @@ std::string refusal(const std::string& text) {
 
 TEST_CASE("an unsupported instruction names itself and its line", "[ptx]") {
     CHECK(refusal(module_of("tex.2d.v4.f32.s32 {a,b,c,d}, [t, {e,f}];", 0)).find("line 6: ") == 0);
-    CHECK(refusal(module_of(".reg .b32 %r<3>;\nwgmma.fence.sync.aligned;", 0)) ==
-          "line 7: wgmma.fence.sync.aligned is not supported by the emulated GPU");
     CHECK(refusal(module_of(".reg .b32 %r<3>;\nadd.frob.s32 %r0, %r1, %r2;", 0)) ==
           "line 7: add.frob.s32 is not supported by the emulated GPU");
+}
+
+// NCCL's and cuBLAS's kernels are such: one path of many is for hardware that is not there.
+TEST_CASE("code with instructions of other hardware loads, and faults where it comes to one", "[ptx]") {
+    for (const char* instruction :
+         {"multimem.red.relaxed.sys.global.add.u32 [%rd1], %r1",
+          "multimem.ld_reduce.acquire.sys.global.min.u64 %rd1, [%rd1]",
+          "multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%f1,%f2,%f3,%f4}, [%rd1]", "wgmma.fence.sync.aligned",
+          "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1, 1, 1, 0, 0",
+          "tcgen05.wait::ld.sync.aligned", "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd1, %r1, %p1",
+          "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%rd1], [%rd1]"}) {
+        CAPTURE(instruction);
+        Bench bench(
+            module_of(".reg .b32 %r<3>; .reg .b64 %rd<3>; .reg .f32 %f<5>; .reg .pred %p<2>;\n"
+                      "mov.u32 %r1, %ntid.x; setp.gt.u32 %p1, %r1, 32;\n@%p1 " +
+                          std::string(instruction) + ";",
+                      0));
+        CHECK(bench.launch("k", {1}, {32}, {}).outcome == Outcome::done);
+        auto report = bench.launch("k", {1}, {64}, {});
+        CHECK(report.outcome == Outcome::illegal_instruction);
+        auto name = std::string(instruction).substr(0, std::string(instruction).find(' '));
+        CHECK(report.detail.find("kernel k, line 8: " + name + ", which the emulated GPU does not have") == 0);
+    }
 }
 
 TEST_CASE("bad text is refused with its line", "[ptx]") {

@@ -1,0 +1,30 @@
+// Instructions of hardware that is not emulated. Libraries carry them beside what runs on any GPU, and most programs never
+// come to them: code that has them loads, and a warp that comes to one faults.
+#include <algorithm>
+#include <array>
+
+#include "gpu_server/emulated_gpu/ptx/decoder.hpp"
+#include "gpu_server/emulated_gpu/ptx/machine.hpp"
+
+namespace tnr::ptx {
+namespace {
+
+constexpr std::array<std::string_view, 4> families = {"multimem", "wgmma", "tcgen05", "clusterlaunchcontrol"};
+
+void absent(Warp& w, const Instr& i) {
+    fault(w, Outcome::illegal_instruction, static_cast<uint32_t>(std::countr_zero(w.active)),
+          w.program->absent[i.table] + ", which the emulated GPU does not have");
+}
+
+}  // namespace
+
+bool decode_absent(Decoder& d) {
+    if (std::find(families.begin(), families.end(), d.inst().name) == families.end()) return false;
+    for (auto modifier : d.inst().modifiers) d.take(modifier);
+    auto& names = d.program().absent;
+    names.push_back(d.full_name());
+    d.emit(absent).table = static_cast<uint32_t>(names.size() - 1);
+    return true;
+}
+
+}  // namespace tnr::ptx
