@@ -31,11 +31,22 @@ static void forget_peers(WorkerSession& session, uint64_t number) {
     }
 }
 
+// A client ends them before; another one's must not outlive what they are part of.
+static void end_green_contexts(WorkerSession& session, uint32_t device) {
+    session.handles.green_contexts.remove_if([device](const GreenContext& green) {
+        if (green.device != device) return false;
+        (void)driver().cuGreenCtxDestroy(green.handle);
+        return true;
+    });
+}
+
 template <class Record>  // ReleasePrimary or ResetPrimary
 static Answer reset_primary(WorkerSession& session, Call& call, const Record& record) {
     record.device.object->primary = nullptr;
     return session.end_context(call, record.context,
-                               [&session, number = record.context, device = record.device.object->handle] {
+                               [&session, number = record.context, device = record.device.object->handle,
+                                device_number = record.device.number] {
+                                   end_green_contexts(session, device_number);
                                    auto result = driver().cuDevicePrimaryCtxReset_v2(device);
                                    forget_peers(session, number);
                                    session.handles.forget_arrays_of(number);

@@ -16,7 +16,6 @@ WORDS = {
     "graphics": r"cuGraphics",
     "external memory": r"External(Memory|Semaphore)(?!s\w*Node)",
     "multicast memory": r"cuMulticast",
-    "green contexts": r"GreenCtx|DevResource|DevSmResource",
     "checkpoints": r"cuCheckpoint",
     "core dumps": r"cuCoredump",
     "handles of address ranges": r"cuMemGetHandleForAddressRange",
