@@ -125,6 +125,19 @@ static Answer disable_peer_access(WorkerSession& session, Call& call, const wire
     });
 }
 
+static Answer get_peer_atomics(WorkerSession&, Call& call, const wire::GetPeerAtomics<Resolved>& asked) {
+    if (!driver().cuDeviceGetP2PAtomicCapabilities) return CUDA_ERROR_NOT_SUPPORTED;
+    std::vector<CUatomicOperation> operations;
+    for (int i = 0; i < CU_ATOMIC_OPERATION_MAX; ++i) operations.push_back(static_cast<CUatomicOperation>(i));
+    wire::GetPeerAtomics<>::Reply reply;
+    reply.capabilities.resize(operations.size());
+    auto result = driver().cuDeviceGetP2PAtomicCapabilities(reply.capabilities.data(), operations.data(),
+                                                            static_cast<unsigned>(operations.size()),
+                                                            asked.from.object->handle, asked.to.object->handle);
+    if (result == CUDA_SUCCESS) call.reply(reply);
+    return result;
+}
+
 static Answer goodbye(WorkerSession& session, Call&, const wire::Goodbye&) {
     session.end("the program has ended");
     return std::nullopt;
@@ -140,6 +153,7 @@ void add_context_calls(HandlerTable& table) {
     table.add<synchronize>();
     table.add<enable_peer_access>();
     table.add<disable_peer_access>();
+    table.add<get_peer_atomics>();
     table.add<goodbye>();
 }
 

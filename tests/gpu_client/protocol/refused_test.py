@@ -18,8 +18,6 @@ WORDS = {
     "multicast memory": r"cuMulticast",
     "checkpoints": r"cuCheckpoint",
     "core dumps": r"cuCoredump",
-    "handles of address ranges": r"cuMemGetHandleForAddressRange",
-    "what atomics GPUs can do on each other's memory": r"cuDeviceGetP2PAtomicCapabilities",
     "external semaphores": r"ExternalSemaphores\w*Node",
     "sparse": r"cuMemMapArrayAsync",
     "decompression": r"cuMemBatchDecompress",
