@@ -17,7 +17,7 @@ from runtimes_job import VERSIONS, install
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "cuda_programs"
 LIMIT_S = 120
-LINKED_BY_NVCC = {"separate_units"}  # their device code has to be linked as well: as shared ones alone
+LINKED_BY_NVCC = {"dynamic_parallelism", "separate_units"}  # device code to link as well: as shared ones alone
 
 
 def link(name, objects, runtime, client, folder):
