@@ -1,10 +1,10 @@
-"""The programs of tests/cuda_programs, as nvcc 13.0 compiled them, on each of NVIDIA's runtimes of CUDA 13 from PyPI: linked
-with the static one, and with the shared one in place of the toolkit's.
+"""The programs of tests/cuda_programs, as nvcc 13.0 compiled them, on each of NVIDIA's runtimes of CUDA 13 from PyPI:
+linked with the static one, and with the shared one in place of the toolkit's.
 
     runtime_programs_job.py [VERSION...]
 
-PyPI has no static runtime before 13.0, nor the compiler that makes programs for the older shared ones: runtimes_job.py runs
-a suite of its own on those.
+PyPI has no static runtime before 13.0, nor the compiler that makes programs for the older shared ones:
+runtimes_job.py runs a suite of its own on those.
 """
 import glob
 import os
@@ -23,8 +23,8 @@ LINKED_BY_NVCC = {"dynamic_parallelism", "separate_units"}  # device code to lin
 def link(name, objects, runtime, client, folder):
     """The program with the runtime inside."""
     program = folder / f"{name}_static"
-    subprocess.run(["c++", *objects, runtime / "libcudart_static.a", f"-L{client}", "-lcuda", "-lpthread", "-ldl", "-lrt",
-                    "-o", program], check=True)
+    libraries = [runtime / "libcudart_static.a", f"-L{client}", "-lcuda", "-lpthread", "-ldl", "-lrt"]
+    subprocess.run(["c++", *objects, *libraries, "-o", program], check=True)
     return program
 
 
@@ -70,7 +70,8 @@ def main():
     wrong = False
     for version in sys.argv[1:] or [v for v in VERSIONS if v.startswith("13.")]:
         passed, failed = run_all(build, version)
-        print(f"runtime {version}: {passed} programs passed" + (f", FAILED: {' '.join(failed)}" if failed else ""), flush=True)
+        failures = f", FAILED: {' '.join(failed)}" if failed else ""
+        print(f"runtime {version}: {passed} programs passed{failures}", flush=True)
         wrong |= bool(failed) or passed == 0
     return 1 if wrong else 0
 

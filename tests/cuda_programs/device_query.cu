@@ -46,7 +46,7 @@ int main() {
     CUDA_OK(cudaDriverGetVersion(&driver));
     CUDA_OK(cudaRuntimeGetVersion(&runtime));
     std::printf("%d devices, driver %d, runtime %d\n", count, driver, runtime);
-    // A runtime runs on any driver of its major version, and a program on any runtime that is no older than its compiler.
+    // A runtime runs on any driver of its major version, a program on any runtime that is no older than its compiler.
     EXPECT(count > 0 && driver / 1000 >= runtime / 1000 && runtime >= CUDART_VERSION);
     for (int device = 0; device < count; ++device) {
         describe(device);

@@ -1,4 +1,5 @@
-// Kernels that launch kernels: a sort that splits itself, launches in the order of a stream, and the tail that comes last.
+// Kernels that launch kernels: a sort that splits itself, launches in the order of a stream, and the tail, which comes
+// last.
 #include <algorithm>
 
 #include "check.hpp"
