@@ -28,7 +28,7 @@ Storage& storage() {
 
 static uint64_t resolve(CUcontext context) {
     uint64_t value = value_of(context);
-    return value == 0 || value == ~uint64_t{0} ? current_context_handle() : value;
+    return value == 0 || value == ~uint64_t{0} ? current_context_handle() : context_behind(value);
 }
 
 CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructor destructor) {

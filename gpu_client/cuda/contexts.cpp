@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/events.hpp"
+#include "gpu_client/cuda/green_contexts.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
@@ -42,6 +43,7 @@ void context_ends(Context& context) {
     storage_context_ends(context.handle);
     unshare_memory_of(context);
     forget_streams_of(context);
+    forget_green_contexts_of(context);
     forget_events_of(context);
     forget_textures_of(context);
     forget_arrays_of(context);
@@ -78,6 +80,22 @@ static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(prima
     auto result = call.send();
     forget_async_errors(context);
     return result;
+}
+
+CUresult retain_primary(Device& device) {
+    TakenTurn turn(primary_contexts_turn());
+    if (device.primary_held == 0)
+        if (auto result = activate(*contexts().find(device.primary_context), device); result != CUDA_SUCCESS)
+            return result;
+    ++device.primary_held;
+    return CUDA_SUCCESS;
+}
+
+CUresult release_primary(Device& device) {
+    TakenTurn turn(primary_contexts_turn());
+    if (device.primary_held == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--device.primary_held > 0) return CUDA_SUCCESS;
+    return end_primary<wire::ReleasePrimary<>>(*contexts().find(device.primary_context), device);
 }
 
 bool are_context_flags(unsigned flags) {
@@ -153,25 +171,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
         auto* device = find_device(ordinal);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        TakenTurn turn(primary_contexts_turn());
-        auto& context = *contexts().find(device->primary_context);
-        if (device->primary_held == 0)
-            if (auto result = activate(context, *device); result != CUDA_SUCCESS) return result;
-        ++device->primary_held;
-        *out = handle_of<CUcontext>(context.handle);
-        return CUDA_SUCCESS;
+        auto result = retain_primary(*device);
+        if (result == CUDA_SUCCESS) *out = handle_of<CUcontext>(device->primary_context);
+        return result;
     });
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     return guarded("cuDevicePrimaryCtxRelease", [&]() -> CUresult {
         auto* device = find_device(ordinal);
-        if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        TakenTurn turn(primary_contexts_turn());
-        if (device->primary_held == 0) return CUDA_ERROR_INVALID_CONTEXT;
-        if (--device->primary_held > 0) return CUDA_SUCCESS;
-        auto& context = *contexts().find(device->primary_context);
-        return end_primary<wire::ReleasePrimary<>>(context, *device);
+        return device ? release_primary(*device) : CUDA_ERROR_INVALID_DEVICE;
     });
 }
 

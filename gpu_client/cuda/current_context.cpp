@@ -62,7 +62,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle) {
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext* out) {
     return guarded("cuCtxGetCurrent", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        *out = handle_of<CUcontext>(current_context_handle());
+        *out = handle_of<CUcontext>(current_context_as_set());
         return CUDA_SUCCESS;
     });
 }

@@ -31,12 +31,19 @@ enum class HandleKind : uint64_t {
     array,
     mipmapped_array,
     texture_reference,
-    surface_reference
+    surface_reference,
+    green_context,
+    converted_context,
+    resource_description
 };
 
 inline constexpr unsigned slot_bits = 24;        // objects of one kind at a time: 16 million
 inline constexpr unsigned generation_bits = 12;  // uses of a slot before its handles repeat
 inline constexpr unsigned handle_shift = 4;      // handles are multiples of 16, like the pointers they stand for
+
+constexpr HandleKind kind_of_handle(uint64_t handle) {
+    return static_cast<HandleKind>(handle >> (handle_shift + slot_bits + generation_bits));
+}
 
 template <class T, HandleKind Kind>
 class HandleRegistry {

@@ -3,7 +3,9 @@
 #include "gpu_client/cuda/graph_memory.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/handles_for_others.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/page_file.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -50,6 +52,23 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdevi
         if (base) *base = found.address;
         if (size) *size = found.bytes;
         return CUDA_SUCCESS;
+    });
+}
+
+// A descriptor of the GPU's memory would mean something to drivers beside the GPU only, and those are elsewhere. Memory
+// of which CUDA knows nothing is refused for that.
+CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t size,
+                                               CUmemRangeHandleType type, unsigned long long flags) {
+    return guarded("cuMemGetHandleForAddressRange", [&]() -> CUresult {
+        bool sound = handle && size != 0 && (address | size) % page_bytes() == 0 &&
+                     type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+                     (flags & ~uint64_t{CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE}) == 0;
+        Allocation memory;
+        PinnedRange pinned;
+        bool known =
+            sound && (find_allocation(address, memory) ? size <= memory.address + memory.bytes - address
+                                                       : find_pinned(handle_of<const void*>(address), size, pinned));
+        return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     });
 }
 

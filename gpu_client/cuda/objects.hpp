@@ -49,6 +49,7 @@ struct Stream {
     uint64_t handle = 0;
     uint64_t id = 0;
     uint64_t context = 0;  // handle
+    uint64_t green = 0;    // handle of the green context that it was made in; 0: in none
     unsigned flags = 0;
     int priority = 0;
     std::atomic<uint64_t> last_use{0};
@@ -137,8 +138,16 @@ Pointer handle_of(uint64_t value) {
     return reinterpret_cast<Pointer>(value);
 }
 
+// A green context converted to a CUcontext stands for the primary context, wherever a context is named
+// (green_contexts.hpp). Other handles stay as they are; so does that of a green context that is gone, which stands for
+// nothing.
+uint64_t context_behind_converted(uint64_t handle);
+inline uint64_t context_behind(uint64_t handle) {
+    return kind_of_handle(handle) == HandleKind::converted_context ? context_behind_converted(handle) : handle;
+}
+
 inline Context* find_context(CUcontext handle) {
-    return contexts().find(value_of(handle));
+    return contexts().find(context_behind(value_of(handle)));
 }
 inline Event* find_event(CUevent handle) {
     return events().find(value_of(handle));

@@ -12,6 +12,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/green_records.hpp"
 
 namespace tnr::cuda {
 
@@ -20,21 +21,30 @@ static uint64_t next_stream_id() {
     return ++last;
 }
 
-CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle) {
+// A blocking stream and the null stream wait for each other. The null stream is the primary context's, green or not, so
+// that blocking ones are, too, in the GPU's eyes.
+static CUresult send_creation(Context& context, const Stream& stream, const GreenContext* green) {
+    bool apart = green && (stream.flags & CU_STREAM_NON_BLOCKING) != 0;
+    RemoteCall call = apart ? RemoteCall(wire::CreateGreenStream<>{stream.number, green->number, stream.priority})
+                            : RemoteCall(wire::CreateStream<>{stream.number, stream.flags, stream.priority});
+    call.in_context(&context);
+    return call.send();
+}
+
+CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle, const GreenContext* green) {
     Stream* made = nullptr;
     handle = streams().create([&](Stream& stream, uint64_t index, uint64_t value) {
         stream.number = wire::first_minted_stream + index;
         stream.handle = value;
         stream.id = next_stream_id();
         stream.context = context.handle;
+        stream.green = green ? green->handle : 0;
         stream.flags = flags;
         stream.priority = priority;
         stream.last_use = stream.watched = stream.synced = stream.waited = stream.asked = stream.capture = 0;
         made = &stream;
     });
-    RemoteCall call(wire::CreateStream<>{made->number, flags, priority});
-    call.in_context(&context);
-    if (auto result = call.send(); result != CUDA_SUCCESS) {
+    if (auto result = send_creation(context, *made, green); result != CUDA_SUCCESS) {
         streams().destroy(handle);
         return result;
     }
@@ -74,6 +84,11 @@ static CUresult default_stream_of_thread(Context& context, StreamRef& ref) {
     return CUDA_SUCCESS;
 }
 
+// True if it was made in a green context that is gone.
+static bool is_orphan(const Stream& stream) {
+    return stream.green != 0 && !green_contexts().find(stream.green);
+}
+
 CUresult resolve_stream(CUstream handle, StreamRef& ref) {
     ref = {};
     bool per_thread = handle == CU_STREAM_PER_THREAD || (!handle && thread_state().per_thread_default);
@@ -88,6 +103,7 @@ CUresult resolve_stream(CUstream handle, StreamRef& ref) {
     }
     ref.object = streams().find(value_of(handle));
     if (!ref.object) return CUDA_ERROR_INVALID_HANDLE;
+    if (is_orphan(*ref.object)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     ref.number = ref.object->number;
     return CUDA_SUCCESS;
 }
@@ -136,13 +152,23 @@ void forget_streams_of(const Context& context) {
     auto* open = context.session.load();
     streams().each([&](Stream& stream, uint64_t handle) {
         if (stream.context != context.handle) return;
-        if (open) open->append(context.number, wire::DestroyStream<>{stream.number});
+        if (open && !is_orphan(stream)) open->append(context.number, wire::DestroyStream<>{stream.number});
         capture_stream_gone(stream);
         streams().destroy(handle);
     });
 }
 
-// Priorities beyond the range mean its ends. The range is asked for once.
+void end_streams_of(const GreenContext& green) {
+    auto& context = *contexts().find(green.context);
+    auto* open = context.session.load();
+    streams().each([&](Stream& stream, uint64_t) {
+        if (stream.green != green.handle) return;
+        if (open) open->append(context.number, wire::DestroyStream<>{stream.number});
+        capture_stream_gone(stream);
+    });
+}
+
+// Priorities beyond the range mean its ends. The current context is asked for the range once.
 static CUresult clamp_priority(int& priority) {
     int least = 0, greatest = 0;  // smaller numbers come first
     if (priority == 0) return CUDA_SUCCESS;
@@ -157,7 +183,23 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = clamp_priority(priority); result != CUDA_SUCCESS) return result;
     uint64_t handle = 0;
-    auto result = make_stream(*context, flags, priority, handle);
+    auto result = make_stream(*context, flags, priority, handle, current_green_context());
+    if (result == CUDA_SUCCESS) *out = handle_of<CUstream>(handle);
+    return result;
+}
+
+static CUresult create_green_stream(CUstream* out, CUgreenCtx in, unsigned flags, int priority) {
+    auto* green = find_green_context(in);
+    if (!green) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!out || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+    auto& context = *contexts().find(green->context);
+    if (auto result = usable(&context); result != CUDA_SUCCESS) return result;
+    thread_state().contexts.push_back(green->context);
+    auto clamped = clamp_priority(priority);
+    thread_state().contexts.pop_back();
+    if (clamped != CUDA_SUCCESS) return clamped;
+    uint64_t handle = 0;
+    auto result = make_stream(context, flags, priority, handle, green);
     if (result == CUDA_SUCCESS) *out = handle_of<CUstream>(handle);
     return result;
 }
@@ -166,6 +208,7 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
 static CUresult destroy_stream(CUstream handle) {
     auto* stream = streams().find(value_of(handle));
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (is_orphan(*stream)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     RemoteCall call(wire::DestroyStream<>{stream->number});
     call.use({stream->number, stream});
     auto result = call.send();
@@ -244,6 +287,13 @@ static CUresult query_stream(CUstream handle) {
     return result;
 }
 
+// The green context that the stream was made in, or for a special one the current one; null: none.
+static CUresult green_context_of(CUstream handle, const StreamRef& stream, const GreenContext*& green) {
+    bool special = !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+    green = special ? current_green_context() : green_contexts().find(stream.object->green);
+    return green && handle == CU_STREAM_PER_THREAD ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 static CUresult with_stream(CUstream handle, const void* out, StreamRef& stream) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     return resolve_stream(handle, stream);
@@ -308,21 +358,35 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* out) {
         if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
         Context* context = nullptr;
         if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
-        *out = handle_of<CUcontext>(context->handle);
+        const GreenContext* green = nullptr;
+        if (auto result = green_context_of(handle, stream, green); result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUcontext>(green ? green->converted : context->handle);
         return CUDA_SUCCESS;
     });
 }
 
-CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
-    auto result = cuStreamGetCtx(handle, out);
-    if (result == CUDA_SUCCESS && green) *green = nullptr;
-    return result;
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green_out) {
+    return guarded("cuStreamGetCtx", [&]() -> CUresult {
+        StreamRef stream;
+        if (!green_out) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
+        Context* context = nullptr;
+        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+        const GreenContext* green = nullptr;
+        if (auto result = green_context_of(handle, stream, green); result != CUDA_SUCCESS) return result;
+        *out = handle_of<CUcontext>(context->handle);
+        *green_out = handle_of<CUgreenCtx>(green ? green->handle : 0);
+        return CUDA_SUCCESS;
+    });
 }
 
-// Green contexts cannot be made yet, so no stream belongs to one.
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
     CUcontext context = nullptr;
-    return out ? cuStreamGetCtx_v2(handle, &context, out) : CUDA_ERROR_INVALID_VALUE;
+    return cuStreamGetCtx_v2(handle, &context, out);
+}
+
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx green, unsigned int flags, int priority) {
+    return guarded("cuGreenCtxStreamCreate", [&] { return create_green_stream(out, green, flags, priority); });
 }
 
 CUresult CUDAAPI cuStreamGetDevice(CUstream handle, CUdevice* out) {

@@ -1,6 +1,7 @@
 // Streams as calls name them: by handle, or as one of the default streams.
 #pragma once
 
+#include "gpu_client/cuda/green_contexts.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 
@@ -11,8 +12,9 @@ CUresult resolve_stream(CUstream handle, StreamRef& stream);
 // The context a stream belongs to: its own, or the current one for default streams.
 CUresult context_of_stream(const StreamRef& stream, Context*& context);
 
-// A new stream of the context, made there in order with everything else.
-CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle);
+// A new stream of the context, made there in order with everything else; `green`: in that part of it.
+CUresult make_stream(Context& context, unsigned flags, int priority, uint64_t& handle,
+                     const GreenContext* green = nullptr);
 
 // The position up to which all of the stream's work is known to be complete, and that of its last record.
 uint64_t synced_position(const StreamRef& stream, const Context& context);
@@ -25,5 +27,7 @@ void note_waited(const StreamRef& stream, Context& context, uint64_t position);
 void stream_completed(uint64_t number, uint64_t position);
 // Forgets the streams of a context that ends.
 void forget_streams_of(const Context& context);
+// The green context ends. The program keeps the handles of its streams, which are good for nothing any more.
+void end_streams_of(const GreenContext& green);
 
 }  // namespace tnr::cuda

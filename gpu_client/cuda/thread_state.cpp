@@ -40,9 +40,13 @@ ThreadState& thread_state() {
     return *state_of_thread;
 }
 
-uint64_t current_context_handle() {
+uint64_t current_context_as_set() {
     auto& stack = thread_state().contexts;
     return stack.empty() ? 0 : stack.back();
+}
+
+uint64_t current_context_handle() {
+    return context_behind(current_context_as_set());
 }
 
 CUresult usable(Context* context) {

@@ -14,7 +14,7 @@
 namespace tnr::cuda {
 
 struct ThreadState {
-    std::vector<uint64_t> contexts;  // handles; the last one is current
+    std::vector<uint64_t> contexts;  // handles, also converted ones; the last one is current
     bool per_thread_default = false;
     wire::Bytes scratch;
     std::vector<std::pair<uint64_t, uint64_t>> default_streams;  // context handle, stream handle
@@ -40,8 +40,11 @@ extern constinit thread_local Lookups lookups;
 // The current context. CUDA_ERROR_INVALID_CONTEXT without one, CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone, its
 // sticky error when a kernel has ended it.
 CUresult current_context(Context*& context);
-// The handle on top of the stack, unchecked; 0 if there is none.
+// The handle on top of the stack, unchecked; 0 if there is none. Of a green context that was converted, the primary
+// context's.
 uint64_t current_context_handle();
+// The same as the program has set it.
+uint64_t current_context_as_set();
 
 // The same check, for a context that the caller names.
 CUresult usable(Context* context);

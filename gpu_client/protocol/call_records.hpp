@@ -19,6 +19,23 @@ struct Names {
     auto fields() { return std::tie(named); }
 };
 
+// ---- devices ----
+
+inline constexpr uint32_t atomic_operations_max = 64;  // cuda.h 13.0 has 13
+
+// What one GPU's atomics can do in another's memory, of every operation that both sides know.
+template <class Side = Numbers>
+struct GetPeerAtomics {
+    static constexpr uint16_t op = op_cuDeviceGetP2PAtomicCapabilities;
+    static constexpr auto way = CallWay::cached;
+    typename Side::Device from{}, to{};
+    auto fields() { return std::tie(from, to); }
+    struct Reply {
+        List<uint32_t, atomic_operations_max> capabilities;  // by CUatomicOperation
+        auto fields() { return std::tie(capabilities); }
+    };
+};
+
 // ---- contexts ----
 
 // The worker's warm primary context is taken over by the first of these.

@@ -38,6 +38,8 @@ struct Numbers {
     using GraphNode = uint64_t;
     using GraphExec = uint64_t;
     using UserObject = uint64_t;
+    using GreenContext = uint64_t;
+    using ResourceDescription = uint64_t;
     using TextureReference = uint64_t;
     using SurfaceReference = uint64_t;
     using Array = uint64_t;           // 0: none

@@ -31,11 +31,22 @@ static void forget_peers(WorkerSession& session, uint64_t number) {
     }
 }
 
+// A client ends them before; another one's must not outlive what they are part of.
+static void end_green_contexts(WorkerSession& session, uint32_t device) {
+    session.handles.green_contexts.remove_if([device](const GreenContext& green) {
+        if (green.device != device) return false;
+        (void)driver().cuGreenCtxDestroy(green.handle);
+        return true;
+    });
+}
+
 template <class Record>  // ReleasePrimary or ResetPrimary
 static Answer reset_primary(WorkerSession& session, Call& call, const Record& record) {
     record.device.object->primary = nullptr;
     return session.end_context(call, record.context,
-                               [&session, number = record.context, device = record.device.object->handle] {
+                               [&session, number = record.context, device = record.device.object->handle,
+                                device_number = record.device.number] {
+                                   end_green_contexts(session, device_number);
                                    auto result = driver().cuDevicePrimaryCtxReset_v2(device);
                                    forget_peers(session, number);
                                    session.handles.forget_arrays_of(number);
@@ -114,6 +125,19 @@ static Answer disable_peer_access(WorkerSession& session, Call& call, const wire
     });
 }
 
+static Answer get_peer_atomics(WorkerSession&, Call& call, const wire::GetPeerAtomics<Resolved>& asked) {
+    if (!driver().cuDeviceGetP2PAtomicCapabilities) return CUDA_ERROR_NOT_SUPPORTED;
+    std::vector<CUatomicOperation> operations;
+    for (int i = 0; i < CU_ATOMIC_OPERATION_MAX; ++i) operations.push_back(static_cast<CUatomicOperation>(i));
+    wire::GetPeerAtomics<>::Reply reply;
+    reply.capabilities.resize(operations.size());
+    auto result = driver().cuDeviceGetP2PAtomicCapabilities(reply.capabilities.data(), operations.data(),
+                                                            static_cast<unsigned>(operations.size()),
+                                                            asked.from.object->handle, asked.to.object->handle);
+    if (result == CUDA_SUCCESS) call.reply(reply);
+    return result;
+}
+
 static Answer goodbye(WorkerSession& session, Call&, const wire::Goodbye&) {
     session.end("the program has ended");
     return std::nullopt;
@@ -129,6 +153,7 @@ void add_context_calls(HandlerTable& table) {
     table.add<synchronize>();
     table.add<enable_peer_access>();
     table.add<disable_peer_access>();
+    table.add<get_peer_atomics>();
     table.add<goodbye>();
 }
 

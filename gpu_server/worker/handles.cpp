@@ -62,6 +62,20 @@ CUresult Handles::resolve(Resolved::Function& function) {
     return result;
 }
 
+CUresult Handles::resolve(Resolved::GreenContext& green) {
+    auto* found = green_contexts.find(green.number);
+    if (!found) return CUDA_ERROR_INVALID_CONTEXT;
+    green.handle = found->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult Handles::resolve(Resolved::ResourceDescription& description) {
+    auto* found = resource_descriptions.find(description.number);
+    if (!found) return CUDA_ERROR_INVALID_VALUE;
+    description.handle = *found;
+    return CUDA_SUCCESS;
+}
+
 CUresult Handles::resolve(Resolved::Link& link) {
     auto* found = links.find(link.number);
     if (!found) return CUDA_ERROR_INVALID_HANDLE;

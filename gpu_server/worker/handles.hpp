@@ -12,6 +12,7 @@
 #include "gpu_server/worker/device.hpp"
 #include "gpu_server/worker/events.hpp"
 #include "gpu_server/worker/graphs.hpp"
+#include "gpu_server/worker/green_contexts.hpp"
 #include "gpu_server/worker/memory_accounts.hpp"
 #include "gpu_server/worker/user_objects.hpp"
 
@@ -124,6 +125,14 @@ struct Resolved {
         uint64_t number = 0;
         CUgraphExec handle = nullptr;
     };
+    struct GreenContext {
+        uint64_t number = 0;
+        CUgreenCtx handle = nullptr;
+    };
+    struct ResourceDescription {
+        uint64_t number = 0;
+        CUdevResourceDesc handle = nullptr;
+    };
     struct Device {
         uint32_t number = 0;
         worker::Device* object = nullptr;
@@ -144,6 +153,9 @@ public:
     NumberedHandles<Created> allocations;
     GraphBook graphs{devices};
     UserObjects user_objects;
+    NumberedHandles<GreenContext> green_contexts;
+    NumberedHandles<CUdevResourceDesc> resource_descriptions;
+    DeviceResources device_resources;
     NumberedHandles<Array> arrays;
     NumberedHandles<MipmappedArray> mipmapped_arrays;
     NumberedHandles<Reference<CUtexref>> texture_references;
@@ -166,6 +178,8 @@ public:
     CUresult resolve(Resolved::MipmappedArray& array);
     CUresult resolve(Resolved::TextureReference& reference);
     CUresult resolve(Resolved::SurfaceReference& reference);
+    CUresult resolve(Resolved::GreenContext& green);
+    CUresult resolve(Resolved::ResourceDescription& description);
     CUresult resolve(Resolved::Device& device);
 
     // The driver has destroyed them, or the context that they were made in.

@@ -8,6 +8,10 @@ namespace tnr::worker {
 // Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
 // what a hostile client can make us remember.
 inline constexpr size_t handles_max = size_t{1} << 20;
+// Of devices and of parts of them, for green contexts: a split in two and four and eight of each GPU is some dozens.
+inline constexpr size_t device_resources_max = 16384;
+// CUDA has no call to destroy one; each green context is made of one.
+inline constexpr size_t resource_descriptions_max = 65536;
 // Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection; memory and events of other processes, and
 // each piece of the emulated GPU's memory, have one each.
 inline constexpr size_t files_max = 16384;

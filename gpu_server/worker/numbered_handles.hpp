@@ -21,6 +21,7 @@ public:
     bool add(uint64_t number, T handle) {
         return map_.size() < handles_max && map_.emplace(number, std::move(handle)).second;
     }
+    size_t size() const { return map_.size(); }
     void remove(uint64_t number) { map_.erase(number); }
     template <class Which>
     void remove_if(Which which) {

@@ -49,6 +49,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
       generated_(wire::op_max + 1, nullptr) {
     fill_generated_handlers(generated_.data());
     add_context_calls(custom_);
+    add_green_context_calls(custom_);
     add_code_calls(custom_);
     add_image_calls(custom_);
     add_launch_calls(custom_);

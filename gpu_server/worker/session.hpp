@@ -227,6 +227,7 @@ Answer download_rows(WorkerSession& session, Call& call, const wire::CopyArrayRo
 
 // calls_*.cpp: each enters its handlers.
 void add_context_calls(HandlerTable& table);
+void add_green_context_calls(HandlerTable& table);
 void add_code_calls(HandlerTable& table);
 void add_image_calls(HandlerTable& table);
 void add_launch_calls(HandlerTable& table);

@@ -69,7 +69,7 @@ PROGRAMS = {
                      {f"torch-{step}": job("torch", step) for step in (
                          "counts_memory", "orders_streams", "loads_pinned_batches", "kernels_fail_loudly", "profiles",
                          "shares_with_a_process")}, disk_gb=12),
-    "runtimes": Program([], {"runtimes": job("runtimes")}, disk_gb=1),
+    "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
 }
 
 
@@ -121,7 +121,8 @@ def passes(build, python, program, command):
     with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
                    str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--", *line]
     try:
-        return subprocess.run(with_server, env={**os.environ, **program.environment}, timeout=JOB_LIMIT_S).returncode == 0
+        environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}
+        return subprocess.run(with_server, env=environment, timeout=JOB_LIMIT_S).returncode == 0
     except subprocess.TimeoutExpired:
         print(f"apps: more than {JOB_LIMIT_S} s", flush=True)
         return False

@@ -1,4 +1,5 @@
-"""cuda-bindings (driver, runtime, NVRTC) and cuda.core (Program, launch, streams, events, buffers)."""
+"""cuda-bindings (driver, runtime, NVRTC) and cuda.core (Program, launch, streams, events, buffers, green
+contexts)."""
 import ctypes
 
 import numpy as np
@@ -38,7 +39,7 @@ np.testing.assert_array_equal(result, data * np.float32(2.5))
 assert ok(runtime.cudaGetDeviceCount()) >= 1
 name = ok(runtime.cudaGetDeviceProperties(0)).name.decode()
 
-from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+from cuda.core import ContextOptions, Device, LaunchConfig, Program, ProgramOptions, SMResourceOptions, launch
 
 gpu = Device()
 gpu.set_current()
@@ -53,4 +54,24 @@ ok(driver.cuMemcpyDtoHAsync(result.ctypes.data, int(buffer.handle), data.nbytes,
 stream.sync()
 np.testing.assert_array_equal(result, data * 4)
 buffer.close(stream)
+
+# A green context with a part of the multiprocessors.
+parts, rest = gpu.resources.sm.split(SMResourceOptions(count=(16, 16)))
+assert [part.sm_count for part in parts] == [16, 16] and rest.sm_count == gpu.resources.sm.sm_count - 32
+green = gpu.create_context(ContextOptions(resources=[parts[0]]))
+apart = green.create_stream()
+assert green.is_green and green.resources.sm.sm_count == 16 and apart.context.is_green
+buffer = gpu.allocate(data.nbytes, stream=apart)
+ok(driver.cuMemcpyHtoDAsync(int(buffer.handle), data.ctypes.data, data.nbytes, apart.handle))
+launch(apart, LaunchConfig(grid=4, block=256), compiled.get_kernel("scale"), buffer, np.float32(8), np.int32(1000))
+ok(driver.cuMemcpyDtoHAsync(result.ctypes.data, int(buffer.handle), data.nbytes, apart.handle))
+apart.sync()
+np.testing.assert_array_equal(result, data * 8)
+before = gpu.set_current(green)
+inside = gpu.create_stream()
+assert inside.context.is_green
+gpu.set_current(before)
+buffer.close(apart)
+for each in (inside, apart, green):
+    each.close()
 print("cuda-bindings, cuda.core:", name)

@@ -104,6 +104,11 @@ def run_suite(library, version):
     ok(cuda.cudaDeviceSynchronize())
 
 
+def install(package, folder):
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target",
+                    folder, package], check=True)
+
+
 def tables_of(log):
     """The hidden tables that were asked for, in order, without repetition."""
     return list(dict.fromkeys(re.findall(r"hidden table ([0-9a-f]{32})", log)))
@@ -114,8 +119,7 @@ def main():
     failed = []
     for version, package in VERSIONS.items():
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                            "--target", folder, package], check=True)
+            install(package, folder)
             library, = glob.glob(folder + "/nvidia/**/libcudart.so.*", recursive=True)
             environment = dict(os.environ, TNR_LOG="debug")
             done = subprocess.run([sys.executable, __file__, library, version], env=environment, text=True,

@@ -339,3 +339,27 @@ TEST_CASE("memory mapped at addresses of another device belongs to its own", "[d
     CU_OK(cu.cuMemRelease(handle));
     CU_OK(cu.cuMemAddressFree(address, bytes));
 }
+
+TEST_CASE("what one device's atomics can do in another's memory", "[devices]") {
+    if (!two_devices_are_there()) return;
+    constexpr unsigned count = 4;
+    CUatomicOperation operations[count] = {CU_ATOMIC_OPERATION_INTEGER_ADD, CU_ATOMIC_OPERATION_CAS,
+                                           CU_ATOMIC_OPERATION_INTEGER_ADD, CU_ATOMIC_OPERATION_FLOAT_ADD};
+    unsigned can[count] = {1u << 31, 1u << 31, 1u << 31, 1u << 31};
+    CU_OK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, count, 0, 1));
+    CHECK(can[0] == can[2]);
+    for (unsigned one : can) CHECK((one & 1u << 31) == 0);
+    int native = 0;
+    CU_OK(cu.cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 0, 1));
+    if (native) CHECK((can[0] & CU_ATOMIC_CAPABILITY_SCALAR_32) != 0);
+
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(nullptr, operations, count, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, nullptr, count, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, 0, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, count, 0, 0), CUDA_ERROR_INVALID_DEVICE);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, count, 0, 99), CUDA_ERROR_INVALID_DEVICE);
+    operations[1] = static_cast<CUatomicOperation>(-1);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, count, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    operations[1] = static_cast<CUatomicOperation>(1000);
+    CU_CHECK(cu.cuDeviceGetP2PAtomicCapabilities(can, operations, count, 0, 1), CUDA_ERROR_INVALID_VALUE);
+}

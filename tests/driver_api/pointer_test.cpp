@@ -1,4 +1,6 @@
 // What can be learned from a pointer.
+#include <unistd.h>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -96,4 +98,27 @@ TEST_CASE("several attributes are asked at once and unknown pointers give zeros"
     CU_OK(cu.cuPointerGetAttributes(2, which, where, reinterpret_cast<CUdeviceptr>(&local)));
     CHECK(type == 0);
     CHECK(context == nullptr);
+}
+
+TEST_CASE("a handle of an address range is given or refused for the right reason", "[pointer]") {
+    Gpu gpu;
+    Memory memory(1 << 21);
+    constexpr auto dma_buf = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+    int descriptor = -1;
+    auto get = [&](CUdeviceptr address, size_t size, CUmemRangeHandleType type = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                   unsigned long long flags = 0) {
+        return cu.cuMemGetHandleForAddressRange(&descriptor, address, size, type, flags);
+    };
+    CU_CHECK(cu.cuMemGetHandleForAddressRange(nullptr, memory.address, 4096, dma_buf, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address, 100), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address + 16, 4096), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address, size_t{1} << 40), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address, 4096, static_cast<CUmemRangeHandleType>(2)), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(memory.address, 4096, dma_buf, 0x100), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(get(0x10000, 4096), CUDA_ERROR_INVALID_VALUE);
+    CHECK(descriptor == -1);
+    CU_CHECK(get(memory.address, 4096),
+             gpu.attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+    if (descriptor >= 0) close(descriptor);
 }

@@ -209,6 +209,15 @@ SEEDS = {
     record("cuMemMap", block(4), MIB2, number(0), number(1)) + record("cuMemSetAccess", block(4), MIB2, short(0), short(3)) +
     record("cuMemRelease", number(1)) + record("cuMemUnmap", block(4), MIB2) + ask("memory_info") +
     ask("cuMemGetInfo_v2"),
+    "green_contexts": start + ask("cuDeviceGetDevResource", short(0), short(1)) +
+    ask("cuDevSmResourceSplitByCount", number(1), short(0), short(2), short(0), short(8)) +
+    ask("cuDevSmResourceSplitByCount", number(200), short(0), short(2), short(0), short(8)) +
+    ask("cuDevResourceGenerateDesc", number(1), short(2), number(2), number(3)) +
+    ask("cuGreenCtxCreate", number(1), number(1), short(0), short(1)) +
+    record("cuGreenCtxStreamCreate", number(17), number(1), short(0)) + host_function(on=17) +
+    ask("cuGreenCtxGetDevResource", number(1), short(1)) + ask("cuCtxGetDevResource", number(CONTEXT), short(1)) +
+    record("cuGreenCtxDestroy", number(1)) + ask("cuStreamQuery", number(17)) +
+    ask("cuDevicePrimaryCtxReset_v2", short(0), number(CONTEXT)),
     "ranges": context + ask("move_range", short(0), power(45), power(31)) + ask("memory_info"),
     "limits": start + ask("cuCtxSetLimit", short(0), number(4096)) + ask("cuCtxGetLimit", short(0)) +
     ask("cuStreamGetAttribute", number(STREAM), short(1)) +

@@ -2,6 +2,7 @@
 #include "gpu_server/emulated_gpu/driver/context.hpp"
 
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
+#include "gpu_server/emulated_gpu/driver/green_context.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
 
@@ -16,7 +17,13 @@ uint64_t next_context_id() {
 }  // namespace
 
 CUresult status_of(Context& context) {
+    auto green = current_green_context();
+    if (green && &green->primary == &context && !green->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return context.status();
+}
+
+CUresult Stream::status() const {
+    return green && !green->alive() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context.status();
 }
 
 Context::Context(Device& owner, bool is_primary, unsigned context_flags)
@@ -74,8 +81,10 @@ std::shared_ptr<Stream> Context::stream(CUstream handle) {
     return find<Stream>(handle);
 }
 
-std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority) {
-    auto stream = driver().registry.add(std::make_shared<Stream>(*this, Stream::Role::created, flags, priority));
+std::shared_ptr<Stream> Context::create_stream(unsigned flags, int priority, std::shared_ptr<GreenContext> green) {
+    auto made = std::make_shared<Stream>(*this, Stream::Role::created, flags, priority);
+    made->green = std::move(green);
+    auto stream = driver().registry.add(std::move(made));
     LockGuard lock(mutex_);
     stream->id = next_stream_id_++;
     streams_.insert(stream);

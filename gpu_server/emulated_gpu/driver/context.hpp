@@ -17,6 +17,7 @@ namespace tnr::emulated {
 
 class Capture;
 class Context;
+class GreenContext;
 
 // Retaining, releasing and resetting primary contexts happen one at a time, and may wait for work.
 Turn& primary_turn();
@@ -35,6 +36,9 @@ public:
     const int priority;
     const std::shared_ptr<Queue> queue = std::make_shared<Queue>();
     uint64_t id = 0;
+    std::shared_ptr<GreenContext> green;  // that it was made in; mostly none
+    // The context's, or CUDA_ERROR_CONTEXT_IS_DESTROYED when its green context is gone.
+    CUresult status() const;
 
     bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 
@@ -67,7 +71,7 @@ public:
 
     // Null for a handle that is not a living stream. Knows the special handles.
     std::shared_ptr<Stream> stream(CUstream handle);
-    std::shared_ptr<Stream> create_stream(unsigned flags, int priority);
+    std::shared_ptr<Stream> create_stream(unsigned flags, int priority, std::shared_ptr<GreenContext> green = {});
     void retire(const std::shared_ptr<Stream>& stream);
 
     // Appends to the stream, after what the rules of the legacy default stream demand: it waits for all
@@ -138,7 +142,7 @@ CUresult on_stream(CUstream handle, Call&& call) noexcept {
     return in_context([&](Context& context) -> CUresult {
         auto stream = context.stream(handle);
         if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-        if (CUresult error = stream->context.status()) return error;
+        if (CUresult error = stream->status()) return error;
         return call(*stream);
     });
 }

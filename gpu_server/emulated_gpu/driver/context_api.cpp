@@ -27,10 +27,16 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, unsigned api_v
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
         Context* context = Context::create(*device, flags);
         context->api_version = api_version;
-        context_stack().push_back(context);
+        context_stack().push_back({context, {}});
         *out = context->as<CUcontext>();
         return CUDA_SUCCESS;
     });
+}
+
+// The handle that made the context current.
+CUcontext shown(const Current& current) {
+    if (current.green) return current.green->converted();
+    return current.context ? current.context->as<CUcontext>() : nullptr;
 }
 
 // For functions that take a context, null meaning the current one.
@@ -79,7 +85,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
         if (!context || context->primary || !context->alive()) return CUDA_ERROR_INVALID_CONTEXT;
         driver().registry.hide(context);
         ContextStack& stack = context_stack();
-        if (!stack.empty() && stack.back() == context.get()) stack.pop_back();
+        if (!stack.empty() && stack.back().context == context.get()) stack.pop_back();
         context->tear_down();
         return CUDA_SUCCESS;
     });
@@ -93,7 +99,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle) {
     return initialized([&]() -> CUresult {
         auto context = find<Context>(handle);
         if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-        context_stack().push_back(context.get());
+        context_stack().push_back({context.get(), converted_from(handle)});
         return CUDA_SUCCESS;
     });
 }
@@ -101,8 +107,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle) {
 CUresult cuCtxPopCurrent_v2(CUcontext* out) {
     return initialized([&]() -> CUresult {
         ContextStack& stack = context_stack();
-        if (stack.empty() || !stack.back()) return CUDA_ERROR_INVALID_CONTEXT;
-        if (out) *out = stack.back()->as<CUcontext>();
+        if (stack.empty() || !stack.back().context) return CUDA_ERROR_INVALID_CONTEXT;
+        if (out) *out = shown(stack.back());
         stack.pop_back();
         return CUDA_SUCCESS;
     });
@@ -121,7 +127,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
         std::shared_ptr<Context> context;
         if (handle && !(context = find<Context>(handle))) return CUDA_ERROR_INVALID_CONTEXT;
         if (!stack.empty()) stack.pop_back();
-        if (context) stack.push_back(context.get());
+        if (context) stack.push_back({context.get(), converted_from(handle)});
         return CUDA_SUCCESS;
     });
 }
@@ -129,8 +135,8 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 CUresult cuCtxGetCurrent(CUcontext* out) {
     return initialized([&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        Context* context = current_context();
-        *out = context ? context->as<CUcontext>() : nullptr;
+        ContextStack& stack = context_stack();
+        *out = stack.empty() ? nullptr : shown(stack.back());
         return CUDA_SUCCESS;
     });
 }

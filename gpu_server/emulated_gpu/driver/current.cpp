@@ -30,7 +30,12 @@ ContextStack& context_stack() {
 
 Context* current_context() {
     ContextStack& stack = context_stack();
-    return stack.empty() ? nullptr : stack.back();
+    return stack.empty() ? nullptr : stack.back().context;
+}
+
+std::shared_ptr<GreenContext> current_green_context() {
+    ContextStack& stack = context_stack();
+    return stack.empty() ? nullptr : stack.back().green;
 }
 
 }  // namespace tnr::emulated

@@ -1,6 +1,7 @@
 // What programs ask about devices.
 #include "gpu_server/emulated_gpu/driver/device.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -133,6 +134,39 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
     return on_device(ordinal, can, [&](Device&) -> CUresult {
         if (!device_of(peer)) return CUDA_ERROR_INVALID_DEVICE;
         *can = ordinal != peer;
+        return CUDA_SUCCESS;
+    });
+}
+
+// All memory is the host's, so what kernels can do in their own device's they can do in another's.
+static unsigned atomic_capabilities(CUatomicOperation operation) {
+    constexpr unsigned both = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+    constexpr unsigned reduced = CU_ATOMIC_CAPABILITY_REDUCTION | CU_ATOMIC_CAPABILITY_UNSIGNED;
+    switch (operation) {
+        case CU_ATOMIC_OPERATION_INTEGER_INCREMENT:
+        case CU_ATOMIC_OPERATION_INTEGER_DECREMENT:
+            return reduced | CU_ATOMIC_CAPABILITY_SCALAR_32;
+        case CU_ATOMIC_OPERATION_EXCHANGE:
+        case CU_ATOMIC_OPERATION_CAS:
+            return CU_ATOMIC_CAPABILITY_UNSIGNED | both;
+        case CU_ATOMIC_OPERATION_FLOAT_ADD:
+            return CU_ATOMIC_CAPABILITY_REDUCTION | both;
+        case CU_ATOMIC_OPERATION_FLOAT_MIN:
+        case CU_ATOMIC_OPERATION_FLOAT_MAX:
+            return 0;
+        default:
+            return reduced | CU_ATOMIC_CAPABILITY_SIGNED | both;
+    }
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
+                                          CUdevice source, CUdevice target) {
+    return initialized([&]() -> CUresult {
+        if (!capabilities || !operations || count == 0) return CUDA_ERROR_INVALID_VALUE;
+        if (!device_of(source) || !device_of(target) || source == target) return CUDA_ERROR_INVALID_DEVICE;
+        for (unsigned i = 0; i < count; ++i)
+            if (operations[i] < 0 || operations[i] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
+        std::transform(operations, operations + count, capabilities, atomic_capabilities);
         return CUDA_SUCCESS;
     });
 }

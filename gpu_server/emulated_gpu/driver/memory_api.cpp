@@ -87,6 +87,20 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     });
 }
 
+// Nothing else of this computer could do anything with a descriptor of our memory.
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
+                                       unsigned long long flags) {
+    return in_context([&](Context&) -> CUresult {
+        constexpr size_t page_bytes = 4096;
+        bool sound = handle && size != 0 && (address | size) % page_bytes == 0 &&
+                     type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+                     (flags & ~uint64_t{CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE}) == 0;
+        auto found = driver().addresses.find(sound ? address : 0);
+        bool known = found && size <= found->begin + found->size - address;
+        return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    });
+}
+
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
     return in_context([&](Context&) -> CUresult {
         auto found = driver().addresses.find(address);

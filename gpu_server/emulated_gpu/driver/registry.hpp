@@ -16,6 +16,8 @@ namespace tnr::emulated {
 
 enum class Kind : uint8_t {
     context,
+    green_context,
+    resource_description,
     stream,
     event,
     module,
@@ -86,6 +88,15 @@ public:
         auto found = objects_.find(number(handle));
         if (found == objects_.end() || found->second->kind() != T::kind_of) return nullptr;
         return std::static_pointer_cast<T>(found->second);
+    }
+
+    // A second handle of an object that has one.
+    uint64_t add_name(std::shared_ptr<Object> object) {
+        ExclusiveLock lock(mutex_);
+        uint64_t name = next_;
+        next_ += handle_step;
+        objects_.emplace(name, std::move(object));
+        return name;
     }
 
     // Takes the handle away; of two threads that destroy the same object only one gets it.

@@ -1,6 +1,7 @@
 // cuStream*: making streams, waiting for them, and what is known of them.
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/event.hpp"
+#include "gpu_server/emulated_gpu/driver/green_context.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
@@ -11,6 +12,17 @@ namespace {
 
 // As on the real thing: lower numbers are served first. Here priorities are kept but change nothing.
 constexpr int priority_least = 0, priority_greatest = -5;
+
+int clamped(int priority) {
+    return std::min(std::max(priority, priority_greatest), priority_least);
+}
+
+// That of the stream, or for a special one the current one. Mostly null.
+CUresult green_of(CUstream handle, const Stream& stream, std::shared_ptr<GreenContext>& green) {
+    bool special = stream.role != Stream::Role::created;
+    green = special ? current_green_context() : stream.green;
+    return green && handle == CU_STREAM_PER_THREAD ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
 
 }  // namespace
 
@@ -25,8 +37,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
     return in_context([&](Context& context) -> CUresult {
         if (!stream || (flags & ~unsigned{CU_STREAM_NON_BLOCKING})) return CUDA_ERROR_INVALID_VALUE;
-        int clamped = std::min(std::max(priority, priority_greatest), priority_least);
-        *stream = context.create_stream(flags, clamped)->as<CUstream>();
+        *stream = context.create_stream(flags, clamped(priority), current_green_context())->as<CUstream>();
         return CUDA_SUCCESS;
     });
 }
@@ -39,6 +50,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
 CUresult cuStreamDestroy_v2(CUstream handle) {
     return initialized([&]() -> CUresult {
         auto stream = find<Stream>(handle);
+        if (stream && stream->green && !stream->green->alive()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
         if (!stream || !driver().registry.remove(stream->handle())) return CUDA_ERROR_INVALID_HANDLE;
         abandon_capture(*stream);
         stream->context.retire(stream);
@@ -99,16 +111,38 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* d
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (!context) return CUDA_ERROR_INVALID_VALUE;
-        *context = stream.context.as<CUcontext>();
+        std::shared_ptr<GreenContext> green;
+        if (CUresult error = green_of(handle, stream, green)) return error;
+        *context = green ? green->converted() : stream.context.as<CUcontext>();
         return CUDA_SUCCESS;
     });
 }
 
-// Green contexts cannot be made here, so no stream belongs to one.
-CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
-    return on_stream(handle, [&](Stream&) -> CUresult {
-        if (!green) return CUDA_ERROR_INVALID_VALUE;
-        *green = nullptr;
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        std::shared_ptr<GreenContext> green;
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = green_of(handle, stream, green)) return error;
+        *out = green ? green->as<CUgreenCtx>() : nullptr;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* out) {
+    return on_stream(handle, [&](Stream& stream) -> CUresult {
+        std::shared_ptr<GreenContext> green;
+        if (!context || !out) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = green_of(handle, stream, green)) return error;
+        *context = stream.context.as<CUcontext>();
+        *out = green ? green->as<CUgreenCtx>() : nullptr;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle, unsigned flags, int priority) {
+    return on_green(handle, [&](const std::shared_ptr<GreenContext>& green) -> CUresult {
+        if (!stream || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+        *stream = green->primary.create_stream(flags, clamped(priority), green)->as<CUstream>();
         return CUDA_SUCCESS;
     });
 }
@@ -187,6 +221,9 @@ CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, vo
 }
 CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
     return cuStreamGetCtx(per_thread(stream), context);
+}
+CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext* context, CUgreenCtx* green) {
+    return cuStreamGetCtx_v2(per_thread(stream), context, green);
 }
 CUresult cuStreamGetDevice_ptsz(CUstream stream, CUdevice* device) {
     return cuStreamGetDevice(per_thread(stream), device);

@@ -92,6 +92,32 @@ void set_condition(Warp& w, uint32_t lane, const Call& call) {
         launch.set_condition(argument<uint64_t>(w, lane, call, 0), argument<uint32_t>(w, lane, call, 1));
 }
 
+// cudaGetParameterBufferV2(kernel, grid, block, bytes of shared memory)
+void prepare_child(Warp& w, uint32_t lane, const Call& call) {
+    ChildGrid child;
+    child.grid = argument<Dim3>(w, lane, call, 1);
+    child.block = argument<Dim3>(w, lane, call, 2);
+    child.dynamic_shared_bytes = argument<uint32_t>(w, lane, call, 3);
+    auto& grid = *w.block->grid;
+    result(w, lane, call, grid.children.prepare(*grid.launch, argument<uint64_t>(w, lane, call, 0), std::move(child)));
+}
+
+// cudaLaunchDeviceV2(what that gave, stream)
+void launch_child(Warp& w, uint32_t lane, const Call& call) {
+    auto parameters = argument<uint64_t>(w, lane, call, 0), stream = argument<uint64_t>(w, lane, call, 1);
+    result(w, lane, call, w.block->grid->children.launch(parameters, stream));
+}
+
+// cudaStreamCreateWithFlags(&stream, flags). All streams of a grid are alike (child_grids.hpp).
+void make_stream(Warp& w, uint32_t lane, const Call& call) {
+    constexpr uint64_t any_stream = 0x1000;
+    auto to = argument<uint64_t>(w, lane, call, 0);
+    auto* at = generic_pointer(w, lane, to, sizeof any_stream, true);
+    if (!at) return memory_fault(w, to, lane, sizeof any_stream, "write", false);
+    std::memcpy(at, &any_stream, sizeof any_stream);
+    result(w, lane, call, int32_t{0});
+}
+
 bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, uint32_t result_bytes) {
     if (call.arguments.size() != arguments.size()) return false;
     size_t k = 0;
@@ -107,6 +133,14 @@ Builtin builtin_named(std::string_view name) {
     if (name == "__assertfail") return Builtin::assert_fail;
     if (name == "cudaGraphSetConditional") return Builtin::set_condition;
     if (name == "malloc") return Builtin::malloc;
+    for (std::string_view prefix : {"__cudaCDP2", "cuda"}) {  // from CUDA 12 on, and before
+        if (!name.starts_with(prefix)) continue;
+        auto rest = name.substr(prefix.size());
+        if (rest == "GetParameterBufferV2") return Builtin::child_parameters;
+        if (rest == "LaunchDeviceV2" || rest == "LaunchDeviceV2_ptsz") return Builtin::child_launch;
+        if (rest == "StreamCreateWithFlags") return Builtin::child_stream;
+        if (rest == "StreamDestroy") return Builtin::child_stream_end;
+    }
     return name == "free" ? Builtin::free : Builtin::none;
 }
 
@@ -122,6 +156,14 @@ bool builtin_fits(const Call& call) {
             return long_enough(call, {8}, 8);
         case Builtin::free:
             return long_enough(call, {8}, 0);
+        case Builtin::child_parameters:
+            return long_enough(call, {8, 12, 12, 4}, 8);
+        case Builtin::child_launch:
+            return long_enough(call, {8, 8}, 4);
+        case Builtin::child_stream:
+            return long_enough(call, {8, 4}, 4);
+        case Builtin::child_stream_end:
+            return long_enough(call, {8}, 4);
         default:
             return false;
     }
@@ -147,6 +189,18 @@ void call_builtin(Warp& w, const Call& call) {
             case Builtin::free:
                 DeviceHeap::instance().release(argument<uint64_t>(w, lane, call, 0));
                 break;
+            case Builtin::child_parameters:
+                prepare_child(w, lane, call);
+                break;
+            case Builtin::child_launch:
+                launch_child(w, lane, call);
+                break;
+            case Builtin::child_stream:
+                make_stream(w, lane, call);
+                break;
+            case Builtin::child_stream_end:
+                result(w, lane, call, int32_t{0});
+                break;
             case Builtin::none:
                 break;
         }
@@ -155,13 +209,17 @@ void call_builtin(Warp& w, const Call& call) {
 
 struct DeviceHeap::State {
     Mutex mutex;
-    std::map<uint64_t, uint64_t> sizes TNR_GUARDED_BY(mutex);  // by address
+    struct Block {
+        uint64_t bytes;
+        Use use;
+    };
+    std::map<uint64_t, Block> blocks TNR_GUARDED_BY(mutex);  // by address
     uint64_t used TNR_GUARDED_BY(mutex) = 0;
 };
 
 DeviceHeap::DeviceHeap() : state_(std::make_unique<State>()) {}
 DeviceHeap::~DeviceHeap() {
-    for (auto& [address, bytes] : state_->sizes) std::free(reinterpret_cast<void*>(address));
+    for (auto& [address, block] : state_->blocks) std::free(reinterpret_cast<void*>(address));
 }
 
 DeviceHeap& DeviceHeap::instance() {
@@ -169,34 +227,34 @@ DeviceHeap& DeviceHeap::instance() {
     return heap;
 }
 
-uint64_t DeviceHeap::allocate(uint64_t bytes) {
+uint64_t DeviceHeap::allocate(uint64_t bytes, Use use) {
     LockGuard lock(state_->mutex);
     if (bytes == 0 || bytes > heap_bytes_max - state_->used) return 0;
     bytes = (bytes + 15) & ~uint64_t{15};
     auto address = reinterpret_cast<uint64_t>(std::aligned_alloc(16, bytes));
     if (!address) return 0;
-    state_->sizes[address] = bytes;
+    state_->blocks[address] = {bytes, use};
     state_->used += bytes;
     return address;
 }
 
 // A pointer that malloc never gave is ignored: hardware would corrupt its heap, we need not.
-void DeviceHeap::release(uint64_t address) {
+void DeviceHeap::release(uint64_t address, Use use) {
     LockGuard lock(state_->mutex);
-    auto found = state_->sizes.find(address);
-    if (found == state_->sizes.end()) return;
+    auto found = state_->blocks.find(address);
+    if (found == state_->blocks.end() || found->second.use != use) return;
     generation_.fetch_add(1, std::memory_order_acq_rel);
-    state_->used -= found->second;
-    state_->sizes.erase(found);
+    state_->used -= found->second.bytes;
+    state_->blocks.erase(found);
     std::free(reinterpret_cast<void*>(address));
 }
 
 Memory::Range DeviceHeap::range_of(uint64_t address) {
     LockGuard lock(state_->mutex);
-    auto after = state_->sizes.upper_bound(address);
-    if (after == state_->sizes.begin()) return {};
-    auto& [begin, bytes] = *std::prev(after);
-    return address - begin < bytes ? Memory::Range{begin, begin + bytes} : Memory::Range{};
+    auto after = state_->blocks.upper_bound(address);
+    if (after == state_->blocks.begin()) return {};
+    auto& [begin, block] = *std::prev(after);
+    return address - begin < block.bytes ? Memory::Range{begin, begin + block.bytes} : Memory::Range{};
 }
 
 }  // namespace tnr::ptx

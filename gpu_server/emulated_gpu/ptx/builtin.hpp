@@ -1,4 +1,5 @@
-// The functions that device code calls and no module defines: printf, assert, malloc, free, and setting the condition of a graph's node.
+// The functions that device code calls and no module defines: printf, assert, malloc, free, setting the condition of a
+// graph's node, and launching kernels.
 #pragma once
 
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"
@@ -25,8 +26,10 @@ bool format_print(PrintSource& source, uint64_t format, uint64_t arguments, std:
 class DeviceHeap {
 public:
     static DeviceHeap& instance();
-    uint64_t allocate(uint64_t bytes);  // 0: the heap is full
-    void release(uint64_t address);
+    // What it is for: a kernel's free() leaves parameters of launches alone.
+    enum class Use { of_kernel, parameters };
+    uint64_t allocate(uint64_t bytes, Use use = Use::of_kernel);  // 0: the heap is full
+    void release(uint64_t address, Use use = Use::of_kernel);
     Memory::Range range_of(uint64_t address);
     uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 

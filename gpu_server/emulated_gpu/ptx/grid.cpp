@@ -29,27 +29,6 @@ Dim3 position(uint64_t index, const Dim3& size) {
             static_cast<uint32_t>(index / size.x / size.y)};
 }
 
-std::string check(const Launch& launch, const LoadedModule& module) {
-    if (launch.kernel >= module.kernels().size()) return "there is no such kernel";
-    auto& kernel = module.kernels()[launch.kernel];
-    uint64_t threads = volume(launch.block);
-    if (threads == 0 || threads > threads_per_block_max || launch.block.x > 1024 || launch.block.y > 1024 ||
-        launch.block.z > 1024)
-        return "a block has 1 to 1024 threads";
-    if (volume(launch.grid) == 0 || launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid has no such size";
-    auto& cluster = launch.cluster;
-    if (volume(cluster) == 0 || volume(cluster) > cluster_blocks_max) return "a cluster has 1 to 16 blocks";
-    if (launch.grid.x % cluster.x || launch.grid.y % cluster.y || launch.grid.z % cluster.z)
-        return "the grid does not consist of whole clusters";
-    if (kernel.max_threads_per_block && threads > kernel.max_threads_per_block)
-        return "the block is larger than the kernel's .maxntid";
-    if (launch.parameters.size() < kernel.parameter_bytes) return "parameters are missing";
-    if (launch.global_addresses.size() < module.globals().size()) return "addresses of globals are missing";
-    auto& layout = module.layout(launch.kernel);
-    if (layout.dynamic_at + launch.dynamic_shared_bytes > shared_bytes_max) return "too much shared memory";
-    return {};
-}
-
 void fill_relocated(Grid& grid, const LoadedModule& module) {
     auto& layout = module.layout(grid.launch->kernel);
     auto& constants = grid.program->launch_constants;
@@ -294,11 +273,33 @@ void fault(Warp& w, Outcome outcome, uint32_t lane, const std::string& what) {
                    0};
 }
 
-Report run(const Launch& launch, unsigned threads) {
+std::string check(const Launch& launch, const LoadedModule& module) {
+    if (launch.kernel >= module.kernels().size()) return "there is no such kernel";
+    auto& kernel = module.kernels()[launch.kernel];
+    uint64_t threads = volume(launch.block);
+    if (threads == 0 || threads > threads_per_block_max || launch.block.x > 1024 || launch.block.y > 1024 ||
+        launch.block.z > 1024)
+        return "a block has 1 to 1024 threads";
+    if (volume(launch.grid) == 0 || launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid has no such size";
+    auto& cluster = launch.cluster;
+    if (volume(cluster) == 0 || volume(cluster) > cluster_blocks_max) return "a cluster has 1 to 16 blocks";
+    if (launch.grid.x % cluster.x || launch.grid.y % cluster.y || launch.grid.z % cluster.z)
+        return "the grid does not consist of whole clusters";
+    if (kernel.max_threads_per_block && threads > kernel.max_threads_per_block)
+        return "the block is larger than the kernel's .maxntid";
+    if (launch.parameters.size() < kernel.parameter_bytes) return "parameters are missing";
+    if (launch.global_addresses.size() < module.globals().size()) return "addresses of globals are missing";
+    auto& layout = module.layout(launch.kernel);
+    if (layout.dynamic_at + launch.dynamic_shared_bytes > shared_bytes_max) return "too much shared memory";
+    return {};
+}
+
+// One grid, without what it launches.
+static Report run_alone(const Launch& launch, unsigned threads, uint32_t depth, std::vector<ChildGrid>& children) {
     auto* module = static_cast<const LoadedModule*>(launch.module);
     if (auto wrong = check(launch, *module); !wrong.empty()) return {Outcome::illegal_instruction, wrong, 0};
     auto& layout = module->layout(launch.kernel);
-    Grid grid;
+    Grid grid(depth);
     grid.launch = &launch;
     grid.kernel = &module->kernels()[launch.kernel];
     grid.program = &module->program();
@@ -311,9 +312,26 @@ Report run(const Launch& launch, unsigned threads) {
     grid.clusters = volume(launch.grid) / grid.cluster_blocks;
     fill_relocated(grid, *module);
     run_workers(grid, threads);
+    children = grid.children.take();
     LockGuard lock(grid.mutex);
     grid.report.warp_instructions = grid.instructions;
     return std::move(grid.report);
+}
+
+static Report run_family(const Launch& launch, unsigned threads, uint32_t depth) {
+    std::vector<ChildGrid> children;
+    Report report = run_alone(launch, threads, depth, children);
+    for (auto& child : children) {
+        if (report.outcome != Outcome::done) break;
+        uint64_t before = report.warp_instructions;
+        report = run_family(launch_of(child, launch), threads, depth + 1);
+        report.warp_instructions += before;
+    }
+    return report;
+}
+
+Report run(const Launch& launch, unsigned threads) {
+    return run_family(launch, threads, 0);
 }
 
 }  // namespace tnr::ptx

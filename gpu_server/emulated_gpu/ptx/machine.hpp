@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_server/emulated_gpu/ptx/child_grids.hpp"
 #include "gpu_server/emulated_gpu/ptx/lane_loops.hpp"
 #include "gpu_server/emulated_gpu/ptx/program.hpp"
 #include "gpu_server/emulated_gpu/ptx/ptx.hpp"
@@ -145,6 +146,7 @@ struct Block {
 
 // What all workers of one launch share.
 struct Grid {
+    explicit Grid(uint32_t depth) : children(depth) {}
     const Launch* launch = nullptr;
     const Kernel* kernel = nullptr;
     const Program* program = nullptr;
@@ -158,8 +160,9 @@ struct Grid {
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> instructions{0};
     alignas(16) unsigned char workspace[64] = {};  // of cooperative_groups' grid barrier, through %envreg1 and 2
-    Mutex mutex;                                   // also held while a kernel prints, so that lines stay whole
-    Report report TNR_GUARDED_BY(mutex);           // the first fault wins
+    ChildGrids children;
+    Mutex mutex;                          // also held while a kernel prints, so that lines stay whole
+    Report report TNR_GUARDED_BY(mutex);  // the first fault wins
 };
 
 struct Worker {

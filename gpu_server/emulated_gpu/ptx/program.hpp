@@ -60,7 +60,18 @@ struct Function {
     std::vector<uint32_t> shared_variables;  // it mentions, of ast::Unit
 };
 
-enum class Builtin : uint8_t { none, vprintf, assert_fail, set_condition, malloc, free };
+enum class Builtin : uint8_t {
+    none,
+    vprintf,
+    assert_fail,
+    set_condition,
+    malloc,
+    free,
+    child_parameters,
+    child_launch,
+    child_stream,
+    child_stream_end
+};
 
 struct Call {
     uint32_t function = ~0u;  // ~0: through register `a` of the Instr

@@ -1,0 +1,72 @@
+// See child_grids.hpp.
+#include "gpu_server/emulated_gpu/ptx/child_grids.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "gpu_server/emulated_gpu/ptx/builtin.hpp"
+#include "gpu_server/emulated_gpu/ptx/limits.hpp"
+#include "gpu_server/emulated_gpu/ptx/module.hpp"
+
+namespace tnr::ptx {
+
+// As CUDA numbers them.
+static constexpr int32_t launched = 0, error_value = 1, error_depth = 65, error_pending = 69;
+static constexpr uint64_t tail_stream = 3;  // cudaStreamTailLaunch
+
+static bool find_kernel(const LoadedModule& module, uint64_t code, uint32_t& kernel) {
+    if ((code & code_window) != code_window) return false;
+    for (kernel = 0; kernel < module.kernels().size(); ++kernel)
+        if (module.layout(kernel).function == (code & ~code_window)) return true;
+    return false;
+}
+
+uint64_t ChildGrids::prepare(const Launch& parent, uint64_t code, ChildGrid wanted) {
+    auto& module = *static_cast<const LoadedModule*>(parent.module);
+    if (!find_kernel(module, code, wanted.kernel)) return 0;
+    if (!check(launch_of(wanted, parent), module).empty()) return 0;
+    auto bytes = std::max<uint64_t>(module.kernels()[wanted.kernel].parameter_bytes, 1);
+    constexpr auto use = DeviceHeap::Use::parameters;
+    uint64_t address = DeviceHeap::instance().allocate(bytes, use);
+    if (address == 0) return 0;
+    wanted.parameters = {reinterpret_cast<std::byte*>(address),
+                         [address](std::byte*) { DeviceHeap::instance().release(address, use); }};
+    LockGuard lock(mutex_);
+    prepared_[address] = std::move(wanted);
+    return address;
+}
+
+int32_t ChildGrids::launch(uint64_t parameters, uint64_t stream) {
+    LockGuard lock(mutex_);
+    auto found = prepared_.find(parameters);
+    if (found == prepared_.end()) return error_value;
+    ChildGrid child = std::move(found->second);
+    prepared_.erase(found);
+    if (depth_ >= child_depth_max) return error_depth;
+    if (launched_.size() + tail_.size() >= child_grids_max) return error_pending;
+    (stream == tail_stream ? tail_ : launched_).push_back(std::move(child));
+    return launched;
+}
+
+std::vector<ChildGrid> ChildGrids::take() {
+    LockGuard lock(mutex_);
+    auto all = std::move(launched_);
+    std::move(tail_.begin(), tail_.end(), std::back_inserter(all));
+    return all;
+}
+
+Launch launch_of(const ChildGrid& child, const Launch& parent) {
+    Launch launch = parent;
+    launch.kernel = child.kernel;
+    launch.grid = child.grid;
+    launch.block = child.block;
+    launch.dynamic_shared_bytes = child.dynamic_shared_bytes;
+    auto& kernel = static_cast<const LoadedModule*>(parent.module)->kernels()[child.kernel];
+    launch.parameters = {child.parameters.get(), kernel.parameter_bytes};
+    launch.cooperative = false;
+    auto& cluster = kernel.cluster;
+    launch.cluster = cluster[0] != 0 ? Dim3{cluster[0], cluster[1], cluster[2]} : Dim3{};
+    return launch;
+}
+
+}  // namespace tnr::ptx
