@@ -260,11 +260,12 @@ private:
         // A kernel that has run is the only proof; the first machine's start tries one.
         const auto answer = local::kvm_answer(session_.world.cache_folder + "/" + local::kvm_answer_file);
         if (::access("/dev/kvm", R_OK | W_OK) == 0 && answer == false)
-            return add({"kvm", Finding::doubtful,
-                        "/dev/kvm can be opened, but a kernel did not run under it: machines at local are emulated, "
-                        "which is slow",
-                        "where this computer is itself a virtual one, ask its provider for nested virtualisation; after "
-                        "its next boot it is tried again"});
+            return add(
+                {"kvm", Finding::doubtful,
+                 "/dev/kvm can be opened, but a kernel did not run under it: machines at local are emulated, "
+                 "which is slow",
+                 "where this computer is itself a virtual one, ask its provider for nested virtualisation; after "
+                 "its next boot it is tried again"});
         if (::access("/dev/kvm", R_OK | W_OK) == 0)
             return add({"kvm", Finding::good, answer ? "works" : "/dev/kvm can be opened; not tried yet", ""});
         bool there = ::access("/dev/kvm", F_OK) == 0;
