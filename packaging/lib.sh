@@ -86,9 +86,11 @@ test_packages() {
     [ "$distribution $release" != "ubuntu 22.04" ] || clang_runtimes=  # they come with clang there
     local nvtop=  # in Debian's contrib, which not every machine uses; without it its test is skipped
     ! apt-cache show nvtop >/dev/null 2>&1 || nvtop=nvtop
+    local hcloud=  # Hetzner's command line; not in all releases, without it its test is skipped
+    ! apt-cache show hcloud-cli >/dev/null 2>&1 || hcloud=hcloud-cli
     local browser=chromium  # Ubuntu's is a snap, which brings no program to containers; without it its test is skipped
     [ "$distribution" = debian ] || browser=
-    echo lintian zsh fish $nvtop $browser prometheus catch2 clang $clang_runtimes clang-tidy clang-format etcd-server openssh-server openssh-client iproute2 rsync openssl git procps mtools dosfstools
+    echo lintian zsh fish $nvtop $hcloud $browser prometheus catch2 clang $clang_runtimes clang-tidy clang-format etcd-server openssh-server openssh-client iproute2 rsync openssl git procps mtools dosfstools
 }
 
 package_installed() {

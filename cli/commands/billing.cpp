@@ -150,11 +150,11 @@ Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
                      ui::did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day or tag"};
     auto until = options.until.empty() ? Result<int64_t>{now} : parse_when("--until", options.until, now);
     if (!until) return until.error();
-    bill.until = std::min(*until, now);
+    bill.until = std::clamp<int64_t>(*until, 0, now);  // pools know no times before 1970
     auto since =
         options.since.empty() ? Result<int64_t>{month_begin(bill.until)} : parse_when("--since", options.since, now);
     if (!since) return since.error();
-    bill.since = *since;
+    bill.since = std::max<int64_t>(*since, 0);
     if (bill.since <= bill.until) return bill;
     return Error{Error::Kind::usage, "--since is after --until", "times are UTC: it is " + ui::utc_text(now)};
 }

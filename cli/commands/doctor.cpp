@@ -10,6 +10,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/providers/local/kvm_probe.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/config.hpp"
 #include "cli/install/embedded.hpp"
@@ -256,7 +257,17 @@ private:
         auto ready = (*local)->check(order);
         if (!ready) return add({"qemu", Finding::doubtful, ready.error().what, ready.error().hint});
         add({"qemu", Finding::good, "is there, for machines at local"});
-        if (::access("/dev/kvm", R_OK | W_OK) == 0) return add({"kvm", Finding::good, "/dev/kvm can be opened"});
+        // A kernel that has run is the only proof; the first machine's start tries one.
+        const auto answer = local::kvm_answer(session_.world.cache_folder + "/" + local::kvm_answer_file);
+        if (::access("/dev/kvm", R_OK | W_OK) == 0 && answer == false)
+            return add(
+                {"kvm", Finding::doubtful,
+                 "/dev/kvm can be opened, but a kernel did not run under it: machines at local are emulated, "
+                 "which is slow",
+                 "where this computer is itself a virtual one, ask its provider for nested virtualisation; after "
+                 "its next boot it is tried again"});
+        if (::access("/dev/kvm", R_OK | W_OK) == 0)
+            return add({"kvm", Finding::good, answer ? "works" : "/dev/kvm can be opened; not tried yet", ""});
         bool there = ::access("/dev/kvm", F_OK) == 0;
         add({"kvm", Finding::doubtful,
              std::string(there ? "/dev/kvm is not yours to use" : "there is no /dev/kvm") +

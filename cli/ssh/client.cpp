@@ -56,7 +56,8 @@ LIBSSH2_SESSION* make_session(Wire& wire) {
     libssh2_keepalive_config(session, 1, keepalive_interval.count());
     // The only host key we planted is ed25519; asking for others would let a machine show a different one.
     libssh2_session_method_pref(session, LIBSSH2_METHOD_HOSTKEY, "ssh-ed25519");
-    // GCM (from libssh2 1.11.1 on) takes a quarter of the time of what else there is, and 128 bits four fifths of that of 256.
+    // GCM needs no hash beside it. With it, and packets encrypted whole (packaging/third_party/libssh2.patch), sending 1 GiB takes
+    // 1.4 s of processor time; with CTR, 16 bytes at a time, 3.1. 128 bits take four fifths of the time of 256.
     for (int direction : {LIBSSH2_METHOD_CRYPT_CS, LIBSSH2_METHOD_CRYPT_SC}) {
         const std::string ciphers = known_methods(
             session, direction,

@@ -123,12 +123,13 @@ private:
 
     Result<> give_input() {
         while (!in_held_.empty()) {
-            ssize_t took = channel_.write(in_held_.data(), in_held_.size());
+            ssize_t took = channel_.write(in_held_.data() + in_gone_, in_held_.size() - in_gone_);
             if (took == LIBSSH2_ERROR_CHANNEL_CLOSED || took == LIBSSH2_ERROR_CHANNEL_EOF_SENT) return in_end();
             if (took < 0) return client_.failure("sending it input", took);
             if (took == 0) return Ok{};
             moved_ = true;
-            in_held_.erase(0, static_cast<size_t>(took));
+            in_gone_ += static_cast<size_t>(took);
+            if (in_gone_ == in_held_.size()) in_held_.clear(), in_gone_ = 0;
         }
         if (in_ < 0 && !eof_sent_) {
             long code = client_.finish([&] { return libssh2_channel_send_eof(channel_.get()); }, deadline_);
@@ -141,7 +142,7 @@ private:
     // The command takes no more input; that is its right, and its output may still be coming.
     Result<> in_end() {
         in_ = -1;
-        in_held_.clear();
+        in_held_.clear(), in_gone_ = 0;
         eof_sent_ = true;
         return Ok{};
     }
@@ -198,6 +199,7 @@ private:
     Client& client_;
     int in_;
     std::string in_held_;
+    size_t in_gone_ = 0;  // how much of in_held_ is sent: erasing that each time would move the rest each time
     std::array<Outlet, 2> outlets_;
     const Pty* pty_;
     Deadline deadline_;

@@ -11,11 +11,13 @@ import pathlib
 import re
 import subprocess
 
-# Name, licence (SPDX), source package that was unpacked here or Debian package that has it.
+# Name, licence (SPDX), source package that was unpacked here or Debian package that has it. libssh2 is in both lists: it is built
+# only where its source can be had.
 BUILT_HERE = [
     ("curl", "curl", "curl"),
     ("libzmq", "MPL-2.0 OR LGPL-3.0-or-later", "zeromq3"),
     ("libsodium", "ISC", "libsodium"),
+    ("libssh2", "BSD-3-Clause", "libssh2"),
 ]
 FROM_PACKAGES = [
     ("openssl", "Apache-2.0", "libssl-dev"),
@@ -69,11 +71,12 @@ def main():
         parser.add_argument(name, required=True)
     args = parser.parse_args()
     components = [component(name, text, built_version(args.sources, package), package)
-                  for name, text, package in BUILT_HERE]
+                  for name, text, package in BUILT_HERE if (pathlib.Path(args.sources) / package).exists()]
+    built = {each["name"] for each in components}
     for name, text, package in FROM_PACKAGES:
         package = package or compilers_package()
         version = package_version(package)
-        if version:
+        if version and name not in built:
             components.append(component(name, text, version, package))
     when = datetime.datetime.fromtimestamp(int(args.date), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     print(json.dumps({

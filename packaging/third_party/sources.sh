@@ -9,15 +9,15 @@ mkdir -p "$downloads"
 exec 9>"$third_party/.lock"
 flock 9
 
-# A second apt configuration beside the machine's: same mirrors and keys, source packages instead of binary ones.
+# A second apt configuration beside the machine's: same mirrors and keys, source packages instead of binary ones. One for each
+# release of the distribution that is asked; $apt is its folder.
 private_apt() {
-    local apt=$third_party/apt
     apt-get -q -y -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$apt/sources.list.d" \
         -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@"
 }
 
 write_source_lists() {
-    local apt=$third_party/apt codename file
+    local wanted=$1 codename file
     codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
     rm -rf "$apt"
     mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial"
@@ -28,12 +28,15 @@ write_source_lists() {
             *.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/sources.list.d/${file##*/}" ;;
         esac
     done
+    [ -z "$wanted" ] || sed -i "s/\b$codename\b/$wanted/g" "$apt"/sources.list.d/*
 }
 
-# fetch_source PACKAGE: the unpacked, patched source, at $downloads/PACKAGE, unless somebody has put it there.
+# fetch_source PACKAGE [CODENAME]: the unpacked, patched source, at $downloads/PACKAGE, unless somebody has put it there; from
+# another release of the distribution if its name is given.
 fetch_source() {
+    local apt=$third_party/apt${2:+-$2}
     [ -d "$downloads/$1" ] && return
-    [ -d "$third_party/apt" ] || write_source_lists
+    [ -d "$apt" ] || write_source_lists "${2:-}"
     # Other vendors' lists may have no source packages; what counts is whether ours is found.
     (cd "$downloads" && { private_apt update || true; } && private_apt source --download-only --only-source "$1" &&
         rm -rf "$1.part" && dpkg-source -x "$1"_*.dsc "$1.part" && mv "$1.part" "$1") ||

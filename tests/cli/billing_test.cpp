@@ -118,6 +118,9 @@ TEST_CASE("GPU time of the pool's ledger is in the bill, at the price as it was 
           Approx(6 + 0.25 + 0.25 * (9 + 4 / 60.0 + 5 / 3600.0)));
     CHECK(spent.bill({"--until", "2026-01-02T22:30:00Z"})["demo"] == Approx(2 + 0.25 * (19 + 25 / 60.0 + 55 / 3600.0)));
     CHECK(spent.bill({"--since", "2025-12-31T23:00:00Z"})["old"] == 0);  // there was no price yet
+    CHECK(spent.bill({"--since", "0001-01-01"}) == spent.bill({"--since", "1970-01-01"}));
+    CHECK(spent.bill({"--since", "0001-01-01"})["demo"] == 23.5);
+    CHECK(spent.bill({"--until", "1960-01-01"}).empty());
     REQUIRE(spent.fake.tnr({"billing"}) == 0);
     INFO(spent.fake.out.str());
     CHECK(spent.fake.out.str().find("\ntnr run on laptop  -        -            2 h  unknown\n") != std::string::npos);

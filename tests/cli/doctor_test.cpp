@@ -1,5 +1,6 @@
 // `tnr doctor`: all in order, and each thing that can be wrong with how to mend it.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/ui/time.hpp"
 #include "tests/api_client/clouds/mock_world.hpp"
@@ -84,6 +85,21 @@ TEST_CASE("what is only doubtful is told and ends with 0", "[cli][doctor]") {
     CHECK(found(fake, "machines").finding == "doubtful");
     CHECK(found(fake, "machines").mend.find("`tnr start demo` continues") == 0);
     CHECK(found(fake, "pool").finding == "doubtful");
+}
+
+TEST_CASE("KVM is in order when a kernel has run under it, not when its device can be opened", "[cli][doctor]") {
+    test::FakeSession fake;
+    fake.session.world.cache_folder = fake.session.cache_folder;
+    std::string boot = *read_file("/proc/sys/kernel/random/boot_id");
+    boot.pop_back();
+    auto probed = [&](const std::string& answer) {
+        REQUIRE(write_file(fake.session.cache_folder + "/kvm-probe", boot + " " + answer + "\n"));
+        return found(fake, "kvm");
+    };
+    const bool ours = ::access("/dev/kvm", R_OK | W_OK) == 0;
+    CHECK(probed("hangs").finding == "doubtful");
+    CHECK(probed("works").finding == (ours ? "good" : "doubtful"));
+    if (ours) CHECK(probed("hangs").what.find("a kernel did not run under it") != std::string::npos);
 }
 
 TEST_CASE("a cloud's own time tells a clock that is wrong", "[cli][doctor]") {

@@ -182,6 +182,7 @@ public:
     Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
     Result<cli::PoolBooks> books(int64_t since) override {
         if (world_.old_pool) return Error{Error::Kind::usage, "there is no operation '\"ledger\"'"};
+        if (since < 0) return Error{Error::Kind::usage, "'since' is no time"};  // as a pool says
         auto books = world_.books;
         std::erase_if(books.uses, [&](const cli::GpuUse& use) { return use.to_ms <= since * 1000; });
         return reached(books);

@@ -319,7 +319,12 @@ TEST_CASE("a user who does not read holds up nobody else, and takes no memory wi
         std::string some(8 << 20, 0);
         CHECK(::recv(socket.get(), some.data(), some.size(), MSG_WAITALL) == static_cast<ssize_t>(some.size()));
     }
-    CHECK(resident_kib() - before < 64 << 10);
+#ifdef __SANITIZE_ADDRESS__
+    const long kept_by_sanitizer_mib = 256;  // of what was freed
+#else
+    const long kept_by_sanitizer_mib = 0;
+#endif
+    CHECK(resident_kib() - before < (64 + kept_by_sanitizer_mib) << 10);
     lazy.reset();
 }
 

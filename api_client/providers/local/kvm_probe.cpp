@@ -54,18 +54,21 @@ bool kernel_runs(const fs::path& kernel) {
 
 }  // namespace
 
+std::optional<bool> kvm_answer(const fs::path& cache) {
+    std::string boot, answer;
+    std::ifstream(cache) >> boot >> answer;
+    if (boot.empty() || boot != boot_id() || answer.empty()) return std::nullopt;
+    return answer == "works";
+}
+
 bool kvm_works(const fs::path& kernel, const fs::path& cache) {
     // Not remembered: permission may come with the next login, when the user has joined the group kvm.
     if (!UniqueFd(::open("/dev/kvm", O_RDWR | O_CLOEXEC))) return false;
-    const std::string here = boot_id();
-    std::string known_boot, known_answer;
-    std::ifstream(cache) >> known_boot >> known_answer;
-    if (!here.empty() && known_boot == here && !known_answer.empty()) return known_answer == "works";
-
+    if (auto known = kvm_answer(cache)) return *known;
     const bool works = kernel_runs(kernel);
     if (interrupt::interrupted()) return false;  // it was not let run to its end
     // A cache that cannot be written costs the next start a probe, nothing else.
-    (void)write_file(cache, here + (works ? " works\n" : " hangs\n"));
+    (void)write_file(cache, boot_id() + (works ? " works\n" : " hangs\n"));
     return works;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 namespace tnr::local {
 
@@ -10,6 +11,11 @@ namespace tnr::local {
 // `probe_limit_ms` where it hangs. The answer is kept in `cache` until the host boots again.
 bool kvm_works(const std::filesystem::path& kernel, const std::filesystem::path& cache);
 
+// What the last probe since the host booted has found out; nothing where there was none.
+std::optional<bool> kvm_answer(const std::filesystem::path& cache);
+
+// The name of `cache` in tnr's cache folder.
+inline constexpr const char* kvm_answer_file = "kvm-probe";
 inline constexpr int probe_limit_ms = 8'000;  // ten times what it takes on an idle host
 
 }  // namespace tnr::local

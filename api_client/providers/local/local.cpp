@@ -173,7 +173,7 @@ Result<> LocalProvider::launch(const std::string& name, const OnStep& on_step) {
     // A disk that boots by itself has no kernel we could probe with; ours will do if it has been built.
     const fs::path kernel = record->has_kernel ? folder / "vmlinuz" : cached_kernel(cache_);
     if (on_step) on_step("looking for KVM");
-    const bool kvm = !kernel.empty() && kvm_works(kernel, cache_ / "kvm-probe");
+    const bool kvm = !kernel.empty() && kvm_works(kernel, cache_ / kvm_answer_file);
     if (interrupt::interrupted()) return interrupt::error();
     if (on_step) on_step(kvm ? "starting the machine under KVM" : "starting the machine under emulation");
     auto port = start_qemu(folder, *record, kvm ? Accelerator::kvm : Accelerator::emulation);

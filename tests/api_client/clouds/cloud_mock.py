@@ -222,7 +222,7 @@ class MockCloud:
             return self.unauthorized()
         for wanted, pattern, handler in self.routes:
             if wanted == method and (match := pattern.fullmatch(path)):
-                arguments = {name: values[-1] for name, values in urllib.parse.parse_qs(query).items()}
+                arguments = {name: values if values[1:] else values[0] for name, values in urllib.parse.parse_qs(query).items()}
                 return handler(arguments, json.loads(body) if body else {}, *match.groups())
         return self.unknown_path()
 
@@ -260,7 +260,8 @@ def handler_for(cloud):
         def reply(self, status, body, headers=None):
             data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
-            for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            kind = {} if status == 204 else {"Content-Type": "application/json"}
+            for name, value in {**kind, **(headers or {})}.items():
                 self.send_header(name, value)
             self.send_header("X-Request-Id", f"req-{len(cloud.log)}")
             if status != 204:

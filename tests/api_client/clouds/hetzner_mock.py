@@ -173,11 +173,14 @@ class Hetzner(MockCloud):
         self.sweep_console()
         return 200, {"server": self.step(self.found(self.servers, number))}
 
+    def kind(self, body):
+        return next((each for each in self.types.values() if str(body["server_type"]) in (each["name"], str(each["id"]))), None)
+
     @route("POST", "/servers")
     def create_server(self, query, body):
         if any(each["name"] == body["name"] for each in self.servers.values()):
             refuse(409, "uniqueness_error", "server name is already used")
-        kind = next((each for each in self.types.values() if body["server_type"] in (each["name"], str(each["id"]))), None)
+        kind = self.kind(body)
         place = body.get("location", "fsn1")
         if not kind or place not in LOCATIONS:
             refuse(422, "invalid_input", "invalid input in field 'server_type' or 'location'")
@@ -185,7 +188,7 @@ class Hetzner(MockCloud):
             refuse(403, "resource_limit_exceeded", "server limit reached")
         if f"{kind['name']}@{place}" in self.knobs.get("sold_out", []):
             refuse(412, "resource_unavailable", "server location disabled")
-        image = next((each for each in self.images.values() if body["image"] in (each["name"], str(each["id"]))), None)
+        image = next((each for each in self.images.values() if str(body["image"]) in (each["name"], str(each["id"]))), None)
         if not image or image["status"] != "available":
             refuse(422, "invalid_input", "invalid input in field 'image'")
         for key in body.get("ssh_keys", []):
@@ -232,7 +235,7 @@ class Hetzner(MockCloud):
         if what == "poweron":
             return 201, {"action": self.begin("start_server", on, lambda: server.update(status="running"))}
         if what == "change_type":
-            kind = self.types.get(body["server_type"])
+            kind = self.kind(body)
             if not kind:
                 refuse(422, "invalid_input", "invalid input in field 'server_type'")
             if server["status"] != "off":
@@ -253,6 +256,11 @@ class Hetzner(MockCloud):
         self.found(self.actions, number)
         return 200, {"action": self.look(int(number))}
 
+    @route("GET", "/actions")
+    def get_actions(self, query, body):
+        wanted = query["id"] if isinstance(query["id"], list) else [query["id"]]
+        return 200, {"actions": [self.look(int(number)) for number in wanted if int(number) in self.actions]}
+
     # --- images, keys, firewalls
 
     @route("GET", "/images")
@@ -260,6 +268,10 @@ class Hetzner(MockCloud):
         for number in list(self.actions):  # time has passed
             self.look(number)
         return self.page(query, "images", [each for each in self.images.values() if query.get("type", each["type"]) == each["type"]])
+
+    @route("GET", r"/images/(\d+)")
+    def get_image(self, query, body, number):
+        return 200, {"image": self.found(self.images, number)}
 
     @route("DELETE", r"/images/(\d+)")
     def delete_image(self, query, body, number):
