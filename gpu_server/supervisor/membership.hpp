@@ -12,8 +12,10 @@
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/history.hpp"
+#include "gpu_server/supervisor/looks.hpp"
 #include "gpu_server/supervisor/mailbox.hpp"
 #include "gpu_server/supervisor/pool_link.hpp"
+#include "gpu_server/supervisor/sent_clients.hpp"
 
 namespace tnr::server {
 
@@ -67,13 +69,13 @@ private:
     std::map<std::string, TypeCount> types_here() const;
     // Of this machine, at another node; with `gpu`, of that type.
     const PoolClaim* claim_elsewhere(const Caller& caller, const std::string* gpu) const;
-    int free_at(const PoolNode& node, const std::string& type) const;
     std::optional<nlohmann::json> redirect_to(const std::string& node) const;
 
     EventLoop& loop_;
     Gpus& gpus_;
     Mailbox mailbox_;
     std::unique_ptr<Directory> directory_;
+    Looks looks_;
     Events events_;
     PoolNode self_;
     int64_t registration_ = 0;       // as of the last look
@@ -87,13 +89,7 @@ private:
     std::map<std::string, Fenced> fenced_;  // by GPU
     EventLoop::TimerId telling_ = 0;
     std::optional<History> history_;
-    // Whom we have sent elsewhere a moment ago: the other node does not tell of it yet.
-    struct Sent {
-        std::string node, gpu;
-        int count = 0;
-        EventLoop::Clock::time_point at;
-    };
-    std::map<std::string, Sent> sent_;  // by caller and type
+    SentClients sent_;
 };
 
 }  // namespace tnr::server
