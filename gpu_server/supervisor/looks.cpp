@@ -23,7 +23,8 @@ void Looks::look(Question question, std::function<void()> then) {
 
 bool Looks::offered(const std::string& type) const {
     auto& nodes = directory_.nodes();
-    return std::any_of(nodes.begin(), nodes.end(), [&](auto& node) { return node.second.types.count(type) > 0; });
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](auto& node) { return !node.second.kinds || node.second.kinds->count(type) > 0; });
 }
 
 void Looks::look_at_all() {

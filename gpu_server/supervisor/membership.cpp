@@ -28,7 +28,11 @@ void Membership::join(PoolNode self, const std::string& history) {
     self_ = std::move(self);
     history_.emplace(history, self_.name);
     history_->note("begins", json::object());
-    for (auto& gpu : gpus_.all()) self_.gpus.push_back(gpu.found.uuid);
+    self_.kinds.emplace();
+    for (auto& gpu : gpus_.all()) {
+        self_.gpus.push_back(gpu.found.uuid);
+        self_.kinds->insert(gpu.found.type);
+    }
     self_.types = types_here();
     directory_->join(self_);
 }

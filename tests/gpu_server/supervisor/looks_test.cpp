@@ -37,7 +37,11 @@ public:
     }
     std::vector<Question> asked;
     std::vector<std::function<void()>> waiting;
-    std::map<std::string, PoolNode> nodes_{{"a", {"a", "", "", "", "", {{"h100", {8, 0, 1}}}}}};
+    std::map<std::string, PoolNode> nodes_;
+    PaperDirectory() {
+        nodes_["a"].name = "a";
+        nodes_["a"].kinds = {"h100"};
+    }
 
 private:
     std::map<std::string, PoolClaim> claims_;
@@ -110,6 +114,9 @@ TEST_CASE("the store is not asked for types of GPUs that nobody has", "[looks]")
     looks.look({.accounts = {"mallory"}, .free = {{"h100", 1}, {"b200", 1}}}, [] {});
     REQUIRE(store.asked.size() == 1);
     CHECK(store.asked[0] == Question{.accounts = {"mallory"}, .free = {{"h100", 1}}});
+    store.nodes_["b"].name = "b";  // an older server, which does not say what it has
+    looks.look({.free = {{"b200", 1}}}, [] {});
+    CHECK(store.asked.size() == 2);
 }
 
 TEST_CASE("who is sent to a node takes nothing from others there, whether he goes or not", "[looks]") {

@@ -57,10 +57,12 @@ TEST_CASE("who is sent to other nodes again and again, and never goes, keeps nob
     server::OwnEtcd etcd;
     auto store = etcd.address().text;
     Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
-        b({"--emulate", "h100", "--store", store, "--node", "b"});
+        b({"--emulate", "h100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
     auto alice = enroll(a, "alice"), bob = enroll(a, "bob"), mallory = enroll(a, "mallory");
     auto alices = client_of(a, alice);
-    REQUIRE(becomes([&] { return ask_only(a, alice, session_request("m1")).contains("session"); }));
+    json given;
+    REQUIRE(becomes([&] { return (given = ask(*alices, session_request("m1"))).contains("session"); }));
+    auto connection = connect_to(given["endpoint"]);  // a's only GPU is in use
     auto sent = [&](const wire::ClientKeys& keys, const std::string& machine) {
         auto answer = ask_only(a, keys, session_request(machine));
         INFO(answer);
