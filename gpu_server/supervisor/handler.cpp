@@ -245,7 +245,7 @@ Result<json> Handler::types() {
             count.free += static_cast<int>(gpus_.with_state(type, state).size());
     }
     for (auto& [type, count] : types) {
-        auto price = ledger_.price_at(type, now_ms());
+        auto price = store_.price_at(type, now_ms());
         if (!price) return price.error();
         list.push_back(
             {{"name", type}, {"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}});
@@ -334,7 +334,7 @@ Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
 }
 
 Result<json> Handler::prices(const Request& request) {
-    auto prices = ledger_.prices(request.behind, prices_per_answer);
+    auto prices = store_.prices(request.behind, prices_per_answer);
     if (!prices) return prices.error();
     json list = json::array(), next;
     for (auto& price : *prices)
