@@ -224,7 +224,7 @@ json Handler::nodes() {
                         {"gpus", types},
                         {"claims", claims[name]}});
     }
-    return {{"nodes", list}, {"asked", pool_.name()}};
+    return {{"nodes", list}, {"asked", pool_.name()}, {"gone", pool_.gone()}};
 }
 
 static json per_hour(const GpuPrice& price) {

@@ -234,6 +234,8 @@ inline constexpr milliseconds others_asked_every{1'000};
 inline constexpr milliseconds sent_remembered_for{1'000};
 inline constexpr size_t sent_max = 4096;
 inline constexpr int sent_per_user_max = 256;
+// Names of nodes that were there once.
+inline constexpr size_t nodes_remembered_max = 4096;
 // Between two looks at all that the pool's store has: a user who asks in a loop costs it no more than that.
 inline constexpr milliseconds look_at_all_pause_min{50};
 inline constexpr milliseconds look_at_all_pause_max{2'000};

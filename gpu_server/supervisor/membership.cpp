@@ -46,6 +46,8 @@ void Membership::leave() {
 // Something in the directory has changed.
 void Membership::look() {
     auto& standing = directory_->standing();
+    for (auto& [name, node] : directory_->nodes())
+        if (seen_.size() < nodes_remembered_max) seen_.insert(name);
     if (history_ && history_->wanted()) note_what_we_see();
     std::set<std::string> refused(standing.refused.begin(), standing.refused.end());
     if (standing.joined && (standing.fence != registration_ || refused != refused_)) {
@@ -176,6 +178,13 @@ int Membership::held_elsewhere(const std::string& account) const {
     int held = 0;
     for (auto& claim : claims_elsewhere(account)) held += static_cast<int>(claim.devices.size());
     return held;
+}
+
+std::vector<std::string> Membership::gone() const {
+    std::vector<std::string> names;
+    for (auto& name : seen_)
+        if (name != self_.name && directory_->nodes().count(name) == 0) names.push_back(name);
+    return names;
 }
 
 std::vector<PoolClaim> Membership::claims_elsewhere(const std::optional<std::string>& account) const {

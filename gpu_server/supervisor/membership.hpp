@@ -45,6 +45,8 @@ public:
     const Directory& directory() const { return *directory_; }
     // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
     std::map<std::string, TypeCount> types_elsewhere() const;
+    // Nodes that were there since this server's start and are not now: what they have served is in ledgers of their own.
+    std::vector<std::string> gone() const;
     // Of this account, or of all.
     std::vector<PoolClaim> claims_elsewhere(const std::optional<std::string>& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
@@ -81,6 +83,7 @@ private:
     int64_t registration_ = 0;       // as of the last look
     int64_t lease_told_ = 0;         // until when
     std::set<std::string> refused_;  // likewise: GPUs of other nodes
+    std::set<std::string> seen_;     // names of nodes, since the start
     std::optional<Fences> fences_;   // once we know our pool
     struct Fenced {
         int64_t number;  // the highest that we gave
