@@ -159,6 +159,6 @@ TEST_CASE("every field of every request may be anything, and nobody else notices
     CHECK(send(connection.get(), "m", 1, 0) == 1);  // her worker still answers
     uint64_t bytes = 0;
     CHECK(recv(connection.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
-    CHECK(server.log().find("\x1b") == std::string::npos);
+    CHECK(server.log().find('\x1b') == std::string::npos);
     CHECK(server.log().find(" error: ") == std::string::npos);
 }
