@@ -7,9 +7,6 @@
 
 namespace tnr::server {
 
-// Users there may be before we look for those that have changed nothing for a while.
-static constexpr size_t allowances_before_sweep = 1024;
-
 Errands::Errands(EventLoop& loop) : loop_(loop), mailbox_(loop), thread_([this] { work(); }) {}
 
 Errands::~Errands() {
@@ -19,13 +16,6 @@ Errands::~Errands() {
     }
     wanted_.notify_all();
     thread_.join();
-}
-
-bool Errands::too_often(const std::string& user) {
-    const auto now = loop_.now();
-    if (allowances_.size() > allowances_before_sweep)
-        std::erase_if(allowances_, [&](auto& each) { return each.second.full(now); });
-    return !allowances_.try_emplace(user, changes_per_second_max, changes_burst).first->second.take(now);
 }
 
 bool Errands::take_in(Errand& errand) {
@@ -40,7 +30,7 @@ bool Errands::take_in(Errand& errand) {
 }
 
 void Errands::run(const std::string& user, std::function<Result<>()> job, std::function<void(Result<>)> done) {
-    if (too_often(user))
+    if (!allowances_.take(user, loop_.now()))
         return done(Error{Error::Kind::remote,
                           "too many changes: a user may enroll or forget " +
                               std::to_string(std::lround(changes_burst)) + " machines at once, and then " +

@@ -11,6 +11,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/result.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/mailbox.hpp"
 #include "gpu_server/supervisor/turns.hpp"
 
@@ -34,13 +35,12 @@ private:
         std::function<Result<>()> job;
         std::function<void(Result<>)> done;
     };
-    bool too_often(const std::string& user);
     bool take_in(Errand& errand) TNR_EXCLUDES(mutex_);
     void work() TNR_EXCLUDES(mutex_);
 
     EventLoop& loop_;
     Mailbox mailbox_;
-    std::map<std::string, Allowance> allowances_;  // by user; the loop's
+    Allowances allowances_{changes_per_second_max, changes_burst};  // the loop's
     Mutex mutex_;
     Condition wanted_;
     std::deque<Errand> errands_ TNR_GUARDED_BY(mutex_);

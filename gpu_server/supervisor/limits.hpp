@@ -90,6 +90,8 @@ inline constexpr size_t waiting_requests_per_account_max = 256;
 inline constexpr milliseconds place_told_every{5'000};
 inline constexpr milliseconds place_kept_for{3'000};
 inline constexpr milliseconds queue_looked_at_every{250};
+// Lines of our log that tell of one user's coming and going in it, in the long run and at once: it costs nothing to do so.
+inline constexpr double queue_lines_per_second_max = 1, queue_lines_burst = 60;
 
 // A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
 // still there, and how long a client has to ask again over another one. Then it is over.
