@@ -33,6 +33,13 @@ static Result<> make_folder(const std::string& path) {
     return failed("use", path);
 }
 
+// Says that whoever uses the folder locks it. Servers of before this did not: theirs are left alone.
+static constexpr const char* marker = "/.locked-while-used";
+
+static void mark(const std::string& folder) {
+    UniqueFd made(::open((folder + marker).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
 static UniqueFd open_folder(const std::string& path) {
     return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
@@ -46,8 +53,10 @@ static Result<UniqueFd> make_and_lock(const std::string& path) {
         if (!folder || flock(folder.get(), LOCK_SH) != 0) return failed("lock", path);
         struct stat locked {};
         struct stat there {};
-        if (fstat(folder.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 && locked.st_ino == there.st_ino)
-            return folder;
+        const bool same = fstat(folder.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0;
+        if (!same || locked.st_ino != there.st_ino) continue;
+        mark(path);
+        return folder;
     }
 }
 
@@ -56,7 +65,9 @@ static void remove_unused(const std::string& above) {
     std::error_code error;
     for (auto& entry : std::filesystem::directory_iterator(above, error)) {
         auto folder = open_folder(entry.path());
-        if (folder && flock(folder.get(), LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(entry.path(), error);
+        if (folder && std::filesystem::exists(entry.path().string() + marker, error) &&
+            flock(folder.get(), LOCK_EX | LOCK_NB) == 0)
+            std::filesystem::remove_all(entry.path(), error);
     }
 }
 
@@ -106,7 +117,10 @@ Result<UniqueFd> Fences::raise(const std::string& gpu, int64_t number) const {
 void Fences::remove(const std::string& gpu) const {
     (void)unlink(path(gpu).c_str());
     // Unless another server of the pool uses it, or has files there.
-    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) (void)rmdir(folder_.c_str());
+    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) {
+        (void)unlink((folder_ + marker).c_str());
+        if (rmdir(folder_.c_str()) != 0) mark(folder_);
+    }
     (void)flock(lock_.get(), LOCK_SH);
 }
 

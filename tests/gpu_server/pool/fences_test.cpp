@@ -108,8 +108,10 @@ TEST_CASE("what killed servers left goes when the next one starts, and nothing t
     REQUIRE(std::filesystem::exists(of("left") + "/GPU"));
     // Its own pool's numbers go on to hold.
     { REQUIRE(!Fences::open("left", folder.path)->raise("GPU", 6)); }
+    REQUIRE(mkdir(of("older").c_str(), 0700) == 0);  // of a server that locks nothing
     auto next = Fences::open("next", folder.path);
     REQUIRE(next);
+    CHECK(std::filesystem::exists(of("older")));
     CHECK(!std::filesystem::exists(of("left")));
     CHECK(!used->raise("GPU", 4));  // still there
     CHECK(std::filesystem::exists(of("used") + "/GPU"));
