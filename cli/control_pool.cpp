@@ -93,17 +93,18 @@ public:
                      "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
-    Result<PoolBooks> books(int64_t since) override try {
+    // Each node of a pool keeps the ledger of what it served.
+    Result<PoolBooks> books(int64_t since, bool everyone) override try {
         PoolBooks books;
-        auto nodes = all_nodes();
+        auto nodes = other_nodes();
         if (!nodes) return nodes.error();
-        for (auto& node : *nodes) {
-            std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
-            auto ledger = each_page(node, {{"op", "ledger"}, {"since", since * 1000}}, [&](const Json& page) {
-                for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
-            });
-            if (!ledger) return ledger.error();
-            for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
+        const Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}};
+        if (auto read = add_ledger(books, client_, request); !read) return read.error();
+        books.silent = nodes->gone;
+        for (auto& [name, node] : nodes->there) {
+            auto read = add_ledger(books, node, request);
+            if (!read && (interrupt::interrupted() || read.error().kind != Error::Kind::network)) return read.error();
+            if (!read) books.silent.push_back(name);
         }
         auto prices = each_page(client_, {{"op", "prices"}}, [&](const Json& page) {
             for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
@@ -125,7 +126,8 @@ public:
         auto now = now_of(*answer);
         auto nodes = other_nodes();
         if (!nodes) return nodes.error();
-        for (auto& [name, node] : *nodes) {
+        for (auto& name : nodes->gone) now.nodes.push_back({.name = name, .version = "", .silent = true});
+        for (auto& [name, node] : nodes->there) {
             auto told = cli::ask(node, {{"op", "pool"}});
             if (told)
                 add(now, now_of(*told));
@@ -176,12 +178,15 @@ private:
             now.bytes_up += claim.at("bytes_up").get<double>();
             now.bytes_down += claim.at("bytes_down").get<double>();
         }
-        for (const auto& node : answer.at("nodes"))
+        std::string name;
+        for (const auto& node : answer.at("nodes")) {
             now.nodes.push_back({node.at("name"), node.at("version"), node.at("ending")});
+            name = node.at("name");
+        }
         for (const auto& gpu : answer.at("gpus")) now.gpus.push_back(gpu_of(gpu, claims));
         for (const auto& one : answer.at("queue"))
             now.queue.push_back({one.at("gpu"), one.at("count"), one.at("place"), one.at("of"), one.at("user"),
-                                 one.at("waited_ms").get<int64_t>() / 1000});
+                                 one.at("waited_ms").get<int64_t>() / 1000, name});
         now.queue_length = answer.at("queue_length");
         auto totals = answer.find("totals");
         if (totals == answer.end()) return now;
@@ -207,6 +212,7 @@ private:
         use.busy_ms = claim.value("busy_ms", int64_t{0});
         use.wiped_bytes = claim.value("wiped_bytes", int64_t{0});
         use.wipe_checked_bytes = claim.value("wipe_checked_bytes", int64_t{0});
+        use.user = claim.value("account", "");
         return use;
     }
     static GpuPriceSince price_of(const Json& price) {
@@ -216,20 +222,26 @@ private:
     }
     using Node = std::shared_ptr<control::Client>;
 
-    // Each node of a pool keeps the ledger of what it served.
-    Result<std::vector<Node>> all_nodes() {
-        auto others = other_nodes();
-        if (!others) return others.error();
-        std::vector<Node> nodes{client_};
-        for (auto& [name, node] : *others) nodes.push_back(node);
-        return nodes;
+    static Result<> add_ledger(PoolBooks& books, const Node& node, const Json& request) {
+        std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
+        auto read = each_page(node, request, [&](const Json& page) {
+            for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
+        });
+        if (!read) return read;
+        for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
+        return Ok{};
     }
-    // By name. Servers of before there were several know none.
-    Result<std::map<std::string, Node>> other_nodes() {
-        std::map<std::string, Node> nodes;
+    struct Others {
+        std::map<std::string, Node> there;  // by name
+        std::vector<std::string> gone;      // names of those that were
+    };
+    // Servers of before there were several know none.
+    Result<Others> other_nodes() {
+        Others nodes;
         auto answer = ask({{"op", "nodes"}});
         if (!answer && answer.error().kind == Error::Kind::usage) return nodes;
         if (!answer) return answer.error();
+        nodes.gone = answer->value("gone", nodes.gone);
         for (const auto& node : answer->at("nodes")) {
             if (node.at("name") == answer->at("asked")) continue;
             wire::ClientKeys keys{node.at("server_key").get<std::string>(), keys_.own};
@@ -241,7 +253,7 @@ private:
                 if (!client) return client.error();
                 known = std::move(*client);
             }
-            nodes[node.at("name")] = known;
+            nodes.there[node.at("name")] = known;
         }
         return nodes;
     }

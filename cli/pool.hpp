@@ -49,6 +49,7 @@ struct GpuUse {
     int64_t bytes_up = 0, bytes_down = 0;
     int64_t busy_ms = 0;                              // how long its GPUs had work; 0 of an older server
     int64_t wiped_bytes = 0, wipe_checked_bytes = 0;  // after it: overwritten, and of these read back
+    std::string user = {};                            // whose it is, where everybody's were asked for
 };
 struct GpuPriceSince {
     std::string gpu;
@@ -59,6 +60,7 @@ struct GpuPriceSince {
 struct PoolBooks {
     std::vector<GpuUse> uses;
     std::vector<GpuPriceSince> prices;  // all there ever were, in the order in which they were set
+    std::vector<std::string> silent;    // nodes that do not answer: what they served is not in `uses`
 };
 
 // What there is at this moment; of other users' claims no more than which GPUs they hold.
@@ -81,6 +83,7 @@ struct PoolWaiting {
     int count = 1, place = 0, of = 0;
     std::string user;
     int64_t waited_s = 0;
+    std::string node = {};  // where it waits: each has a queue of its own
 };
 struct PoolNow {
     int64_t now_ms = 0;
@@ -101,8 +104,9 @@ public:
     virtual Result<std::string> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
-    // What was in use after `since` (seconds since 1970). An Error of kind usage: a server of before pools told.
-    virtual Result<PoolBooks> books(int64_t since) = 0;
+    // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. An Error of kind
+    // usage: a server of before pools told.
+    virtual Result<PoolBooks> books(int64_t since, bool everyone) = 0;
     // Likewise.
     virtual Result<PoolNow> now() = 0;
     // Who signed in with a token has this key from now on; the token is used up. May be repeated with the same key.

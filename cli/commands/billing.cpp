@@ -18,6 +18,7 @@ namespace {
 
 struct BillingOptions {
     std::string since = {}, until = {}, by = {};
+    bool everyone = false;
     ListOptions list = {};
 };
 
@@ -71,7 +72,8 @@ nlohmann::json bill_json(const Bill& bill, const std::vector<CloudFigure>& figur
                          {"bytes_down", pool.bytes_down},
                          {"busy_hours", static_cast<double>(pool.busy_ms) / 3.6e6},
                          {"wiped_bytes", pool.wiped_bytes},
-                         {"wipe_checked_bytes", pool.wipe_checked_bytes}});
+                         {"wipe_checked_bytes", pool.wipe_checked_bytes},
+                         {"silent", pool.silent}});
     for (const auto& use : budgets) uses.push_back(use_json(use));
     return {{"since", ui::utc_text(bill.since)},
             {"until", ui::utc_text(bill.until)},
@@ -118,7 +120,12 @@ void print_budgets(Session& session, const std::vector<BudgetUse>& uses) {
 }
 
 // What nobody could have written down is said to be missing.
-void tell_gaps(Session& session, const Bill& bill, const History::All& history) {
+void tell_gaps(Session& session, const Bill& bill, bool everyone, const History::All& history) {
+    for (const auto& pool : bill.pools)
+        for (const auto& node : pool.silent)
+            session.err << "note: node '" << node << "' of the pool at " << pool.address
+                        << " does not answer: what was used there is missing\n";
+    if (everyone) return;
     if (history.damaged > 0)
         session.err << "note: " << history.damaged << " lines of the history cannot be read and are left out\n";
     const auto& seen = history.sightings;
@@ -143,11 +150,11 @@ void add_pool_troubles(Session& session, const std::vector<PoolLedger>& ledgers,
 
 Result<Bill> empty_bill(const BillingOptions& options, int64_t now) {
     Bill bill;
-    bill.by = options.by.empty() ? "machine" : options.by;
+    bill.by = !options.by.empty() ? options.by : options.everyone ? "user" : "machine";
     const auto& groups = bill_groups();
     if (std::find(groups.begin(), groups.end(), bill.by) == groups.end())
         return Error{Error::Kind::usage, "nothing is summed by '" + bill.by + "'",
-                     ui::did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day or tag"};
+                     ui::did_you_mean(bill.by, groups) + "--by takes machine, gpu, provider, day, tag or user"};
     auto until = options.until.empty() ? Result<int64_t>{now} : parse_when("--until", options.until, now);
     if (!until) return until.error();
     bill.until = std::clamp<int64_t>(*until, 0, now);  // pools know no times before 1970
@@ -168,12 +175,14 @@ Result<> billing(Session& session, const BillingOptions& options) {
     auto overview = look_around(session);  // what has changed meanwhile goes into the history
     auto history = session.history().all();
     if (!history) return history.error();
-    auto ledgers = ask_pool_ledgers(session, asked->since);
-    auto figures = cloud_figures(session, history->sightings, now, overview.troubles);
+    if (options.everyone) *history = {};  // this computer's machines are one user's
+    auto ledgers = ask_pool_ledgers(session, asked->since, options.everyone);
+    auto figures = options.everyone ? std::vector<CloudFigure>{}
+                                    : cloud_figures(session, history->sightings, now, overview.troubles);
     if (interrupt::interrupted()) return interrupt::error();
     auto budgets = session.budgets().all();
     if (!budgets) return budgets.error();
-    auto uses = uses_of(*budgets, history->sightings, now);
+    auto uses = options.everyone ? std::vector<BudgetUse>{} : uses_of(*budgets, history->sightings, now);
     const Bill bill = bill_of(history->sightings, ledgers, asked->since, asked->until, asked->by, asked->until == now);
     std::erase_if(overview.troubles, [](const Trouble& each) { return each.about.rfind("tcp://", 0) == 0; });
     add_pool_troubles(session, ledgers, overview.troubles);
@@ -186,7 +195,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
         print_figures(session, figures);
         print_budgets(session, uses);
     }
-    tell_gaps(session, bill, *history);
+    tell_gaps(session, bill, options.everyone, *history);
     for (const auto& trouble : overview.troubles) tell_error(session, trouble.error);
     return Ok{};
 }
@@ -199,7 +208,9 @@ void add_billing(Grammar& tnr, Session& session) {
     command.option("--since", options->since,
                    "From then on: 2026-11-01, or 7d for seven days ago; this month unless told");
     command.option("--until", options->until, "Up to then; now unless told");
-    command.option("--by", options->by, "What to sum up by: machine (unless told), gpu, provider, day or tag");
+    command.option("--by", options->by, "What to sum up by: machine (unless told), gpu, provider, day, tag or user");
+    command.flag("--everyone", options->everyone,
+                 "What all users had of the pools' GPUs, by user unless told; for a pool's operator");
     add_list_options(command, options->list);
     command.footer(
         "Machine, disk and address, each hour at the price of then, also of machines that are deleted and of disks of\n"
@@ -218,6 +229,7 @@ void add_billing(Grammar& tnr, Session& session) {
         "Examples:\n"
         "  tnr billing\n"
         "  tnr billing --by day --since 14d\n"
+        "  tnr billing --everyone --since 30d\n"
         "  tnr billing --by tag --since 2026-10-01 --until 2026-11-01 -o json");
     command.run([&session, options] { session.result = billing(session, *options); });
 }

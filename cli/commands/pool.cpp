@@ -92,14 +92,16 @@ void print_gpus(std::ostream& out, const ui::Paint& paint, const PoolNow& now, b
 }
 
 void print_queue(std::ostream& out, const ui::Paint& paint, const PoolNow& now) {
+    const bool several = now.nodes.size() > 1;
     const auto others = now.queue_length - static_cast<int>(now.queue.size());
     if (now.queue_length == 0) return void(out << "\nNobody waits.\n");
     if (!now.queue.empty()) {
         std::vector<std::vector<std::string>> rows{{"WAITS FOR", "PLACE", "USER", "SINCE"}};
         for (const auto& one : now.queue)
-            rows.push_back({std::to_string(one.count) + " " + one.gpu,
-                            std::to_string(one.place) + " of " + std::to_string(one.of), one.user,
-                            ui::duration_text(one.waited_s)});
+            rows.push_back(
+                {std::to_string(one.count) + " " + one.gpu,
+                 std::to_string(one.place) + " of " + std::to_string(one.of) + (several ? " at " + one.node : ""),
+                 one.user, ui::duration_text(one.waited_s)});
         out << "\n";
         ui::print_table(out, rows, paint);
     }
@@ -145,7 +147,8 @@ Json now_json(const std::string& address, const PoolNow& now) {
                          {"place", one.place},
                          {"of", one.of},
                          {"user", one.user},
-                         {"waited_s", one.waited_s}});
+                         {"waited_s", one.waited_s},
+                         {"node", one.node}});
     return {
         {"address", address}, {"nodes", nodes}, {"gpus", gpus}, {"queue", queue}, {"queue_length", now.queue_length}};
 }

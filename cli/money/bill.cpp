@@ -47,6 +47,7 @@ std::vector<std::string> groups_of(const Span& span, const std::string& by) {
     if (by == "gpu") return {seen.gpu.empty() ? "no GPU" : gpu_text(seen.gpu, seen.gpu_count)};
     if (by == "provider") return {seen.provider};
     if (by == "day") return {day_of(span.from)};
+    if (by == "user") return {"you"};
     return tag_groups(seen.tags);
 }
 
@@ -70,6 +71,7 @@ std::vector<std::string> groups_of(const GpuSpan& span, const std::string& by,
     if (by == "gpu") return {gpu_text(span.use->gpu, span.use->count)};
     if (by == "provider") return {span.pool};
     if (by == "day") return {day_of(span.from_ms / 1000)};
+    if (by == "user") return {span.use->user.empty() ? "you" : span.use->user};
     auto found = tags.find(span.use->machine);
     return tag_groups(found == tags.end() ? std::map<std::string, std::string>{} : found->second);
 }
@@ -89,7 +91,7 @@ struct AskedCosts {
 }  // namespace
 
 const std::vector<std::string>& bill_groups() {
-    static const std::vector<std::string> groups = {"machine", "gpu", "provider", "day", "tag"};
+    static const std::vector<std::string> groups = {"machine", "gpu", "provider", "day", "tag", "user"};
     return groups;
 }
 
@@ -98,6 +100,7 @@ namespace {
 void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger& ledger, int64_t until,
               const std::map<std::string, std::map<std::string, std::string>>& tags) {
     PoolBill pool{ledger.address, {}};
+    pool.silent = ledger.books->silent;
     std::set<const GpuUse*> uses;
     for (const auto& whole : gpu_spans_of(ledger.address, *ledger.books, bill.since, until)) {
         bill.total.add(whole);

@@ -1,4 +1,4 @@
-// The history and the pools' ledgers as a bill: what was spent between two times, by machine, GPU, provider, day or tag, and
+// The history and the pools' ledgers as a bill: what was spent between two times, by machine, GPU, provider, day, tag or user, and
 // beside it what the clouds themselves say.
 #pragma once
 
@@ -22,6 +22,7 @@ struct PoolBill {
     size_t claims = 0;
     // Of those claims, all their life.
     int64_t bytes_up = 0, bytes_down = 0, busy_ms = 0, wiped_bytes = 0, wipe_checked_bytes = 0;
+    std::vector<std::string> silent = {};  // nodes whose part is missing
 };
 struct Bill {
     int64_t since = 0, until = 0;

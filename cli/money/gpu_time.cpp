@@ -9,7 +9,7 @@
 
 namespace tnr::cli {
 
-std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since) {
+std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone) {
     std::vector<PoolLedger> ledgers;
     std::vector<std::unique_ptr<Pool>> pools;
     auto logins = session.logins().all();
@@ -22,7 +22,7 @@ std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since) {
     }
     std::vector<std::function<void()>> questions;
     for (size_t i = 0; i < pools.size(); ++i)
-        if (pools[i]) questions.emplace_back([&, i] { ledgers[i].books = pools[i]->books(since); });
+        if (pools[i]) questions.emplace_back([&, i] { ledgers[i].books = pools[i]->books(since, everyone); });
     side_by_side(session, questions);
     return ledgers;
 }

@@ -16,8 +16,9 @@ struct PoolLedger {
     std::string address;
     Result<PoolBooks> books = PoolBooks{};
 };
-// Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970).
-std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since);
+// Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970), of
+// one's own account or, for an operator, of everyone.
+std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone = false);
 
 // A part of a claim during which the price did not change.
 struct GpuSpan {

@@ -24,7 +24,8 @@
 //   claims          everyone                    {claims: [{machine, gpu, devices, since, sessions, node}]}, of all nodes
 //   queue           everyone                    {queue: [{machine, gpu, count, place, of, priority, waited_s}]}
 //   nodes           -                           {nodes: [{name, address, server_key, version, state: "ready"|"draining",
-//                                               gpus: {type: {total, free}}, claims}], asked: name}
+//                                               gpus: {type: {total, free}}, claims}], asked: name, gone: [name]}; gone:
+//                                               were there since that server's start
 //   release         -                           {}; ends the caller's own claim
 //   ledger          since, behind, everyone     {claims: [{id, machine, gpu, count, node, from, to, ended, reason, bytes_up,
 //                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
@@ -37,6 +38,7 @@
 //                                               from then on
 //
 // `everyone`: true asks for all users', with the `account` of each; for operators only.
+// `queue`, `ledger` and `pool` tell of the node that is asked: for all, ask each that `nodes` names.
 // A request may name the pool's public key that its sender knows, as `pool_key`: where the pool has a newer one (its key is
 // being rotated), the answer has it, under the same name.
 // `ledger` and `prices` answer by the page: `next` is null at the end, else it has the fields to ask for the next page with.

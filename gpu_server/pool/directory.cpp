@@ -33,10 +33,11 @@ std::string to_text(const TypeCount& count) {
 std::string to_text(const PoolNode& node) {
     json types = json::object();
     for (auto& [name, count] : node.types) types[name] = to_json(count);
-    return json{{"name", node.name},       {"address", node.address},   {"server_key", node.server_key},
-                {"version", node.version}, {"identity", node.identity}, {"types", types},
-                {"gpus", node.gpus}}
-        .dump();
+    json entry{{"name", node.name},       {"address", node.address},   {"server_key", node.server_key},
+               {"version", node.version}, {"identity", node.identity}, {"types", types},
+               {"gpus", node.gpus}};
+    if (node.kinds) entry["kinds"] = *node.kinds;
+    return entry.dump();
 }
 
 std::string to_text(const PoolClaim& claim) {
@@ -52,6 +53,7 @@ Result<PoolNode> node_from_text(const std::string& text) try {
                   value.value("identity", "")};
     for (auto& [name, count] : value.at("types").items()) node.types[name] = count_from(count);
     node.gpus = value.value("gpus", std::vector<std::string>());
+    if (value.contains("kinds")) node.kinds = value["kinds"].get<std::set<std::string>>();
     return node;
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote,

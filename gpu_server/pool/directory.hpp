@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ struct PoolNode {
     std::vector<std::string> gpus = {};  // UUIDs
     int64_t fence = 0;                   // of its registration
     bool draining = false;
+    // The types of all its GPUs, served at the moment or not; nothing: a server of before this was told.
+    std::optional<std::set<std::string>> kinds = {};
 };
 
 struct PoolClaim {

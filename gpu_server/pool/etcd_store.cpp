@@ -101,6 +101,16 @@ public:
     }
     Result<std::vector<KeyRecord>> keys() override { return now()->keys(); }
     Result<UserLimits> limits(const std::string& account) override { return now()->limits(account); }
+    Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
+                       int64_t now_ms) override {
+        return change([&](Store& store) { return store.set_price(gpu, currency, micros_per_hour, now_ms); });
+    }
+    Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
+        return now()->price_at(gpu, at_ms);
+    }
+    Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) override {
+        return now()->prices(behind_id, most);
+    }
 
 private:
     std::shared_ptr<Store> now() TNR_EXCLUDES(mutex_) {

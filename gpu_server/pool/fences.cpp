@@ -2,12 +2,14 @@
 #include "gpu_server/pool/fences.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "gpu_server/pool/log.hpp"
 
@@ -31,6 +33,44 @@ static Result<> make_folder(const std::string& path) {
     return failed("use", path);
 }
 
+// Says that whoever uses the folder locks it. Servers of before this did not: theirs are left alone.
+static constexpr const char* marker = "/.locked-while-used";
+
+static void mark(const std::string& folder) {
+    UniqueFd made(::open((folder + marker).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+static UniqueFd open_folder(const std::string& path) {
+    return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Somebody who tidies up may remove a folder between our making it and our locking it: then it is made again.
+static Result<UniqueFd> make_and_lock(const std::string& path) {
+    while (true) {
+        if (auto made = make_folder(path); !made) return made.error();
+        auto folder = open_folder(path);
+        if (!folder && errno == ENOENT) continue;
+        if (!folder || flock(folder.get(), LOCK_SH) != 0) return failed("lock", path);
+        struct stat locked {};
+        struct stat there {};
+        const bool same = fstat(folder.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0;
+        if (!same || locked.st_ino != there.st_ino) continue;
+        mark(path);
+        return folder;
+    }
+}
+
+// Folders of pools whose servers here have all ended, and their workers with them.
+static void remove_unused(const std::string& above) {
+    std::error_code error;
+    for (auto& entry : std::filesystem::directory_iterator(above, error)) {
+        auto folder = open_folder(entry.path());
+        if (folder && std::filesystem::exists(entry.path().string() + marker, error) &&
+            flock(folder.get(), LOCK_EX | LOCK_NB) == 0)
+            std::filesystem::remove_all(entry.path(), error);
+    }
+}
+
 Result<Fence> Fence::map(const UniqueFd& file) {
     void* there = mmap(nullptr, sizeof(Number), PROT_READ, MAP_SHARED, file.get(), 0);
     if (there == MAP_FAILED) return failed("map", "a file");
@@ -44,9 +84,10 @@ Fence::~Fence() {
 Result<Fences> Fences::open(const std::string& pool, const std::string& above) {
     auto path = above + "/tnr-fences-" + std::to_string(geteuid());
     if (auto made = make_folder(path); !made) return made.error();
-    path += "/" + pool;
-    if (auto made = make_folder(path); !made) return made.error();
-    return Fences(path);
+    auto folder = make_and_lock(path + "/" + pool);
+    if (!folder) return folder.error();
+    remove_unused(path);
+    return Fences(path + "/" + pool, std::move(*folder));
 }
 
 static int64_t raise_to(Number& number, int64_t wanted) {
@@ -75,7 +116,12 @@ Result<UniqueFd> Fences::raise(const std::string& gpu, int64_t number) const {
 
 void Fences::remove(const std::string& gpu) const {
     (void)unlink(path(gpu).c_str());
-    (void)rmdir(folder_.c_str());  // unless another node of the pool has files there
+    // Unless another server of the pool uses it, or has files there.
+    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) {
+        (void)unlink((folder_ + marker).c_str());
+        if (rmdir(folder_.c_str()) != 0) mark(folder_);
+    }
+    (void)flock(lock_.get(), LOCK_SH);
 }
 
 }  // namespace tnr::server

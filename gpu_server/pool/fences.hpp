@@ -5,7 +5,8 @@
 // once the file shows a larger one: so a server, or a worker, that was stopped for a while and wakes when its GPU has been
 // given to another does no more work there, whatever it believes. What is on the GPU already nobody can call back.
 //
-// Numbers of different pools have nothing to do with each other, so each pool has a folder of its own.
+// Numbers of different pools have nothing to do with each other, so each pool has a folder of its own. Who uses it holds a
+// lock of it: what servers left that were killed is known by that nobody does.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ private:
 
 class Fences {
 public:
-    // `pool`: its identity, as all its nodes know it. `above`: where memory is a filesystem.
+    // `pool`: its identity, as all its nodes know it. `above`: where memory is a filesystem. Folders of other pools that nobody
+    // uses any more are removed.
     static Result<Fences> open(const std::string& pool, const std::string& above = "/dev/shm");
 
     // The GPU has been given away under this number. Returns a descriptor for Fence::map(), which may not write. Kind remote
@@ -44,10 +46,11 @@ public:
     void remove(const std::string& gpu) const;
 
 private:
-    explicit Fences(std::string folder) : folder_(std::move(folder)) {}
+    Fences(std::string folder, UniqueFd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
     std::string path(const std::string& gpu) const { return folder_ + "/" + gpu; }
 
     std::string folder_;
+    UniqueFd lock_;  // of the folder, shared
 };
 
 }  // namespace tnr::server

@@ -1,4 +1,4 @@
-// Who used which GPU how long, and what an hour of it costs: the operator's books, which users see their part of.
+// Who used which GPU how long: the operator's books, which users see their part of. What an hour costs is in store.hpp.
 //
 // A claim's time is counted by a clock that does not jump, from when it began by the calendar: setting the node's clock
 // makes nobody pay for more, nor for less. Running claims are noted every second, so that a crash costs that much of
@@ -57,15 +57,6 @@ struct ClaimNews {
     std::optional<std::string> ended = {};  // why, where it has
 };
 
-// An hour of one GPU of this type, from then on.
-struct GpuPrice {
-    int64_t id = 0;
-    std::string gpu;
-    int64_t since_ms = 0;
-    std::string currency;                    // "USD"
-    std::optional<int64_t> micros_per_hour;  // millionths of it; nothing: no price any more
-};
-
 // Where the next page of the ledger begins.
 struct LedgerPlace {
     int64_t until_ms = 0;
@@ -89,14 +80,6 @@ public:
     // they were noted. Somebody who turns pages may see a running claim twice, and misses none.
     virtual Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>& account,
                                                        const LedgerPlace& behind, int most) = 0;
-
-    // From `now_ms` on; never before a price of the type that there is already, whatever the clock says.
-    virtual Result<> set_price(const std::string& gpu, const std::string& currency,
-                               std::optional<int64_t> micros_per_hour, int64_t now_ms) = 0;
-    // The one that holds at this time.
-    virtual Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) = 0;
-    // All there were, in the order in which they were set, behind the one with this id, `most` of them.
-    virtual Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) = 0;
 
     // Whatever was noted before survives a power cut once this returns. Takes as long as the disk does.
     virtual Result<> sync() = 0;

@@ -2,6 +2,7 @@
 #include "gpu_server/pool/ledger_report.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "gpu_server/pool/sqlite.hpp"
 
@@ -97,7 +98,7 @@ private:
 
 class SqliteLedgerReader : public LedgerReader {
 public:
-    explicit SqliteLedgerReader(Database database) : database_(std::move(database)) {}
+    SqliteLedgerReader(Database database, Store& store) : database_(std::move(database)), store_(store) {}
 
     Result<LedgerReport> report(int64_t from_ms, int64_t to_ms, int parts, int64_t claims_max) override {
         auto prices = this->prices();
@@ -126,28 +127,28 @@ public:
 private:
     Result<Prices> prices() {
         Prices prices;
-        Statement row(database_.get(),
-                      "SELECT gpu, since_ms, currency, coalesce(micros_per_hour, -1) FROM prices "
-                      "ORDER BY since_ms",
-                      {});
-        while (row.next())
-            prices[row.text(0)].push_back({row.number(1), row.text(2), static_cast<double>(row.number(3)) / micros});
-        if (row.failed()) return database_error(database_.get(), "reading the prices");
+        auto all = store_.prices(0, std::numeric_limits<int>::max());
+        if (!all) return all.error();
+        // Those of a type were set one after the other.
+        for (auto& price : *all)
+            prices[price.gpu].push_back(
+                {price.since_ms, price.currency, static_cast<double>(price.micros_per_hour.value_or(-1)) / micros});
         return prices;
     }
     Database database_;
+    Store& store_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<LedgerReader>> open_sqlite_ledger_reader(const std::string& path) {
+Result<std::unique_ptr<LedgerReader>> open_sqlite_ledger_reader(const std::string& path, Store& store) {
     sqlite3* opened = nullptr;
     int code =
         sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);  // a reader of a log writes its index
     Database database(opened);
     if (code != SQLITE_OK) return Error{Error::Kind::internal, "cannot open " + path + ": " + sqlite3_errstr(code)};
     sqlite3_busy_timeout(opened, busy_timeout_ms);
-    return std::unique_ptr<LedgerReader>(std::make_unique<SqliteLedgerReader>(std::move(database)));
+    return std::unique_ptr<LedgerReader>(std::make_unique<SqliteLedgerReader>(std::move(database), store));
 }
 
 }  // namespace tnr::server

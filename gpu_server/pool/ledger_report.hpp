@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api_client/base/result.hpp"
+#include "gpu_server/pool/store.hpp"
 
 namespace tnr::server {
 
@@ -42,7 +43,7 @@ public:
     virtual Result<LedgerReport> report(int64_t from_ms, int64_t to_ms, int parts, int64_t claims_max) = 0;
 };
 
-// The file must be there.
-Result<std::unique_ptr<LedgerReader>> open_sqlite_ledger_reader(const std::string& path);
+// The file must be there. `store`, which has the prices, is used as long as the reader lives.
+Result<std::unique_ptr<LedgerReader>> open_sqlite_ledger_reader(const std::string& path, Store& store);
 
 }  // namespace tnr::server

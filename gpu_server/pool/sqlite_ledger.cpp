@@ -1,4 +1,4 @@
-// The ledger of one node: two tables of the SQLite file in the state folder.
+// The ledger of one node: a table of the SQLite file in the state folder.
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/pool/sqlite.hpp"
@@ -19,13 +19,6 @@ constexpr const char* ledger_schema = R"(
         ended_ms INTEGER,
         reason TEXT NOT NULL DEFAULT '');
     CREATE INDEX IF NOT EXISTS open_claims ON claims (id) WHERE ended_ms IS NULL;
-    CREATE TABLE IF NOT EXISTS prices (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        gpu TEXT NOT NULL,
-        since_ms INTEGER NOT NULL,
-        currency TEXT NOT NULL,
-        micros_per_hour INTEGER);
-    CREATE INDEX IF NOT EXISTS prices_by_gpu ON prices (gpu, since_ms);
 )";
 
 // Servers before this version kept the time until which all open claims were in use in the table `alive`. It stays: one may
@@ -136,38 +129,6 @@ public:
         return claims(row);
     }
 
-    Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
-                       int64_t now_ms) override {
-        LockGuard lock(mutex_);
-        return Statement(database_.get(),
-                         "INSERT INTO prices (gpu, since_ms, currency, micros_per_hour) VALUES "
-                         "(?1, max(?2, coalesce((SELECT max(since_ms) + 1 FROM prices WHERE gpu = ?1), 0)), ?3, "
-                         "nullif(?4, -1))",
-                         {gpu, now_ms, currency, micros_per_hour.value_or(-1)})
-            .run("setting a price");
-    }
-
-    Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
-        LockGuard lock(mutex_);
-        Statement row(database_.get(),
-                      "SELECT id, gpu, since_ms, currency, micros_per_hour FROM prices "
-                      "WHERE gpu = ? AND since_ms <= ? ORDER BY since_ms DESC LIMIT 1",
-                      {gpu, at_ms});
-        auto found = prices_in(row);
-        if (!found) return found.error();
-        if (found->empty() || !found->front().micros_per_hour) return std::optional<GpuPrice>();
-        return std::optional(found->front());
-    }
-
-    Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) override {
-        LockGuard lock(mutex_);
-        Statement row(
-            database_.get(),
-            "SELECT id, gpu, since_ms, currency, micros_per_hour FROM prices WHERE id > ? ORDER BY id LIMIT ?",
-            {behind_id, int64_t{most}});
-        return prices_in(row);
-    }
-
     // A checkpoint begins with making the log durable. By a connection of its own, so that nobody waits for the disk
     // meanwhile; that another process is at it already is as good.
     Result<> sync() override {
@@ -204,17 +165,6 @@ private:
             found.push_back(std::move(claim));
         }
         if (row.failed()) return database_error(database_.get(), "reading the ledger");
-        return found;
-    }
-
-    Result<std::vector<GpuPrice>> prices_in(Statement& row) TNR_REQUIRES(mutex_) {
-        std::vector<GpuPrice> found;
-        while (row.next()) {
-            GpuPrice price{row.number(0), row.text(1), row.number(2), row.text(3), std::nullopt};
-            if (!row.is_null(4)) price.micros_per_hour = row.number(4);
-            found.push_back(std::move(price));
-        }
-        if (row.failed()) return database_error(database_.get(), "reading the prices");
         return found;
     }
 

@@ -4,6 +4,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/sqlite_image.hpp"
+#include "gpu_server/pool/sqlite_prices.hpp"
 #include "gpu_server/pool/store.hpp"
 
 namespace tnr::server {
@@ -34,7 +35,10 @@ constexpr const char* keys_schema = R"(
 constexpr const char* later_columns[][3] = {{"limits", "priority", "INTEGER NOT NULL DEFAULT 0"},
                                             {"limits", "operator", "INTEGER NOT NULL DEFAULT 0"}};
 
-Result<> add_later_columns(sqlite3* database) {
+// What came after the first version.
+Result<> prepare(sqlite3* database) {
+    if (sqlite3_exec(database, prices_schema, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return database_error(database, "preparing the prices");
     Transaction together(database);  // several processes may open it at once
     for (auto& [table, column, type] : later_columns) {
         Statement there(database, "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?",
@@ -148,6 +152,20 @@ public:
         }
         if (row.failed()) return database_error(database_.get(), "looking up limits");
         return limits;
+    }
+
+    Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
+                       int64_t now_ms) override {
+        LockGuard lock(mutex_);
+        return set_price_in(database_.get(), gpu, currency, micros_per_hour, now_ms);
+    }
+    Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
+        LockGuard lock(mutex_);
+        return price_in(database_.get(), gpu, at_ms);
+    }
+    Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) override {
+        LockGuard lock(mutex_);
+        return prices_in(database_.get(), behind_id, most);
     }
 
     Result<> remove_machine(const std::string& account, const std::string& name) override {
@@ -267,7 +285,7 @@ private:
 Result<std::unique_ptr<Store>> open_sqlite_store(const std::string& path) {
     auto opened = open_database(path, keys_schema);
     if (!opened) return opened.error();
-    if (auto added = add_later_columns(opened->get()); !added) return added.error();
+    if (auto ready = prepare(opened->get()); !ready) return ready.error();
     return std::unique_ptr<Store>(std::make_unique<SqliteStore>(std::move(*opened)));
 }
 
@@ -287,7 +305,7 @@ Result<StoreImage> open_store_image(const std::string& bytes) {
     }
     if (sqlite3_exec(database, keys_schema, nullptr, nullptr, nullptr) != SQLITE_OK)
         return database_error(database, "preparing the pool's accounts");
-    if (auto added = add_later_columns(database); !added) return added.error();
+    if (auto ready = prepare(database); !ready) return ready.error();
     auto image = [database] {
         sqlite3_int64 size = 0;
         auto* bytes = sqlite3_serialize(database, "main", &size, 0);

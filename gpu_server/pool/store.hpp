@@ -1,4 +1,4 @@
-// Whose keys a pool knows. Who used which GPU how long is in ledger.hpp.
+// Whose keys a pool knows, what they may, and what an hour of a GPU costs. Who used which GPU how long is in ledger.hpp.
 //
 // SQLite in the state folder is the store of a single node; etcd (etcd_store.cpp) that of many. Several processes may use one
 // store at once (`user add` beside a running `serve`), and all methods may be called from any thread.
@@ -52,6 +52,15 @@ struct Token {
 };
 inline constexpr int64_t tokens_remembered_ms = int64_t{24} * 3600 * 1000;
 
+// An hour of one GPU of this type, from then on.
+struct GpuPrice {
+    int64_t id = 0;
+    std::string gpu;
+    int64_t since_ms = 0;
+    std::string currency;                    // "USD"
+    std::optional<int64_t> micros_per_hour;  // millionths of it; nothing: no price any more
+};
+
 // Machines that have a key of their own. More than any account of ours has; each is a line in the store.
 inline constexpr int64_t machines_per_account_max = 1024;
 
@@ -81,6 +90,14 @@ public:
     // Kind not_found when there is no such account. They go with the account; who has the same name later begins anew.
     virtual Result<> set_limits(const std::string& account, const UserLimits& limits) = 0;
     virtual Result<UserLimits> limits(const std::string& account) = 0;
+
+    // From `now_ms` on, and durable when this returns; never before a price of the type that there is already, whatever the clock says.
+    virtual Result<> set_price(const std::string& gpu, const std::string& currency,
+                               std::optional<int64_t> micros_per_hour, int64_t now_ms) = 0;
+    // The one that holds at this time.
+    virtual Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) = 0;
+    // All there were, in the order in which they were set, behind the one with this id, `most` of them.
+    virtual Result<std::vector<GpuPrice>> prices(int64_t behind_id, int most) = 0;
 };
 
 // In etcd, for many nodes; what is looked up comes from a copy that follows, so it never waits. Changes wait for etcd.

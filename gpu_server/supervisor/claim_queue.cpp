@@ -147,7 +147,8 @@ void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Proces
     waiting.entered = waiting.since = loop_.now();
     waiting.until = loop_.now() + wish.wait;
     waiting_.push_back(std::move(waiting));
-    log(LogLevel::info, caller.label() + " waits for " + std::to_string(wish.count) + " " + wish.gpu);
+    if (lines_of_waiting_.take(caller.user(), loop_.now()))
+        log(LogLevel::info, caller.label() + " waits for " + std::to_string(wish.count) + " " + wish.gpu);
     if (queue_timer_ == 0) queue_timer_ = loop_.after(queue_looked_at_every, [this] { look_at_queue(); });
     try_waiting();  // with others in the queue, it has not been tried yet
 }
@@ -218,7 +219,8 @@ void Claims::look_at(const Place& place) {
         std::exchange(waiting.reply, nullptr)(json{{"queued", told}});
         return;
     }
-    log(LogLevel::info, waiting.caller.label() + " does not wait any more");
+    if (lines_of_waiting_.take(waiting.caller.user(), now))
+        log(LogLevel::info, waiting.caller.label() + " does not wait any more");
     waiting.reply = nullptr;
     give_up(waiting, {});
 }

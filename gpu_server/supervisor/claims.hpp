@@ -32,6 +32,7 @@
 #include "gpu_server/supervisor/fair_share.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/pool_link.hpp"
+#include "gpu_server/supervisor/turns.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 #include "gpu_server/watch/histogram.hpp"
 
@@ -277,6 +278,7 @@ private:
     Waiters waiting_;
     std::map<std::string, int> ahead_;  // GPUs of a type that those wait for whose turn came before, in try_waiting()
     EventLoop::TimerId queue_timer_ = 0;
+    Allowances lines_of_waiting_{queue_lines_per_second_max, queue_lines_burst};  // by user
     EventLoop::Clock::time_point others_asked_ = {};
     FairShare shares_;
     ClaimTally tally_;

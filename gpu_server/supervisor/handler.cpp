@@ -224,7 +224,7 @@ json Handler::nodes() {
                         {"gpus", types},
                         {"claims", claims[name]}});
     }
-    return {{"nodes", list}, {"asked", pool_.name()}};
+    return {{"nodes", list}, {"asked", pool_.name()}, {"gone", pool_.gone()}};
 }
 
 static json per_hour(const GpuPrice& price) {
@@ -245,7 +245,7 @@ Result<json> Handler::types() {
             count.free += static_cast<int>(gpus_.with_state(type, state).size());
     }
     for (auto& [type, count] : types) {
-        auto price = ledger_.price_at(type, now_ms());
+        auto price = store_.price_at(type, now_ms());
         if (!price) return price.error();
         list.push_back(
             {{"name", type}, {"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}});
@@ -334,7 +334,7 @@ Result<json> Handler::ledger_of(const Caller& caller, const Request& request) {
 }
 
 Result<json> Handler::prices(const Request& request) {
-    auto prices = ledger_.prices(request.behind, prices_per_answer);
+    auto prices = store_.prices(request.behind, prices_per_answer);
     if (!prices) return prices.error();
     json list = json::array(), next;
     for (auto& price : *prices)
@@ -398,22 +398,24 @@ void Handler::enroll(const Peer& peer, const Caller& caller, const Request& requ
     // An open pool asks nobody for a key. Remembering one would let whoever reaches it over loopback today come in
     // from anywhere once the pool is not open any more.
     if (caller.role == Caller::Role::open) return reply(json::object());
-    errands_.run([=, this] { return store_.put_machine(caller.account, request.name, request.public_key); },
-                 [=, this](Result<> stored) {
-                     if (!stored) return reply(stored.error());
-                     note_change(peer, caller, "enrolled machine " + request.name);
-                     reply(json::object());
-                 });
+    errands_.run(
+        caller.user(), [=, this] { return store_.put_machine(caller.account, request.name, request.public_key); },
+        [=, this](Result<> stored) {
+            if (!stored) return reply(stored.error());
+            note_change(peer, caller, "enrolled machine " + request.name);
+            reply(json::object());
+        });
 }
 
 // The key that it is traded for is in nobody's hands but the client's.
 void Handler::redeem(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
-    errands_.run([=, this] { return store_.redeem_token(peer.public_key, request.public_key, now_ms()); },
-                 [=, this](Result<> done) {
-                     if (!done) return reply(done.error());
-                     note_change(peer, caller, "signed in with a token: it has the key " + request.public_key + " now");
-                     reply(json{{"account", caller.account}});
-                 });
+    errands_.run(
+        caller.user(), [=, this] { return store_.redeem_token(peer.public_key, request.public_key, now_ms()); },
+        [=, this](Result<> done) {
+            if (!done) return reply(done.error());
+            note_change(peer, caller, "signed in with a token: it has the key " + request.public_key + " now");
+            reply(json{{"account", caller.account}});
+        });
 }
 
 void Handler::forget(const Peer& peer, const Caller& caller, const Request& request, const Reply& reply) {
@@ -421,13 +423,14 @@ void Handler::forget(const Peer& peer, const Caller& caller, const Request& requ
         forgotten(caller, request.name);
         return reply(json::object());
     }
-    errands_.run([=, this] { return store_.remove_machine(caller.account, request.name); },
-                 [=, this](Result<> removed) {
-                     if (!removed) return reply(removed.error());
-                     note_change(peer, caller, "forgot machine " + request.name);
-                     forgotten(caller, request.name);
-                     reply(json::object());
-                 });
+    errands_.run(
+        caller.user(), [=, this] { return store_.remove_machine(caller.account, request.name); },
+        [=, this](Result<> removed) {
+            if (!removed) return reply(removed.error());
+            note_change(peer, caller, "forgot machine " + request.name);
+            forgotten(caller, request.name);
+            reply(json::object());
+        });
 }
 
 // Other nodes find its key gone when they look for it, and end what it runs there.

@@ -38,6 +38,7 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"requests that wait for a GPU", "a machine", number(waiting_requests_per_owner_max), refused},
         {"requests that wait for a GPU", "a user", number(waiting_requests_per_account_max), refused},
         {"machines", "a user", std::to_string(machines_per_account_max), refused},
+        {"machines enrolled and forgotten", "a user", rate(changes_per_second_max, changes_burst), refused},
         {"GPUs", "a user", "as `user limit --gpus` says", refused},
         {"GPUs in one claim", "a machine", std::to_string(gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},

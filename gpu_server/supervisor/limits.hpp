@@ -90,6 +90,8 @@ inline constexpr size_t waiting_requests_per_account_max = 256;
 inline constexpr milliseconds place_told_every{5'000};
 inline constexpr milliseconds place_kept_for{3'000};
 inline constexpr milliseconds queue_looked_at_every{250};
+// Lines of our log that tell of one user's coming and going in it, in the long run and at once: it costs nothing to do so.
+inline constexpr double queue_lines_per_second_max = 1, queue_lines_burst = 60;
 
 // A session whose client has not connected yet: how often we look whether the connection over which it was asked for is
 // still there, and how long a client has to ask again over another one. Then it is over.
@@ -206,8 +208,13 @@ inline constexpr size_t image_writers_max = 2;
 // Writing 1 GiB takes a minute on a slow disk. Longer, and the disk is stuck.
 inline constexpr milliseconds image_write_timeout{120'000};
 
-// Changes of the accounts that wait for the store: of all callers, and each is some hundred bytes.
+// Changes of the accounts that wait for the store: of all callers, and each is some hundred bytes; and of one user.
 inline constexpr size_t errands_max = 256;
+inline constexpr size_t errands_per_user_max = 16;
+// Changes that one user makes, in the long run and at once: each is written on the disks of a whole etcd, and told to every
+// node. A user has 1,024 machines at most.
+inline constexpr double changes_per_second_max = 5;
+inline constexpr double changes_burst = 1200;
 
 // ---- Other nodes of the pool.
 
@@ -228,6 +235,12 @@ inline constexpr milliseconds others_asked_every{1'000};
 // How long we count whom we have sent to another node as being there, until that node says so itself; and how many.
 inline constexpr milliseconds sent_remembered_for{1'000};
 inline constexpr size_t sent_max = 4096;
+inline constexpr int sent_per_user_max = 256;
+// Names of nodes that were there once.
+inline constexpr size_t nodes_remembered_max = 4096;
+// Between two looks at all that the pool's store has: a user who asks in a loop costs it no more than that.
+inline constexpr milliseconds look_at_all_pause_min{50};
+inline constexpr milliseconds look_at_all_pause_max{2'000};
 
 // What processes of a claim lend each other (exchange.hpp): each is a descriptor here. PyTorch lends one for each block of
 // its cache that a shared tensor lies in.

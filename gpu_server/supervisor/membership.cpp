@@ -13,8 +13,11 @@ namespace tnr::server {
 using nlohmann::json;
 
 Membership::Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_ptr<Directory>(Post)> open)
-    : loop_(loop), gpus_(gpus), mailbox_(loop) {
-    directory_ = open([this](std::function<void()> what) { mailbox_.post(std::move(what)); });
+    : loop_(loop),
+      gpus_(gpus),
+      mailbox_(loop),
+      directory_(open([this](std::function<void()> what) { mailbox_.post(std::move(what)); })),
+      looks_(loop, *directory_) {
     directory_->on_change([this] { look(); });
     gpus_.on_touch([this](const std::string& uuid) { return overtaken(uuid); });
 }
@@ -25,7 +28,11 @@ void Membership::join(PoolNode self, const std::string& history) {
     self_ = std::move(self);
     history_.emplace(history, self_.name);
     history_->note("begins", json::object());
-    for (auto& gpu : gpus_.all()) self_.gpus.push_back(gpu.found.uuid);
+    self_.kinds.emplace();
+    for (auto& gpu : gpus_.all()) {
+        self_.gpus.push_back(gpu.found.uuid);
+        self_.kinds->insert(gpu.found.type);
+    }
     self_.types = types_here();
     directory_->join(self_);
 }
@@ -39,6 +46,8 @@ void Membership::leave() {
 // Something in the directory has changed.
 void Membership::look() {
     auto& standing = directory_->standing();
+    for (auto& [name, node] : directory_->nodes())
+        if (seen_.size() < nodes_remembered_max) seen_.insert(name);
     if (history_ && history_->wanted()) note_what_we_see();
     std::set<std::string> refused(standing.refused.begin(), standing.refused.end());
     if (standing.joined && (standing.fence != registration_ || refused != refused_)) {
@@ -97,8 +106,8 @@ void Membership::note_what_we_see() {
 void Membership::look(const Question& question, std::function<void()> then) {
     auto& nodes = directory_->nodes();
     bool alone = nodes.empty() || (nodes.size() == 1 && nodes.count(self_.name));
-    if (alone || question == Question{}) return then();
-    directory_->look(question, std::move(then));
+    if (alone) return then();
+    looks_.look(question, std::move(then));
 }
 
 TypeCounts Membership::types_here(const std::vector<int>& coming_free) const {
@@ -169,6 +178,13 @@ int Membership::held_elsewhere(const std::string& account) const {
     return held;
 }
 
+std::vector<std::string> Membership::gone() const {
+    std::vector<std::string> names;
+    for (auto& name : seen_)
+        if (name != self_.name && directory_->nodes().count(name) == 0) names.push_back(name);
+    return names;
+}
+
 std::vector<PoolClaim> Membership::claims_elsewhere(const std::optional<std::string>& account) const {
     std::vector<PoolClaim> found;
     for (auto& [name, claim] : directory_->claims())
@@ -209,37 +225,30 @@ std::optional<json> Membership::node_with_claim_of(const Caller& caller) {
     return claim ? redirect_to(claim->node) : std::nullopt;
 }
 
-// What it told last, less what we have sent there since.
-int Membership::free_at(const PoolNode& node, const std::string& type) const {
-    auto count = node.types.find(type);
-    if (count == node.types.end()) return 0;
-    int free = count->second.free;
-    for (auto& [who, sent] : sent_)
-        if (sent.node == node.name && sent.gpu == type) free -= sent.count;
-    return free;
-}
-
 std::optional<json> Membership::elsewhere(const Caller& caller, const GpuWish& wish, Need need) {
     if (!directory_->standing().good()) return std::nullopt;  // what we know of others may be old
-    std::erase_if(sent_, [&](auto& one) { return loop_.now() - one.second.at > sent_remembered_for; });
+    sent_.forget_old(loop_.now());
     const auto who = caller.owner() + " " + caller.machine + " " + wish.gpu;
     if (need == Need::its_claim) {
         if (auto* claim = claim_elsewhere(caller, &wish.gpu)) return redirect_to(claim->node);
         // Its claim may be so new that it is not in the directory yet.
-        auto sent = sent_.find(who);
-        return sent == sent_.end() ? std::nullopt : redirect_to(sent->second.node);
+        auto* node = sent_.node_of(who);
+        return node ? redirect_to(*node) : std::nullopt;
     }
     const PoolNode* best = nullptr;
+    int best_left = 0;
     for (auto& [name, node] : directory_->nodes()) {
         auto count = node.types.find(wish.gpu);
         if (name == self_.name || node.draining || count == node.types.end() || count->second.total < wish.count)
             continue;
-        if (need == Need::free && free_at(node, wish.gpu) < wish.count) continue;
-        if (!best || free_at(node, wish.gpu) > free_at(*best, wish.gpu)) best = &node;
+        const int free = count->second.free, left = free - sent_.on_way(name, wish.gpu);
+        if (need == Need::free && free - sent_.on_way(name, wish.gpu, caller.user()) < wish.count) continue;
+        if (best && left <= best_left) continue;
+        best = &node;
+        best_left = left;
     }
     if (!best) return std::nullopt;
-    if (free_at(*best, wish.gpu) >= wish.count && sent_.size() < sent_max)
-        sent_[who] = {best->name, wish.gpu, wish.count, loop_.now()};
+    if (need == Need::free) sent_.note(who, {caller.user(), best->name, wish.gpu, wish.count}, loop_.now());
     return redirect_to(best->name);
 }
 

@@ -12,8 +12,10 @@
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/history.hpp"
+#include "gpu_server/supervisor/looks.hpp"
 #include "gpu_server/supervisor/mailbox.hpp"
 #include "gpu_server/supervisor/pool_link.hpp"
+#include "gpu_server/supervisor/sent_clients.hpp"
 
 namespace tnr::server {
 
@@ -43,6 +45,8 @@ public:
     const Directory& directory() const { return *directory_; }
     // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
     TypeCounts types_elsewhere() const;
+    // Nodes that were there since this server's start and are not now: what they have served is in ledgers of their own.
+    std::vector<std::string> gone() const;
     // Of this account, or of all.
     std::vector<PoolClaim> claims_elsewhere(const std::optional<std::string>& account) const;
     // A node with a claim of this machine, as {"redirect": …}.
@@ -67,18 +71,19 @@ private:
     TypeCounts types_here(const std::vector<int>& coming_free = {}) const;
     // Of this machine, at another node; with `gpu`, of that type.
     const PoolClaim* claim_elsewhere(const Caller& caller, const std::string* gpu) const;
-    int free_at(const PoolNode& node, const std::string& type) const;
     std::optional<nlohmann::json> redirect_to(const std::string& node) const;
 
     EventLoop& loop_;
     Gpus& gpus_;
     Mailbox mailbox_;
     std::unique_ptr<Directory> directory_;
+    Looks looks_;
     Events events_;
     PoolNode self_;
     int64_t registration_ = 0;       // as of the last look
     int64_t lease_told_ = 0;         // until when
     std::set<std::string> refused_;  // likewise: GPUs of other nodes
+    std::set<std::string> seen_;     // names of nodes, since the start
     std::optional<Fences> fences_;   // once we know our pool
     struct Fenced {
         int64_t number;  // the highest that we gave
@@ -87,13 +92,7 @@ private:
     std::map<std::string, Fenced> fenced_;  // by GPU
     EventLoop::TimerId telling_ = 0;
     std::optional<History> history_;
-    // Whom we have sent elsewhere a moment ago: the other node does not tell of it yet.
-    struct Sent {
-        std::string node, gpu;
-        int count = 0;
-        EventLoop::Clock::time_point at;
-    };
-    std::map<std::string, Sent> sent_;  // by caller and type
+    SentClients sent_;
 };
 
 }  // namespace tnr::server

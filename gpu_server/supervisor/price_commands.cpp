@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "gpu_server/pool/clock.hpp"
-#include "gpu_server/pool/ledger.hpp"
+#include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/print.hpp"
@@ -23,10 +23,10 @@ constexpr int64_t micros_per_unit = 1'000'000;
 constexpr int64_t whole_digits_max = 9;
 constexpr size_t decimals_max = 6;
 
-Result<std::unique_ptr<Ledger>> ledger_in(const std::string& state) {
+Result<std::unique_ptr<Store>> store_in(const std::string& state) {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
-    return open_sqlite_ledger(folder->database());
+    return folder->open_store();
 }
 
 bool all_digits(const std::string& text) {
@@ -85,34 +85,34 @@ Result<> set_price(const std::string& gpu, const std::string& price, const std::
     if (!type) return type.error();
     auto money = parse_price(price);
     if (!money) return money.error();
-    auto ledger = ledger_in(state);
-    if (!ledger) return ledger.error();
-    if (auto set = (*ledger)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
+    auto store = store_in(state);
+    if (!store) return store.error();
+    if (auto set = (*store)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
     out << "From now on an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
         << "\n";
-    return (*ledger)->sync();
+    return Ok{};
 }
 
 Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out) {
     auto type = type_name(gpu);
     if (!type) return type.error();
-    auto ledger = ledger_in(state);
-    if (!ledger) return ledger.error();
-    auto price = (*ledger)->price_at(*type, now_ms());
+    auto store = store_in(state);
+    if (!store) return store.error();
+    auto price = (*store)->price_at(*type, now_ms());
     if (!price) return price.error();
     if (!*price)
         return Error{Error::Kind::not_found, "there is no price for " + *type, "tnr-gpu-server prices lists them"};
-    if (auto set = (*ledger)->set_price(*type, (*price)->currency, std::nullopt, now_ms()); !set) return set;
+    if (auto set = (*store)->set_price(*type, (*price)->currency, std::nullopt, now_ms()); !set) return set;
     out << "From now on " << *type << " has no price\n";
-    return (*ledger)->sync();
+    return Ok{};
 }
 
 Result<> list_prices(bool history, const std::string& state, std::ostream& out) {
-    auto ledger = ledger_in(state);
-    if (!ledger) return ledger.error();
+    auto store = store_in(state);
+    if (!store) return store.error();
     std::vector<GpuPrice> all;
     for (bool more = true; more;) {
-        auto page = (*ledger)->prices(all.empty() ? 0 : all.back().id, prices_per_answer);
+        auto page = (*store)->prices(all.empty() ? 0 : all.back().id, prices_per_answer);
         if (!page) return page.error();
         more = std::ssize(*page) == prices_per_answer;
         all.insert(all.end(), page->begin(), page->end());

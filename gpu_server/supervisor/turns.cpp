@@ -5,7 +5,7 @@
 
 namespace tnr::server {
 
-// Accounts there may be before we look for those that have asked nothing for a while.
+// Users there may be before we look for those that have spent nothing for a while.
 static constexpr size_t allowances_before_sweep = 1024;
 
 double Allowance::after(Clock::time_point now) const {
@@ -26,17 +26,14 @@ bool Allowance::full(Clock::time_point now) const {
     return after(now) >= burst_;
 }
 
-// An open pool's peers are on this host, and each connection is another: nothing that could be counted.
-bool Turns::fast(const Asked& request, Clock::time_point now) {
-    if (request.account.empty()) return false;
-    if (allowances_.size() > allowances_before_sweep)
-        std::erase_if(allowances_, [&](auto& each) { return each.second.full(now); });
-    auto allowance = allowances_.try_emplace(request.account, requests_per_second_max, requests_burst).first;
-    return !allowance->second.take(now);
+bool Allowances::take(const std::string& user, Allowance::Clock::time_point now) {
+    if (of_.size() > allowances_before_sweep) std::erase_if(of_, [&](auto& each) { return each.second.full(now); });
+    return of_.try_emplace(user, per_second_, burst_).first->second.take(now);
 }
 
 Turns::Taken Turns::add(Asked& request, Clock::time_point now) {
-    if (fast(request, now)) return Taken::too_fast;
+    // An open pool's peers are on this host, and each connection is another: nothing that could be counted.
+    if (!request.account.empty() && !allowances_.take(request.account, now)) return Taken::too_fast;
     const size_t bytes = request.text.size();
     if (auto user = waiting_.find(request.user()); user != waiting_.end()) {
         if (user->second.requests >= requests_per_account_max ||

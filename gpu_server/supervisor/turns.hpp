@@ -41,6 +41,17 @@ private:
     Clock::time_point at_{};
 };
 
+// One for each user.
+class Allowances {
+public:
+    Allowances(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
+    bool take(const std::string& user, Allowance::Clock::time_point now);
+
+private:
+    double per_second_, burst_;
+    std::map<std::string, Allowance> of_;
+};
+
 class Turns {
 public:
     using Clock = std::chrono::steady_clock;
@@ -60,11 +71,10 @@ private:
         std::string last;                     // who has had its turn
         size_t requests = 0, bytes = 0;
     };
-    bool fast(const Asked& request, Clock::time_point now);
 
-    std::map<std::string, User> waiting_;          // none is empty
-    std::string last_;                             // who has had its turn
-    std::map<std::string, Allowance> allowances_;  // by account
+    std::map<std::string, User> waiting_;  // none is empty
+    std::string last_;                     // who has had its turn
+    Allowances allowances_{requests_per_second_max, requests_burst};
 };
 
 }  // namespace tnr::server

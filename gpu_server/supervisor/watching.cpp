@@ -21,8 +21,8 @@ static Result<Endpoint> http_endpoint(std::string text) {
 }
 
 Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter painter, const std::string& http,
-                                                  const StateFolder& folder) {
-    auto ledger = open_sqlite_ledger_reader(folder.database());
+                                                  const StateFolder& folder, Store& store) {
+    auto ledger = open_sqlite_ledger_reader(folder.database(), store);
     if (!ledger) return ledger.error();
     std::unique_ptr<Watching> made(new Watching(loop, std::move(painter)));
     watch::WatchOptions options;

@@ -15,7 +15,7 @@ class Watching {
 public:
     // `http`: "127.0.0.1:14980"; empty: only the socket in the folder. Make it after the Reaper: there will be a thread.
     static Result<std::unique_ptr<Watching>> start(EventLoop& loop, Painter painter, const std::string& http,
-                                                   const StateFolder& folder);
+                                                   const StateFolder& folder, Store& store);
     // From now on it publishes: once there are GPUs. Before, the watch address says that the server is starting.
     void begin() { keep_publishing(); }
     nlohmann::json told_to(const Caller& caller);

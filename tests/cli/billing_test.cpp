@@ -138,6 +138,21 @@ TEST_CASE("a pool that does not tell is named, and hides nothing else", "[cli][b
     CHECK(spent.fake.document({"billing"})["errors"][0]["about"] == "tcp://127.0.0.1:14900");
 }
 
+TEST_CASE("an operator sees what everyone used, by user, and which node's part is missing", "[cli][billing]") {
+    Spent spent;
+    use_gpus(spent.fake.world);
+    for (auto& use : spent.fake.world.books.uses) use.user = use.id == 1 ? "alice" : "bob";
+    CHECK(spent.bill({}) == Amounts{{"demo", 7.5}, {"other", 0.25}});
+    CHECK(spent.fake.document({"billing", "--everyone"})["errors"][0]["kind"] == "auth");
+    spent.fake.world.pool_operator = true;
+    spent.fake.world.books.silent = {"gpu-2"};
+    CHECK(spent.bill({"--everyone"}) == Amounts{{"alice", 16}, {"bob", 0}});
+    CHECK(spent.fake.document({"billing", "--everyone"})["pools"][0]["silent"] == json{"gpu-2"});
+    REQUIRE(spent.fake.tnr({"billing", "--everyone"}) == 0);
+    CHECK(spent.fake.err.str().find("node 'gpu-2' of the pool at tcp://127.0.0.1:14900 does not answer") !=
+          std::string::npos);
+}
+
 TEST_CASE("the cloud's own figure stands beside ours, with the difference", "[cli][billing]") {
     Spent spent;
     spent.fake.world.costs = Costs{"USD", 9.0, 12.5, "invoices", "2026-01-04T00:00:00Z"};

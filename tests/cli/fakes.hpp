@@ -36,6 +36,7 @@ struct FakeWorld {
     std::vector<cli::GpuType> types = {{"h100", 2, 2, 80'000'000'000}, {"a100", 1, 1, 40'000'000'000}};
     std::map<std::string, std::string> enrolled;  // machine to key
     std::string pool_role = "account";
+    bool pool_operator = false;
     std::string redeemed;  // the key that a token was traded for
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
@@ -180,11 +181,15 @@ public:
     }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
     Result<std::vector<cli::GpuClaim>> claims() override { return reached(world_.claims); }
-    Result<cli::PoolBooks> books(int64_t since) override {
+    Result<cli::PoolBooks> books(int64_t since, bool everyone) override {
+        if (everyone && !world_.pool_operator)
+            return Error{Error::Kind::auth, "only an operator may ask for everybody's"};
         if (world_.old_pool) return Error{Error::Kind::usage, "there is no operation '\"ledger\"'"};
         if (since < 0) return Error{Error::Kind::usage, "'since' is no time"};  // as a pool says
         auto books = world_.books;
-        std::erase_if(books.uses, [&](const cli::GpuUse& use) { return use.to_ms <= since * 1000; });
+        std::erase_if(books.uses, [&](const cli::GpuUse& use) {
+            return use.to_ms <= since * 1000 || (!everyone && !use.user.empty());
+        });
         return reached(books);
     }
     Result<cli::PoolNow> now() override { return reached(world_.now); }

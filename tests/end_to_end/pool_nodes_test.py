@@ -121,11 +121,16 @@ class PoolNodes(unittest.TestCase):
         os.kill(self.servers["b"].pid, signal.SIGSTOP)
         try:
             silent = {node["name"]: node["silent"] for node in tnr("pool", "top")["nodes"]}
-            self.assertTrue(silent in ({"a": False, "b": True}, {"a": False}), silent)  # in its lease, and after it
+            self.assertEqual(silent, {"a": False, "b": True})  # in its lease, and after it
+            self.assertEqual(tnr("billing")["pools"][0]["silent"], ["b"])
         finally:
             os.kill(self.servers["b"].pid, signal.SIGCONT)
         running.kill()
+        wait_until(lambda: tnr("billing")["pools"][0]["silent"] == [], 20)
         self.assertLessEqual({"a100", "h100"}, {line["name"] for line in tnr("billing", "--by", "gpu")["lines"]})
+        self.operator("user", "limit", "alice", "--role", "operator")
+        everyone = tnr("billing", "--everyone")["lines"]
+        self.assertLessEqual({"alice", "bob", "dora"}, {line["name"] for line in everyone})
         self.assertIn("no 'l4'", self.refused(alice, "l4"))
 
     def test_a_nodes_key_is_another(self):

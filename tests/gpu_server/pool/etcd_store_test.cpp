@@ -30,9 +30,13 @@ TEST_CASE("what is enrolled at one node is known at all, also while etcd is away
     REQUIRE((*there)->set_limits("alice", {2, 3}));
     CHECK(soon([&] { return (*here)->limits("alice")->gpus_max == 2; }));
     CHECK((*here)->find_key("M1")->value().machine == "trainer");
+    REQUIRE((*there)->set_price("h100", "USD", 2'490'000, 1000));
+    auto price = [&](Store& store) { return store.price_at("h100", 2000)->value_or(GpuPrice{}).micros_per_hour; };
+    CHECK(soon([&] { return price(**here) == 2'490'000; }));  // one for all nodes
 
     etcd.signal(SIGSTOP);
     CHECK((*there)->find_key("A1")->has_value());
+    CHECK(price(**there) == 2'490'000);
     auto refused = (*there)->add_account("bob", "B1", false);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().what.find("does not answer") != std::string::npos);

@@ -90,6 +90,37 @@ TEST_CASE("of processes that raise a GPU's number at once the largest stays", "[
     CHECK(!Fences::open("pool", folder.path)->raise("GPU", times * processes + processes - 2));
 }
 
+TEST_CASE("what killed servers left goes when the next one starts, and nothing that somebody uses", "[pool][fences]") {
+    Folder folder;
+    const auto of = [&](const std::string& pool) {
+        return folder.path + "/tnr-fences-" + std::to_string(geteuid()) + "/" + pool;
+    };
+    auto used = Fences::open("used", folder.path);
+    REQUIRE(used);
+    REQUIRE(used->raise("GPU", 5));
+    pid_t killed = fork();
+    if (killed == 0) {
+        auto fences = Fences::open("left", folder.path);
+        (void)fences->raise("GPU", 7);
+        _exit(0);  // in no order
+    }
+    waitpid(killed, nullptr, 0);
+    REQUIRE(std::filesystem::exists(of("left") + "/GPU"));
+    // Its own pool's numbers go on to hold.
+    { REQUIRE(!Fences::open("left", folder.path)->raise("GPU", 6)); }
+    REQUIRE(mkdir(of("older").c_str(), 0700) == 0);  // of a server that locks nothing
+    auto next = Fences::open("next", folder.path);
+    REQUIRE(next);
+    CHECK(std::filesystem::exists(of("older")));
+    CHECK(!std::filesystem::exists(of("left")));
+    CHECK(!used->raise("GPU", 4));  // still there
+    CHECK(std::filesystem::exists(of("used") + "/GPU"));
+    // Who leaves takes nothing from another server of the same pool.
+    auto other = Fences::open("used", folder.path);
+    used->remove("GPU");
+    CHECK(other->raise("GPU", 1));
+}
+
 TEST_CASE("fencing numbers are not kept where others may write", "[pool][fences]") {
     Folder folder;
     auto path = folder.path + "/tnr-fences-" + std::to_string(geteuid());

@@ -148,30 +148,6 @@ TEST_CASE("an account turns the pages of its own claims and misses none", "[ledg
     CHECK(ledger->claims_of("alice", {1099, 0}, 100)->size() == 24);  // what had ended before is passed over
 }
 
-TEST_CASE("a price holds from when it was set to when the next one was", "[ledger]") {
-    TempLedger temp;
-    auto ledger = temp.open();
-    auto price = [&](int64_t at) {
-        auto found = *ledger->price_at("h100", at);
-        return found ? std::to_string(*found->micros_per_hour) + found->currency : "none";
-    };
-    CHECK(price(5000) == "none");
-    REQUIRE(ledger->set_price("h100", "USD", 2'490'000, 1000));
-    REQUIRE(ledger->set_price("a100", "EUR", 1, 1500));
-    REQUIRE(ledger->set_price("h100", "USD", 3'000'000, 2000));
-    REQUIRE(ledger->set_price("h100", "EUR", 1'000'000, 500));  // the clock was set back: still the latest
-    REQUIRE(ledger->set_price("h100", "EUR", std::nullopt, 9000));
-    CHECK(price(999) == "none");
-    CHECK(price(1999) == "2490000USD");
-    CHECK(price(2000) == "3000000USD");
-    CHECK(price(2001) == "1000000EUR");
-    CHECK(price(9000) == "none");
-    auto history = *ledger->prices(0, 100);
-    CHECK(history.size() == 5);
-    CHECK_FALSE(history.back().micros_per_hour);
-    CHECK(ledger->prices(history[1].id, 2)->size() == 2);
-}
-
 TEST_CASE("the ledger of an older server is taken over", "[ledger]") {
     TempLedger temp;
     {

@@ -234,3 +234,27 @@ TEST_CASE("a store of an earlier version is brought up to date, and loses nothin
         CHECK((*store)->add_token({"T1", "bob", 1, 2}, false));
     }
 }
+
+TEST_CASE("a price holds from when it was set to when the next one was", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    auto price = [&](int64_t at) {
+        auto found = *store.price_at("h100", at);
+        return found ? std::to_string(*found->micros_per_hour) + found->currency : "none";
+    };
+    CHECK(price(5000) == "none");
+    REQUIRE(store.set_price("h100", "USD", 2'490'000, 1000));
+    REQUIRE(store.set_price("a100", "EUR", 1, 1500));
+    REQUIRE(store.set_price("h100", "USD", 3'000'000, 2000));
+    REQUIRE(store.set_price("h100", "EUR", 1'000'000, 500));  // the clock was set back: still the latest
+    REQUIRE(store.set_price("h100", "EUR", std::nullopt, 9000));
+    CHECK(price(999) == "none");
+    CHECK(price(1999) == "2490000USD");
+    CHECK(price(2000) == "3000000USD");
+    CHECK(price(2001) == "1000000EUR");
+    CHECK(price(9000) == "none");
+    auto history = *store.prices(0, 100);
+    CHECK(history.size() == 5);
+    CHECK_FALSE(history.back().micros_per_hour);
+    CHECK(store.prices(history[1].id, 2)->size() == 2);
+}

@@ -1,6 +1,8 @@
 // Two servers of one pool, as their clients and an operator see them from either.
 #include <set>
+#include <zmq.hpp>
 
+#include "gpu_client/protocol/limits.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 #include "tests/gpu_server/supervisor/server.hpp"
 #include "tests/support/catch.hpp"
@@ -28,7 +30,48 @@ json entry_of(control::Client& asked, const std::string& node) {
     return json();
 }
 
+// One request to this node alone: an answer that names another node is not followed.
+json ask_only(const Server& server, const wire::ClientKeys& keys, json request) {
+    zmq::context_t context{1};
+    zmq::socket_t socket(context, ZMQ_DEALER);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::rcvtimeo, 10'000);
+    socket.set(zmq::sockopt::curve_serverkey, keys.server_public);
+    socket.set(zmq::sockopt::curve_publickey, keys.own.public_key);
+    socket.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
+    socket.connect(server.address);
+    request.update({{"id", 1}, {"protocol", wire::protocol_version}, {"table", control::table_hash()}, {"hops", 0}});
+    socket.send(zmq::buffer(request.dump()), zmq::send_flags::none);
+    zmq::message_t answer;
+    REQUIRE(socket.recv(answer));
+    return json::parse(answer.to_string());
+}
+
 }  // namespace
+
+TEST_CASE("who is sent to other nodes again and again, and never goes, keeps nobody else from them", "[nodes]") {
+    if (!server::OwnEtcd::there()) {
+        WARN("no etcd here: nothing tested (apt-get install etcd-server)");
+        return;
+    }
+    server::OwnEtcd etcd;
+    auto store = etcd.address().text;
+    Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
+        b({"--emulate", "h100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
+    auto alice = enroll(a, "alice"), bob = enroll(a, "bob"), mallory = enroll(a, "mallory");
+    auto alices = client_of(a, alice);
+    json given;
+    REQUIRE(becomes([&] { return (given = ask(*alices, session_request("m1"))).contains("session"); }));
+    auto connection = connect_to(given["endpoint"]);  // a's only GPU is in use
+    auto sent = [&](const wire::ClientKeys& keys, const std::string& machine) {
+        auto answer = ask_only(a, keys, session_request(machine));
+        INFO(answer);
+        return answer.value("redirect", json::object()).value("node", "") == "b";
+    };
+    REQUIRE(becomes([&] { return sent(mallory, "m1"); }));
+    for (int i = 2; i < 10; ++i) sent(mallory, "m" + std::to_string(i));
+    CHECK(sent(bob, "m1"));
+}
 
 TEST_CASE("an operator sees everybody's claims on all nodes, and all hear of a node's new key", "[nodes]") {
     if (!server::OwnEtcd::there()) {

@@ -41,11 +41,6 @@ public:
     Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>&, const LedgerPlace&, int) override {
         return std::vector<ClaimRecord>();
     }
-    Result<> set_price(const std::string&, const std::string&, std::optional<int64_t>, int64_t) override {
-        return Ok{};
-    }
-    Result<std::optional<GpuPrice>> price_at(const std::string&, int64_t) override { return std::optional<GpuPrice>(); }
-    Result<std::vector<GpuPrice>> prices(int64_t, int) override { return std::vector<GpuPrice>(); }
     Result<> sync() override { return Ok{}; }
     std::set<int64_t> open, wiped;
     int64_t last = 0;

@@ -126,6 +126,38 @@ TEST_CASE("a hundred clients that wait and vanish hold up nobody", "[server][que
     CHECK(server.log().find("m0 process") == std::string::npos);  // nobody who was gone got it meanwhile
 }
 
+TEST_CASE("who enters and leaves the queue again and again writes few lines to the log", "[server][queue]") {
+    Server server({"--plain", "--emulate", "h100", "--linger-ms", "0"});
+    auto client = client_of(server);
+    auto connection = connect_to(ask(*client, session_request("one"))["endpoint"]);
+    size_t waited = 0;
+    for (int round = 0; round < 4; ++round) {
+        zmq::context_t context;
+        std::vector<zmq::socket_t> crowd;
+        for (int i = 0; i < 60; ++i) {
+            auto& one = crowd.emplace_back(context, ZMQ_DEALER);
+            one.set(zmq::sockopt::linger, 0);
+            one.connect(server.address);
+            auto request = waiting_request("m", std::to_string(round) + "-" + std::to_string(i));
+            request.update(
+                {{"id", 1}, {"protocol", tnr::wire::protocol_version}, {"table", tnr::control::table_hash()}});
+            one.send(zmq::buffer(request.dump()), zmq::send_flags::none);
+        }
+        auto waiting = [&] { return ask(*client, {{"op", "queue"}})["queue"].size(); };
+        for (int tries = 0; tries < 500 && waiting() < 60; ++tries) std::this_thread::sleep_for(10ms);
+        waited += waiting();
+        crowd.clear();
+        for (int tries = 0; tries < 500 && waiting() > 0; ++tries) std::this_thread::sleep_for(10ms);
+    }
+    CHECK(waited > 150);  // they were there
+    const auto log = server.log();
+    size_t lines = 0;
+    for (auto at = log.find(" m "); at != std::string::npos; at = log.find(" m ", at + 1)) ++lines;
+    WARN(waited << " waited, and " << lines << " lines tell of it");
+    CHECK(lines >= 20);
+    CHECK(lines < 150);  // 480 before
+}
+
 TEST_CASE("a key has only so many places in the queue", "[server][queue]") {
     Server server({"--plain", "--emulate", "h100"});
     auto client = client_of(server);
