@@ -19,11 +19,11 @@ class PaperDirectory : public Directory {
 public:
     void on_change(std::function<void()>) override {}
     void join(PoolNode) override {}
-    void tell(const std::map<std::string, TypeCount>&) override {}
+    void tell(const TypeCounts&) override {}
     void tell_key(const std::string&) override {}
     void leave() override {}
-    void add_claim(const PoolClaim&, std::function<void(Result<int64_t>)>) override {}
-    void remove_claim(int64_t) override {}
+    void add_claim(const PoolClaim&, const TypeCounts&, std::function<void(Result<int64_t>)>) override {}
+    void remove_claim(int64_t, const TypeCounts&) override {}
     void look(const Question& question, std::function<void()> then) override {
         asked.push_back(question);
         waiting.push_back(std::move(then));
