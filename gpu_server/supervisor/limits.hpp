@@ -219,7 +219,7 @@ inline constexpr double changes_burst = 1200;
 // ---- Other nodes of the pool.
 
 // A server that the pool does not take in within this ends; and how often it looks.
-inline constexpr milliseconds join_timeout{15'000};
+inline constexpr milliseconds join_timeout{15'000}, store_tried_again_after{500};
 inline constexpr milliseconds join_looked_at_every{50};
 // A worker that nobody has come to for this long hears that the lease lasts longer. Most never need to: what they were told
 // first lasts twice as long, and a client takes milliseconds.

@@ -129,7 +129,6 @@ Result<OpenDirectory> directory_of(const ServeOptions& options, const StateFolde
     }
     auto address = etcd::parse_address(options.store);
     if (!address) return address.error();
-    if (auto there = make_etcd_admin(*address)->view(); !there) return there.error();
     return OpenDirectory([address = *address](Post post) { return make_etcd_directory(address, std::move(post)); });
 }
 
@@ -162,6 +161,19 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
     control.descriptors = raise_descriptor_limit();
     control.one_port = options.one_port;
     return control;
+}
+
+// A store that does not answer yet is asked again for as long as the pool has to take us in: after a power cut its host may
+// be up later than ours.
+Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending) {
+    const auto give_up_at = loop.now() + join_timeout;
+    auto store = folder.open_store();
+    if (!store) log(LogLevel::warning, store.error().what);
+    while (!store && store.error().kind == Error::Kind::network && !ending && loop.now() < give_up_at) {
+        loop.run_once(store_tried_again_after);
+        store = folder.open_store();
+    }
+    return store;
 }
 
 }  // namespace
@@ -204,9 +216,11 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!found) return found.error();
 
     EventLoop loop;
-    std::function<void(int)> asked_to_end;
+    bool ending = false;
+    std::function<void(int)> asked_to_end = [&](int) { ending = true; };
     Reaper reaper(loop, [&](int signal) { asked_to_end(signal); });
-    auto store = folder->open_store();  // from here on there are threads: after the Reaper has blocked signals
+    // From here on there are threads: after the Reaper has blocked signals.
+    auto store = open_store(loop, *folder, ending);
     if (!store) return store.error();
     Doorkeeper door(options.plain, **store, audit, keys);
     auto socket = ControlSocket::open(*control, door);
@@ -244,7 +258,6 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!watching) return watching.error();
     handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
 
-    bool ending = false;
     auto end_now = [&](const std::string& why) {
         ending = true;
         log(LogLevel::info, "ending: " + why);

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.request
@@ -266,7 +267,9 @@ class PoolNodes(unittest.TestCase):
         error = self.refused(bob, "l4")
         self.assertIn("out of touch with its pool", error)
         self.assertIn("programs that run are not touched", error)
-        self.etcd.start()
+        threading.Timer(3, self.etcd.start, [False]).start()
+        self.serve("c", "l4")  # a server waits for its store to be there
+        self.assertIn("does not answer", self.log("c"))
         _, took = wait_until(lambda: self.program(bob, "l4", 0).wait() == 0, 10)
         print(f"etcd is back: claims again after {took:.1f} s", file=sys.stderr)
         for program in programs:
