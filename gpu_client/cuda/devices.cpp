@@ -11,9 +11,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/objects.hpp"
 #include "gpu_client/cuda/pool.hpp"
-#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
-#include "gpu_client/protocol/call_records.hpp"
 #include "gpu_client/protocol/gpu_facts.hpp"
 
 namespace tnr::cuda {
@@ -146,26 +144,6 @@ int driver_version() {
     int version = CUDA_VERSION;  // what this library implements; the GPU's driver may know less
     for (auto* device : device_list()) version = std::min(version, device->description.driver_version);
     return version;
-}
-
-static CUresult get_peer_atomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
-                                 CUdevice from, CUdevice to) {
-    if (!capabilities || !operations || count == 0) return CUDA_ERROR_INVALID_VALUE;
-    auto *source = find_device(from), *target = find_device(to);
-    if (!source || !target || source == target) return CUDA_ERROR_INVALID_DEVICE;
-    bool known =
-        std::all_of(operations, operations + count, [](auto one) { return one >= 0 && one < CU_ATOMIC_OPERATION_MAX; });
-    if (!known) return CUDA_ERROR_INVALID_VALUE;
-    RemoteCall call(wire::GetPeerAtomics<>{source->number, target->number});
-    call.on(*source);
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::GetPeerAtomics<>::Reply reply;
-    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    for (unsigned i = 0; i < count; ++i) {
-        auto operation = static_cast<size_t>(operations[i]);
-        capabilities[i] = operation < reply.capabilities.size() ? reply.capabilities[operation] : 0;
-    }
-    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda
@@ -333,12 +311,6 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* support, CUexecAffinityType
         *support = 0;
         return CUDA_SUCCESS;
     });
-}
-
-CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
-                                                  unsigned int count, CUdevice from, CUdevice to) {
-    return guarded("cuDeviceGetP2PAtomicCapabilities",
-                   [&] { return get_peer_atomics(capabilities, operations, count, from, to); });
 }
 
 // A kernel's atomics on the program's memory never reach it while the kernel runs: nothing can be promised.

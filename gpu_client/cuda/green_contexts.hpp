@@ -8,6 +8,8 @@
 
 namespace tnr::cuda {
 
+struct Device;
+
 struct GreenContext {
     uint64_t number = 0;  // on the wire
     uint64_t handle = 0;
@@ -39,6 +41,10 @@ GreenContext* green_context_behind(CUcontext handle);
 // The one that this thread has made current, or null.
 GreenContext* current_green_context();
 
+// A handle and a number for one that is about to be made of the device's primary context.
+GreenContext& enter_green_context(const Device& device);
+// False: somebody else has done it.
+bool forget_green_context(const GreenContext& green);
 // Forgets those of a primary context that ends.
 void forget_green_contexts_of(const Context& context);
 
