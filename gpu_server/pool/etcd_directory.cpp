@@ -168,8 +168,12 @@ public:
         // Was it us, a moment ago, and the answer was lost?
         auto found = writer_.list(keys_.claim(claim));
         if (!found) return found.error();
-        for (auto& pair : found->values)
-            if (pair.key == keys_.claim(claim) && pair.value == to_text(claim)) return pair.create_revision;
+        for (auto& pair : found->values) {
+            if (pair.key != keys_.claim(claim) || pair.value != to_text(claim)) continue;
+            if (telling)  // what was told with it may be older
+                if (auto told = tell_free(*telling, fence); !told) return told.error();
+            return pair.create_revision;
+        }
         return Error{Error::Kind::remote,
                      "the pool does not let this node have the GPU now: it was taken for dead, or "
                      "another claim is on the GPU",

@@ -123,6 +123,13 @@ void join(World& world, Directory& directory, const PoolNode& self) {
     REQUIRE(world.inbox.run_until([&] { return directory.standing().good(); }));
 }
 
+// `a` with one GPU, which then knows of `b` with two.
+void join_both(World& world, Directory& a, Directory& b) {
+    join(world, a, node("a", {"A1"}));
+    join(world, b, node("b", {"B1", "B2"}));
+    REQUIRE(world.inbox.run_until([&] { return a.nodes().size() == 2; }));
+}
+
 const Question everything{.all_claims = true, .all_free = true};
 
 void look(World& world, Directory& directory, const Question& question = everything) {
@@ -191,9 +198,7 @@ TEST_CASE("a node is told what it asks for", "[pool][directory]") {
         DYNAMIC_SECTION(kind) {
             auto world = make_world(kind);
             auto a = world->open(), b = world->open();
-            join(*world, *a, node("a", {"A1"}));
-            join(*world, *b, node("b", {"B1", "B2"}));
-            REQUIRE(world->inbox.run_until([&] { return a->nodes().size() == 2; }));
+            join_both(*world, *a, *b);
             auto bobs = claim("b", 2, {"B2"});
             bobs.account = "bob";
             REQUIRE(add(*world, *b, claim("b", 1, {"B1"})));
@@ -222,9 +227,7 @@ TEST_CASE("what a node has free is told with its claims", "[pool][directory]") {
         DYNAMIC_SECTION(kind) {
             auto world = make_world(kind);
             auto a = world->open(), b = world->open();
-            join(*world, *a, node("a", {"A1"}));
-            join(*world, *b, node("b", {"B1", "B2"}));
-            REQUIRE(world->inbox.run_until([&] { return a->nodes().size() == 2; }));
+            join_both(*world, *a, *b);
             auto free_at_b = [&] { return a->nodes().at("b").types.at("h100").free; };
             REQUIRE(add(*world, *b, claim("b", 1, {"B1"}), h100s(2, 1)));
             look(*world, *a);
@@ -234,6 +237,28 @@ TEST_CASE("what a node has free is told with its claims", "[pool][directory]") {
             b->remove_claim(1, h100s(2, 2));
             CHECK(sees(*world, *a, [&] { return free_at_b() == 2 && a->claims().empty(); }));
         }
+    }
+}
+
+// The answer was lost, and meanwhile something else is free.
+TEST_CASE("a claim that is added once more tells what is free now", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto self = node("a", {"A1", "A2"});
+    auto backend = make_etcd_backend(world.etcd.address(), {.ttl_s = 60});
+    auto registered = backend->join(self, {});
+    REQUIRE(registered);
+    std::optional<int64_t> fence;
+    for (int free : {1, 0}) {
+        self.types = h100s(2, free);
+        auto added = backend->add(claim("a", 1, {"A1"}), registered->fence, &self);
+        REQUIRE(added);
+        CHECK(*added == fence.value_or(*added));
+        fence = *added;
+        auto found = backend->look({.all_free = true}, "");
+        REQUIRE(found);
+        REQUIRE(found->size() == 1);
+        CHECK(count_from_text(*found->front().text)->free == free);
     }
 }
 
@@ -250,6 +275,7 @@ TEST_CASE("a claim is written to etcd once, and its end", "[pool][directory]") {
         REQUIRE(add(world, *a, claim("a", id, {"A1"}), h100s(2, 1)));
         a->remove_claim(id, h100s(2, 2));
     }
+    look(world, *a);  // else there are none because nobody has looked
     CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
     CHECK(written() - before == 10);
 }
