@@ -299,6 +299,14 @@ static CUresult with_stream(CUstream handle, const void* out, StreamRef& stream)
     return resolve_stream(handle, stream);
 }
 
+// Both that the stream belongs to.
+static CUresult contexts_of(CUstream handle, const void* out, Context*& context, const GreenContext*& green) {
+    StreamRef stream;
+    if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
+    if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
+    return green_context_of(handle, stream, green);
+}
+
 }  // namespace tnr::cuda
 
 using namespace tnr;
@@ -354,12 +362,9 @@ CUresult CUDAAPI cuStreamGetId(CUstream handle, unsigned long long* id) {
 
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* out) {
     return guarded("cuStreamGetCtx", [&]() -> CUresult {
-        StreamRef stream;
-        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
         Context* context = nullptr;
-        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
         const GreenContext* green = nullptr;
-        if (auto result = green_context_of(handle, stream, green); result != CUDA_SUCCESS) return result;
+        if (auto result = contexts_of(handle, out, context, green); result != CUDA_SUCCESS) return result;
         *out = handle_of<CUcontext>(green ? green->converted : context->handle);
         return CUDA_SUCCESS;
     });
@@ -367,13 +372,10 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext* out) {
 
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green_out) {
     return guarded("cuStreamGetCtx", [&]() -> CUresult {
-        StreamRef stream;
         if (!green_out) return CUDA_ERROR_INVALID_VALUE;
-        if (auto result = with_stream(handle, out, stream); result != CUDA_SUCCESS) return result;
         Context* context = nullptr;
-        if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
         const GreenContext* green = nullptr;
-        if (auto result = green_context_of(handle, stream, green); result != CUDA_SUCCESS) return result;
+        if (auto result = contexts_of(handle, out, context, green); result != CUDA_SUCCESS) return result;
         *out = handle_of<CUcontext>(context->handle);
         *green_out = handle_of<CUgreenCtx>(green ? green->handle : 0);
         return CUDA_SUCCESS;

@@ -22,7 +22,7 @@ inline Error database_error(sqlite3* database, const std::string& doing) {
 inline constexpr int busy_timeout_ms = 2000;
 
 // `schema`: statements that may be run again and again. Write-ahead log with synchronous=NORMAL: a commit survives every
-// crash of ours and costs microseconds; what a power cut may take with it is up to Ledger::sync().
+// crash of ours and costs microseconds; what a power cut may take with it is up to make_durable().
 inline Result<Database> open_database(const std::string& path, const char* schema) {
     sqlite3* opened = nullptr;
     int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
@@ -33,6 +33,14 @@ inline Result<Database> open_database(const std::string& path, const char* schem
         if (sqlite3_exec(opened, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
             return database_error(opened, "preparing " + path);
     return database;
+}
+
+// What was written before survives a power cut from now on; takes as long as the disk does. A checkpoint begins with making
+// the log durable; that another process is at it already is as good.
+inline Result<> make_durable(sqlite3* database, const std::string& doing) {
+    int code = sqlite3_wal_checkpoint_v2(database, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+    if (code == SQLITE_OK || code == SQLITE_BUSY) return Ok{};
+    return database_error(database, doing);
 }
 
 // One statement, run to its end or row by row.

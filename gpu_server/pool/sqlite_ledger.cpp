@@ -129,13 +129,10 @@ public:
         return claims(row);
     }
 
-    // A checkpoint begins with making the log durable. By a connection of its own, so that nobody waits for the disk
-    // meanwhile; that another process is at it already is as good.
+    // By a connection of its own, so that nobody waits for the disk meanwhile.
     Result<> sync() override {
         LockGuard lock(syncing_mutex_);
-        int code = sqlite3_wal_checkpoint_v2(syncing_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
-        if (code == SQLITE_OK || code == SQLITE_BUSY) return Ok{};
-        return database_error(syncing_.get(), "making the ledger durable");
+        return make_durable(syncing_.get(), "making the ledger durable");
     }
 
 private:

@@ -23,10 +23,7 @@ Result<> set_price_in(sqlite3* database, const std::string& gpu, const std::stri
                          {gpu, now_ms, currency, micros_per_hour.value_or(-1)})
                    .run("setting a price");
     if (!set) return set;
-    // A checkpoint begins with making the log durable. That another process is at it already is as good.
-    int code = sqlite3_wal_checkpoint_v2(database, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
-    if (code == SQLITE_OK || code == SQLITE_BUSY) return Ok{};
-    return database_error(database, "making a price durable");
+    return make_durable(database, "making a price durable");
 }
 
 Result<std::optional<GpuPrice>> price_in(sqlite3* database, const std::string& gpu, int64_t at_ms) {

@@ -34,11 +34,7 @@ public:
             socket.set(zmq::sockopt::linger, 0);
             socket.set(zmq::sockopt::sndhwm, 0);
             socket.set(zmq::sockopt::rcvhwm, 1);  // then it stops reading
-            if (!keys.plain()) {
-                socket.set(zmq::sockopt::curve_serverkey, keys.server_public);
-                socket.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-                socket.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
-            }
+            sign_in(socket, keys);
             socket.connect(server.address);
             sockets_.push_back(std::move(socket));
         }

@@ -102,11 +102,7 @@ public:
         : socket_(context, ZMQ_DEALER) {
         socket_.set(zmq::sockopt::linger, 0);
         socket_.set(zmq::sockopt::reconnect_ivl, -1);
-        if (!keys.plain()) {
-            socket_.set(zmq::sockopt::curve_serverkey, keys.server_public);
-            socket_.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-            socket_.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
-        }
+        sign_in(socket_, keys);
         socket_.connect(address);
         json whole = request;
         whole["id"] = 1;
@@ -264,9 +260,7 @@ TEST_CASE("requests with changed bytes are answered, each once, and change nothi
     zmq::socket_t socket(context, ZMQ_DEALER);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::rcvtimeo, 20'000);
-    socket.set(zmq::sockopt::curve_serverkey, alice.server_public);
-    socket.set(zmq::sockopt::curve_publickey, alice.own.public_key);
-    socket.set(zmq::sockopt::curve_secretkey, alice.own.secret_key);
+    sign_in(socket, alice);
     socket.connect(server.address);
     auto before = held_by(server);
     std::mt19937 random(seed);

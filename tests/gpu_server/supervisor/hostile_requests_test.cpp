@@ -73,9 +73,7 @@ public:
     Asker(const Server& server, const wire::ClientKeys& keys) : socket_(context_, ZMQ_DEALER) {
         socket_.set(zmq::sockopt::linger, 0);
         socket_.set(zmq::sockopt::rcvtimeo, 30'000);
-        socket_.set(zmq::sockopt::curve_serverkey, keys.server_public);
-        socket_.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-        socket_.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
+        sign_in(socket_, keys);
         socket_.connect(server.address);
     }
     json ask(const std::string& text) {

@@ -36,9 +36,7 @@ json ask_only(const Server& server, const wire::ClientKeys& keys, json request) 
     zmq::socket_t socket(context, ZMQ_DEALER);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::rcvtimeo, 10'000);
-    socket.set(zmq::sockopt::curve_serverkey, keys.server_public);
-    socket.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-    socket.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
+    sign_in(socket, keys);
     socket.connect(server.address);
     request.update({{"id", 1}, {"protocol", wire::protocol_version}, {"table", control::table_hash()}, {"hops", 0}});
     socket.send(zmq::buffer(request.dump()), zmq::send_flags::none);

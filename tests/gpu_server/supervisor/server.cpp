@@ -149,6 +149,13 @@ std::unique_ptr<control::Client> client_of(const Server& server, const wire::Cli
     return std::move(*client);
 }
 
+void sign_in(zmq::socket_t& socket, const wire::ClientKeys& keys) {
+    if (keys.plain()) return;
+    socket.set(zmq::sockopt::curve_serverkey, keys.server_public);
+    socket.set(zmq::sockopt::curve_publickey, keys.own.public_key);
+    socket.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
+}
+
 json ask(control::Client& client, json request) {
     auto answer = client.request(std::move(request), std::chrono::milliseconds(patience_ms));
     if (!answer) return {{"error", control::to_json(answer.error())}};

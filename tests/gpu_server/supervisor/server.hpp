@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+#include <zmq.hpp>
 
 #include "api_client/base/handles.hpp"
 #include "gpu_client/protocol/control.hpp"
@@ -54,6 +55,8 @@ private:
 
 // A client of that pool; empty keys: plain text.
 std::unique_ptr<control::Client> client_of(const Server& server, const wire::ClientKeys& keys = {});
+// A socket that is to connect to that pool without one; empty keys: plain text.
+void sign_in(zmq::socket_t& socket, const wire::ClientKeys& keys);
 // The answer, or {"error": …}. Adds "machine" for open pools when it is not empty.
 json ask(control::Client& client, json request);
 // To ask for a session of process 42. Without a machine, the client's key says which it is.

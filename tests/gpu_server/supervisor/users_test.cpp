@@ -273,9 +273,7 @@ TEST_CASE("one connection too many is told so, and is no unknown key", "[users]"
         socket.set(zmq::sockopt::linger, 0);
         socket.set(zmq::sockopt::sndtimeo, 20'000);
         socket.set(zmq::sockopt::immediate, 1);
-        socket.set(zmq::sockopt::curve_serverkey, keys.server_public);
-        socket.set(zmq::sockopt::curve_publickey, keys.own.public_key);
-        socket.set(zmq::sockopt::curve_secretkey, keys.own.secret_key);
+        sign_in(socket, keys);
         socket.connect(server.address);
         REQUIRE(socket.send(zmq::str_buffer("{}"), zmq::send_flags::none));  // waits until it is in
         crowd.push_back(std::move(socket));
@@ -338,12 +336,9 @@ TEST_CASE("guessing keys, however fast, gets nothing and leaves few lines", "[us
     zmq::context_t context(1);
     std::vector<zmq::socket_t> guesses;
     for (int i = 0; i < 300; ++i) {
-        auto own = wire::make_key_pair();
         zmq::socket_t socket(context, ZMQ_DEALER);
         socket.set(zmq::sockopt::linger, 0);
-        socket.set(zmq::sockopt::curve_serverkey, token.server_public);
-        socket.set(zmq::sockopt::curve_publickey, own.public_key);
-        socket.set(zmq::sockopt::curve_secretkey, own.secret_key);
+        sign_in(socket, {token.server_public, wire::make_key_pair()});
         socket.connect(server.address);
         socket.send(zmq::str_buffer("{}"), zmq::send_flags::dontwait);
         guesses.push_back(std::move(socket));
