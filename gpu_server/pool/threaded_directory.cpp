@@ -94,25 +94,26 @@ public:
     }
 
     void tell(const TypeCounts& types) override {
-        LockGuard lock(mutex_);
-        has_now(types);
+        {
+            LockGuard lock(mutex_);
+            has_now(types);
+        }
+        to_write_.notify_one();
     }
 
     void tell_key(const std::string& server_key) override {
-        LockGuard lock(mutex_);
-        if (self_.server_key == server_key) return;
-        self_.server_key = server_key;
-        untold_.node = true;
-        wanted_.notify_all();
+        {
+            LockGuard lock(mutex_);
+            if (self_.server_key == server_key) return;
+            self_.server_key = server_key;
+            untold_.node = true;
+        }
+        to_write_.notify_one();
     }
 
     void leave() override {
         if (!keeper_.joinable()) return;
-        stopping_ = true;  // before the follower is woken by what leave() removes
-        {
-            LockGuard lock(mutex_);
-            wanted_.notify_all();
-        }
+        tell_to_stop();  // before the follower is woken by what leave() removes
         keeper_.join();
         writer_.join();
         backend_->leave(self());
@@ -121,29 +122,34 @@ public:
 
     void add_claim(const PoolClaim& claim, const TypeCounts& types,
                    std::function<void(Result<int64_t>)> done) override {
-        LockGuard lock(mutex_);
-        has_now(types);
-        own_[claim.id] = claim;  // a registration that happens meanwhile has it, too
-        jobs_.push_back({claim, std::move(done)});
-        wanted_.notify_all();
+        {
+            LockGuard lock(mutex_);
+            has_now(types);
+            own_[claim.id] = claim;  // a registration that happens meanwhile has it, too
+            jobs_.push_back({claim, std::move(done)});
+        }
+        to_write_.notify_one();
     }
 
     void remove_claim(int64_t id, const TypeCounts& types) override {
-        LockGuard lock(mutex_);
-        has_now(types);
-        auto found = own_.extract(id);
-        if (!found) return;
-        jobs_.push_back({std::move(found.mapped()), nullptr});
-        wanted_.notify_all();
+        {
+            LockGuard lock(mutex_);
+            has_now(types);
+            if (auto found = own_.extract(id)) jobs_.push_back({std::move(found.mapped()), nullptr});
+        }
+        to_write_.notify_one();
     }
 
     void look(const Question& question, std::function<void()> then) override {
         if (boot_ms() >= good_until_) return tell_owner(std::move(then));  // the store does not answer
         std::string from;
-        if (!nodes_.empty()) from = std::next(nodes_.begin(), static_cast<int>(random_() % nodes_.size()))->first;
-        LockGuard lock(mutex_);
-        questions_.push_back({question, std::move(from), std::move(then)});
-        wanted_.notify_all();
+        if (!question.free.empty() && !nodes_.empty())
+            from = std::next(nodes_.begin(), static_cast<int>(random_() % nodes_.size()))->first;
+        {
+            LockGuard lock(mutex_);
+            questions_.push_back({question, std::move(from), std::move(then)});
+        }
+        to_look_.notify_one();
     }
 
     const std::map<std::string, PoolNode>& nodes() const override { return nodes_; }
@@ -165,12 +171,15 @@ private:
         std::function<void()> then;
     };
 
-    void stop() {
-        stopping_ = true;
+    void tell_to_stop() {
         {
             LockGuard lock(mutex_);
-            wanted_.notify_all();
+            stopping_ = true;
         }
+        for (auto* condition : {&to_write_, &to_look_, &to_stop_}) condition->notify_all();
+    }
+    void stop() {
+        tell_to_stop();
         for (auto* thread : {&keeper_, &writer_, &follower_, &looker_})
             if (thread->joinable()) thread->join();
         *alive_ = false;
@@ -194,7 +203,6 @@ private:
         if (self_.types == types) return;
         self_.types = types;
         untold_.free = true;
-        wanted_.notify_all();
     }
     PoolNode self() TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
@@ -202,7 +210,7 @@ private:
     }
     void pause(milliseconds time) TNR_EXCLUDES(mutex_) {
         UniqueLock lock(mutex_);
-        wanted_.wait_for(mutex_, time, [this] { return stopping_.load(); });
+        to_stop_.wait_for(mutex_, time, [this] { return stopping_.load(); });
     }
 
     // ---- the lease
@@ -282,8 +290,8 @@ private:
             Untold tell;
             {
                 UniqueLock lock(mutex_);
-                wanted_.wait(mutex_,
-                             [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_.any(); });
+                to_write_.wait(mutex_,
+                               [this]() TNR_REQUIRES(mutex_) { return stopping_ || !jobs_.empty() || untold_.any(); });
                 if (stopping_) return;
                 if (jobs_.empty()) {
                     tell = std::exchange(untold_, {});
@@ -382,9 +390,9 @@ private:
                 UniqueLock lock(mutex_);
                 auto wanted = [this]() TNR_REQUIRES(mutex_) { return stopping_ || !questions_.empty(); };
                 if (boot_ms() < doubt_until_)
-                    wanted_.wait_for(mutex_, doubt_looked_at_every, wanted);
+                    to_look_.wait_for(mutex_, doubt_looked_at_every, wanted);
                 else
-                    wanted_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return wanted() || boot_ms() < doubt_until_; });
+                    to_look_.wait(mutex_, [&]() TNR_REQUIRES(mutex_) { return wanted() || boot_ms() < doubt_until_; });
                 if (stopping_) return;
                 asked.swap(questions_);
             }
@@ -414,16 +422,19 @@ private:
             auto& account = one.second.account;
             return question.all_claims || question.accounts.count(account) || !looked_.count(account);
         });
-        for (auto& [name, node] : nodes_)
-            for (auto& [type, count] : node.types)
-                if (question.all_free || question.free.count(type)) count.free = 0;
+        if (question.all_free || !question.free.empty())  // there may be a thousand nodes
+            for (auto& [name, node] : nodes_)
+                for (auto& [type, count] : node.types)
+                    if (question.all_free || question.free.count(type)) count.free = 0;
         apply({false, found}, nodes_, claims_, drains_);
     }
 
     void in_doubt() {
-        LockGuard lock(mutex_);
-        doubt_until_ = boot_ms() + doubt_lasts.count();
-        wanted_.notify_all();
+        {
+            LockGuard lock(mutex_);
+            doubt_until_ = boot_ms() + doubt_lasts.count();
+        }
+        to_look_.notify_one();
     }
 
     // Claims of ours in the store that we do not have. A registration, or the writing of a claim, whose answer we did
@@ -439,7 +450,7 @@ private:
             if (!claim || own_.count(claim->id) || std::any_of(jobs_.begin(), jobs_.end(), being_removed)) continue;
             log(LogLevel::debug, "claim " + std::to_string(claim->id) + " has ended: removed from the pool once more");
             jobs_.push_back({*claim, nullptr});
-            wanted_.notify_all();
+            to_write_.notify_one();
         }
     }
 
@@ -469,7 +480,7 @@ private:
     std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;
-    Condition wanted_;
+    Condition to_write_, to_look_, to_stop_;  // for the writer, the looker, and whoever pauses
     PoolNode self_ TNR_GUARDED_BY(mutex_);
     Untold untold_ TNR_GUARDED_BY(mutex_);
     std::deque<Job> jobs_ TNR_GUARDED_BY(mutex_);
