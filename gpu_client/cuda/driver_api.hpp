@@ -9,6 +9,8 @@
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #include <cudaProfiler.h>
+
+#include "gpu_client/protocol/graphics_calls.h"
 #pragma GCC visibility pop
 
 #ifndef TNR_EXPORTED_CALLS  // for those that want the exported cuX: the generated file that defines it, and tests

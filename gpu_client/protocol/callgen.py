@@ -3,9 +3,9 @@
 
     callgen.py --table cuda.calls --headers cuda.i --out DIR
 
-cuda.i is cuda.h, cudaProfiler.h and their typedefs after the preprocessor, with __CUDA_API_VERSION_INTERNAL defined so that every
-version of every function is declared: types and versions come from there, what they cannot say comes from the table. Output, all in
-DIR:
+cuda.i is cuda.h, cudaProfiler.h, their typedefs and graphics_calls.h after the preprocessor, with
+__CUDA_API_VERSION_INTERNAL defined so that every version of every function is declared: types and versions come from there,
+what they cannot say comes from the table. Output, all in DIR:
 
     cuda_calls.hpp          ids, names, how each call travels, its notes, the table's hash (both ends)
     client_stubs.cpp        cached, async and sync calls                                  (libcuda.so.1)
@@ -165,6 +165,8 @@ def write_driver_header(signatures):
 #endif
 #include <cuda.h>
 #include <cudaProfiler.h>
+
+#include "gpu_client/protocol/graphics_calls.h"
 
 namespace tnr {{
 

@@ -7,7 +7,7 @@ AREAS = (
     ("textures, surfaces and arrays", r"Tex|Surf|Array|(DtoA|AtoD|HtoA|AtoH|AtoA)"),
     ("managed memory", r"AllocManaged|Advise|Prefetch|Discard|MemRangeGet|AttachMem"),
     ("memory and events shared between processes", r"Ipc|Shareable|(Import|Export)Pointer|HandleForAddressRange"),
-    ("graphics and external memory", r"cuGraphics|External"),
+    ("graphics and external memory", r"cuGraphics|cuGL|EGL|VDPAU|External"),
     ("multicast memory", r"Multicast"),
     ("waiting for memory in a stream", r"cuStream(Write|Wait)Value|BatchMemOp"),
     ("batched copies and decompression", r"Batch"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Exports every function of cuda.h and cudaProfiler.h, weakly, as CUDA_ERROR_NOT_SUPPORTED: those written by hand win over it
-when the library is linked. `stubgen.py cuda.i OUT.cpp`, with cuda.i the preprocessed headers with every version declared."""
+"""Exports every function of the driver, weakly, as CUDA_ERROR_NOT_SUPPORTED: those written by hand win over it when the
+library is linked. `stubgen.py cuda.i OUT.cpp`, with cuda.i the preprocessed headers with every version declared."""
 import pathlib
 import re
 import sys
