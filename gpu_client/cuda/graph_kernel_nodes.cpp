@@ -28,7 +28,7 @@ CUresult read_kernel(const CUDA_KERNEL_NODE_PARAMS* given, Parameters& parameter
                          .shared_bytes = given->sharedMemBytes};
     if (auto result = check_shape(shape, *find_device(context->device), *function); result != CUDA_SUCCESS)
         return result;
-    auto result = collect_parameters(*function->info.load(), given->kernelParams, given->extra, parameters);
+    auto result = collect_parameters(*context, *function->info.load(), given->kernelParams, given->extra, parameters);
     work = {function->number,
             shape.grid,
             shape.block,

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "api_client/base/mutex.hpp"
+#include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
@@ -23,6 +24,13 @@ struct Pinned {
 Pinned& pinned() {
     static auto* all = new Pinned;
     return *all;
+}
+
+// The addresses among which all pinned memory is that the GPU does not have under the same ones. Only ever grows.
+std::atomic<uint64_t> first_elsewhere{UINT64_MAX}, behind_elsewhere{0};
+void note_elsewhere(uint64_t begin, uint64_t end) TNR_REQUIRES(pinned().mutex) {
+    first_elsewhere = std::min(first_elsewhere.load(), begin);
+    behind_elsewhere = std::max(behind_elsewhere.load(), end);
 }
 
 struct PendingWrites {
@@ -105,7 +113,13 @@ static CUresult add(void* address, size_t bytes, unsigned flags, bool registered
     // The counter is small and outlives the range: the network thread may look at it last.
     pinned().by_address[start] = {
         start, bytes, flags, registered, context, ++pinned().last_id, new std::atomic<int>(0)};
+    if (registered || !(flags & CU_MEMHOSTALLOC_DEVICEMAP)) note_elsewhere(start, start + bytes);
     return CUDA_SUCCESS;
+}
+
+// A range may not be freed, nor its pages taken from us, while a copy uses it. Copies end by themselves, or with the session.
+static void await_copies(const PinnedRange& range) {
+    for (auto* session : open_sessions()) session->wait_for_memory([&] { return *range.in_flight == 0; });
 }
 
 static bool remove(void* address, bool registered, PinnedRange& range) {
@@ -116,8 +130,7 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
         range = found->second;
         pinned().by_address.erase(found);
     }
-    // A range may not be freed while a copy uses it. Copies end by themselves, or with the session.
-    for (auto* session : open_sessions()) session->wait_for_memory([&] { return *range.in_flight == 0; });
+    await_copies(range);
     return true;
 }
 
@@ -142,15 +155,29 @@ static void free_pages(const PinnedRange& range) {
 }
 
 // Where kernels find pinned memory. What was not mapped when it was pinned is so now.
-static CUresult map_for_device(const PinnedRange& range, uint64_t& device) {
+static CUresult map_for_device(Context& context, const PinnedRange& range, uint64_t& device) {
+    static auto* mapping = new Turn;  // threads that launch with the same memory map it once
+    TakenTurn turn(*mapping);
     SharedMemory shared;
-    if (!find_shared(range.address, shared)) {
-        Context* context = nullptr;
-        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-        return share_program_memory(*context, range.address, range.bytes, device);
+    if (find_shared(range.address, shared)) {
+        device = shared.device;
+        return CUDA_SUCCESS;
     }
-    device = shared.device;
-    return CUDA_SUCCESS;
+    await_copies(range);
+    return share_program_memory(context, range.address, range.bytes, device);
+}
+
+bool may_be_elsewhere(uint64_t address) {
+    return address >= first_elsewhere.load(std::memory_order_relaxed) &&
+           address < behind_elsewhere.load(std::memory_order_relaxed);
+}
+
+CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
+    PinnedRange range;
+    if (!find_pinned(handle_of<const void*>(address), 1, range)) return CUDA_ERROR_INVALID_VALUE;
+    auto result = map_for_device(context, range, device);
+    device += address - range.address;
+    return result;
 }
 
 static CUresult allocate(void** out, size_t bytes, unsigned flags) {
@@ -177,7 +204,7 @@ static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     uint64_t device = 0;
     if (!(flags & CU_MEMHOSTREGISTER_DEVICEMAP)) return CUDA_SUCCESS;
     (void)find_pinned(address, bytes, range);
-    auto result = map_for_device(range, device);
+    auto result = map_for_device(*context, range, device);
     if (result != CUDA_SUCCESS) (void)remove(address, true, range);
     return result;
 }
@@ -237,12 +264,13 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int* flags, void* memory) {
 
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int flags) {
     return guarded("cuMemHostGetDevicePointer", [&]() -> CUresult {
-        PinnedRange range;
-        if (!out || flags != 0 || !find_pinned(memory, 1, range)) return CUDA_ERROR_INVALID_VALUE;
+        if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         uint64_t device = 0;
-        if (auto result = map_for_device(range, device); result != CUDA_SUCCESS) return result;
-        *out = device + (value_of(memory) - range.address);
-        return CUDA_SUCCESS;
+        auto result = find_elsewhere(*context, value_of(memory), device);
+        if (result == CUDA_SUCCESS) *out = device;
+        return result;
     });
 }
 

@@ -80,7 +80,8 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     for (unsigned i = 0; i < config.numAttrs; ++i)
         if (auto result = make_attribute(config.attrs[i], attributes[i]); result != CUDA_SUCCESS) return result;
     Parameters parameters;
-    if (auto result = collect_parameters(kernel, list, extra, parameters); result != CUDA_SUCCESS) return result;
+    if (auto result = collect_parameters(*context, kernel, list, extra, parameters); result != CUDA_SUCCESS)
+        return result;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
     if (extra && anything_shared() && parameters.bytes != 0) {  // the buffer may lie in what the GPU is given now
         std::memcpy(parameters.packed, parameters.buffer, parameters.bytes);

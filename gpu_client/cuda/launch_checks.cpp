@@ -116,9 +116,25 @@ static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& par
     return CUDA_SUCCESS;
 }
 
-CUresult collect_parameters(const KernelInfo& kernel, void** list, void** extra, Parameters& parameters) {
+// Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on.
+static void put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
+    for (auto [offset, size] : kernel.parameters) {
+        uint64_t address = 0, device = 0;
+        if (size != sizeof address || offset + sizeof address > parameters.bytes) continue;
+        std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
+        if (!may_be_elsewhere(address) || find_elsewhere(context, address, device) != CUDA_SUCCESS) continue;
+        if (parameters.buffer != parameters.packed) std::memcpy(parameters.packed, parameters.buffer, parameters.bytes);
+        parameters.buffer = parameters.packed;
+        std::memcpy(parameters.packed + offset, &device, sizeof device);
+    }
+}
+
+CUresult collect_parameters(Context& context, const KernelInfo& kernel, void** list, void** extra,
+                            Parameters& parameters) {
     if (list && extra) return CUDA_ERROR_INVALID_VALUE;
-    return extra ? from_extra(extra, kernel, parameters) : from_list(list, kernel, parameters);
+    auto result = extra ? from_extra(extra, kernel, parameters) : from_list(list, kernel, parameters);
+    if (result == CUDA_SUCCESS) put_gpu_addresses(context, kernel, parameters);
+    return result;
 }
 
 }  // namespace tnr::cuda

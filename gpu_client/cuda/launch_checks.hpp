@@ -17,7 +17,9 @@ struct Parameters {
     size_t bytes = 0;
     std::byte packed[wire::parameter_bytes_max];
 };
-// From kernelParams (`list`) or `extra`, as cuLaunchKernel() has them.
-CUresult collect_parameters(const KernelInfo& kernel, void** list, void** extra, Parameters& parameters);
+// From kernelParams (`list`) or `extra`, as cuLaunchKernel() has them. Addresses are unified, so a kernel may be given one
+// of any pinned memory: where that is a parameter by itself, it becomes the address that the GPU has for the memory.
+CUresult collect_parameters(Context& context, const KernelInfo& kernel, void** list, void** extra,
+                            Parameters& parameters);
 
 }  // namespace tnr::cuda

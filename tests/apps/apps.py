@@ -62,6 +62,11 @@ PROGRAMS = {
     "cuda-python": Program(["cuda-bindings==13.5.0", "cuda-core==1.2.2", "numpy==2.4.6", TOOLKIT],
                            {"cuda-python": job("cuda_python")}),
     "pycuda": Program(["pycuda==2026.1"], {"pycuda": job("pycuda")}),
+    "drjit": Program(["drjit==1.5.0", "numpy==2.4.6"], {"drjit": job("drjit")}),
+    # It looks for nvrtc's library by name.
+    "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
+                        {f"tinygrad-{way}": job("tinygrad", device) for way, device in (
+                            ("nvrtc", "CUDA"), ("ptx", "CUDA:PTX"))}),
     # Without ptxas XLA is to give PTX to the driver.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),

@@ -136,3 +136,69 @@ TEST_CASE("kernels use registered memory through its device pointer", "[host mem
     CHECK(values == std::vector<int>(5000, 7));
     CU_OK(cu.cuMemHostUnregister(values.data()));
 }
+
+namespace {
+CUdeviceptr as_device(void* host) {
+    return reinterpret_cast<CUdeviceptr>(host);
+}
+}  // namespace
+
+TEST_CASE("kernels take the address of pinned memory that nobody has mapped", "[host memory][mapped]") {
+    Gpu gpu;
+    if (!can_map(gpu)) return;
+    Module module;
+    Stream stream;
+    Memory memory(std::vector<int>(1000, 20));
+    int* host = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), 4000));
+    std::fill(host, host + 1000, 1);
+    auto add = module.function("add");
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host), 1000, 5));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(std::vector<int>(host, host + 1000) == std::vector<int>(1000, 6));
+
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host + 100), 900, 1));  // not its first byte
+    CU_OK(cu.cuMemcpyDtoHAsync(host, memory.address, 400, stream));
+    CU_OK(launch_shaped(add, 4, 64, 0, stream, as_device(host), 100, 2));  // behind a copy into it
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(std::vector<int>(host, host + 100) == std::vector<int>(100, 22));
+    CHECK(std::vector<int>(host + 100, host + 1000) == std::vector<int>(900, 7));
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+TEST_CASE("pinned memory that a copy still writes is given to a kernel afterwards", "[host memory][mapped]") {
+    Gpu gpu;
+    if (!can_map(gpu)) return;
+    Module module;
+    Stream stream;
+    constexpr int count = 1 << 20;
+    Memory memory(std::vector<int>(count, 3));
+    int* host = nullptr;
+    CU_OK(cu.cuMemHostAlloc(reinterpret_cast<void**>(&host), count * sizeof(int), CU_MEMHOSTALLOC_PORTABLE));
+    CU_OK(cu.cuMemcpyDtoHAsync(host, memory.address, count * sizeof(int), stream));
+    CU_OK(launch_shaped(module.function("add"), 64, 64, 0, stream, as_device(host), count, 4));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(std::count(host, host + count, 7) == count);
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+TEST_CASE("kernels of a graph take the address of registered memory", "[host memory][mapped]") {
+    Gpu gpu;
+    if (!can_map(gpu)) return;
+    Module module;
+    Stream stream;
+    std::vector<int> values(5000, 3);
+    CU_OK(cu.cuMemHostRegister(values.data(), values.size() * sizeof(int), 0));
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CU_OK(launch_shaped(module.function("add"), 4, 64, 0, stream, as_device(values.data()), 5000, 4));
+    CU_OK(cu.cuStreamEndCapture(stream, &graph));
+    CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 2; ++i) CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(values == std::vector<int>(5000, 11));
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(graph));
+    CU_OK(cu.cuMemHostUnregister(values.data()));
+}

@@ -279,6 +279,9 @@ Operand Parser::named(std::string_view name) {
             advance();
             result.value = static_cast<int64_t>(minus ? 0 - token_.value : token_.value);
             advance();
+        } else if (result.kind == Operand::Kind::variable && accept('[')) {  // the address of an element
+            result.value = constant() * size_of(unit_.variables[result.index].type);
+            expect(']');
         }
     } else if (!name.empty() && name[0] == '%') {
         result.kind = Operand::Kind::special;

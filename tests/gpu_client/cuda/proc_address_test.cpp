@@ -1,5 +1,5 @@
-// cudart 13.0 asks for these at start, with these versions and flags (2: per-thread default stream). Left out are the
-// 29 of cudaGL.h, cudaEGL.h and cudaVDPAU.h: no display is attached, and cudart does without them.
+// cudart 13.0 asks for these at start, with these versions and flags (2: per-thread default stream), and for the 29 of
+// cudaGL.h, cudaEGL.h and cudaVDPAU.h, of which some stand here.
 #define TNR_EXPORTED_CALLS
 #include "tests/support/catch.hpp"
 
@@ -43,6 +43,12 @@ const Asked asked[] = {
     {"cuCtxSynchronize", 2000, 0},
     {"cuCtxSynchronize", 13000, 0},
     {"cuDestroyExternalMemory", 10000, 0},
+    {"cuEGLStreamConsumerConnect", 7000, 0},
+    {"cuEventCreateFromEGLSync", 9000, 0},
+    {"cuGLGetDevices", 6050, 0},
+    {"cuGraphicsGLRegisterBuffer", 3000, 0},
+    {"cuGraphicsGLRegisterImage", 3000, 0},
+    {"cuVDPAUCtxCreate", 3020, 0},
     {"cuDestroyExternalSemaphore", 10000, 0},
     {"cuDeviceCanAccessPeer", 4000, 0},
     {"cuDeviceGet", 2000, 0},

@@ -13,7 +13,7 @@ CALLS, README = (pathlib.Path(argument) for argument in sys.argv[1:3])
 
 # The README's words for calls, and the calls. Whoever adds to either side adds here.
 WORDS = {
-    "graphics": r"cuGraphics",
+    "graphics": r"cuGraphics|cuGL|EGL|VDPAU",
     "external memory": r"External(Memory|Semaphore)(?!s\w*Node)",
     "multicast memory": r"cuMulticast",
     "checkpoints": r"cuCheckpoint",
