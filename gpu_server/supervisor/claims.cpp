@@ -39,17 +39,34 @@ static std::string enumerate(const std::set<std::string>& names) {
     return text;
 }
 
+std::map<std::string, Elsewhere> Claims::offered_elsewhere() const {
+    return options_.pool ? options_.pool->offered_elsewhere() : std::map<std::string, Elsewhere>();
+}
+
 Result<> Claims::check_wish(const GpuWish& wish) const {
     int there = gpus_.count(wish.gpu);
     if (there >= wish.count) return Ok{};
-    if (there == 0) {
-        auto types = gpus_.types();
-        if (types.empty())
-            return Error{Error::Kind::remote, "all GPUs of this pool are out of order", "the server's log says why"};
-        return Error{Error::Kind::usage, "the pool has no '" + printable(wish.gpu) + "'; it has: " + enumerate(types)};
+    auto types = gpus_.types();
+    int most = there, total = there;
+    for (auto& [type, others] : offered_elsewhere()) {
+        types.insert(type);
+        if (type == wish.gpu) most = std::max(most, others.most), total += others.total;
     }
+    if (types.empty())
+        return Error{Error::Kind::remote, "all GPUs of this pool are out of order", "the server's log says why"};
+    if (total == 0)
+        return Error{Error::Kind::usage, "the pool has no '" + printable(wish.gpu) + "'; it has: " + enumerate(types)};
+    if (total >= wish.count && most < wish.count)
+        return Error{Error::Kind::usage, "no node of the pool has " + std::to_string(wish.count) + " " + wish.gpu +
+                                             "; the largest has " + std::to_string(most)};
+    // Another node has as many, and is out of reach or drained: else the program would have been sent there.
+    if (most >= wish.count)
+        return Error{Error::Kind::remote,
+                     "this node has " + std::to_string(there) + " " + wish.gpu + ", not " + std::to_string(wish.count) +
+                         ", and the program could not be sent to one that has them",
+                     "try again later"};
     return Error{Error::Kind::usage,
-                 "the pool has " + std::to_string(there) + " " + wish.gpu + ", not " + std::to_string(wish.count)};
+                 "the pool has " + std::to_string(total) + " " + wish.gpu + ", not " + std::to_string(wish.count)};
 }
 
 Claim* Claims::find(const Caller& caller, const std::string& gpu) {

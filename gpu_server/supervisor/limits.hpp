@@ -83,7 +83,7 @@ inline constexpr size_t sessions_per_user_max = 1024;
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
 
-// … and of all keys of an account.
+// … and of all keys of an account. A few accounts together may have all places: claim_queue.cpp says who gives up one then.
 inline constexpr size_t waiting_requests_per_account_max = 256;
 // The queue for GPUs that others use. A client that waits is told its place when that changes, and this often in any case;
 // it then has a moment to ask again, or its place is gone.
@@ -230,6 +230,8 @@ inline constexpr int hops_max = 4;
 inline constexpr milliseconds capacity_told_after{10};
 // Requests of one key that wait for what the pool's store says of the other nodes. One beyond them goes by what is known.
 inline constexpr size_t looks_per_owner_max = 256;
+// Refusals that wait for what the others have free, to name a type that is. Those beyond go by what is known.
+inline constexpr size_t refusals_looking_max = 256;
 // While somebody waits here, how often the others are asked what they have.
 inline constexpr milliseconds others_asked_every{1'000};
 // How long we count whom we have sent to another node as being there, until that node says so itself; and how many.

@@ -205,6 +205,22 @@ TypeCounts Membership::types_elsewhere() const {
     return types;
 }
 
+std::map<std::string, Elsewhere> Membership::offered_elsewhere() const {
+    std::map<std::string, Elsewhere> offered;
+    for (auto& [name, node] : directory_->nodes()) {
+        if (name == self_.name) continue;
+        for (auto& [type, count] : node.types) {
+            if (count.total == 0) continue;
+            auto& all = offered[type];
+            all.total += count.total;
+            all.most = std::max(all.most, count.total);
+            if (!node.draining) all.most_free = std::max(all.most_free, count.free);
+            all.memory_bytes = count.memory_bytes;
+        }
+    }
+    return offered;
+}
+
 std::optional<json> Membership::redirect_to(const std::string& name) const {
     auto node = directory_->nodes().find(name);
     if (node == directory_->nodes().end()) return std::nullopt;
