@@ -80,8 +80,8 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(program.returncode, 0, errors + self.log("a") + self.log("b"))
         return out.split()[0]
 
-    def refused(self, user, gpu):
-        program = self.program(user, gpu, 0.1)
+    def refused(self, user, gpu, count=1):
+        program = self.program(user, gpu, 0.1, count)
         out, errors = program.communicate(timeout=60)
         self.assertNotEqual(program.returncode, 0, out)
         return errors
@@ -119,6 +119,14 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(sorted((gpu["node"], gpu["type"]) for gpu in now["gpus"]),
                          [("a", "h100"), ("b", "a100"), ("b", "h100")])
         self.assertIn(("b", "a100", "alice"), {(gpu["node"], gpu["type"], gpu["user"]) for gpu in now["gpus"]})
+        # And what is one node's alone says so.
+        status = self.operator("status")
+        self.assertIn("Node a,", status)
+        self.assertIn("What follows is of this node. The pool has 1 more: b.", status)
+        self.assertNotIn("a100", status)
+        others = json.loads(self.operator("status", "-o", "json"))["other_nodes"]
+        self.assertEqual([(node["name"], node["address"], node["types"]) for node in others],
+                         [("b", self.addresses["b"], ["a100", "h100"])])
         os.kill(self.servers["b"].pid, signal.SIGSTOP)
         try:
             silent = {node["name"]: node["silent"] for node in tnr("pool", "top")["nodes"]}
@@ -133,6 +141,23 @@ class PoolNodes(unittest.TestCase):
         everyone = tnr("billing", "--everyone")["lines"]
         self.assertLessEqual({"alice", "bob", "dora"}, {line["name"] for line in everyone})
         self.assertIn("no 'l4'", self.refused(alice, "l4"))
+
+    def test_who_is_refused_hears_of_the_whole_pool(self):
+        self.serve("a", "h100")
+        self.serve("b", "h100,a100:2,l4")
+        alice, bob = self.user("alice"), self.user("bob")
+        holds = [self.program(self.user(name), "h100", 60) for name in ("carol", "dora")]
+        for program in holds:
+            program.stdout.readline()
+        error = self.refused(alice, "h100")  # a has nothing else
+        self.assertIn("all 2 h100 are in use", error)
+        self.assertIn("a100 is free: --gpu a100", error)
+        error = self.refused(dict(bob, wait_s=1), "h100")
+        self.assertIn("it waited for 1 s", error)
+        self.assertIn("a100 is free", error)
+        self.assertIn("no 't4'; it has: a100, h100, l4", self.refused(alice, "t4"))
+        self.assertIn("no node of the pool has 2 h100; the largest has 1", self.refused(alice, "h100", count=2))
+        self.assertIn("the pool has 2 a100, not 3", self.refused(alice, "a100", count=3))
 
     def test_a_nodes_key_is_another(self):
         """The others send clients there with the new one: also once the old one is worthless."""
@@ -217,6 +242,8 @@ class PoolNodes(unittest.TestCase):
         self.operator("drain", "c", expect=1)
         self.operator("drain", drained)
         wait_until(lambda: self.node(drained)["state"] == "draining", 2)
+        wait_until(lambda: "it is being drained" in self.operator("status", node=drained), 5)
+        self.assertIn(f"{drained} (draining)", self.operator("status", node="ba"[drained == "b"]))
         self.assertNotEqual(self.runs(bob, "h100"), gpu)
         self.assertEqual(self.runs(alice, "h100"), gpu)  # another program of a claim that is there
         out, errors = first.communicate(timeout=30)
