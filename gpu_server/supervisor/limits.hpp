@@ -141,6 +141,10 @@ inline constexpr milliseconds wipe_timeout{60'000};
 // each GPU at least wipe_checked_bytes_min. A GPU reads back some GB in it, the emulated one all that is wiped.
 inline constexpr milliseconds wipe_check_budget{60};
 inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{64} << 20;
+// What a wipe may have less than an earlier one of the same GPU had: this, and of a large GPU a 64th. Where more is missing,
+// another program of this host has it, and what is in it would come to the next tenant unwiped.
+inline constexpr int64_t wipe_missing_bytes_max = int64_t{64} << 20;
+inline constexpr uint64_t wipe_missing_share = 64;
 // What is overwritten at once is at least the driver's own page.
 inline constexpr uint64_t wipe_block_bytes_min = uint64_t{2} << 20;
 // Memory of an emulated GPU is gone with its worker: the same code runs, on an amount that costs no time.
