@@ -159,6 +159,17 @@ class PoolNodes(unittest.TestCase):
         self.assertIn("no node of the pool has 2 h100; the largest has 1", self.refused(alice, "h100", count=2))
         self.assertIn("the pool has 2 a100, not 3", self.refused(alice, "a100", count=3))
 
+    def test_check_asks_the_etcd_that_the_nodes_share(self):
+        def check(store, expect):
+            done = subprocess.run([BIN / "tnr-gpu-server", "check", "--emulate", "h100", "--state", f"{self.folder}/new",
+                                   "--listen", "tcp://127.0.0.1:0", "--store", store], capture_output=True, text=True)
+            self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+            return done.stdout
+        dead = f"127.0.0.1:{etcd.free_port()}"
+        self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
+        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer; the others do")
+        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer\n +→ look at the etcd")
+
     def test_a_nodes_key_is_another(self):
         """The others send clients there with the new one: also once the old one is worthless."""
         self.serve("a", "h100")
