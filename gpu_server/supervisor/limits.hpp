@@ -249,7 +249,7 @@ inline constexpr milliseconds look_at_all_pause_min{50};
 inline constexpr milliseconds look_at_all_pause_max{2'000};
 
 // What processes of a claim lend each other (exchange.hpp): each is a descriptor here. PyTorch lends one for each block of
-// its cache that a shared tensor lies in.
+// its cache that a shared tensor lies in. A claim on a node of more than four GPUs has its GPUs' part of things_max.
 inline constexpr size_t things_of_claim_max = 4096;
 inline constexpr size_t things_max = 16384;
 
