@@ -237,7 +237,10 @@ private:
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    Claim* registering(int64_t id);
     void registered(int64_t id, Result<int64_t> fence);
+    void begin(int64_t id, int64_t fence);
+    int held_before(const Claim& claim, int64_t fence) const;
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);

@@ -171,10 +171,11 @@ void Membership::ended(int64_t id, const std::vector<int>& gpus) {
     directory_->remove_claim(id, types_here(gpus));
 }
 
-int Membership::held_elsewhere(const std::string& account) const {
+int Membership::held_elsewhere(const std::string& account, int64_t before) const {
     if (account.empty()) return 0;
     int held = 0;
-    for (auto& claim : claims_elsewhere(account)) held += static_cast<int>(claim.devices.size());
+    for (auto& claim : claims_elsewhere(account))
+        if (claim.fence < before) held += static_cast<int>(claim.devices.size());
     return held;
 }
 

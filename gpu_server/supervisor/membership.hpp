@@ -61,7 +61,7 @@ public:
     void changed() override;
     void look(const Question& question, std::function<void()> then) override;
     std::map<std::string, Elsewhere> offered_elsewhere() const override;
-    int held_elsewhere(const std::string& account) const override;
+    int held_elsewhere(const std::string& account, int64_t before) const override;
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, Need need) override;
 
 private:

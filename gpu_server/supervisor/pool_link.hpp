@@ -49,8 +49,8 @@ public:
     // if there are no others.
     virtual void look(const Question& question, std::function<void()> then) = 0;
     virtual std::map<std::string, Elsewhere> offered_elsewhere() const = 0;
-    // GPUs that this account has at other nodes.
-    virtual int held_elsewhere(const std::string& account) const = 0;
+    // GPUs that this account has at other nodes, by claims with numbers below this one.
+    virtual int held_elsewhere(const std::string& account, int64_t before = INT64_MAX) const = 0;
     // The node to ask instead, as {"redirect": …}: the one with the caller's claim; one with enough free GPUs; one with
     // enough GPUs.
     enum class Need { its_claim, free, any };

@@ -51,6 +51,19 @@ print("done", flush=True)
 """
 
 
+# Asks for its GPU when it is told to, and holds it for a moment.
+TOGETHER = """
+import ctypes, signal, time
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+cuda.cuInit(0)
+print("ready", flush=True)
+signal.sigwait({signal.SIGUSR1})
+print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), flush=True)
+time.sleep(1)
+"""
+
+
 @unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
 class PoolNodes(unittest.TestCase):
     def setUp(self):
@@ -158,6 +171,23 @@ class PoolNodes(unittest.TestCase):
         self.assertIn("no 't4'; it has: a100, h100, l4", self.refused(alice, "t4"))
         self.assertIn("no node of the pool has 2 h100; the largest has 1", self.refused(alice, "h100", count=2))
         self.assertIn("the pool has 2 a100, not 3", self.refused(alice, "a100", count=3))
+
+    def test_a_users_limit_holds_for_who_asks_all_nodes_at_once(self):
+        self.serve("a", "h100:2")
+        self.serve("b", "h100:2")
+        alice = self.user("alice")
+        self.operator("user", "limit", "alice", "--gpus", "1")
+        at = {"a": alice, "b": dict(alice, pool=self.addresses["b"], server_key=self.pool.server_key("b"))}
+        for _ in range(5):  # 3 of 4 times both had one
+            machines = [dict(user, gpu="h100", machine=dict(alice["machine"], name=f"at-{node}")) for node, user in at.items()]
+            together = [self.pool.start(machine, [sys.executable, "-c", TOGETHER]) for machine in machines]
+            for program in together:
+                self.assertEqual(program.stdout.readline(), "ready\n")
+            for program in together:
+                os.kill(program.pid, signal.SIGUSR1)
+            codes = [program.communicate(timeout=60)[0].strip() for program in together]
+            self.assertLessEqual(codes.count("0"), 1, codes)
+            wait_until(lambda: all(self.node(node)["gpus"] == "h100 2/2" for node in at), 10)
 
     def test_check_asks_the_etcd_that_the_nodes_share(self):
         def check(store, expect):

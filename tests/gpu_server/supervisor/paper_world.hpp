@@ -111,7 +111,7 @@ public:
     void changed() override {}
     void look(const Question&, std::function<void()> then) override { then(); }
     std::map<std::string, Elsewhere> offered_elsewhere() const override { return {}; }
-    int held_elsewhere(const std::string&) const override { return 0; }
+    int held_elsewhere(const std::string&, int64_t) const override { return 0; }
     std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
 
     void answer(bool good) {
