@@ -48,7 +48,7 @@ private:
             if (silent == static_cast<int>(i)) continue;
             std::string request;
             char bytes[4096];
-            while (request.find("}") == std::string::npos) {
+            while (request.find('}') == std::string::npos) {
                 auto size = recv(caller.get(), bytes, sizeof bytes, 0);
                 if (size <= 0) break;
                 request.append(bytes, static_cast<size_t>(size));
