@@ -3,6 +3,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "api_client/http/oauth.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -121,10 +122,12 @@ Txn& Txn::remove(const std::string& key) {
 
 Client::Client(Address address, http::Limits limits, std::function<bool()> stopped)
     : address_(std::move(address)),
-      http_({[stopped = std::move(stopped)](int) { return !stopped || !stopped(); }, {}, {}, {}}, [&] {
-          limits.tries_max = 1;  // whoever calls knows better whether it is worth another try
-          return limits;
-      }()) {}
+      http_({[stopped = std::move(stopped)](int) { return !stopped || !stopped(); }, {}, {}, {}},
+            [&] {
+                limits.tries_max = 1;  // whoever calls knows better whether it is worth another try
+                return limits;
+            }()),
+      current_(std::random_device{}() % address_.urls.size()) {}
 
 Result<http::Response> Client::send(http::Request request, const std::string& path) {
     request.method = "POST";

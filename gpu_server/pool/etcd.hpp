@@ -1,7 +1,8 @@
 // etcd 3 through its gRPC-JSON gateway: as much of it as a pool needs. https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
 //
 // A Client blocks until etcd has answered, or until its patience ends: it belongs on a thread that may wait. Of several
-// members it asks the one that answered last; where that does not answer, the next.
+// members it begins with any, so that a pool's nodes spread over them, and asks the one that answered last; where that does
+// not answer, the next.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +96,7 @@ private:
 
     Address address_;
     http::Client http_;
-    size_t current_ = 0;  // of the address's urls
+    size_t current_;  // of the address's urls
 };
 
 // One line of a watch's answer; kind not_found when etcd has forgotten. Foreign bytes.

@@ -17,6 +17,7 @@
 #include <ostream>
 
 #include "gpu_server/pool/clock.hpp"
+#include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
 #include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/supervisor/claims.hpp"
@@ -135,6 +136,27 @@ void check_database(const std::string& path, Findings& found) {
         found.warn("clock", "the ledger's latest claim is from " + std::to_string(ahead_ms / 1000) + " s in the future",
                    "the clock was set back; is it right now?");
     found.ok("store", path);
+}
+
+// Each of etcd's members by itself: a server goes on with those that answer, and nobody would notice the others.
+void check_etcd(const std::string& store, Findings& found) {
+    constexpr int connect_ms = 2'000, total_ms = 5'000;
+    auto address = etcd::parse_address(store);
+    if (!address) return found.fail("etcd", address.error().what, address.error().hint);
+    size_t silent = 0;
+    std::string which;
+    for (auto& url : address->urls) {
+        auto alone = *address;
+        alone.urls = {url};
+        etcd::Client member(alone, {.connect_ms = connect_ms, .total_ms = total_ms});
+        if (member.list_some(address->prefix, address->prefix, 1)) continue;
+        ++silent;
+        which += (which.empty() ? "" : ", ") + url;
+    }
+    const std::string hint = "look at the etcd there: etcdctl endpoint health";
+    if (silent == address->urls.size()) return found.fail("etcd", which + ": no answer", hint);
+    if (silent > 0) return found.warn("etcd", which + ": no answer; the others do", hint);
+    found.ok("etcd", store + " answers");
 }
 
 void check_disk(const fs::path& folder, Findings& found) {
@@ -292,6 +314,7 @@ Result<> check(const ServeOptions& options, const std::string& format, std::ostr
     check_devices(options, found);
     check_nvml(options, found);
     const bool running = check_state(options, found);
+    if (!options.store.empty()) check_etcd(options.store, found);
     if (!running) check_ports(options, found);
     check_clock(found);
     check_descriptors(found);

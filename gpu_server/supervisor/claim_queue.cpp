@@ -17,22 +17,36 @@ namespace tnr::server {
 
 using nlohmann::json;
 
-bool Claims::full(const Caller& caller) const {
-    size_t of_owner = 0, of_account = 0;
-    for (auto& one : waiting_) {
-        of_owner += one.caller.owner() == caller.owner();
-        of_account += one.caller.user() == caller.user();
-    }
-    return waiting_.size() >= waiting_requests_max || of_owner >= waiting_requests_per_owner_max ||
-           of_account >= waiting_requests_per_account_max;
-}
-
 static Error too_many_wait() {
     return {Error::Kind::remote, "too many requests wait for a GPU already", "try again later"};
 }
 
+// A place for one more of this caller's requests. Where all are taken, who has more than this caller's user would have gives
+// up one: so nobody is kept out by others who want more than their share, however many they are together.
+bool Claims::place_for(const Caller& caller) {
+    size_t of_owner = 0, all = 0;
+    std::map<std::string, size_t> of_users;
+    for (auto& one : waiting_) {
+        if (one.over) continue;
+        ++all;
+        ++of_users[one.caller.user()];
+        of_owner += one.caller.owner() == caller.owner();
+    }
+    const auto of_user = of_users[caller.user()];
+    if (of_owner >= waiting_requests_per_owner_max || of_user >= waiting_requests_per_account_max) return false;
+    if (all < waiting_requests_max) return true;
+    auto most = std::max_element(of_users.begin(), of_users.end(),
+                                 [](auto& one, auto& other) { return one.second < other.second; });
+    if (most->second <= of_user + 1) return false;
+    auto last = std::find_if(waiting_.rbegin(), waiting_.rend(),
+                             [&](const Waiting& one) { return !one.over && one.caller.user() == most->first; });
+    give_up(*last, too_many_wait());
+    remove_over();
+    return true;
+}
+
 void Claims::wait_for(Waiting waiting, milliseconds patience, const Error& too_late) {
-    if (full(waiting.caller)) return waiting.reply(too_many_wait());
+    if (!place_for(waiting.caller)) return waiting.reply(too_many_wait());
     auto here = waiting_.insert(waiting_.end(), std::move(waiting));
     here->timeout = loop_.after(patience, [this, here, too_late] {
         give_up(*here, too_late);
@@ -135,7 +149,7 @@ std::vector<Claims::InQueue> Claims::queue() {
 void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
     if (process.nonce.empty())
         return reply(Error{Error::Kind::usage, "who waits for a GPU has to send a nonce to be known by"});
-    if (full(caller)) return reply(too_many_wait());
+    if (!place_for(caller)) return reply(too_many_wait());
     Waiting waiting{caller, reply, {}, wish, options_.limits(caller.account)};
     waiting.attempt = [this](Waiting& one) {
         if (options_.pool && !options_.pool->may_begin()) return false;  // it waits for that, too
@@ -200,9 +214,10 @@ void Claims::look_at(const Place& place) {
     Waiting& waiting = *place.waiting;
     auto now = loop_.now();
     if (waiting.wish->wait.count() < control::wait_s_max && now >= waiting.until) {
-        Error late = all_in_use(waiting.caller, *waiting.wish);
-        late.what += "; it waited for " + std::to_string(waiting.wish->wait.count()) + " s";
-        return give_up(waiting, late);
+        if (auto reply = std::exchange(waiting.reply, nullptr))
+            refuse_all_in_use(waiting.caller, *waiting.wish,
+                              "; it waited for " + std::to_string(waiting.wish->wait.count()) + " s", reply);
+        return give_up(waiting, {});
     }
     if (!waiting.reply) {
         if (now - waiting.since < place_kept_for) return;
@@ -228,15 +243,15 @@ void Claims::look_at(const Place& place) {
 // ---- what one is told who does not wait
 
 Error Claims::all_in_use(const Caller& caller, const GpuWish& wish) {
-    auto size_of = [&](const std::string& type) {
-        for (auto& gpu : gpus_.all())
-            if (gpu.found.type == type) return static_cast<double>(gpu.found.memory_bytes);
-        return 0.0;
-    };
+    auto offered = offered_elsewhere();
+    const int total = gpus_.count(wish.gpu) + offered[wish.gpu].total;
+    for (auto& gpu : gpus_.all()) offered[gpu.found.type].memory_bytes = gpu.found.memory_bytes;
+    auto size_of = [&](const std::string& type) { return static_cast<double>(offered[type].memory_bytes); };
     std::string nearest;
     double distance = 0;
-    for (auto& type : gpus_.types()) {
-        if (type == wish.gpu || std::ssize(gpus_.available(type, caller.owner())) < wish.count) continue;
+    for (auto& [type, others] : offered) {
+        const auto free_here = static_cast<int>(gpus_.available(type, caller.owner()).size());
+        if (type == wish.gpu || std::max(free_here, others.most_free) < wish.count) continue;
         double is = std::abs(std::log(size_of(type) / size_of(wish.gpu)));  // as far from half as from twice the memory
         if (!nearest.empty() && is >= distance) continue;
         nearest = type;
@@ -244,11 +259,25 @@ Error Claims::all_in_use(const Caller& caller, const GpuWish& wish) {
     }
     int wait = 0;
     for (auto& one : waiting_) wait += !one.over && one.queued && one.wish->gpu == wish.gpu;
-    Error error{Error::Kind::remote, "all " + std::to_string(gpus_.count(wish.gpu)) + " " + wish.gpu + " are in use"};
+    Error error{Error::Kind::remote, "all " + std::to_string(total) + " " + wish.gpu + " are in use"};
     if (wait > 0) error.what += ", and " + std::to_string(wait) + (wait > 1 ? " wait" : " waits") + " for them";
     error.hint = (nearest.empty() ? "" : nearest + " is free: --gpu " + nearest + "; or ") +
                  std::string("wait for one: `tnr run --wait 5m`, or TNR_WAIT=300 in the program's environment");
     return error;
+}
+
+void Claims::refuse_all_in_use(const Caller& caller, const GpuWish& wish, const std::string& more, const Reply& reply) {
+    auto refuse = [=, this] {
+        auto error = all_in_use(caller, wish);
+        error.what += more;
+        reply(std::move(error));
+    };
+    if (!options_.pool || refusals_looking_ >= refusals_looking_max) return refuse();
+    ++refusals_looking_;
+    options_.pool->look({.all_free = true}, [this, refuse] {
+        --refusals_looking_;
+        refuse();
+    });
 }
 
 }  // namespace tnr::server

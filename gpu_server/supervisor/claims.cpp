@@ -39,17 +39,34 @@ static std::string enumerate(const std::set<std::string>& names) {
     return text;
 }
 
+std::map<std::string, Elsewhere> Claims::offered_elsewhere() const {
+    return options_.pool ? options_.pool->offered_elsewhere() : std::map<std::string, Elsewhere>();
+}
+
 Result<> Claims::check_wish(const GpuWish& wish) const {
     int there = gpus_.count(wish.gpu);
     if (there >= wish.count) return Ok{};
-    if (there == 0) {
-        auto types = gpus_.types();
-        if (types.empty())
-            return Error{Error::Kind::remote, "all GPUs of this pool are out of order", "the server's log says why"};
-        return Error{Error::Kind::usage, "the pool has no '" + printable(wish.gpu) + "'; it has: " + enumerate(types)};
+    auto types = gpus_.types();
+    int most = there, total = there;
+    for (auto& [type, others] : offered_elsewhere()) {
+        types.insert(type);
+        if (type == wish.gpu) most = std::max(most, others.most), total += others.total;
     }
+    if (types.empty())
+        return Error{Error::Kind::remote, "all GPUs of this pool are out of order", "the server's log says why"};
+    if (total == 0)
+        return Error{Error::Kind::usage, "the pool has no '" + printable(wish.gpu) + "'; it has: " + enumerate(types)};
+    if (total >= wish.count && most < wish.count)
+        return Error{Error::Kind::usage, "no node of the pool has " + std::to_string(wish.count) + " " + wish.gpu +
+                                             "; the largest has " + std::to_string(most)};
+    // Another node has as many, and is out of reach or drained: else the program would have been sent there.
+    if (most >= wish.count)
+        return Error{Error::Kind::remote,
+                     "this node has " + std::to_string(there) + " " + wish.gpu + ", not " + std::to_string(wish.count) +
+                         ", and the program could not be sent to one that has them",
+                     "try again later"};
     return Error{Error::Kind::usage,
-                 "the pool has " + std::to_string(there) + " " + wish.gpu + ", not " + std::to_string(wish.count)};
+                 "the pool has " + std::to_string(total) + " " + wish.gpu + ", not " + std::to_string(wish.count)};
 }
 
 Claim* Claims::find(const Caller& caller, const std::string& gpu) {
@@ -147,16 +164,42 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     return &made;
 }
 
-// registering → active, or ending
-void Claims::registered(int64_t id, Result<int64_t> fence) {
+// Null: it has ended meanwhile.
+Claim* Claims::registering(int64_t id) {
     auto found = std::find_if(claims_.begin(), claims_.end(), [&](auto& claim) { return claim->id == id; });
-    if (found == claims_.end() || (*found)->ending) return;  // it has ended meanwhile
-    Claim& claim = **found;
-    if (!fence) return end(claim, fence.error().what);
-    claim.fence = *fence;
-    for (auto& session : claim.sessions)
+    return found == claims_.end() || (*found)->ending ? nullptr : found->get();
+}
+
+void Claims::registered(int64_t id, Result<int64_t> fence) {
+    Claim* claim = registering(id);
+    if (!claim) return;
+    if (!fence) return end(*claim, fence.error().what);
+    if (!options_.limits(claim->account).gpus_max) return begin(id, *fence);
+    options_.pool->look({.accounts = {claim->account}}, [=, this] { begin(id, *fence); });
+}
+
+// registering → active, or ending. Its user may have asked several nodes at the same moment, none of which knew of the others'
+// claims. All of them are registered now, and their numbers say which came first: those beyond the limit end.
+void Claims::begin(int64_t id, int64_t fence) {
+    Claim* claim = registering(id);
+    if (!claim) return;
+    const auto most = options_.limits(claim->account).gpus_max;
+    if (most && held_before(*claim, fence) + std::ssize(claim->gpus) > *most)
+        return end(*claim, claim->user + " may use " + std::to_string(*most) +
+                               " GPUs at once, and has asked several nodes for more at the same moment");
+    claim->fence = fence;
+    for (auto& session : claim->sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
-            serve(claim, session);
+            serve(*claim, session);
+}
+
+// GPUs of the claim's account, by claims with smaller numbers.
+int Claims::held_before(const Claim& claim, int64_t fence) const {
+    int held = options_.pool->held_elsewhere(claim.account, fence);
+    for (auto& other : claims_)
+        if (other->account == claim.account && other->fence > 0 && other->fence < fence)
+            held += static_cast<int>(other->gpus.size());
+    return held;
 }
 
 void Claims::release(const Caller& caller, const std::string& why) {

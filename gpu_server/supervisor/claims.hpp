@@ -199,7 +199,7 @@ private:
     using Waiters = std::list<Waiting>;
     // For `patience`, then the answer is `too_late`.
     void wait_for(Waiting waiting, milliseconds patience, const Error& too_late);
-    bool full(const Caller& caller) const;
+    bool place_for(const Caller& caller);
     void try_waiting();
     bool try_one(Waiting& waiting);
     void give_up(Waiting& waiting, const Error& error);
@@ -222,6 +222,9 @@ private:
     int held(const Caller& caller) const;  // GPUs in use by its user, at all nodes
     bool beyond_limit(const Caller& caller, const UserLimits& limits, int more) const;
     Error all_in_use(const Caller& caller, const GpuWish& wish);
+    // Says that, with what is free at other nodes: so it may be a moment later.
+    void refuse_all_in_use(const Caller& caller, const GpuWish& wish, const std::string& more, const Reply& reply);
+    std::map<std::string, Elsewhere> offered_elsewhere() const;
 
     // `willing`: it may wait as long as it takes, so nothing but a wish that cannot come true is refused.
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
@@ -234,7 +237,10 @@ private:
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    Claim* registering(int64_t id);
     void registered(int64_t id, Result<int64_t> fence);
+    void begin(int64_t id, int64_t fence);
+    int held_before(const Claim& claim, int64_t fence) const;
     Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);
@@ -280,6 +286,7 @@ private:
     EventLoop::TimerId queue_timer_ = 0;
     Allowances lines_of_waiting_{queue_lines_per_second_max, queue_lines_burst};  // by user
     EventLoop::Clock::time_point others_asked_ = {};
+    size_t refusals_looking_ = 0;  // those that wait for what other nodes have
     FairShare shares_;
     ClaimTally tally_;
     std::optional<Error> refuses_new_;

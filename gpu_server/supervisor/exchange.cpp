@@ -72,7 +72,9 @@ bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
     thing.file = std::move(file);
     auto of_claim = static_cast<size_t>(
         std::count_if(things_.begin(), things_.end(), [&](auto& one) { return one.first.first == claim; }));
-    bool room = of_claim < things_of_claim_max && things_.size() < things_max && thing.file.get() < descriptors_;
+    // A claim's part of all is that of its GPUs: so whatever others lend, there is room for its own.
+    const auto part = std::min(things_of_claim_max, things_max * worker.gpus.size() / gpus_.all().size());
+    bool room = of_claim < part && thing.file.get() < descriptors_;
     answer(worker, message, room && things_.try_emplace({claim, name}, std::move(thing)).second);
     return true;
 }

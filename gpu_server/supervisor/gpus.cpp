@@ -132,12 +132,23 @@ void Gpus::wipe(Gpu& gpu) {
     if (auto started = wiper_(gpu.found, wiped); !started) host_trouble(gpu, started.error().what, &Gpus::wipe);
 }
 
+// Empty if all is as it should be.
+static std::string why_unwiped(const Gpu& gpu, const WipeRecord& wipe, const std::string& how) {
+    if (wipe.bytes == 0) return how;
+    const auto missing = gpu.most_wiped - wipe.bytes;
+    const auto usual = static_cast<int64_t>(gpu.found.memory_bytes / wipe_missing_share);
+    if (missing <= std::max(wipe_missing_bytes_max, usual)) return {};
+    return std::to_string(missing >> 20) + " MiB of it are another program's of this host";
+}
+
 void Gpus::wiped(int index, const std::string& how, const WipeRecord& wipe) {
     if (stopping_) return;
     Gpu& gpu = at(index);
     gpu.host_troubles = 0;
-    ++(wipe.bytes == 0 ? tally_.failed : tally_.done);
-    if (wipe.bytes == 0) return strike(gpu, "its memory could not be wiped: " + how, &Gpus::wipe);
+    auto why = why_unwiped(gpu, wipe, how);
+    ++(why.empty() ? tally_.done : tally_.failed);
+    if (!why.empty()) return strike(gpu, "its memory could not be wiped: " + why, &Gpus::wipe);
+    gpu.most_wiped = std::max(gpu.most_wiped, wipe.bytes);
     tally_.bytes += static_cast<double>(wipe.bytes);
     tally_.checked_bytes += static_cast<double>(wipe.checked_bytes);
     tally_.seconds.add(static_cast<double>(wipe.took_ms) / 1000);

@@ -36,6 +36,7 @@ struct Gpu {
     std::optional<DeviceDescription> description;  // once a worker has told it; without a session's address range
     Worker* warm = nullptr;                        // starts, or waits for the next claim
     MemoryLedger memory;
+    int64_t most_wiped = 0;            // bytes that a wipe has had of it
     int strikes = 0;                   // its own faults, in a row
     int host_troubles = 0;             // this host's, in a row
     milliseconds out_of_order_for{0};  // the latest pause

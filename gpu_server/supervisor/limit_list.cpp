@@ -50,7 +50,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"handles of a kind", "a session", number(worker::handles_max), "an error of CUDA's"},
         {"threads and processes", "a session", number(worker::threads_max), "an error of CUDA's"},
         {"files and sockets", "a session", number(worker::files_max), "an error of CUDA's"},
-        {"things lent between its processes", "a machine", number(things_of_claim_max), "an error of CUDA's"},
+        {"things lent between its processes", "a machine",
+         number(things_of_claim_max) + ", of all " + number(things_max) + " its GPUs' part", "an error of CUDA's"},
         {"code kept on disk", "a user", exact_bytes(tenant_image_bytes_max), "what was used longest ago goes"},
         {"lines in the audit log", "a user or address", number(audit_lines_per_peer_max) + " a minute", "counted"},
     };

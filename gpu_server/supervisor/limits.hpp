@@ -83,7 +83,7 @@ inline constexpr size_t sessions_per_user_max = 1024;
 inline constexpr size_t waiting_requests_per_owner_max = 64;
 inline constexpr size_t waiting_requests_max = 1024;
 
-// … and of all keys of an account.
+// … and of all keys of an account. A few accounts together may have all places: claim_queue.cpp says who gives up one then.
 inline constexpr size_t waiting_requests_per_account_max = 256;
 // The queue for GPUs that others use. A client that waits is told its place when that changes, and this often in any case;
 // it then has a moment to ask again, or its place is gone.
@@ -141,6 +141,10 @@ inline constexpr milliseconds wipe_timeout{60'000};
 // each GPU at least wipe_checked_bytes_min. A GPU reads back some GB in it, the emulated one all that is wiped.
 inline constexpr milliseconds wipe_check_budget{60};
 inline constexpr uint64_t wipe_checked_bytes_min = uint64_t{64} << 20;
+// What a wipe may have less than an earlier one of the same GPU had: this, and of a large GPU a 64th. Where more is missing,
+// another program of this host has it, and what is in it would come to the next tenant unwiped.
+inline constexpr int64_t wipe_missing_bytes_max = int64_t{64} << 20;
+inline constexpr uint64_t wipe_missing_share = 64;
 // What is overwritten at once is at least the driver's own page.
 inline constexpr uint64_t wipe_block_bytes_min = uint64_t{2} << 20;
 // Memory of an emulated GPU is gone with its worker: the same code runs, on an amount that costs no time.
@@ -230,6 +234,8 @@ inline constexpr int hops_max = 4;
 inline constexpr milliseconds capacity_told_after{10};
 // Requests of one key that wait for what the pool's store says of the other nodes. One beyond them goes by what is known.
 inline constexpr size_t looks_per_owner_max = 256;
+// Refusals that wait for what the others have free, to name a type that is. Those beyond go by what is known.
+inline constexpr size_t refusals_looking_max = 256;
 // While somebody waits here, how often the others are asked what they have.
 inline constexpr milliseconds others_asked_every{1'000};
 // How long we count whom we have sent to another node as being there, until that node says so itself; and how many.
@@ -243,7 +249,7 @@ inline constexpr milliseconds look_at_all_pause_min{50};
 inline constexpr milliseconds look_at_all_pause_max{2'000};
 
 // What processes of a claim lend each other (exchange.hpp): each is a descriptor here. PyTorch lends one for each block of
-// its cache that a shared tensor lies in.
+// its cache that a shared tensor lies in. A claim on a node of more than four GPUs has its GPUs' part of things_max.
 inline constexpr size_t things_of_claim_max = 4096;
 inline constexpr size_t things_max = 16384;
 

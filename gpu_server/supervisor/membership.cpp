@@ -171,10 +171,11 @@ void Membership::ended(int64_t id, const std::vector<int>& gpus) {
     directory_->remove_claim(id, types_here(gpus));
 }
 
-int Membership::held_elsewhere(const std::string& account) const {
+int Membership::held_elsewhere(const std::string& account, int64_t before) const {
     if (account.empty()) return 0;
     int held = 0;
-    for (auto& claim : claims_elsewhere(account)) held += static_cast<int>(claim.devices.size());
+    for (auto& claim : claims_elsewhere(account))
+        if (claim.fence < before) held += static_cast<int>(claim.devices.size());
     return held;
 }
 
@@ -203,6 +204,22 @@ TypeCounts Membership::types_elsewhere() const {
         }
     }
     return types;
+}
+
+std::map<std::string, Elsewhere> Membership::offered_elsewhere() const {
+    std::map<std::string, Elsewhere> offered;
+    for (auto& [name, node] : directory_->nodes()) {
+        if (name == self_.name) continue;
+        for (auto& [type, count] : node.types) {
+            if (count.total == 0) continue;
+            auto& all = offered[type];
+            all.total += count.total;
+            all.most = std::max(all.most, count.total);
+            if (!node.draining) all.most_free = std::max(all.most_free, count.free);
+            all.memory_bytes = count.memory_bytes;
+        }
+    }
+    return offered;
 }
 
 std::optional<json> Membership::redirect_to(const std::string& name) const {

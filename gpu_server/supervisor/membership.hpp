@@ -60,7 +60,8 @@ public:
     Result<UniqueFd> fence(const std::string& uuid, int64_t number) override;
     void changed() override;
     void look(const Question& question, std::function<void()> then) override;
-    int held_elsewhere(const std::string& account) const override;
+    std::map<std::string, Elsewhere> offered_elsewhere() const override;
+    int held_elsewhere(const std::string& account, int64_t before) const override;
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, Need need) override;
 
 private:

@@ -68,12 +68,25 @@ static watch::Totals totals_of(Painter& from) {
     return totals;
 }
 
+static std::vector<watch::OtherNode> others_of(const Membership& members) {
+    std::vector<watch::OtherNode> others;
+    for (auto& [name, node] : members.directory().nodes()) {
+        if (name == members.name()) continue;
+        watch::OtherNode other{name, node.version, node.address, node.draining};
+        if (node.kinds) other.types.assign(node.kinds->begin(), node.kinds->end());
+        others.push_back(std::move(other));
+    }
+    return others;
+}
+
 watch::PoolState Painter::picture() {
     watch::PoolState state;
     state.now_ms = now_ms();
     state.name = pool;
     state.open = open;
     state.nodes = {node};
+    state.nodes[0].draining = members.draining();
+    state.other_nodes = others_of(members);
     for (auto& gpu : gpus.all()) state.gpus.push_back(state_of(gpu, node.name));
     for (auto& claim : claims.all()) {
         state.claims.push_back(state_of(*claim, books.use_of(claim->id).value_or(ClaimUse{}), node.name));

@@ -4,6 +4,7 @@
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/handler.hpp"
+#include "gpu_server/supervisor/membership.hpp"
 #include "gpu_server/watch/pool_state.hpp"
 
 namespace tnr::server {
@@ -13,6 +14,7 @@ struct Painter {
     Claims& claims;
     Books& books;
     Handler& handler;
+    const Membership& members;
     watch::NodeState node;
     bool open = false;  // the pool has no keys
     std::string pool = {};

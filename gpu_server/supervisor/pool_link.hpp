@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,6 +17,13 @@ namespace tnr::server {
 
 struct Caller;
 struct GpuWish;
+
+// What the other nodes have of a type.
+struct Elsewhere {
+    int total = 0;                // all of them together
+    int most = 0, most_free = 0;  // the one that has most: a claim's GPUs are of one node
+    uint64_t memory_bytes = 0;
+};
 
 class PoolLink {
 public:
@@ -40,8 +48,9 @@ public:
     // What follows tells of the other nodes as of the last look that asked for it. Runs `then` when this one is done: at once
     // if there are no others.
     virtual void look(const Question& question, std::function<void()> then) = 0;
-    // GPUs that this account has at other nodes.
-    virtual int held_elsewhere(const std::string& account) const = 0;
+    virtual std::map<std::string, Elsewhere> offered_elsewhere() const = 0;
+    // GPUs that this account has at other nodes, by claims with numbers below this one.
+    virtual int held_elsewhere(const std::string& account, int64_t before = INT64_MAX) const = 0;
     // The node to ask instead, as {"redirect": …}: the one with the caller's claim; one with enough free GPUs; one with
     // enough GPUs.
     enum class Need { its_claim, free, any };

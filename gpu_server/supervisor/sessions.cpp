@@ -130,7 +130,8 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
         if (available < wish.count + ahead_[wish.gpu]) {
             if (make_room(caller, wish) || willing) return false;
-            return refuse(all_in_use(caller, wish));
+            refuse_all_in_use(caller, wish, "", reply);
+            return true;
         }
         auto made = make_claim(caller, wish);
         if (!made) return refuse(made.error());

@@ -106,12 +106,27 @@ void print_node_limits(std::ostream& out, const json& now) {
     print_table(out, rows);
 }
 
+// What is shown is this node's alone: an operator who looks at one of many shall not take it for the pool.
+void print_others(std::ostream& out, const json& now) {
+    auto& others = now.at("other_nodes");
+    if (others.empty()) return;
+    std::string names;
+    for (auto& node : others) {
+        names += (names.empty() ? "" : ", ") + node.at("name").get<std::string>();
+        if (node.at("draining")) names += " (draining)";
+    }
+    out << "What follows is of this node. The pool has " << others.size() << " more: " << names
+        << ".\nOf all: tnr-gpu-server nodes (GPUs and claims), tnr pool top (who holds them, who waits)\n\n";
+}
+
 void print_status(std::ostream& out, const json& now, const json& limits) {
     for (auto& node : now.at("nodes"))
         out << "Node " << node.at("name").get<std::string>() << ", tnr-gpu-server "
             << node.at("version").get<std::string>() << " at " << node.at("address").get<std::string>() << ", since "
             << date(node.at("since")) << " UTC" << (node.at("ending") ? "; it is stopping" : "")
+            << (node.at("draining") ? "; it is being drained, and takes no new programs" : "")
             << (now.at("open") ? "; open, without keys" : "") << "\n\n";
+    print_others(out, now);
     print_gpus(out, now);
     print_queue(out, now);
     print_limits(out, limits);

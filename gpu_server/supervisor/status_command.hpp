@@ -1,4 +1,5 @@
-// `tnr-gpu-server status`: what the server that runs on a state folder says of itself; its owner sees all of it.
+// `tnr-gpu-server status`: what the server that runs on a state folder says of itself; its owner sees all of it. Of the pool's
+// other nodes it tells that they are there.
 #pragma once
 
 #include <iosfwd>

@@ -253,7 +253,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
     watch::NodeState node{node_name(options), control::version(), (*socket)->address(), now_ms()};
     node.limits = limit_list(host_bytes);
-    auto watching = Watching::start(loop, {gpus, claims, books, handler, node, options.plain, options.name},
+    auto watching = Watching::start(loop, {gpus, claims, books, handler, pool, node, options.plain, options.name},
                                     options.http, *folder, **store);
     if (!watching) return watching.error();
     handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });

@@ -11,8 +11,16 @@ static json node_json(const NodeState& node) {
     json limits = json::array();
     for (auto& one : node.limits)
         limits.push_back({{"what", one.what}, {"of", one.of}, {"most", one.most}, {"beyond", one.beyond}});
-    return {{"name", node.name},      {"version", node.version}, {"address", node.address},
-            {"since", node.since_ms}, {"ending", node.ending},   {"limits", limits}};
+    return {{"name", node.name},     {"version", node.version},   {"address", node.address}, {"since", node.since_ms},
+            {"ending", node.ending}, {"draining", node.draining}, {"limits", limits}};
+}
+
+static json other_json(const OtherNode& node) {
+    return {{"name", node.name},
+            {"version", node.version},
+            {"address", node.address},
+            {"draining", node.draining},
+            {"types", node.types}};
 }
 
 static json gpu_json(const GpuState& gpu) {
@@ -85,12 +93,13 @@ static json totals_json(const Totals& totals) {
 }
 
 static json frame(const PoolState& state) {
-    json nodes = json::array(), gpus = json::array();
+    json nodes = json::array(), others = json::array(), gpus = json::array();
     for (auto& node : state.nodes) nodes.push_back(node_json(node));
+    for (auto& node : state.other_nodes) others.push_back(other_json(node));
     for (auto& gpu : state.gpus) gpus.push_back(gpu_json(gpu));
-    return {{"now", state.now_ms},     {"name", state.name},    {"open", state.open},
-            {"nodes", nodes},          {"gpus", gpus},          {"queue_length", state.queue.size()},
-            {"claims", json::array()}, {"queue", json::array()}};
+    return {{"now", state.now_ms},     {"name", state.name},     {"open", state.open},
+            {"nodes", nodes},          {"other_nodes", others},  {"gpus", gpus},
+            {"claims", json::array()}, {"queue", json::array()}, {"queue_length", state.queue.size()}};
 }
 
 json to_json(const PoolState& state) {

@@ -24,9 +24,17 @@ struct LimitState {
 
 struct NodeState {
     std::string name, version, address;
-    int64_t since_ms = 0;  // this server's start; milliseconds since 1970, as all that end in _ms and are no durations
-    bool ending = false;   // takes no new claims
+    int64_t since_ms = 0;   // this server's start; milliseconds since 1970, as all that end in _ms and are no durations
+    bool ending = false;    // takes no new claims
+    bool draining = false;  // likewise: the operator has said so
     std::vector<LimitState> limits = {};
+};
+
+// Another node of the pool: as much as is known of it without asking it.
+struct OtherNode {
+    std::string name, version, address;
+    bool draining = false;
+    std::vector<std::string> types = {};  // of its GPUs
 };
 
 struct GpuState {
@@ -76,9 +84,10 @@ struct Totals {
 
 struct PoolState {
     int64_t now_ms = 0;
-    std::string name;   // the pool's; may be empty
-    bool open = false;  // without keys
-    std::vector<NodeState> nodes;
+    std::string name;              // the pool's; may be empty
+    bool open = false;             // without keys
+    std::vector<NodeState> nodes;  // that the rest tells of
+    std::vector<OtherNode> other_nodes;
     std::vector<GpuState> gpus;
     std::vector<ClaimState> claims;
     std::vector<WaitingState> queue;

@@ -51,6 +51,19 @@ print("done", flush=True)
 """
 
 
+# Asks for its GPU when it is told to, and holds it for a moment.
+TOGETHER = """
+import ctypes, signal, time
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+cuda.cuInit(0)
+print("ready", flush=True)
+signal.sigwait({signal.SIGUSR1})
+print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), flush=True)
+time.sleep(1)
+"""
+
+
 @unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
 class PoolNodes(unittest.TestCase):
     def setUp(self):
@@ -80,8 +93,8 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(program.returncode, 0, errors + self.log("a") + self.log("b"))
         return out.split()[0]
 
-    def refused(self, user, gpu):
-        program = self.program(user, gpu, 0.1)
+    def refused(self, user, gpu, count=1):
+        program = self.program(user, gpu, 0.1, count)
         out, errors = program.communicate(timeout=60)
         self.assertNotEqual(program.returncode, 0, out)
         return errors
@@ -119,6 +132,14 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(sorted((gpu["node"], gpu["type"]) for gpu in now["gpus"]),
                          [("a", "h100"), ("b", "a100"), ("b", "h100")])
         self.assertIn(("b", "a100", "alice"), {(gpu["node"], gpu["type"], gpu["user"]) for gpu in now["gpus"]})
+        # And what is one node's alone says so.
+        status = self.operator("status")
+        self.assertIn("Node a,", status)
+        self.assertIn("What follows is of this node. The pool has 1 more: b.", status)
+        self.assertNotIn("a100", status)
+        others = json.loads(self.operator("status", "-o", "json"))["other_nodes"]
+        self.assertEqual([(node["name"], node["address"], node["types"]) for node in others],
+                         [("b", self.addresses["b"], ["a100", "h100"])])
         os.kill(self.servers["b"].pid, signal.SIGSTOP)
         try:
             silent = {node["name"]: node["silent"] for node in tnr("pool", "top")["nodes"]}
@@ -133,6 +154,51 @@ class PoolNodes(unittest.TestCase):
         everyone = tnr("billing", "--everyone")["lines"]
         self.assertLessEqual({"alice", "bob", "dora"}, {line["name"] for line in everyone})
         self.assertIn("no 'l4'", self.refused(alice, "l4"))
+
+    def test_who_is_refused_hears_of_the_whole_pool(self):
+        self.serve("a", "h100")
+        self.serve("b", "h100,a100:2,l4")
+        alice, bob = self.user("alice"), self.user("bob")
+        holds = [self.program(self.user(name), "h100", 60) for name in ("carol", "dora")]
+        for program in holds:
+            program.stdout.readline()
+        error = self.refused(alice, "h100")  # a has nothing else
+        self.assertIn("all 2 h100 are in use", error)
+        self.assertIn("a100 is free: --gpu a100", error)
+        error = self.refused(dict(bob, wait_s=1), "h100")
+        self.assertIn("it waited for 1 s", error)
+        self.assertIn("a100 is free", error)
+        self.assertIn("no 't4'; it has: a100, h100, l4", self.refused(alice, "t4"))
+        self.assertIn("no node of the pool has 2 h100; the largest has 1", self.refused(alice, "h100", count=2))
+        self.assertIn("the pool has 2 a100, not 3", self.refused(alice, "a100", count=3))
+
+    def test_a_users_limit_holds_for_who_asks_all_nodes_at_once(self):
+        self.serve("a", "h100:2")
+        self.serve("b", "h100:2")
+        alice = self.user("alice")
+        self.operator("user", "limit", "alice", "--gpus", "1")
+        at = {"a": alice, "b": dict(alice, pool=self.addresses["b"], server_key=self.pool.server_key("b"))}
+        for _ in range(5):  # 3 of 4 times both had one
+            machines = [dict(user, gpu="h100", machine=dict(alice["machine"], name=f"at-{node}")) for node, user in at.items()]
+            together = [self.pool.start(machine, [sys.executable, "-c", TOGETHER]) for machine in machines]
+            for program in together:
+                self.assertEqual(program.stdout.readline(), "ready\n")
+            for program in together:
+                os.kill(program.pid, signal.SIGUSR1)
+            codes = [program.communicate(timeout=60)[0].strip() for program in together]
+            self.assertLessEqual(codes.count("0"), 1, codes)
+            wait_until(lambda: all(self.node(node)["gpus"] == "h100 2/2" for node in at), 10)
+
+    def test_check_asks_the_etcd_that_the_nodes_share(self):
+        def check(store, expect):
+            done = subprocess.run([BIN / "tnr-gpu-server", "check", "--emulate", "h100", "--state", f"{self.folder}/new",
+                                   "--listen", "tcp://127.0.0.1:0", "--store", store], capture_output=True, text=True)
+            self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+            return done.stdout
+        dead = f"127.0.0.1:{etcd.free_port()}"
+        self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
+        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer; the others do")
+        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer\n +→ look at the etcd")
 
     def test_a_nodes_key_is_another(self):
         """The others send clients there with the new one: also once the old one is worthless."""
@@ -217,6 +283,8 @@ class PoolNodes(unittest.TestCase):
         self.operator("drain", "c", expect=1)
         self.operator("drain", drained)
         wait_until(lambda: self.node(drained)["state"] == "draining", 2)
+        wait_until(lambda: "it is being drained" in self.operator("status", node=drained), 5)
+        self.assertIn(f"{drained} (draining)", self.operator("status", node="ba"[drained == "b"]))
         self.assertNotEqual(self.runs(bob, "h100"), gpu)
         self.assertEqual(self.runs(alice, "h100"), gpu)  # another program of a claim that is there
         out, errors = first.communicate(timeout=30)

@@ -299,8 +299,9 @@ class PoolWatch(unittest.TestCase):
         file = self.folder / "server.conf"
         shipped = (ROOT / "packaging/dist/debian/tnr-gpu-server.conf").read_text()
         settings = re.findall(r"^(?:# )?([a-z-]+) = ", shipped, re.M)
-        options = set(re.findall(r"--([a-z-]+)", self.operator("serve", "--help", state=False)))
-        self.assertEqual(set(settings) - options, set())  # all that it shows there is
+        options = set(re.findall(r"^ +(?:-\w,)?--([a-z-]+)", self.operator("serve", "--help", state=False), re.M))
+        self.assertEqual(set(settings) - options, set())  # all that it shows there is,
+        self.assertEqual(options - set(settings), {"help", "config", "state"})  # and it shows all: the unit says the folder
         emulating = re.sub(r"^# (emulate = .*)$", r"\1", shipped, flags=re.M)
         file.write_text(re.sub(r"14900|14980", lambda _: str(free_port()), emulating))
         checks = json.loads(self.operator("check", "--config", file, "-o", "json"))["checks"]

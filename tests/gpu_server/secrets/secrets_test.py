@@ -7,6 +7,7 @@ Without it the next user does find it, so that the search is known to be one.
 
 The GPU is emulated, with memory that outlives processes (serve --emulated-memory-folder), as a real one's does.
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -180,6 +181,24 @@ class Secrets(unittest.TestCase):
         program.kill()
         program.wait()
         self.next_user_finds_nothing()
+
+    def test_memory_that_another_program_takes_before_the_wipe_goes_to_nobody(self):
+        self.serve()
+        self.gpu_is_free()
+        program = self.plant()
+        gpu, = self.memory.iterdir()
+        with open(gpu, "r+b") as memory:
+            fcntl.lockf(memory, fcntl.LOCK_EX | fcntl.LOCK_NB, 128 << 20, 300 << 20)  # who has a page has a lock on it
+            program.kill()
+            program.wait()
+            deadline = time.monotonic() + LIMIT_S
+            while "is out of order: its memory could not be wiped: 128 MiB of it are another program's" not in self.log():
+                self.assertLess(time.monotonic(), deadline, self.log())
+                time.sleep(0.1)
+            while json.loads(self.operator("status", "-o", "json"))["gpus"][0]["state"] != "broken":  # told every second
+                self.assertLess(time.monotonic(), deadline, self.log())
+                time.sleep(0.1)
+        self.next_user_finds_nothing()  # it is tried again
 
     def test_without_wiping_the_next_user_finds_it(self):
         self.serve("--unsafe-no-wipe")

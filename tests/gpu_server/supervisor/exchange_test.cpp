@@ -67,15 +67,15 @@ UniqueFd event_file() {
     return memory_file(worker::event_page_bytes, F_SEAL_SHRINK | F_SEAL_GROW);
 }
 
-// One GPU with 1 GiB that two claims share: the first has two workers, the second one.
+// One GPU with 1 GiB that two claims share, or several: the first has two workers, the second one.
 class World {
 public:
-    World() {
+    explicit World(size_t gpu_count = 1) {
         for (auto* worker : {&one, &other, &stranger}) worker->gpus = {0};
         claims_ = {{&one, 1}, {&other, 1}, {&stranger, 2}};
         FoundGpu found;
         found.memory_bytes = 1024 * mib;
-        gpus.add_later({found});
+        gpus.add_later(std::vector(gpu_count, found));
     }
 
     bool lend(Worker& worker, uint64_t number, uint64_t bytes = mib) {
@@ -225,11 +225,28 @@ TEST_CASE("what is no event's page, no name or no device is nonsense", "[exchang
     CHECK(world.exchange.things() == 0);
 }
 
-TEST_CASE("a claim lends so many things and no more; another one's are its own", "[exchange]") {
+static void allow_many_descriptors() {
     rlimit descriptors{};
     REQUIRE(getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
     descriptors.rlim_cur = descriptors.rlim_max;
     REQUIRE(setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+}
+
+TEST_CASE("all claims of a node together leave each its part of what can be lent", "[exchange]") {
+    allow_many_descriptors();
+    constexpr size_t gpus = 8, part = things_max / gpus;
+    World world(gpus);
+    for (uint64_t number = 0; number < part; ++number)
+        if (!world.lend(world.one, number)) FAIL("refused at " << number);
+    CHECK_FALSE(world.lend(world.one, part));
+    world.stranger.gpus = {1, 2};
+    for (uint64_t number = 0; number < 2 * part; ++number)
+        if (!world.lend(world.stranger, number)) FAIL("refused at " << number);
+    CHECK_FALSE(world.lend(world.stranger, 2 * part));
+}
+
+TEST_CASE("a claim lends so many things and no more; another one's are its own", "[exchange]") {
+    allow_many_descriptors();
     World world;
     for (uint64_t number = 0; number < things_of_claim_max; ++number)
         if (!world.lend(number % 2 ? world.one : world.other, number)) FAIL("refused at " << number);

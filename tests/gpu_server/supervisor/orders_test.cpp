@@ -3,139 +3,20 @@
 // time, workers and wipes do what the test says: first all short orders of events, then long ones by chance.
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 
-#include "gpu_server/supervisor/claims.hpp"
+#include "paper_world.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
 using namespace tnr::server;
+using namespace tnr::server::test;
 
 namespace {
 
 // Hundreds of thousands of claims: nobody reads the log.
 const bool quiet = setenv("TNR_LOG", "error", 1) == 0 && freopen("/dev/null", "w", stderr);
-
-class PaperLedger : public Ledger {
-public:
-    Result<int64_t> begin(const ClaimRecord&) override {
-        open.insert(++last);
-        return last;
-    }
-    Result<> note(const std::vector<ClaimNews>& news) override {
-        for (auto& each : news) {
-            if (!open.count(each.id)) wrong = "a claim was closed twice";
-            if (each.ended) open.erase(each.id);
-        }
-        return Ok{};
-    }
-    Result<> note_wiped(int64_t id, const WipeRecord&) override {
-        if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
-        return Ok{};
-    }
-    Result<std::vector<ClaimRecord>> close_open(const std::string&) override { return std::vector<ClaimRecord>(); }
-    Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>&, const LedgerPlace&, int) override {
-        return std::vector<ClaimRecord>();
-    }
-    Result<> sync() override { return Ok{}; }
-    std::set<int64_t> open, wiped;
-    int64_t last = 0;
-    std::string wrong;
-};
-
-// Workers that are no processes: what they do is told by the test.
-class PuppetWorkers : public Workers {
-public:
-    Result<Worker*> start(const std::vector<int>& gpus, const std::vector<std::string>&) override {
-        auto worker = std::make_unique<Worker>();
-        worker->gpus = gpus;
-        worker->devices.resize(gpus.size());
-        for (auto& device : worker->devices) device.memory_bytes = uint64_t{1} << 30;
-        all.push_back(std::move(worker));
-        return all.back().get();
-    }
-    Result<> open_door(Worker&) override { return Ok{}; }
-    bool tell(Worker& worker, const nlohmann::json& message, int) override {
-        if (worker.state == Worker::State::dying) return false;
-        if (auto serve = message.find("serve"); serve != message.end()) served(worker, (*serve)["machine"]);
-        if (message.contains("granted")) granted(worker);
-        return true;
-    }
-    void kill(Worker& worker) override { worker.state = Worker::State::dying; }
-    size_t ports_left() const override { return 100; }
-
-    Worker* in(Worker::State state) const {
-        for (auto& worker : all)
-            if (worker->state == state) return worker.get();
-        return nullptr;
-    }
-    void ready(Worker& worker) {
-        worker.state = Worker::State::warm;
-        events_.ready(worker);
-    }
-    void connected(Worker& worker) { events_.connected(worker); }
-    void away(Worker& worker, bool away) { events_.away(worker, away); }
-    void wants_memory(Worker& worker) { events_.wants_memory(worker, {0, uint64_t{700} << 20, 1}); }
-    void exits(Worker& worker, const std::string& last_word) {
-        worker.state = Worker::State::dying;
-        worker.last_word = last_word;
-        auto at = std::find_if(all.begin(), all.end(), [&](auto& one) { return one.get() == &worker; });
-        auto owned = std::move(*at);
-        all.erase(at);
-        events_.gone(worker, "exited");
-    }
-    std::vector<std::unique_ptr<Worker>> all;
-    std::function<void(Worker&, const std::string& machine)> served;
-    std::function<void(Worker&)> granted;
-};
-
-// The other nodes of a pool: let a claim be at once, or when the test says so.
-class PaperPool : public PoolLink {
-public:
-    Result<> may_begin() const override {
-        if (cut) return Error{Error::Kind::remote, "out of touch"};
-        return Ok{};
-    }
-    bool draining() const override { return false; }
-    int64_t lease_until_ms() const override { return 0; }
-    void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override {
-        if (!holders.emplace(claim.id, claim.machine).second || holders.size() > 1) wrong = "a GPU has two owners";
-        asked.push_back({claim.id, std::move(done)});
-        if (!slow) answer(true);
-    }
-    void ended(int64_t id, const std::vector<int>&) override {
-        if (holders.erase(id) == 0) wrong = "a claim ended that never began";
-        registered.erase(id);
-    }
-    Result<UniqueFd> fence(const std::string&, int64_t) override { return UniqueFd(); }
-    void changed() override {}
-    void look(const Question&, std::function<void()> then) override { then(); }
-    int held_elsewhere(const std::string&) const override { return 0; }
-    std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
-
-    void answer(bool good) {
-        if (asked.empty()) return;
-        auto [id, done] = std::move(asked.front());
-        asked.pop_front();
-        if (!good) return done(Error{Error::Kind::remote, "taken for dead"});
-        registered.insert(id);
-        done(++fences);
-    }
-    bool lets_serve(const std::string& machine) const {
-        return std::any_of(holders.begin(), holders.end(),
-                           [&](auto& one) { return one.second == machine && registered.count(one.first) > 0; });
-    }
-    bool cut = false, slow = false;
-    std::deque<std::pair<int64_t, std::function<void(Result<int64_t>)>>> asked;
-    std::map<int64_t, std::string> holders;  // by claim: machines
-    std::set<int64_t> registered;
-    int64_t fences = 0;
-    std::string wrong;
-};
 
 class World {
 public:

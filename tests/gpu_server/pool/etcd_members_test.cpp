@@ -1,0 +1,87 @@
+// Which member of an etcd is asked.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/supervisor/endpoint.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+
+namespace {
+
+// Three members that answer every question with nothing, and count who comes.
+class Members {
+public:
+    Members() {
+        for (size_t i = 0; i < listeners_.size(); ++i) {
+            Endpoint here;
+            listeners_[i] = std::move(*listen_on("127.0.0.1", 0, 64, here));
+            text_ += (i ? "," : "etcd://") + ("127.0.0.1:" + std::to_string(here.port));
+        }
+        thread_ = std::thread([this] {
+            while (!stopping_) answer();
+        });
+    }
+    ~Members() {
+        stopping_ = true;
+        thread_.join();
+    }
+    etcd::Address address() const { return *etcd::parse_address(text_); }
+    std::array<std::atomic<int>, 3> asked{};
+    std::atomic<int> silent = -1;  // one that hangs up at once
+
+private:
+    void answer() {
+        std::array<pollfd, 3> knocks;
+        for (size_t i = 0; i < knocks.size(); ++i) knocks[i] = {listeners_[i].get(), POLLIN, 0};
+        if (poll(knocks.data(), knocks.size(), 20) <= 0) return;
+        for (size_t i = 0; i < knocks.size(); ++i) {
+            if (!(knocks[i].revents & POLLIN)) continue;
+            UniqueFd caller(accept4(listeners_[i].get(), nullptr, nullptr, SOCK_CLOEXEC));
+            ++asked[i];
+            if (silent == static_cast<int>(i)) continue;
+            std::string request;
+            char bytes[4096];
+            while (request.find('}') == std::string::npos) {
+                auto size = recv(caller.get(), bytes, sizeof bytes, 0);
+                if (size <= 0) break;
+                request.append(bytes, static_cast<size_t>(size));
+            }
+            const std::string body = R"({"header":{"revision":"1"}})";
+            const std::string reply =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                "Content-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body;
+            (void)!send(caller.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+        }
+    }
+    std::array<UniqueFd, 3> listeners_;
+    std::string text_;
+    std::atomic<bool> stopping_ = false;
+    std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("the nodes of a pool spread over etcd's members, and come to another where one is away", "[pool]") {
+    Members members;
+    constexpr int nodes = 60;  // that all of them miss a member has a chance of 1 in 10^10
+    for (int i = 0; i < nodes; ++i) {
+        etcd::Client client(members.address(), {.connect_ms = 5'000, .total_ms = 20'000});
+        REQUIRE(client.list("/x"));
+        REQUIRE(client.list("/x"));  // of the same one
+    }
+    for (auto& each : members.asked) CHECK(each >= 2);
+    CHECK(members.asked[0] + members.asked[1] + members.asked[2] == 2 * nodes);
+    members.silent = 1;
+    for (int i = 0; i < nodes; ++i) {
+        etcd::Client client(members.address(), {.connect_ms = 5'000, .total_ms = 20'000});
+        REQUIRE(client.list("/x"));
+    }
+}

@@ -1,0 +1,92 @@
+// Places for requests that wait: nobody is kept out of them, however many others together want all.
+#include "gpu_server/supervisor/limits.hpp"
+#include "paper_world.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+using namespace tnr::server::test;
+
+namespace {
+
+// One GPU, which somebody has for good.
+class Crowd {
+public:
+    Crowd() {
+        FoundGpu gpu;
+        gpu.type = "h100";
+        gpus_.add({gpu});
+        wiped_({1 << 20, 0, 0}, "");
+        workers_.ready(*workers_.in(Worker::State::starting));
+        asks("holder", 0, 0);
+    }
+    // A machine of the user's waits for the GPU as long as it takes.
+    void asks(const std::string& user, int machine, int number) {
+        auto name = user + "-" + std::to_string(machine);
+        Caller caller{Caller::Role::machine, user, name, "key of " + name};
+        claims_.open_session(caller, {"h100", 1, std::chrono::hours(1)}, {1, "p", std::to_string(number)},
+                             [this, user](const Result<nlohmann::json>& answer) { refused[user] += !answer; });
+    }
+    // As many as one user may have at all, each key as many as it may have.
+    void asks_for_all(const std::string& user) {
+        for (size_t i = 0; i < waiting_requests_per_account_max; ++i)
+            asks(user, static_cast<int>(i / waiting_requests_per_owner_max), static_cast<int>(i));
+    }
+    std::map<std::string, size_t> waiting() {
+        std::map<std::string, size_t> of_users;
+        for (auto& one : claims_.queue()) ++of_users[one.caller.account];
+        return of_users;
+    }
+    std::map<std::string, size_t> refused;
+
+private:
+    EventLoop::Clock::time_point now_{};
+    EventLoop loop_{[this] { return now_; }};
+    PaperLedger ledger_;
+    PuppetWorkers workers_;
+    Wiped wiped_;
+    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
+                   wiped_ = std::move(wiped);
+                   return Ok{};
+               }};
+    Books books_{loop_, ledger_, "node"};
+    Claims claims_{loop_, gpus_, workers_, books_, plain()};
+
+    static ClaimOptions plain() {
+        ClaimOptions options;
+        options.plain = true;
+        return options;
+    }
+};
+
+const std::vector<std::string> greedy{"one", "two", "three", "four"};
+
+}  // namespace
+
+TEST_CASE("users who together take all places leave one to whoever comes", "[places]") {
+    Crowd crowd;
+    for (auto& user : greedy) crowd.asks_for_all(user);
+    size_t all = 0;
+    for (auto& [user, places] : crowd.waiting()) all += places;
+    REQUIRE(all == waiting_requests_max);
+    crowd.asks("fifth", 0, 0);
+    CHECK(crowd.waiting()["fifth"] == 1);
+    CHECK(crowd.refused["fifth"] == 0);
+    CHECK(crowd.refused["one"] + crowd.refused["two"] + crowd.refused["three"] + crowd.refused["four"] == 1);
+    // And who has one keeps it, whatever the others ask for.
+    for (auto& user : greedy) crowd.asks_for_all(user);
+    CHECK(crowd.waiting()["fifth"] == 1);
+    CHECK(crowd.refused["fifth"] == 0);
+}
+
+TEST_CASE("who comes later gets as many places as those who were there", "[places]") {
+    Crowd crowd;
+    for (auto& user : greedy) crowd.asks_for_all(user);
+    crowd.asks_for_all("fifth");
+    const auto share = waiting_requests_max / (greedy.size() + 1);
+    for (auto& [user, places] : crowd.waiting()) {
+        CAPTURE(user);
+        CHECK(places >= share);
+        CHECK(places <= share + 1);
+    }
+}
