@@ -33,6 +33,7 @@ class Program:
     packages: list
     jobs: dict  # name: command after `python`
     disk_gb: float = 1
+    gpus: str = "h100"  # what the jobs ask for: TNR_GPU
     hide_toolkit: bool = False
     environment: dict = dataclasses.field(default_factory=dict)
     remove: list = dataclasses.field(default_factory=list)  # installed files, as globs
@@ -56,6 +57,9 @@ PROGRAMS = {
         hide_toolkit=True),
     "cupy": Program(["cupy-cuda13x==14.2.0", TOOLKIT], {"cupy": job("cupy")},
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "nccl": Program(["cupy-cuda13x==14.2.0", "nvidia-nccl-cu13==2.28.9", TOOLKIT],
+                    {f"nccl-in-{processes}": job("nccl", processes) for processes in ("one", "two")},
+                    disk_gb=2, gpus="h100:2", environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     # Newer versions compile PTX with a library of their own where the driver is older than they are.
     "warp": Program(["warp-lang==1.10.1"], {"warp": job("warp")}),
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
@@ -119,7 +123,7 @@ def installed(folder, program):
 def passes(build, python, program, command):
     line = [*(WITHOUT_TOOLKIT if program.hide_toolkit else []), str(python), *command]
     with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
-                   str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--", *line]
+                   str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--gpu", program.gpus, "--", *line]
     try:
         environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}
         return subprocess.run(with_server, env=environment, timeout=JOB_LIMIT_S).returncode == 0
