@@ -182,16 +182,13 @@ CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHa
     wire::BorrowMemory::Reply reply;
     auto result = call.send();
     if (result == CUDA_SUCCESS) result = call.take(reply);
-    auto* device = result == CUDA_SUCCESS ? device_numbered(here.session.load(), reply.device) : nullptr;
-    if (!device) {
-        if (result == CUDA_SUCCESS) {  // a GPU that CUDA_VISIBLE_DEVICES hides
-            RemoteCall release(wire::ReleaseAllocation<>{made->number});
-            release.on(here);
-            (void)release.send();
-        }
+    if (result != CUDA_SUCCESS) {
         physicals().destroy(handle);
-        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : result;
+        return result;
     }
+    // Memory of a GPU that CUDA_VISIBLE_DEVICES hides counts as memory of one that the program sees.
+    auto* device = device_numbered(here.session.load(), reply.device);
+    if (!device) device = &here;
     LockGuard lock(mappings().mutex);
     made->bytes = bytes = reply.bytes;
     made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

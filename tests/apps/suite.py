@@ -53,7 +53,8 @@ def output_of(command, limit, **options):
 def run_pytest(module, limit, sources, plugins):
     """As run(), for a module of tests of pytest."""
     libraries = glob.glob(os.path.join(sysconfig.get_path("purelib"), "nvidia", "*", "lib"))  # as a toolkit would be
-    environment = dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent), LD_LIBRARY_PATH=":".join([os.environ.get("LD_LIBRARY_PATH", ""), *libraries]))
+    libraries.insert(0, os.environ.get("LD_LIBRARY_PATH", ""))
+    environment = dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent), LD_LIBRARY_PATH=":".join(libraries))
     path = module.replace(".", "/") + ".py"
     command = [sys.executable, "-m", "pytest", "-q", "-rpfE", "--tb=short", "-p", "no:cacheprovider"]
     command += [word for plugin in plugins for word in ("-p", plugin)]
@@ -90,7 +91,8 @@ def main():
     expected = read_expected(arguments.expected)
     sources = pathlib.Path(sys.prefix) / "sources" / arguments.pytest if arguments.pytest else None
     modules = [name for name in modules_of(arguments.package, sources) if arguments.only in name]
-    run_one = lambda module: run_pytest(module, arguments.limit, sources, arguments.plugin) if sources else run(module, arguments.limit)
+    run_one = lambda module: (run_pytest(module, arguments.limit, sources, arguments.plugin) if sources
+                              else run(module, arguments.limit))
     passed, unexpected, still, gone = 0, [], 0, []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for module, (ran, failures, output) in zip(modules, pool.map(run_one, modules)):
