@@ -1,5 +1,6 @@
-// What is between the memories of two GPUs: P2P, and the NVLinks it goes over. NCCL decides by this whether GPUs talk to
-// each other directly; the other way, by memory of the host that running kernels poll, does not lead across a network.
+// What is between the memories of two GPUs: P2P, and the NVLinks it goes over. NCCL decides by this whether GPUs talk
+// to each other directly; the other way, by memory of the host that running kernels poll, does not lead across a
+// network.
 //
 // Emulated GPUs of a node are the same memory, so all works between them; each has one link, to a switch.
 #include "gpu_client/nvml/links.hpp"
