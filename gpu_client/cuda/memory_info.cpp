@@ -11,6 +11,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/stats.hpp"
 
@@ -111,6 +112,7 @@ extern "C" CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         auto usage = memory.usage();
         uint64_t driver_free = answer.free + answer.backed - std::min(answer.free + answer.backed, usage.backed);
         *free = std::min(answer.total, driver_free + usage.free);
+        *free -= std::min(*free, unused_in_pools(context->device));
         *total = answer.total;
         return CUDA_SUCCESS;
     });

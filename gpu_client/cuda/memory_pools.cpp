@@ -26,11 +26,15 @@ static std::vector<MemoryPool*> pools_of(const Device& device) {
     return found;
 }
 
-static void fit_into_grant(const Device& device) TNR_REQUIRES(amounts_mutex()) {
+static uint64_t unused_of(const std::vector<MemoryPool*>& pools) TNR_REQUIRES(amounts_mutex()) {
     uint64_t unused = 0;
+    for (auto* pool : pools) unused += pool->amounts.unused();
+    return unused;
+}
+
+static void fit_into_grant(const Device& device) TNR_REQUIRES(amounts_mutex()) {
     auto all = pools_of(device);
-    for (auto* pool : all) unused += pool->amounts.unused();
-    if (unused <= device.memory->idle_grant()) return;
+    if (unused_of(all) <= device.memory->idle_grant()) return;
     for (auto* pool : all) pool->amounts.shrink_to(0, pool_granule_small);
 }
 
@@ -92,6 +96,13 @@ void pools_make_room(int ordinal) {
     if (!device.pools.any_unused) return;
     LockGuard lock(amounts_mutex());
     fit_into_grant(device);
+}
+
+uint64_t unused_in_pools(int ordinal) {
+    auto& device = *find_device(ordinal);
+    if (!device.pools.any_unused) return 0;
+    LockGuard lock(amounts_mutex());
+    return unused_of(pools_of(device));
 }
 
 }  // namespace tnr::cuda

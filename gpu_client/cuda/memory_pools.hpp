@@ -75,5 +75,7 @@ void return_to_pool(uint64_t pool, uint64_t bytes);
 void pools_after_wait(int device);
 // More of the device's grant is in use: its pools release unused memory that the grant no longer covers.
 void pools_make_room(int device);
+// What the device's pools have reserved and do not use: cuMemGetInfo does not call it free.
+uint64_t unused_in_pools(int device);
 
 }  // namespace tnr::cuda

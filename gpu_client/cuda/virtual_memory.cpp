@@ -60,10 +60,17 @@ Device* reserving_device() {
     return find_device(context ? context->device : 0);
 }
 
+// Memory of the host has a granularity, but cuMemCreate makes none: it would have to be in two places at once. NCCL
+// asks for the one and takes the other's refusal as a hint to do without.
+bool on_host(CUmemLocationType type) {
+    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 CUresult check_properties(const CUmemAllocationProp* properties) {
-    bool sound = properties && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                 properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!sound) return CUDA_ERROR_INVALID_VALUE;
+    if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    if (on_host(properties->location.type)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
@@ -175,16 +182,13 @@ CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHa
     wire::BorrowMemory::Reply reply;
     auto result = call.send();
     if (result == CUDA_SUCCESS) result = call.take(reply);
-    auto* device = result == CUDA_SUCCESS ? device_numbered(here.session.load(), reply.device) : nullptr;
-    if (!device) {
-        if (result == CUDA_SUCCESS) {  // a GPU that CUDA_VISIBLE_DEVICES hides
-            RemoteCall release(wire::ReleaseAllocation<>{made->number});
-            release.on(here);
-            (void)release.send();
-        }
+    if (result != CUDA_SUCCESS) {
         physicals().destroy(handle);
-        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : result;
+        return result;
     }
+    // Memory of a GPU that CUDA_VISIBLE_DEVICES hides counts as memory of one that the program sees.
+    auto* device = device_numbered(here.session.load(), reply.device);
+    if (!device) device = &here;
     LockGuard lock(mappings().mutex);
     made->bytes = bytes = reply.bytes;
     made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -205,8 +209,9 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
                                                CUmemAllocationGranularity_flags) {
     return guarded("cuMemGetAllocationGranularity", [&]() -> CUresult {
         if (!granularity) return CUDA_ERROR_INVALID_VALUE;
-        if (auto result = check_properties(properties); result != CUDA_SUCCESS) return result;
-        *granularity = find_device(properties->location.id)->description.granularity_bytes;
+        bool host = properties && on_host(properties->location.type);
+        if (auto result = check_properties(properties); result != CUDA_SUCCESS && !host) return result;
+        *granularity = find_device(host ? 0 : properties->location.id)->description.granularity_bytes;
         return CUDA_SUCCESS;
     });
 }

@@ -4,6 +4,7 @@
 
 #include "gpu_client/nvml/export.hpp"
 #include "gpu_client/nvml/library.hpp"
+#include "gpu_client/nvml/links.hpp"
 
 using namespace tnr;
 using namespace tnr::nvml;
@@ -34,8 +35,6 @@ constexpr Field known_fields[] = {
     {NVML_FI_DEV_REMAPPED_UNC, nullptr},
     {NVML_FI_DEV_REMAPPED_PENDING, nullptr},
     {NVML_FI_DEV_REMAPPED_FAILURE, nullptr},
-    {NVML_FI_DEV_NVLINK_LINK_COUNT, nullptr},
-    {NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, nullptr},
     {NVML_FI_DEV_C2C_LINK_COUNT, nullptr},
     {NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED, nullptr},
     {NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE, nullptr},
@@ -47,7 +46,8 @@ nvmlValueType_t type_of(unsigned field) {
     return field == NVML_FI_DEV_ECC_DBE_VOL_TOTAL ? NVML_VALUE_TYPE_UNSIGNED_LONG_LONG : NVML_VALUE_TYPE_UNSIGNED_INT;
 }
 
-std::optional<int64_t> value_of_field(const GpuFacts& gpu, unsigned id) {
+std::optional<int64_t> value_of_field(const GpuFacts& gpu, unsigned id, unsigned scope) {
+    if (auto value = link_field(gpu, id, scope)) return value;
     for (auto& field : known_fields) {
         if (field.id != id) continue;
         auto value = field.key ? value_of(gpu, field.key) : std::nullopt;
@@ -63,7 +63,7 @@ long long now_us() {
 }
 
 void answer(const GpuFacts& gpu, nvmlFieldValue_t& field) {
-    auto value = value_of_field(gpu, field.fieldId);
+    auto value = value_of_field(gpu, field.fieldId, field.scopeId);
     field.nvmlReturn = value_of(gpu, gpu_value::lost) ? NVML_ERROR_GPU_IS_LOST
                        : value                        ? NVML_SUCCESS
                                                       : NVML_ERROR_NOT_SUPPORTED;

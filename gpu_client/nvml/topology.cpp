@@ -1,5 +1,5 @@
 // How GPUs are connected to each other and to this machine. Seen from here each hangs on the network: as far from the
-// others as two devices of a system can be, without links or memory between them.
+// others as two devices of a system can be. What is between their memories (P2P, NVLinks) is in links.cpp.
 #include "gpu_client/nvml/export.hpp"
 #include "gpu_client/nvml/library.hpp"
 
@@ -10,16 +10,6 @@ template <class Use>
 static nvmlReturn_t with_two(nvmlDevice_t one, nvmlDevice_t other, Use&& use) {
     return with_device(one, [&](const GpuFacts&, unsigned first) {
         return with_device(other, [&](const GpuFacts&, unsigned second) { return use(first == second); });
-    });
-}
-
-// What NCCL and others decide by: whether processes may share memory of two GPUs. Across a network they may not.
-NVML_EXPORT nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, nvmlGpuP2PCapsIndex_t index,
-                                   nvmlGpuP2PStatus_t* status) {
-    if (!status || index >= NVML_P2P_CAPS_INDEX_UNKNOWN) return NVML_ERROR_INVALID_ARGUMENT;
-    return with_two(one, other, [&](bool) {
-        *status = NVML_P2P_STATUS_NOT_SUPPORTED;
-        return NVML_SUCCESS;
     });
 }
 

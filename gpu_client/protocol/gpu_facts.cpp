@@ -13,13 +13,17 @@ std::string uuid_text(const std::string& hex) {
 }
 
 static json device_to_json(const GpuFacts& gpu) {
+    json links = json::array();
+    for (auto& [number, remote] : gpu.links) links.push_back({{"number", number}, {"remote", remote}});
     return {{"name", gpu.name},
             {"uuid", gpu.uuid},
             {"pci", {{"domain", gpu.pci_domain}, {"bus", gpu.pci_bus}, {"device", gpu.pci_device}}},
             {"memory", {{"total", gpu.memory_total}, {"used", gpu.memory_used}}},
             {"cuda_version", gpu.cuda_version},
             {"driver_version", gpu.driver_version},
-            {"values", gpu.values}};
+            {"values", gpu.values},
+            {"peers", gpu.peers},
+            {"links", links}};
 }
 
 json to_json(const GpuSnapshot& snapshot) {
@@ -46,6 +50,9 @@ static GpuFacts device_from(const json& value) {
     gpu.cuda_version = value.at("cuda_version").get<int>();
     gpu.driver_version = value.at("driver_version").get<std::string>();
     gpu.values = value.at("values").get<std::map<std::string, int64_t>>();
+    gpu.peers = value.at("peers").get<std::map<std::string, uint32_t>>();
+    for (auto& link : value.at("links"))
+        gpu.links[link.at("number").get<unsigned>()] = link.at("remote").get<std::string>();
     return gpu;
 }
 

@@ -65,6 +65,10 @@ struct GpuFacts {
     int cuda_version = 0;                        // 13000
     std::string driver_version;                  // "580.159.04"; empty: there is none (emulated)
     std::map<std::string, int64_t> values;
+    // What works between its memory and another GPU's, by that one's uuid: bit i for nvmlGpuP2PCapsIndex_t i.
+    std::map<std::string, uint32_t> peers;
+    // NVLinks that are up, by number: the uuid of the GPU at the other end, empty where that is a switch.
+    std::map<unsigned, std::string> links;
 };
 
 // A process as the client's machine knows it.

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <string>
 #include <vector>
 
 #include "gpu_client/protocol/gpu_facts.hpp"
@@ -37,11 +38,20 @@ std::optional<int> NvmlLibrary::minor_number(const std::string& uuid) const {
 
 namespace {
 
+// The 32 hex digits of "GPU-12345678-…".
+std::string uuid_digits(std::string text) {
+    text.erase(0, text.find('-') + 1);
+    std::erase(text, '-');
+    return text;
+}
+
 class Reader {
 public:
     Reader(const NvmlLibrary& nvml, nvmlDevice_t gpu) : nvml_(nvml), gpu_(gpu) {}
 
-    NvmlReading read() {
+    NvmlReading read(const std::vector<std::string>& all) {
+        for (auto& uuid : all) read_peer(uuid);
+        for (unsigned link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) read_nvlink(link);
         read_state();
         read_board();
         read_link();
@@ -108,6 +118,32 @@ private:
         one(TNR_NVML(nvmlDeviceGetMaxPcieLinkWidth), gpu_value::pcie_width_max);
         one(TNR_NVML(nvmlDeviceGetPcieReplayCounter), gpu_value::pcie_replays);
     }
+    void read_peer(const std::string& uuid) {
+        nvmlDevice_t other{};
+        if (nvml_.find(uuid, other) != NVML_SUCCESS || other == gpu_) return;
+        for (unsigned index = 0; index < NVML_P2P_CAPS_INDEX_UNKNOWN; ++index) {
+            auto status = NVML_P2P_STATUS_UNKNOWN;
+            auto result = nvml_.call(TNR_NVML(nvmlDeviceGetP2PStatus), gpu_, other,
+                                     static_cast<nvmlGpuP2PCapsIndex_t>(index), &status);
+            if (ok(result)) reading_.peers[uuid] |= unsigned{status == NVML_P2P_STATUS_OK} << index;
+        }
+    }
+    void read_nvlink(unsigned link) {
+        auto active = NVML_FEATURE_DISABLED;
+        if (!ok(nvml_.call(TNR_NVML(nvmlDeviceGetNvLinkState), gpu_, link, &active)) || active == NVML_FEATURE_DISABLED)
+            return;
+        auto kind = NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+        if (!ok(nvml_.call(TNR_NVML(nvmlDeviceGetNvLinkRemoteDeviceType), gpu_, link, &kind))) return;
+        if (kind == NVML_NVLINK_DEVICE_TYPE_SWITCH) reading_.links[link] = "";
+        nvmlPciInfo_t pci{};
+        nvmlDevice_t other{};
+        char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = {};
+        if (kind == NVML_NVLINK_DEVICE_TYPE_GPU &&
+            ok(nvml_.call(TNR_NVML(nvmlDeviceGetNvLinkRemotePciInfo_v2), gpu_, link, &pci)) &&
+            ok(nvml_.call(TNR_NVML(nvmlDeviceGetHandleByPciBusId_v2), static_cast<const char*>(pci.busId), &other)) &&
+            ok(nvml_.call(TNR_NVML(nvmlDeviceGetUUID), other, uuid, unsigned{sizeof uuid})))
+            reading_.links[link] = uuid_digits(uuid);
+    }
     void read_clocks() {
         constexpr nvmlClockType_t kinds[] = {NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_VIDEO};
         for (auto kind : kinds) {
@@ -171,10 +207,10 @@ private:
 
 }  // namespace
 
-NvmlReading read_gpu(const NvmlLibrary& nvml, const std::string& uuid) {
+NvmlReading read_gpu(const NvmlLibrary& nvml, const std::string& uuid, const std::vector<std::string>& all) {
     nvmlDevice_t gpu{};
     auto found = nvml.find(uuid, gpu);
-    if (found == NVML_SUCCESS) return Reader(nvml, gpu).read();
+    if (found == NVML_SUCCESS) return Reader(nvml, gpu).read(all);
     NvmlReading none;
     none.lost = found == NVML_ERROR_GPU_IS_LOST;
     return none;

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tnr::server {
 
@@ -45,9 +46,12 @@ struct NvmlReading {
     std::map<std::string, int64_t> values;  // by the names of gpu_value
     std::optional<uint64_t> memory_used;
     std::map<int, uint64_t> process_bytes;  // by the worker's process id
+    std::map<std::string, uint32_t> peers;  // as GpuFacts::peers
+    std::map<unsigned, std::string> links;  // as GpuFacts::links
 };
 
-// Empty where the library does not know the GPU. Takes tens of milliseconds on real hardware.
-NvmlReading read_gpu(const NvmlLibrary& nvml, const std::string& uuid);
+// Empty where the library does not know the GPU. `all`: the GPUs among which it looks for peers. Takes tens of
+// milliseconds on real hardware.
+NvmlReading read_gpu(const NvmlLibrary& nvml, const std::string& uuid, const std::vector<std::string>& all);
 
 }  // namespace tnr::server

@@ -60,6 +60,7 @@ public:
         auto snapshot = own_facts(devices);
         LockGuard lock(mutex_);
         for (auto& gpu : snapshot.devices) add_reading(gpu);
+        for (auto& gpu : snapshot.devices) leave_out_strangers(gpu, snapshot.devices);
         for (size_t i = 0, row = 0; i < devices.size(); ++i)
             for (auto& process : devices[i].processes) add_reading(snapshot.processes[row++], devices[i], process);
         return to_json(snapshot);
@@ -81,8 +82,18 @@ private:
         if (found == readings_.end() || !is_fresh(found->second)) return;
         auto& reading = found->second.reading;
         for (auto& [key, value] : reading.values) gpu.values[key] = value;
+        gpu.peers = reading.peers;
+        gpu.links = reading.links;
         if (reading.lost) gpu.values[gpu_value::lost] = 1;
         if (reading.memory_used) gpu.memory_used = std::min<uint64_t>(*reading.memory_used, gpu.memory_total);
+    }
+    // GPUs that the caller does not see are none of its business.
+    static void leave_out_strangers(GpuFacts& gpu, const std::vector<GpuFacts>& seen) {
+        auto stranger = [&](const std::string& uuid) {
+            return std::none_of(seen.begin(), seen.end(), [&](const GpuFacts& other) { return other.uuid == uuid; });
+        };
+        std::erase_if(gpu.peers, [&](auto& peer) { return stranger(peer.first); });
+        std::erase_if(gpu.links, [&](auto& link) { return !link.second.empty() && stranger(link.second); });
     }
     void add_reading(GpuProcess& process, const NvmlDevice& device, const NvmlProcess& known) TNR_REQUIRES(mutex_) {
         auto found = readings_.find(device.uuid);
@@ -100,7 +111,7 @@ private:
             asked_for_more_ = false;
             lock.unlock();
             std::map<std::string, Timed> fresh;
-            for (auto& uuid : uuids) fresh[uuid] = {read_gpu(nvml_, uuid), Clock::now()};
+            for (auto& uuid : uuids) fresh[uuid] = {read_gpu(nvml_, uuid, uuids), Clock::now()};
             lock.lock();
             for (auto& [uuid, timed] : fresh) note(uuid, std::move(timed));
             wanted_.wait_for(mutex_, ask_every, [&]() TNR_REQUIRES(mutex_) { return stopping_ || asked_for_more_; });

@@ -32,14 +32,16 @@ WITHOUT_TOOLKIT = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"
 class Program:
     packages: list
     jobs: dict  # name: command after `python`
+    sources: list = dataclasses.field(default_factory=list)  # of these the sources, too: wheels have no tests
     disk_gb: float = 1
+    gpus: str = "h100"  # what the jobs ask for: TNR_GPU
     hide_toolkit: bool = False
     environment: dict = dataclasses.field(default_factory=dict)
     remove: list = dataclasses.field(default_factory=list)  # installed files, as globs
 
 
-def suite(package, expected):
-    return [str(HERE / "suite.py"), "--expected", str(HERE / "expected" / expected), package]
+def suite(package, expected, *options):
+    return [str(HERE / "suite.py"), "--expected", str(HERE / "expected" / expected), *options, package]
 
 
 def job(name, *arguments):
@@ -56,6 +58,18 @@ PROGRAMS = {
         hide_toolkit=True),
     "cupy": Program(["cupy-cuda13x==14.2.0", TOOLKIT], {"cupy": job("cupy")},
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "nccl": Program(["cupy-cuda13x==14.2.0", "nvidia-nccl-cu13==2.28.9", TOOLKIT],
+                    {f"nccl-{processes}": job("nccl", processes) for processes in ("one", "two", "hidden")},
+                    disk_gb=2, gpus="h100:2", environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    # Its memory tests fill the GPU: one module at a time. cuRAND has no PTX: random numbers are the host's.
+    "cupy-suite": Program(["cupy-cuda12x==13.6.0", "nvidia-cuda-nvrtc-cu12==12.9.86",
+                           "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-cccl-cu12==12.9.27", "nvidia-nccl-cu12==2.28.9", "nvidia-cublas-cu12==12.9.1.4",
+                           "nvidia-cusparse-cu12==12.5.10.65", "nvidia-cusolver-cu12==11.7.5.82",
+                           "nvidia-cufft-cu12==11.4.1.4", "nvidia-curand-cu12==10.3.10.19", "pytest==9.2.0"],
+                          {"cupy-suite": suite("cupy_tests.cuda_tests", "cupy.txt", "--pytest", "cupy-13.6.0/tests",
+                                               "--plugin", "cupy_host_random", "--jobs", "1")},
+                          sources=["cupy==13.6.0"], disk_gb=5, gpus="h100:2", hide_toolkit=True,
+                          environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     # Newer versions compile PTX with a library of their own where the driver is older than they are.
     "warp": Program(["warp-lang==1.10.1"], {"warp": job("warp")}),
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
@@ -103,7 +117,7 @@ def installed(folder, program):
     """The program's Python; None when it could not be installed."""
     python = folder / "bin" / "python"
     done = folder / "installed"
-    wanted = "\n".join(program.packages)
+    wanted = "\n".join(program.packages + program.sources)
     if done.exists() and done.read_text() == wanted:
         return python
     free_gb = shutil.disk_usage(folder.parent).free / 1e9
@@ -114,6 +128,12 @@ def installed(folder, program):
     venv.create(folder, with_pip=True)
     if program.packages:
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *program.packages], check=True)
+    for source in program.sources:
+        subprocess.run([python, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+                        "--no-binary", ":all:", "-d", folder / "sources", source], check=True)
+    for archive in folder.glob("sources/*.tar.gz"):
+        shutil.unpack_archive(archive, archive.parent)
+        archive.unlink()
     for pattern in program.remove:
         for path in folder.glob("lib/python3*/site-packages/" + pattern):
             path.unlink()
@@ -124,7 +144,8 @@ def installed(folder, program):
 def passes(build, python, program, command):
     line = [*(WITHOUT_TOOLKIT if program.hide_toolkit else []), str(python), *command]
     with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
-                   str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--", *line]
+                   str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--gpu", program.gpus,
+                   "--", *line]
     try:
         environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}
         return subprocess.run(with_server, env=environment, timeout=JOB_LIMIT_S).returncode == 0

@@ -86,6 +86,23 @@ TEST_CASE("the release threshold keeps memory in the pool until it is trimmed", 
     CHECK(pool.reserved() == 0);
 }
 
+TEST_CASE("what a pool keeps is not called free", "[pool]") {
+    Gpu gpu;
+    Stream stream;
+    Pool pool(gpu);
+    size_t before = 0, kept = 0, after = 0, total = 0;
+    CU_OK(cu.cuCtxSynchronize());
+    CU_OK(cu.cuMemGetInfo(&before, &total));
+    pool.set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, ~cuuint64_t{0});
+    CU_OK(cu.cuMemFreeAsync(pool.allocate(100 * mib, stream), stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_OK(cu.cuMemGetInfo(&kept, &total));
+    CHECK(kept + pool.reserved() == before);
+    CU_OK(cu.cuMemPoolTrimTo(pool.handle, 0));
+    CU_OK(cu.cuMemGetInfo(&after, &total));
+    CHECK(after == before);
+}
+
 TEST_CASE("what a pool keeps is there for an allocation that needs it", "[pool]") {
     Gpu gpu;
     Stream stream;

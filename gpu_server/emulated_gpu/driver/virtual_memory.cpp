@@ -55,6 +55,11 @@ bool aligned(uint64_t value) {
     return value % physical_granularity == 0;
 }
 
+bool on_host(CUmemLocationType type) {
+    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 CUresult check_location(const CUmemLocation& location) {
     if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     return device_of(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -81,7 +86,9 @@ CUresult cuMemGetAllocationGranularity(size_t* size, const CUmemAllocationProp* 
     return initialized([&]() -> CUresult {
         if (!size || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
             return CUDA_ERROR_INVALID_VALUE;
-        if (CUresult error = check_properties(properties)) return error;
+        // Of the host's memory, too, though cuMemCreate makes none.
+        bool host = properties && on_host(properties->location.type);
+        if (CUresult error = check_properties(properties); error && !host) return error;
         *size = physical_granularity;
         return CUDA_SUCCESS;
     });

@@ -74,11 +74,12 @@ struct Reach {
     std::byte* at(uint32_t lane) const {
         return memory + static_cast<Address>(base[lane] + offset - begin) + lane * lane_stride;
     }
-    // f(lane, memory) for each active lane; false after a fault.
+    // f(lane, memory) for each active lane, `backwards` from the last to the first; false after a fault.
     template <class F>
-    bool visit(uint32_t bytes, bool writing, F&& f) {
-        for (uint32_t rest = w.active; rest; rest &= rest - 1) {
-            auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    bool visit(uint32_t bytes, bool writing, F&& f, bool backwards = false) {
+        for (uint32_t rest = w.active; rest;) {
+            auto lane = static_cast<uint32_t>(backwards ? std::bit_width(rest) - 1 : std::countr_zero(rest));
+            rest &= ~(1u << lane);
             auto address = static_cast<Address>(base[lane] + offset);
             auto* p = each ? checked<W>(w, lane, address, bytes, writing) : at(lane);
             if (!p) return false;
@@ -101,16 +102,19 @@ void load(Warp& w, const Instr& i) {
     reach.visit(sizeof(T), false, [=](uint32_t l, std::byte* p) { d[l] = static_cast<R>(read<T>(p, false)); });
 }
 
-// Vectors and strong reads.
+// Vectors and strong reads. A GPU reads a vector, or neighbours' vectors, at one moment. What is behind it here: strong
+// writes go from the first lane and element to the last, strong reads from the last to the first. So who finds a flag
+// finds the data before it, as NCCL's protocols demand.
 template <Where W, class T, class R>
 void load_many(Warp& w, const Instr& i) {
     bool strong = i.flags & flag_strong;
     if (strong) w.polled = true;
     alignas(64) T values[8][warp_lanes];  // an element may overwrite the address register
     auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
-    bool done = Reach<W>(w, i, bytes, false).visit(bytes, false, [&](uint32_t lane, std::byte* p) {
-        for (uint32_t e = 0; e < i.count; ++e) values[e][lane] = read<T>(p + e * sizeof(T), strong);
-    });
+    auto read_one = [&](uint32_t lane, std::byte* p) {
+        for (uint32_t e = i.count; e-- > 0;) values[e][lane] = read<T>(p + e * sizeof(T), strong);
+    };
+    bool done = Reach<W>(w, i, bytes, false).visit(bytes, false, read_one, strong);
     if (!done) return;
     for (uint32_t e = 0; e < i.count; ++e) {
         auto* v = values[e];

@@ -68,9 +68,28 @@ class PlainAnswers(unittest.TestCase):
         self.assertEqual(os.sched_getaffinity(0), before)
         self.refused(nvml.NVMLError_InvalidArgument, nvml.nvmlDeviceGetCpuAffinity, self.first, 0)
 
-    def test_gpus_across_a_network_share_nothing(self):
+    def test_emulated_gpus_reach_each_other(self):
         for index in range(5):  # nvml.NVML_P2P_CAPS_INDEX_…, of which the binding has made tuples
-            self.assertEqual(nvml.nvmlDeviceGetP2PStatus(self.first, self.second, index), nvml.NVML_P2P_STATUS_NOT_SUPPORTED)
+            self.assertEqual(nvml.nvmlDeviceGetP2PStatus(self.first, self.second, index), nvml.NVML_P2P_STATUS_OK)
+            self.assertEqual(nvml.nvmlDeviceGetP2PStatus(self.first, self.first, index), nvml.NVML_P2P_STATUS_NOT_SUPPORTED)
+        self.assertEqual(nvml.nvmlDeviceGetNvLinkState(self.first, 0), nvml.NVML_FEATURE_ENABLED)
+        self.assertEqual(nvml.nvmlDeviceGetNvLinkCapability(self.first, 0, nvml.NVML_NVLINK_CAP_P2P_SUPPORTED), 1)
+        self.assertEqual(nvml.nvmlDeviceGetNvLinkCapability(self.first, 0, nvml.NVML_NVLINK_CAP_SYSMEM_ACCESS), 0)
+        self.assertEqual(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(self.first, 0), nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH)
+        self.assertEqual(nvml.nvmlDeviceGetNvLinkRemotePciInfo(self.first, 0).domain, 0xffffffff)
+        self.assertEqual(self.state_field(0), (nvml.NVML_SUCCESS, nvml.NVML_FEATURE_ENABLED))
+        self.assertEqual(self.state_field(1), (nvml.NVML_ERROR_NOT_SUPPORTED, 0))
+        old = (ctypes.c_char * 64)(*(b"." * 64))  # what NCCL asks for: its structure ends after 36 or 52 bytes
+        self.assertEqual(ctypes.CDLL("libnvidia-ml.so.1").nvmlDeviceGetNvLinkRemotePciInfo(self.first, 0, old), nvml.NVML_SUCCESS)
+        self.assertEqual((old.raw[:16], old.raw[36:]), (b"FFFFFFF:FFFF:FF\0", b"." * 28))
+        self.refused(nvml.NVMLError_NotSupported, nvml.nvmlDeviceGetNvLinkState, self.first, 1)
+        self.refused(nvml.NVMLError_InvalidArgument, nvml.nvmlDeviceGetNvLinkState, self.first, 99)
+
+    def state_field(self, link):
+        field = nvml.nvmlDeviceGetFieldValues(self.first, [(nvml.NVML_FI_DEV_NVLINK_GET_STATE, link)])[0]
+        return field.nvmlReturn, field.value.uiVal
+
+    def test_gpus_are_far_from_each_other_and_from_here(self):
         self.refused(nvml.NVMLError_InvalidArgument, nvml.nvmlDeviceGetP2PStatus, self.first, self.second, 99)
         self.assertEqual(nvml.nvmlDeviceGetTopologyCommonAncestor(self.first, self.second), nvml.NVML_TOPOLOGY_SYSTEM)
         self.assertEqual(nvml.nvmlDeviceGetTopologyCommonAncestor(self.first, self.first), nvml.NVML_TOPOLOGY_INTERNAL)
@@ -120,7 +139,7 @@ class PlainAnswers(unittest.TestCase):
         self.assertEqual([field.nvmlReturn for field in fields],
                          [nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_SUPPORTED])
         self.assertEqual(fields[0].value.uiVal, 0)
-        self.assertEqual(fields[2].value.uiVal, 0)
+        self.assertEqual(fields[2].value.uiVal, 1)  # to a switch
         self.assertGreater(fields[0].timestamp, 0)
 
     def test_processes_are_listed_in_the_newest_form(self):

@@ -10,6 +10,7 @@
 #pragma GCC visibility pop
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -166,6 +167,50 @@ extern "C" nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_
 extern "C" nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned* count,
                                                                 nvmlProcessInfo_v2_t* infos) {
     return processes(device, "nvmlDeviceGetComputeRunningProcesses_v2", count, infos);
+}
+
+// `nvmlDeviceGetP2PStatus N`: nvmlGpuP2PStatus_t N with every other GPU.
+extern "C" nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t, nvmlGpuP2PCapsIndex_t,
+                                               nvmlGpuP2PStatus_t* status) {
+    return answer(device, "nvmlDeviceGetP2PStatus", status);
+}
+// `nvmlDeviceGetNvLinkState N TYPE BUS`: links below N are up and lead to that nvmlIntNvLinkDeviceType_t, a GPU at BUS.
+struct Links {
+    unsigned up = 0;
+    nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+    unsigned bus = 0;
+};
+static nvmlReturn_t links_of(nvmlDevice_t device, Links& links) {
+    return answer(device, "nvmlDeviceGetNvLinkState", &links.up, &links.type, &links.bus);
+}
+extern "C" nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t* active) {
+    Links links;
+    auto result = links_of(device, links);
+    *active = link < links.up ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    return result;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned,
+                                                            nvmlIntNvLinkDeviceType_t* type) {
+    Links links;
+    auto result = links_of(device, links);
+    *type = links.type;
+    return result;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned, nvmlPciInfo_t* pci) {
+    Links links;
+    auto result = links_of(device, links);
+    std::snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", links.bus);
+    return result;
+}
+// GPUs are at buses 1, 2, … as the file has them.
+extern "C" nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, nvmlDevice_t* device) {
+    auto bus = std::strtoul(bus_id + std::strlen("00000000:"), nullptr, 16);
+    *device = reinterpret_cast<nvmlDevice_t>(bus);
+    return bus >= 1 && bus <= uuids().size() ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned length) {
+    std::strncpy(uuid, uuid_of(device).c_str(), length);
+    return NVML_SUCCESS;
 }
 
 #ifndef TNR_STAND_IN_OLD

@@ -44,6 +44,30 @@ print("ready", hex(word.value), flush=True)
 sys.stdin.read()
 """
 
+GPU, SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
+NO_PEER = 5  # NVML_P2P_STATUS_NOT_SUPPORTED
+
+# What NVML tells of each GPU: P2P to read from the first and the second, and of three links the code with which their state
+# is told and what is at the other end.
+LINKS = """
+import ctypes
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+nvml.nvmlInit_v2()
+count = ctypes.c_uint()
+nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+gpus = [ctypes.c_void_p() for _ in range(count.value)]
+for i, gpu in enumerate(gpus):
+    nvml.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(gpu))
+def answer(name, *arguments):
+    value = ctypes.c_int(-1)
+    code = getattr(nvml, name)(*arguments, ctypes.byref(value))
+    return code, value.value if code == 0 else None
+for gpu in gpus:
+    print("peer", [answer("nvmlDeviceGetP2PStatus", gpu, peer, 0)[1] for peer in gpus],
+          "state", [answer("nvmlDeviceGetNvLinkState", gpu, link)[0] for link in range(3)],
+          "type", [answer("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, link)[1] for link in range(3)])
+"""
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -218,6 +242,22 @@ class RealGpu(unittest.TestCase):
         self.assertEqual(rows.splitlines(), [f"{program.pid}, 17"])
         self.assertIn(f"{program.pid}", node.smi().stdout)
         self.end(program)
+
+    def test_programs_see_peers_and_links_among_their_own_gpus(self):
+        """GPU 0 has two links to a switch, GPU 1 one to GPU 0; a claim of one GPU hears nothing of the other."""
+        node = self.node(hot(self.uuids[0], 0) + hot(self.uuids[1], 1) + [
+            f"{self.uuids[0]} nvmlDeviceGetP2PStatus 0", f"{self.uuids[1]} nvmlDeviceGetP2PStatus 1",
+            f"{self.uuids[0]} nvmlDeviceGetNvLinkState 2 {SWITCH}", f"{self.uuids[1]} nvmlDeviceGetNvLinkState 1 {GPU} 1"])
+        both = self.ask_for_links(node, "h100:2")
+        self.assertEqual(both, f"peer [{NO_PEER}, 0] state [0, 0, 3] type [{SWITCH}, {SWITCH}, None]\n"
+                               f"peer [{NO_PEER}, {NO_PEER}] state [0, 3, 3] type [{GPU}, None, None]\n")
+        self.assertEqual(self.ask_for_links(node, "h100").count("state [0, 0, 3]"), 1)  # #0, by itself
+
+    def ask_for_links(self, node, gpus):
+        done = subprocess.run([sys.executable, "-c", LINKS], env=dict(node.client(), TNR_GPU=gpus), capture_output=True,
+                              text=True, timeout=TEST_LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
 
     def test_an_old_nvml_lacks_some_functions(self):
         node = self.node(hot(self.uuids[0], 0) + hot(self.uuids[1], 1), nvml=ARGUMENTS.old_nvml)
