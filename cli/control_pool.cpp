@@ -290,7 +290,7 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, std::function
 namespace {
 
 std::string how_many(const GpuType& type) {
-    return std::to_string(type.total) + (type.total == 1 ? " GPU" : " GPUs") + " of type " + type.name;
+    return counted(static_cast<size_t>(type.total), "GPU") + " of type " + type.name;
 }
 
 }  // namespace

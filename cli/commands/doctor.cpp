@@ -83,7 +83,7 @@ private:
 
     void look_at_version() {
         size_t carried = install::embedded_files().size();
-        std::string what = "tnr " + control::version() + ", carries " + std::to_string(carried) + " files for machines";
+        std::string what = "tnr " + control::version() + ", carries " + counted(carried, "file") + " for machines";
         if (carried > 1) return add({"version", Finding::good, what});
         add({"version", Finding::bad, what + ": it was built without its libraries", "install a released tnr"});
     }
