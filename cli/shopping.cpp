@@ -152,15 +152,17 @@ Result<double> size_wanted(const std::string& option, const std::string& text) {
     const std::string unit = amount ? ui::lower(amount->unit) : "";
     const bool gib = option != "--cpus" && (unit == "g" || unit == "gb" || unit == "gib");
     if (amount && amount->number > 0 && (unit.empty() || gib)) return amount->number;
-    return Error{Error::Kind::usage, option + " needs a number above 0" + (option == "--cpus" ? "" : ", in GiB") +
-                 ": '" + text + "' is none", "for example `" + option + " 8`"};
+    return Error{
+        Error::Kind::usage,
+        option + " needs a number above 0" + (option == "--cpus" ? "" : ", in GiB") + ": '" + text + "' is none",
+        "for example `" + option + " 8`"};
 }
 
 std::string offer_text(const FoundOffer& found) {
     const Offer& offer = found.offer;
     return found.provider + " " + offer.name + (offer.region.empty() ? "" : " in " + offer.region) + ": " +
-           counted(static_cast<size_t>(offer.cpus), "CPU") + ", " + ui::bytes_text(offer.memory_mib * 1048576.0) + ", " +
-           std::to_string(offer.disk_gib) + " GiB disk, " + price_text(offer.price);
+           counted(static_cast<size_t>(offer.cpus), "CPU") + ", " + ui::bytes_text(offer.memory_mib * 1048576.0) +
+           ", " + std::to_string(offer.disk_gib) + " GiB disk, " + price_text(offer.price);
 }
 
 }  // namespace tnr::cli
