@@ -56,10 +56,15 @@ public:
                 std::function<void(const std::string&)> learned)
         : client_(std::move(client)), keys_(keys), learned_(std::move(learned)) {}
 
-    Result<std::string> hello() override {
+    Result<PoolHello> hello() override try {
         auto answer = ask({{"op", "hello"}});
         if (!answer) return answer.error();
-        return answer->value("role", std::string{});
+        PoolHello hello{answer->value("role", "")};
+        if (answer->contains("time")) hello.time = answer->at("time").get<int64_t>();
+        return hello;
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "the pool's greeting makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
     Result<std::vector<GpuType>> types() override try {
