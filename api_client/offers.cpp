@@ -91,7 +91,8 @@ std::string nearest_offer(const std::vector<Offer>& offers, const Offer& wanted)
     }
     if (!nearest) return "";
     return "nearest: " + nearest->name + (nearest->region.empty() ? "" : " in " + nearest->region) + " (" +
-           std::to_string(nearest->cpus) + " CPUs, " + std::to_string(nearest->memory_mib / 1024) + " GiB)";
+           counted(static_cast<size_t>(nearest->cpus), "CPU") + ", " + std::to_string(nearest->memory_mib / 1024) +
+           " GiB)";
 }
 
 }  // namespace tnr

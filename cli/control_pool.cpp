@@ -56,10 +56,15 @@ public:
                 std::function<void(const std::string&)> learned)
         : client_(std::move(client)), keys_(keys), learned_(std::move(learned)) {}
 
-    Result<std::string> hello() override {
+    Result<PoolHello> hello() override try {
         auto answer = ask({{"op", "hello"}});
         if (!answer) return answer.error();
-        return answer->value("role", std::string{});
+        PoolHello hello{answer->value("role", "")};
+        if (answer->contains("time")) hello.time = answer->at("time").get<int64_t>();
+        return hello;
+    } catch (const Json::exception&) {
+        return Error{Error::Kind::remote, "the pool's greeting makes no sense",
+                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
     }
 
     Result<std::vector<GpuType>> types() override try {
@@ -290,7 +295,7 @@ Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login, std::function
 namespace {
 
 std::string how_many(const GpuType& type) {
-    return std::to_string(type.total) + (type.total == 1 ? " GPU" : " GPUs") + " of type " + type.name;
+    return counted(static_cast<size_t>(type.total), "GPU") + " of type " + type.name;
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ nlohmann::json cost_json(const Cost& cost) {
             {"hours_running", cost.hours_running},
             {"hours_stopped", cost.hours_stopped},
             {"hours_gpu", cost.hours_gpu},
-            {"hours_unknown", cost.hours_unknown}};
+            {"hours_unknown", cost.hours_unknown},
+            {"partial", cost.partial}};
 }
 
 nlohmann::json use_json(const BudgetUse& use) {

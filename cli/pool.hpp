@@ -95,13 +95,17 @@ struct PoolNow {
     std::optional<int64_t> claims_total = {};  // since the server's start, where it says
 };
 
+struct PoolHello {
+    std::string role = {};             // what we are to it: "account", "machine", "token", "open"
+    std::optional<int64_t> time = {};  // it is there, in seconds since 1970; an older server does not tell
+};
+
 // Calls ask over the network and give up after a few seconds with an Error of kind network that names the address.
 class Pool {
 public:
     virtual ~Pool() = default;
-    // Succeeds when the pool answers and knows our key. The answer is what we are to it: "account", "machine", "token",
-    // "open".
-    virtual Result<std::string> hello() = 0;
+    // Succeeds when the pool answers and knows our key.
+    virtual Result<PoolHello> hello() = 0;
     virtual Result<std::vector<GpuType>> types() = 0;
     virtual Result<std::vector<GpuClaim>> claims() = 0;
     // What was in use after `since` (seconds since 1970), of our account or, for an operator, of everyone. An Error of kind

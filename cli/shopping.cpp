@@ -36,14 +36,6 @@ struct ClearWants {
     std::string currency = {};  // of max_price; empty: any
 };
 
-Result<double> size_wanted(const std::string& option, const std::string& text) {
-    if (text.empty()) return 0.0;
-    auto amount = parse_amount(text);
-    const std::string unit = amount ? ui::lower(amount->unit) : "";
-    if (amount && (unit.empty() || unit == "g" || unit == "gb" || unit == "gib")) return amount->number;
-    return Error{Error::Kind::usage, option + " is no number: '" + text + "'", "for example `" + option + " 8`"};
-}
-
 Result<ClearWants> understand(const Wants& wants) {
     auto cpus = size_wanted("--cpus", wants.cpus), memory = size_wanted("--memory", wants.memory),
          disk = size_wanted("--disk", wants.disk);
@@ -154,11 +146,23 @@ Result<FoundOffer> cheapest(const Found& found, const Wants& wants) {
     return best;
 }
 
+Result<double> size_wanted(const std::string& option, const std::string& text) {
+    if (text.empty()) return 0.0;
+    auto amount = parse_amount(text);
+    const std::string unit = amount ? ui::lower(amount->unit) : "";
+    const bool gib = option != "--cpus" && (unit == "g" || unit == "gb" || unit == "gib");
+    if (amount && amount->number > 0 && (unit.empty() || gib)) return amount->number;
+    return Error{
+        Error::Kind::usage,
+        option + " needs a number above 0" + (option == "--cpus" ? "" : ", in GiB") + ": '" + text + "' is none",
+        "for example `" + option + " 8`"};
+}
+
 std::string offer_text(const FoundOffer& found) {
     const Offer& offer = found.offer;
     return found.provider + " " + offer.name + (offer.region.empty() ? "" : " in " + offer.region) + ": " +
-           std::to_string(offer.cpus) + " CPUs, " + ui::bytes_text(offer.memory_mib * 1048576.0) + ", " +
-           std::to_string(offer.disk_gib) + " GiB disk, " + price_text(offer.price);
+           counted(static_cast<size_t>(offer.cpus), "CPU") + ", " + ui::bytes_text(offer.memory_mib * 1048576.0) +
+           ", " + std::to_string(offer.disk_gib) + " GiB disk, " + price_text(offer.price);
 }
 
 }  // namespace tnr::cli

@@ -20,6 +20,9 @@ struct Wants {
     bool any() const { return !(cpus + memory + disk + max_price).empty(); }
 };
 
+// The number that --cpus, --memory or --disk has: more than none, in GiB but for CPUs; 0 for an option that was not given.
+Result<double> size_wanted(const std::string& option, const std::string& text);
+
 struct FoundOffer {
     std::string provider;
     Offer offer;

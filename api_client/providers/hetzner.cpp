@@ -113,8 +113,8 @@ public:
         auto servers = api_.get("/servers?per_page=1");
         if (!servers) return servers.error();
         return understood("Hetzner", [&]() -> Result<std::string> {
-            const int count = servers->at("meta").at("pagination").value("total_entries", 0);
-            return "a project with " + std::to_string(count) + (count == 1 ? " server" : " servers");
+            const size_t count = servers->at("meta").at("pagination").value("total_entries", 0);
+            return "a project with " + counted(count, "server");
         });
     }
 

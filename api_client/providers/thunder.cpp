@@ -93,8 +93,7 @@ public:
     Result<std::string> whoami() override {
         auto instances = api_.get("/instances/list");
         if (!instances) return instances.error();
-        return "an account with " + std::to_string(instances->size()) +
-               (instances->size() == 1 ? " instance" : " instances");
+        return "an account with " + counted(instances->size(), "instance");
     }
 
     Result<std::vector<Offer>> offers() override {

@@ -32,9 +32,8 @@ std::string hours_text(double hours) {
 
 Row bill_row(const BillLine& line, bool chart, double most) {
     const Cost& cost = line.cost;
-    const bool any = cost.hours_running + cost.hours_stopped + cost.hours_gpu > 0;
     Row row = {line.name, hours_text(cost.hours_running), hours_text(cost.hours_stopped), hours_text(cost.hours_gpu),
-               any ? money_text(cost) : ""};
+               money_text(cost)};
     if (!chart) return row;
     double amount = line.cost.amounts.empty() ? 0 : line.cost.amounts.begin()->second;
     row.push_back(most > 0 && amount > 0 ? bar(amount / most, chart_columns) : " ");
@@ -91,7 +90,8 @@ void print_bill(Session& session, const BillingOptions& options, const Bill& bil
     for (const auto& line : bill.lines) rows.push_back(bill_row(line, chart, longest_bar(bill)));
     if (!bare(options.list)) rows.push_back(bill_row({"total", bill.total}, chart, 0));
     if (bill.lines.empty() && !bare(options.list))
-        session.out << "Nothing was spent, as far as this computer knows\n";
+        session.out << (bill.total.partial ? "Unknown: a pool does not tell what was used there\n"
+                                           : "Nothing was spent, as far as this computer knows\n");
     else
         print_list(session.out, session.out_paint, options.list, chart ? day_columns : bill_columns, rows);
 }

@@ -16,27 +16,50 @@ namespace {
 
 // The shell goes through the words before the cursor, follows those that are commands where they stand, and counts the
 // others, but for options and their values. Options are offered after a dash only; where nothing of ours can stand, files
-// are, which is the shell's own default.
+// are, which is the shell's own default. zsh runs this, too: there `path` is the list of folders with programs, and an
+// array's bounds want $(( )). bash breaks --gpu=h100:2 at its signs, zsh does not.
 constexpr const char* bash_functions = R"sh(
 _tnr() {
-    local path="" word value="" count=0 current="${COMP_WORDS[COMP_CWORD]}" kind="" hidden=''
-    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        [ "$word" != -- ] || { COMPREPLY=(); return; }
+    local place="" word value="" count=0 current="${COMP_WORDS[COMP_CWORD]}" kind="" known="" options="" begun=""
+    for word in "${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
+        case "$word" in
+            --) COMPREPLY=(); return ;;
+            =) continue ;;
+            :) value=any; continue ;;
+        esac
         if [ -n "$value" ]; then value=""; continue; fi
         case "$word" in
-            -*) value="$(_tnr_value "$path $word")"; continue ;;
+            -*=*) continue ;;
+            -*) value="$(_tnr_value "$place $word")"; continue ;;
         esac
-        if [ -n "$(_tnr_next "${path:+$path }$word")" ]; then path="${path:+$path }$word"; else count=$((count + 1)); fi
+        if [ -n "$(_tnr_next "${place:+$place }$word")" ]; then place="${place:+$place }$word"; else count=$((count + 1)); fi
     done
-    [ "${current#-}" != "$current" ] || hidden='-*'
-    kind="${value:-$(_tnr_argument "$path $count")}"
-    if [ -n "$value" ] || { [ -n "$kind" ] && [ -n "$hidden" ]; }; then
-        COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" completion --values "$kind" 2>/dev/null)" -- "$current"))
-        return
+    case "$current" in
+        =) current="" ;;
+        --*=*) begun="${current%%=*}="; value="$(_tnr_value "$place ${current%%=*}")"; current="${current#*=}" ;;
+        -*) options=shown ;;
+    esac
+    kind="${value:-$(_tnr_argument "$place $count")}"
+    if [ -n "$value" ] || { [ -n "$kind" ] && [ -z "$options" ]; }; then
+        known="$("${COMP_WORDS[0]}" completion --values "$kind" 2>/dev/null)"
+    else
+        for word in $(_tnr_next "$place"); do
+            case "$word" in
+                -*) [ -z "$options" ] || known="$known $word" ;;
+                *) known="$known $word" ;;
+            esac
+        done
     fi
-    COMPREPLY=($(compgen -X "$hidden" -W "$(_tnr_next "$path")" -- "$current"))
+    COMPREPLY=($(compgen -P "$begun" -W "$known" -- "$current"))
 }
 complete -o default -F _tnr tnr
+)sh";
+
+// Read by `source`, or found by compinit in a folder of $fpath: then the whole file is _tnr, and runs at the first Tab.
+constexpr const char* zsh_begin = R"sh(#compdef tnr
+autoload -U +X bashcompinit && bashcompinit
+)sh";
+constexpr const char* zsh_end = R"sh([ "${funcstack[1]}" != _tnr ] || _bash_complete -o default -F _tnr
 )sh";
 
 constexpr const char* fish_function = R"sh(
@@ -56,6 +79,7 @@ const std::vector<std::string> value_kinds = {"name", "provider", "gpu", "output
 
 std::string kind_of(const std::string& word) {
     std::string name = word.substr(word.find_first_not_of('-'));
+    if (name == "machine") return "name";
     for (const auto& kind : value_kinds)
         if (name == kind) return kind;
     return "";
@@ -144,7 +168,7 @@ std::string values_of(Session& session, const std::string& kind) {
 
 Result<std::string> completion(const std::string& shell, const std::vector<Place>& places) {
     if (shell == "bash") return bash(places);
-    if (shell == "zsh") return "autoload -U +X bashcompinit && bashcompinit\n" + bash(places);
+    if (shell == "zsh") return zsh_begin + bash(places) + zsh_end;
     if (shell == "fish") return fish(places);
     if (shell.empty())
         return Error{Error::Kind::usage, "`tnr completion` needs SHELL (bash, zsh or fish)",

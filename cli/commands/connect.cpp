@@ -11,7 +11,6 @@
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/json_out.hpp"
-#include "cli/ssh/agent.hpp"
 #include "cli/ssh/forward.hpp"
 #include "cli/ssh/terminal.hpp"
 
@@ -20,8 +19,7 @@ namespace {
 
 // A laptop that was asleep finds its network within seconds; who has walked away for longer finds a prompt again.
 constexpr std::chrono::minutes redial_limit{10};
-constexpr std::chrono::seconds agent_limit{30};  // for Python to start there, under emulation
-constexpr int redial_pause_ms = 1000;            // between two tries that end at once, as without any network
+constexpr int redial_pause_ms = 1000;  // between two tries that end at once, as without any network
 
 // The user's language, which Debian's and Ubuntu's sshd accept; the server drops what it does not like.
 std::vector<std::pair<std::string, std::string>> language() {
@@ -71,6 +69,8 @@ private:
     }
 
     Result<> bind() {
+        if (options_.agent)
+            if (auto let = forwards_.let_agent(options_.agent_socket); !let) return let;
         for (const auto& text : options_.forwards) {
             auto wanted = ssh::parse_forward(text);
             if (!wanted) return wanted.error();
@@ -92,27 +92,16 @@ private:
     // The exit code of what ran there.
     Result<int> use(ssh::Client& client) {
         client.on_silence = [this](std::chrono::milliseconds silent) { tell_silence(silent); };
-        if (!forwards_.empty()) forwards_.attach(client);
+        if (!forwards_.empty())
+            if (auto attached = forwards_.attach(client); !attached) return attached.error();
         auto code = options_.no_shell ? Result<int>{hold_open(client)} : run_there(client);
         forwards_.detach();
         return code;
     }
 
-    // sshd takes no SSH_AUTH_SOCK from us, so the shell there sets it.
-    static std::string with_agent(const std::string& path, const std::string& line) {
-        const std::string set = "export SSH_AUTH_SOCK=" + ssh::quoted(path) + "; ";
-        return set + (line.empty() ? "exec \"${SHELL:-/bin/sh}\" -l" : line);
-    }
-
     Result<int> run_there(ssh::Client& client) {
         ssh::Command command{options_.words.empty() ? "" : ssh::shell_line(options_.words), std::nullopt, language()};
-        std::unique_ptr<ssh::AgentRelay> relay;
-        if (options_.agent) {
-            auto begun = ssh::AgentRelay::start(client, options_.agent_socket, ssh::Clock::now() + agent_limit);
-            if (!begun) return begun.error();
-            relay = std::move(*begun);
-            command.line = with_agent(relay->path(), command.line);
-        }
+        command.agent = options_.agent;
         std::optional<ssh::RawTerminal> raw;
         if (terminal()) {
             raw.emplace(options_.streams.in);
@@ -182,7 +171,7 @@ void add_connect(Grammar& tnr, Session& session) {
         "and ports alone, dial again by themselves; a command is never run twice. Forwarded ports are open while\n"
         "tnr runs, at 127.0.0.1 unless ADDRESS:PORT:HOST:PORT says otherwise. With -A, whoever is root on the machine "
         "can\n"
-        "have things signed by your agent for as long as tnr runs; keys never leave it. It needs Python 3 there.\n\n"
+        "have things signed by your agent for as long as tnr runs; keys never leave it.\n\n"
         "Examples:\n"
         "  tnr connect                                  a shell on the only machine\n"
         "  tnr connect demo                             a shell\n"

@@ -70,7 +70,7 @@ public:
         for (Look look :
              {&Doctor::look_at_version, &Doctor::look_at_folders, &Doctor::look_at_space, &Doctor::look_at_config,
               &Doctor::look_at_records, &Doctor::look_at_key, &Doctor::look_at_network, &Doctor::look_at_clouds,
-              &Doctor::look_at_clock, &Doctor::look_at_pools, &Doctor::look_at_local}) {
+              &Doctor::look_at_pools, &Doctor::look_at_clock, &Doctor::look_at_local}) {
             if (interrupt::interrupted()) break;
             (this->*look)();
         }
@@ -83,7 +83,7 @@ private:
 
     void look_at_version() {
         size_t carried = install::embedded_files().size();
-        std::string what = "tnr " + control::version() + ", carries " + std::to_string(carried) + " files for machines";
+        std::string what = "tnr " + control::version() + ", carries " + counted(carried, "file") + " for machines";
         if (carried > 1) return add({"version", Finding::good, what});
         add({"version", Finding::bad, what + ": it was built without its libraries", "install a released tnr"});
     }
@@ -207,17 +207,23 @@ private:
     void note_date(const std::string& date) {
         std::tm parts{};
         const char* end = ::strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        if (end) note_time(::timegm(&parts), "the clouds'");
+    }
+
+    // The first that tells is compared with: clouds are asked first.
+    void note_time(int64_t theirs, const std::string& whose) {
         auto now = ui::seconds_of(session_.now());
-        if (end && now) skew_s_ = *now - ::timegm(&parts);
+        if (now && !skew_) skew_ = {*now - theirs, whose};
     }
 
     void look_at_clock() {
-        if (!skew_s_)
-            return add({"clock", Finding::skipped, "not compared: no cloud was asked", "sign in to one to compare"});
-        int64_t off = std::abs(*skew_s_);
+        if (!skew_)
+            return add({"clock", Finding::skipped, "not compared: no cloud and no pool told the time",
+                        "sign in to one to compare"});
+        int64_t off = std::abs(skew_->seconds);
         std::string what =
-            off <= 1 ? "agrees with the clouds'"
-                     : "is " + ui::duration_text(off) + (*skew_s_ > 0 ? " ahead of" : " behind") + " the clouds'";
+            off <= 1 ? "agrees with " + skew_->whose
+                     : "is " + ui::duration_text(off) + (skew_->seconds > 0 ? " ahead of " : " behind ") + skew_->whose;
         if (off < skew_doubtful_s) return add({"clock", Finding::good, what});
         add({"clock", off < skew_bad_s ? Finding::doubtful : Finding::bad, what,
              "set it by the network: `sudo timedatectl set-ntp true`"});
@@ -236,8 +242,9 @@ private:
         std::string name = "pool " + login.address;
         progress_.begin("asking the pool at " + login.address, asking_patience);
         auto pool = session_.pool(login);
-        auto role = pool ? (*pool)->hello() : Result<std::string>{pool.error()};
-        if (!role) return bad_check(name, role.error());
+        auto hello = pool ? (*pool)->hello() : Result<PoolHello>{pool.error()};
+        if (!hello) return bad_check(name, hello.error());
+        if (hello->time) note_time(*hello->time, "the pool's");
         auto types = (*pool)->types();
         if (!types) return bad_check(name, types.error());
         std::string list;
@@ -278,7 +285,11 @@ private:
 
     Session& session_;
     std::vector<Check> checks_;
-    std::optional<int64_t> skew_s_;
+    struct Skew {
+        int64_t seconds;    // ours is ahead
+        std::string whose;  // "the clouds'"
+    };
+    std::optional<Skew> skew_;
     ui::Progress progress_{session_.screen()};
 };
 
@@ -328,7 +339,7 @@ void add_doctor(Grammar& tnr, Session& session) {
     command.footer(
         "Looks at this program, its folders, your keys and settings, the network, each cloud that you are signed in "
         "to, the\n"
-        "clock, the pools, and what machines on this computer need. Changes nothing. Exit code 1 when something has to "
+        "pools, the clock, and what machines on this computer need. Changes nothing. Exit code 1 when something has to "
         "be\n"
         "mended; what is only doubtful leaves it 0.\n\n"
         "Examples:\n  tnr doctor\n  tnr doctor --json | jq '.checks[] | select(.finding == \"bad\")'");

@@ -69,19 +69,20 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     if (!pool) return pool.error();
     ui::Progress progress(session.screen());
     progress.begin("asking the pool at " + login->address, asking_patience);
-    auto role = (*pool)->hello();
-    if (!role) return role.error();
-    if (*role == "token") {
+    auto hello = (*pool)->hello();
+    if (!hello) return hello.error();
+    std::string role = hello->role;
+    if (role == "token") {
         if (auto traded = trade_token(session, **pool, *login); !traded) return traded;
-        role = std::string("account");
+        role = "account";
     }
     progress.end();
-    if (*role == "machine")
+    if (role == "machine")
         return Error{Error::Kind::auth, "that key belongs to a machine, not to a person",
                      "use the line of `tnr-gpu-server user add NAME`"};
     if (auto saved = session.logins().save(*login); !saved) return saved;
     if (session.json)
-        print_document(session, "login pool", {{"pool", login->address}, {"role", *role}, {"signed_in", true}});
+        print_document(session, "login pool", {{"pool", login->address}, {"role", role}, {"signed_in", true}});
     else
         session.out << "Signed in to the pool at " << login->address
                     << "; it is the default now. `tnr status` shows its GPUs\n";

@@ -47,7 +47,7 @@ std::string painted(const ui::Paint& paint, const std::string& state) {
 std::string counts(const PoolNow& now) {
     std::map<std::string, int> states;
     for (const auto& gpu : now.gpus) ++states[gpu.state];
-    std::string text = std::to_string(now.gpus.size()) + (now.gpus.size() == 1 ? " GPU" : " GPUs");
+    std::string text = counted(now.gpus.size(), "GPU");
     for (const auto& [state, count] : states) text += ", " + std::to_string(count) + " " + state;
     return text;
 }

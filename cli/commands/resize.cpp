@@ -1,6 +1,5 @@
 // `tnr resize`: another size for a machine that is there, with its disk.
 #include <algorithm>
-#include <charconv>
 
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
@@ -8,6 +7,7 @@
 #include "cli/commands/waiting.hpp"
 #include "cli/json_out.hpp"
 #include "cli/own_gpu.hpp"
+#include "cli/shopping.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -16,17 +16,6 @@ struct ResizeOptions {
     std::string name, size, cpus, memory;
     bool restart = false;
 };
-
-Result<double> amount(const std::string& option, const std::string& text) {
-    if (text.empty()) return 0.0;
-    double value = 0;
-    const char* last = text.data() + text.size();
-    auto [end, problem] = std::from_chars(text.data(), last, value);
-    bool unit = end + 1 == last && (*end == 'G' || *end == 'g') && option == "--memory";
-    if (problem == std::errc{} && (end == last || unit) && value > 0) return value;
-    return Error{Error::Kind::usage, option + " '" + text + "' is no amount",
-                 option == "--memory" ? "GiB: --memory 16" : "CPUs: --cpus 4"};
-}
 
 // The one by its name, or the cheapest with at least so many CPUs and so much memory, where the machine is.
 Result<std::string> wished_size(const ResizeOptions& options, const std::vector<Offer>& offers, const Machine& now) {
@@ -40,7 +29,7 @@ Result<std::string> wished_size(const ResizeOptions& options, const std::vector<
         auto offer = choose_offer(offers, order);
         return offer ? Result<std::string>{offer->name} : Result<std::string>{offer.error()};
     }
-    auto cpus = amount("--cpus", options.cpus), memory = amount("--memory", options.memory);
+    auto cpus = size_wanted("--cpus", options.cpus), memory = size_wanted("--memory", options.memory);
     if (!cpus) return cpus.error();
     if (!memory) return memory.error();
     const Offer* best = nullptr;

@@ -377,7 +377,7 @@ private:
         progress_.begin("installing the GPU libraries");
         auto sent = access_->install(config, [this](const std::string& words) { progress_.note(words); });
         if (!sent) return sent.error();
-        progress_.end(sent->empty() ? "nothing to do" : std::to_string(sent->size()) + " files");
+        progress_.end(sent->empty() ? "nothing to do" : counted(sent->size(), "file"));
         record_.has_gpu = record_.gpu;
         record_.has_count = record_.count;
         return reached(Step::installed);

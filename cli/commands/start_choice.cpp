@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "api_client/base/interrupt.hpp"
+
 namespace tnr::cli {
 namespace {
 
@@ -16,8 +18,19 @@ public:
     Result<std::string> line(const std::string& question) {
         session_.err << question << ": " << std::flush;
         std::string answer;
-        if (!std::getline(session_.in, answer)) return Error{Error::Kind::usage, "nothing was chosen"};
-        return answer;
+        if (std::getline(session_.in, answer)) return answer;
+        session_.err << "\n";  // the question's line is not ended
+        if (interrupt::interrupted()) return interrupt::error();
+        return Error{Error::Kind::usage, "nothing was chosen"};
+    }
+    Result<std::string> machine_name() {
+        for (;;) {
+            auto name = line("What shall the machine be called?");
+            if (!name) return name;
+            auto good = check_machine_name(*name);
+            if (good) return name;
+            session_.err << good.error().hint << "\n";
+        }
     }
     Result<size_t> one_of(const std::string& question, const std::vector<std::string>& choices) {
         session_.err << question << "\n";
@@ -29,6 +42,7 @@ public:
             size_t number = 0;
             auto [rest, wrong] = std::from_chars(answer->data(), answer->data() + answer->size(), number);
             if (wrong == std::errc{} && !*rest && number >= 1 && number <= choices.size()) return number - 1;
+            session_.err << "a number from 1 to " << choices.size() << " chooses, Enter alone takes the first\n";
         }
     }
 
@@ -115,7 +129,7 @@ Result<StartOptions> complete_options(Session& session, const StartOptions& opti
         return Error{Error::Kind::usage, "`tnr start` needs NAME (what to call the machine)",
                      "`tnr start --help` shows what there is"};
     if (complete.name.empty()) {
-        auto name = Asking(session).line("What shall the machine be called?");
+        auto name = Asking(session).machine_name();
         if (!name) return name.error();
         complete.name = *name;
     }

@@ -74,18 +74,13 @@ std::string bytes_words(uint64_t bytes) {
     return ui::bytes_text(static_cast<double>(bytes));
 }
 
-// "1 file", "2 files".
-std::string files_text(size_t count) {
-    return std::to_string(count) + (count == 1 ? " file" : " files");
-}
-
 // "12.0 MiB of 1.0 GiB, 3 files, 11.2 MiB/s, 1 min 30 s left"
 class ProgressText {
 public:
     std::string operator()(const sync::Tally& tally) {
         uint64_t done = tally.bytes + tally.bytes_found;
         std::string text = bytes_words(done) + " of " + bytes_words(std::max(done, tally.bytes_total)) + ", " +
-                           files_text(tally.files);
+                           counted(tally.files, "file");
         auto now = std::chrono::steady_clock::now();
         if (done == 0) begun_ = now;
         double seconds = std::chrono::duration<double>(now - begun_).count();
@@ -116,7 +111,7 @@ std::string on_a_line(const std::string& path) {
 void tell(Session& session, const SyncOptions& options, const sync::Tally& tally) {
     for (const auto& path : tally.copies) session.out << "copy   " << on_a_line(path) << "\n";
     for (const auto& path : tally.removals) session.out << "remove " << on_a_line(path) << "\n";
-    session.out << (options.dry_run ? "Would copy " : "Copied ") << files_text(tally.files) << ", "
+    session.out << (options.dry_run ? "Would copy " : "Copied ") << counted(tally.files, "file") << ", "
                 << bytes_words(options.dry_run ? tally.bytes_total : tally.bytes);
     if (tally.unchanged) session.out << "; " << tally.unchanged << " unchanged";
     if (tally.removed) session.out << "; " << tally.removed << (options.dry_run ? " would be" : "") << " removed";
@@ -127,10 +122,10 @@ void tell(Session& session, const SyncOptions& options, const sync::Tally& tally
                     << " that .gitignore or .tnrignore name; --no-ignore copies them\n";
     if (tally.others) session.err << "note: left out " << tally.others << " sockets or devices\n";
     if (tally.special)
-        session.err << "note: " << files_text(tally.special)
+        session.err << "note: " << counted(tally.special, "file")
                     << " lost setuid, setgid or sticky bits, which are not copied\n";
     if (tally.times)
-        session.err << "note: " << files_text(tally.times)
+        session.err << "note: " << counted(tally.times, "file")
                     << " got another time: SFTP has none before 1970 or after 2106\n";
 }
 

@@ -119,6 +119,16 @@ void add_pool(Bill& bill, std::map<std::string, Cost>& groups, const PoolLedger&
     bill.pools.push_back(std::move(pool));
 }
 
+// By provider a pool has a line of its own, so that only this one is not known.
+void add_silent_pool(Bill& bill, std::map<std::string, Cost>& groups, const std::string& address) {
+    bill.total.partial = true;
+    if (bill.by == "provider") {
+        groups[address].partial = true;
+        return;
+    }
+    for (auto& [name, cost] : groups) cost.partial = true;
+}
+
 }  // namespace
 
 Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers, int64_t since,
@@ -136,6 +146,8 @@ Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedge
     for (const auto& seen : sightings) tags[seen.name] = seen.tags;
     for (const auto& ledger : ledgers)
         if (ledger.books) add_pool(bill, groups, ledger, to_now ? until + day_seconds : until, tags);
+    for (const auto& ledger : ledgers)
+        if (!ledger.books || !ledger.books->silent.empty()) add_silent_pool(bill, groups, ledger.address);
     for (auto& [name, cost] : groups) bill.lines.push_back({name, std::move(cost)});
     if (by != "day")
         std::stable_sort(bill.lines.begin(), bill.lines.end(),

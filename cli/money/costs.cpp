@@ -75,8 +75,8 @@ std::string money_text(const Cost& cost) {
     std::string text;
     for (const auto& [currency, amount] : cost.amounts)
         text += (text.empty() ? "" : " + ") + money_text(currency, amount);
-    if (cost.hours_unknown > 0) text += text.empty() ? "unknown" : " + unknown";
-    return text.empty() ? "free" : text;
+    if (cost.hours_unknown > 0 || cost.partial) text += text.empty() ? "unknown" : " + unknown";
+    return text.empty() && cost.any() ? "free" : text;
 }
 
 }  // namespace tnr::cli

@@ -30,6 +30,8 @@ struct Cost {
     double hours_running = 0, hours_stopped = 0;
     double hours_gpu = 0;      // of the pools' GPUs, each counted by itself
     double hours_unknown = 0;  // of all these: at an unknown price, and so in no amount
+    bool partial = false;      // GPU time is missing whose pool does not tell
+    bool any() const { return hours_running + hours_stopped + hours_gpu > 0; }
     void add(const Span& span);
     void add(const GpuSpan& span);
     // The amount in this currency alone.
@@ -39,7 +41,8 @@ struct Cost {
 // Of one machine, all its life up to `until`.
 Cost cost_of(const std::vector<Sighting>& sightings, const std::string& provider, const std::string& id, int64_t until);
 
-// "$1.23", "0.50 EUR"; "$1.23 + 0.50 EUR" for a sum; "free" for nothing at all, and "+ unknown" where hours are.
+// "$1.23", "0.50 EUR"; "$1.23 + 0.50 EUR" for a sum; "free" for what costs nothing, empty for
+// no time at all, and "+ unknown" where hours are, or a pool does not tell.
 std::string money_text(const std::string& currency, double amount);
 std::string money_text(const Cost& cost);
 

@@ -15,12 +15,18 @@ namespace {
 constexpr int retry_pause_ms = 500;
 
 ssize_t send_callback(libssh2_socket_t, const void* data, size_t length, int, void** abstract) {
-    return static_cast<Wire*>(*abstract)->send(data, length);
+    return static_cast<Client*>(*abstract)->wire().send(data, length);
 }
 
 ssize_t receive_callback(libssh2_socket_t, void* data, size_t length, int, void** abstract) {
-    return static_cast<Wire*>(*abstract)->receive(data, length);
+    return static_cast<Client*>(*abstract)->wire().receive(data, length);
 }
+
+#if LIBSSH2_VERSION_NUM >= 0x010b00  // older ones refuse channels to an agent
+void agent_callback(LIBSSH2_SESSION*, LIBSSH2_CHANNEL* channel, void** abstract) {
+    if (auto& opened = static_cast<Client*>(*abstract)->on_agent_channel) opened(channel);
+}
+#endif
 
 // libssh2 1.11.1 calls deprecated what older ones have alone.
 template <class Callback>
@@ -45,10 +51,10 @@ std::string known_methods(LIBSSH2_SESSION* session, int kind, const std::vector<
     return list;
 }
 
-LIBSSH2_SESSION* make_session(Wire& wire) {
+LIBSSH2_SESSION* make_session(Client& client) {
     static const int initialised = libssh2_init(0);
     if (initialised != 0) return nullptr;
-    LIBSSH2_SESSION* session = libssh2_session_init_ex(nullptr, nullptr, nullptr, &wire);
+    LIBSSH2_SESSION* session = libssh2_session_init_ex(nullptr, nullptr, nullptr, &client);
     if (!session) return nullptr;
     set_callback(session, LIBSSH2_CALLBACK_SEND, &send_callback);
     set_callback(session, LIBSSH2_CALLBACK_RECV, &receive_callback);
@@ -86,7 +92,7 @@ std::string where(const Target& target) {
 }  // namespace
 
 Client::Client(Target target, UniqueFd socket)
-    : target_(std::move(target)), wire_(std::move(socket)), session_(make_session(wire_)) {}
+    : target_(std::move(target)), wire_(std::move(socket)), session_(make_session(*this)) {}
 
 Client::~Client() {
     if (!session_) return;
@@ -107,6 +113,17 @@ bool Client::listened() {
     bool tell = silent >= silence.told;
     if (tell != std::exchange(told_, tell) && on_silence) on_silence(tell ? silent : std::chrono::milliseconds{0});
     return !lost_;
+}
+
+Result<> Client::take_agent_channels(std::function<void(LIBSSH2_CHANNEL*)> opened) {
+#if LIBSSH2_VERSION_NUM >= 0x010b00
+    on_agent_channel = std::move(opened);
+    set_callback(session_, LIBSSH2_CALLBACK_AUTHAGENT, &agent_callback);
+    return Ok{};
+#else
+    return Error{Error::Kind::usage, "this tnr cannot forward an SSH agent: it was built with libssh2 " LIBSSH2_VERSION,
+                 "one built with 1.11 or newer can, as released ones are; or leave out -A"};
+#endif
 }
 
 Error Client::failure(const std::string& doing, long code) {

@@ -238,6 +238,16 @@ Result<> request_pty(Channel& channel, const Pty& pty, Deadline deadline) {
     return Ok{};
 }
 
+Result<> request_agent(Channel& channel, Deadline deadline) {
+    Client& client = channel.client();
+    long code = client.finish([&] { return libssh2_channel_request_auth_agent(channel.get()); }, deadline);
+    if (code == LIBSSH2_ERROR_CHANNEL_REQUEST_DENIED)
+        return Error{Error::Kind::remote, "'" + client.target().name + "' takes no SSH agent",
+                     "AllowAgentForwarding in its sshd_config is what decides; or leave out -A"};
+    if (code != 0) return client.failure("forwarding the SSH agent", code);
+    return Ok{};
+}
+
 void set_environment(Channel& channel, const Command& command, Deadline deadline) {
     for (const auto& [name, value] : command.environment)
         channel.client().finish(
@@ -253,6 +263,8 @@ Result<Channel> start(Client& client, const Command& command) {
     auto channel = Channel::open(client, deadline);
     if (!channel) return channel;
     set_environment(*channel, command, deadline);
+    if (command.agent)
+        if (auto agreed = request_agent(*channel, deadline); !agreed) return agreed.error();
     if (command.pty)
         if (auto made = request_pty(*channel, *command.pty, deadline); !made) return made.error();
     auto started = channel->start(command.line.empty() ? "shell" : "exec", command.line, deadline);

@@ -35,6 +35,7 @@ struct Command {
     std::string line;  // for the login shell; empty: the login shell itself
     std::optional<Pty> pty;
     std::vector<std::pair<std::string, std::string>> environment = {};  // the server may drop these
+    bool agent = false;  // programs there find an SSH agent, which Forwards::let_agent() has made ready
 };
 
 // The command's exit code; 128 + n when signal n ended it, and 141 (SIGPIPE) when nobody reads our output any more. The

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <charconv>
@@ -43,6 +44,17 @@ std::vector<std::string> parts_of(const std::string& text) {
             parts.back() += letter;
     }
     return parts;
+}
+
+// Local sockets connect at once or not at all.
+UniqueFd connect_agent(const std::string& path) {
+    UniqueFd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return {};
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return {};
+    return socket;
 }
 
 std::string bracketed(const std::string& host) {
@@ -103,16 +115,26 @@ Result<Forward> Forwards::listen(const Forward& forward) {
     return listening;
 }
 
-void Forwards::attach(Client& client) {
+Result<> Forwards::let_agent(const std::string& path) {
+    if (!connect_agent(path))
+        return Error{Error::Kind::usage, "no SSH agent answers at " + path,
+                     "start one: `eval $(ssh-agent) && ssh-add`; or leave out -A"};
+    agent_ = path;
+    return Ok{};
+}
+
+Result<> Forwards::attach(Client& client) {
     detach();
     client_ = &client;
     client.companion = this;
+    if (agent_.empty()) return Ok{};
+    return client.take_agent_channels([this](LIBSSH2_CHANNEL* channel) { accept_agent(channel); });
 }
 
 // The channels are freed with the client's session.
 void Forwards::detach() {
     connections_.clear();
-    if (client_) client_->companion = nullptr;
+    if (client_) client_->companion = nullptr, client_->on_agent_channel = nullptr;
     client_ = nullptr;
 }
 
@@ -251,6 +273,13 @@ void Forwards::take_from_local(Connection& connection) {
 void Forwards::accept(Listener& listener) {
     UniqueFd socket{::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (socket) connections_.push_back({&listener, std::move(socket)});
+}
+
+// Called in the middle of a call of libssh2's: nothing is done with the channel but to write it down.
+void Forwards::accept_agent(LIBSSH2_CHANNEL* channel) {
+    UniqueFd agent = full() ? UniqueFd{} : connect_agent(agent_);
+    const auto state = agent ? Connection::State::open : Connection::State::closing;
+    connections_.push_back({nullptr, std::move(agent), state, channel});
 }
 
 bool Forwards::listens() const {

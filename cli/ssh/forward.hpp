@@ -1,4 +1,5 @@
-// Ports of this computer that lead to what a machine can reach: `tnr connect -L`.
+// Ports of this computer that lead to what a machine can reach, `tnr connect -L`, and the way back for one thing alone:
+// this computer's SSH agent for programs there, `tnr connect -A`.
 //
 // The ports are bound before the first connection to the machine and stay bound while it is dialled again. Whoever runs
 // the connection (Pump in exec.cpp, or hold_open()) moves the bytes.
@@ -34,11 +35,14 @@ public:
 
     // Binds the port. The answer has the one that the kernel chose.
     Result<Forward> listen(const Forward& forward);
-    bool empty() const { return listeners_.empty(); }
+    // Programs that are started with Command::agent may ask the agent whose socket is at `path` here. An Error when none
+    // answers there.
+    Result<> let_agent(const std::string& path);
+    bool empty() const { return listeners_.empty() && agent_.empty(); }
 
     // From now on connections go through `client`, until detach(), which must come before the client goes: it ends the
     // connections, and keeps the ports.
-    void attach(Client& client);
+    Result<> attach(Client& client);
     void detach();
 
     bool move() override;
@@ -54,6 +58,7 @@ private:
         bool told = false;  // that the machine refuses
     };
     // Its life: waiting → opening → open → closing, and it is erased. Each end may stop sending long before the other.
+    // One to the agent is open from the beginning, and of no listener.
     struct Connection {
         enum class State { waiting, opening, open, closing };
         Listener* listener;
@@ -76,10 +81,12 @@ private:
     void close(Connection& connection);
     void take_from_local(Connection& connection);
     void accept(Listener& listener);
+    void accept_agent(LIBSSH2_CHANNEL* channel);
     bool full() const { return connections_.size() >= forwarded_connections_max; }
 
     std::function<void(const std::string&)> tell_;
     Client* client_ = nullptr;
+    std::string agent_ = {};         // its socket; empty: none is let there
     std::list<Listener> listeners_;  // lists: connections point to them
     std::list<Connection> connections_;
 };

@@ -9,7 +9,8 @@
 //
 //   op              request                     answer
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open",
-//                                               operator: whether it may ask for everyone's}
+//                                               operator: whether it may ask for everyone's, time: it is there, in
+//                                               seconds since 1970}
 //   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
 //                                               no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing

@@ -167,7 +167,8 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
                               {"table", control::table_hash()},
                               {"version", control::version()},
                               {"role", role_name(caller.role)},
-                              {"operator", caller.is_operator}});
+                              {"operator", caller.is_operator},
+                              {"time", now_ms() / 1000}});
         case Op::types:
             return reply(types());
         case Op::describe:

@@ -1,6 +1,4 @@
 // `tnr connect -A`: programs on the machine ask a real ssh-agent here.
-#include "cli/ssh/agent.hpp"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -10,6 +8,8 @@
 #include <thread>
 
 #include "cli/commands/connect.hpp"
+#include "cli/ssh/exec.hpp"
+#include "cli/ssh/forward.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -48,11 +48,17 @@ private:
     pid_t child_ = -1;
 };
 
-std::string said_by(ssh::Client& client, const ssh::AgentRelay& relay, const std::string& line) {
-    auto output =
-        ssh::capture(client, "export SSH_AUTH_SOCK=" + relay.path() + "; " + line, "", ssh::Clock::now() + 60s);
-    REQUIRE(output);
-    return output->out;
+// With an agent there. sshd lets each connection have one once.
+Result<std::string> said_by(test::Sshd& sshd, ssh::Forwards& forwards, const std::string& line) {
+    test::TemporaryFolder folder;
+    auto client = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
+    REQUIRE(client);
+    REQUIRE(forwards.attach(**client));
+    UniqueFd file{::open((folder / "said").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+    auto code = ssh::run(**client, ssh::Command{line, std::nullopt, {}, true}, {-1, file.get(), -1});
+    forwards.detach();
+    if (!code) return code.error();
+    return test::read_text(folder / "said");
 }
 
 }  // namespace
@@ -60,28 +66,38 @@ std::string said_by(ssh::Client& client, const ssh::AgentRelay& relay, const std
 TEST_CASE("programs on a machine ask the agent of this computer", "[ssh][agent]") {
     test::Sshd sshd;
     Agent agent;
-    auto client = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
-    REQUIRE(client);
-    std::string path;
-    {
-        auto relay = ssh::AgentRelay::start(**client, agent.socket(), ssh::Clock::now() + 30s);
-        REQUIRE(relay);
-        path = (*relay)->path();
-        CHECK(said_by(**client, **relay, "stat -c %a $(dirname $SSH_AUTH_SOCK)") == "700\n");
-        CHECK(said_by(**client, **relay, "ssh-add -l").find("of-the-laptop") != std::string::npos);
-        // Several at once, a signature among them, and one that sends no question at all.
-        const std::string sign = "echo x | ssh-keygen -Y sign -q -n file -f <(ssh-add -L) 2>/dev/null | head -n 1";
-        CHECK(said_by(**client, **relay,
-                      "exec bash -c '(sleep 1; :) | python3 -c \"import os,socket; s = socket.socket(socket.AF_UNIX); "
-                      "s.connect(os.environ[\\\"SSH_AUTH_SOCK\\\"]); input()\" 2>/dev/null & for i in 1 2 3; do " +
-                          sign + " & done; wait'") ==
-              "-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n");
-        agent.end();
-        CHECK(said_by(**client, **relay, "ssh-add -l 2>&1 | head -n 1").find("of-the-laptop") == std::string::npos);
-    }
-    // Gone with the connection's part in it.
-    for (int tries = 0; tries < 1000 && std::filesystem::exists(path); ++tries) std::this_thread::sleep_for(10ms);
-    CHECK_FALSE(std::filesystem::exists(path));
+    ssh::Forwards forwards([](const std::string&) {});
+    CHECK_FALSE(forwards.let_agent("/no/such/agent"));
+    CHECK(forwards.empty());
+    REQUIRE(forwards.let_agent(agent.socket()));
+    CHECK(said_by(sshd, forwards, "ssh-add -l")->find("of-the-laptop") != std::string::npos);
+    // Several at once, a signature among them, and one that sends no question at all.
+    const std::string sign = "echo x | ssh-keygen -Y sign -q -n file -f <(ssh-add -L) 2>/dev/null | head -n 1";
+    CHECK(*said_by(sshd, forwards,
+                   "exec bash -c '(sleep 1; :) | python3 -c \"import os,socket; s = socket.socket(socket.AF_UNIX); "
+                   "s.connect(os.environ[\\\"SSH_AUTH_SOCK\\\"]); input()\" 2>/dev/null & for i in 1 2 3; do " +
+                       sign + " & done; wait'") ==
+          "-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n-----BEGIN SSH SIGNATURE-----\n");
+    // More than are carried at a time, of which each is answered in its turn or refused, and none for ever.
+    CHECK(*said_by(sshd, forwards, "for i in $(seq 300); do ssh-add -l >/dev/null; done; echo $?") == "0\n");
+    CHECK(*said_by(
+              sshd, forwards,
+              "exec python3 -c \"import os,socket\nall = []\nfor i in range(300):\n s = socket.socket(socket.AF_UNIX)\n"
+              " s.connect(os.environ['SSH_AUTH_SOCK'])\n s.settimeout(60)\n all.append(s)\n"
+              "ends = [s for s in all[256:] if s.recv(1) == b'']\nprint(len(ends))\"") == "44\n");
+    CHECK(said_by(sshd, forwards, "ssh-add -l")->find("of-the-laptop") != std::string::npos);
+    agent.end();
+    CHECK(said_by(sshd, forwards, "ssh-add -l 2>&1 | head -n 1")->find("of-the-laptop") == std::string::npos);
+}
+
+TEST_CASE("who may not have an agent on a machine is told", "[ssh][agent]") {
+    test::Sshd sshd("AllowAgentForwarding no\n");
+    Agent agent;
+    ssh::Forwards forwards([](const std::string&) {});
+    REQUIRE(forwards.let_agent(agent.socket()));
+    auto refused = said_by(sshd, forwards, "ssh-add -l");
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what.find("takes no SSH agent") != std::string::npos);
 }
 
 TEST_CASE("connect -A gives a command the agent, together with forwarded ports", "[cli][agent]") {

@@ -136,6 +136,21 @@ TEST_CASE("a pool that does not tell is named, and hides nothing else", "[cli][b
     spent.fake.world.pool_reachable = false;
     CHECK(spent.bill({}) == Amounts{{"demo", 7.5}, {"other", 0.25}});
     CHECK(spent.fake.document({"billing"})["errors"][0]["about"] == "tcp://127.0.0.1:14900");
+    // Nor is what it would have told taken for nothing.
+    for (const char* by : {"machine", "day", "gpu", "tag"}) {
+        auto document = spent.fake.document({"billing", "--by", by});
+        CHECK(document["total"]["partial"] == true);
+        for (const auto& line : document["lines"]) CHECK(line["cost"]["partial"] == true);
+        REQUIRE(spent.fake.tnr({"billing", "--by", by}) == 0);
+        CHECK(spent.fake.out.str().find("$7.75 + unknown") != std::string::npos);
+    }
+    auto providers = spent.fake.document({"billing", "--by", "provider"})["lines"];
+    REQUIRE(providers.size() == 2);
+    for (const auto& line : providers) CHECK(line["cost"]["partial"] == (line["name"] != "local"));
+    REQUIRE(spent.fake.tnr({"billing", "--until", "1960-01-01"}) == 0);
+    CHECK(spent.fake.out.str().find("Unknown: a pool does not tell") == 0);
+    spent.fake.world.pool_reachable = true;
+    CHECK(spent.fake.document({"billing"})["total"]["partial"] == false);
 }
 
 TEST_CASE("an operator sees what everyone used, by user, and which node's part is missing", "[cli][billing]") {

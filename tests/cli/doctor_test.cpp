@@ -102,6 +102,18 @@ TEST_CASE("KVM is in order when a kernel has run under it, not when its device c
     if (ours) CHECK(probed("hangs").what.find("a kernel did not run under it") != std::string::npos);
 }
 
+TEST_CASE("where there is no cloud, a pool's time tells a clock that is wrong", "[cli][doctor]") {
+    test::FakeSession fake;
+    auto now = *ui::seconds_of(fake.session.now());
+    CHECK(found(fake, "clock").finding == "skipped");  // a server that does not tell
+    fake.world.pool_time = now;
+    CHECK(found(fake, "clock").what == "agrees with the pool's");
+    fake.world.pool_time = now + 3600;
+    auto clock = found(fake, "clock");
+    CHECK(clock.finding == "bad");
+    CHECK(clock.what.find("behind the pool's") != std::string::npos);
+}
+
 TEST_CASE("a cloud's own time tells a clock that is wrong", "[cli][doctor]") {
     test::FakeSession fake;
     test::MockCloud cloud("hetzner", "hetzner_mock.py", "HCLOUD_ENDPOINT", "/v1");

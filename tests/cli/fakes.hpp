@@ -36,6 +36,7 @@ struct FakeWorld {
     std::vector<cli::GpuType> types = {{"h100", 2, 2, 80'000'000'000}, {"a100", 1, 1, 40'000'000'000}};
     std::map<std::string, std::string> enrolled;  // machine to key
     std::string pool_role = "account";
+    std::optional<int64_t> pool_time = {};
     bool pool_operator = false;
     std::string redeemed;  // the key that a token was traded for
     std::vector<cli::GpuClaim> claims;
@@ -173,7 +174,7 @@ private:
 class FakePool : public cli::Pool {
 public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
-    Result<std::string> hello() override { return reached(world_.pool_role); }
+    Result<cli::PoolHello> hello() override { return reached(cli::PoolHello{world_.pool_role, world_.pool_time}); }
     Result<> redeem_token(const std::string& key) override {
         if (!world_.redeemed.empty()) return Error{Error::Kind::auth, "this token has been used already"};
         if (world_.pool_reachable) world_.redeemed = key;

@@ -103,7 +103,7 @@ public:
         auto client = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
         REQUIRE(client);
         client_ = std::move(*client);
-        forwards_.attach(*client_);
+        REQUIRE(forwards_.attach(*client_));
         pump_ = std::thread([this] { ended_ = hold_open(*client_); });
     }
     // The connection breaks, or, as nothing else wakes it, the user interrupts.

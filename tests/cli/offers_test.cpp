@@ -1,4 +1,5 @@
 // `tnr offers`, and `tnr start` where it has to choose among them.
+#include "api_client/base/interrupt.hpp"
 #include "cli/commands/start.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
@@ -120,6 +121,17 @@ TEST_CASE("start takes the cheapest machine that has what was asked for", "[cli]
     }
     SECTION("less than usual, when it is said") {
         CHECK(market.order({"--cheapest", "--cpus", "1", "--memory", "1"}) == json{"red", "r1", "east"});
+        CHECK(market.fake.err.str().find("r1 in east: 1 CPU, ") != std::string::npos);
+    }
+    SECTION("none is no size") {
+        for (const char* option : {"--cpus", "--memory", "--disk"}) {
+            CHECK(market.fake.tnr({"start", "demo", "--gpu", "h100", "--cheapest", option, "0"}) == 2);
+            CHECK(market.fake.err.str().find(option + std::string(" needs a number above 0")) != std::string::npos);
+            CHECK(market.fake.tnr({"offers", option, "0"}) == 2);
+        }
+        CHECK(market.fake.tnr({"offers", "--cpus", "8GiB"}) == 2);
+        CHECK(market.fake.tnr({"offers", "--memory", "nan"}) == 2);
+        CHECK(market.fake.world.created == 0);
     }
     SECTION("at one") {
         CHECK(market.order({"--provider", "red", "--cpus", "4"}) == json{"red", "r4", "east"});
@@ -168,8 +180,13 @@ TEST_CASE("without options start asks on a terminal, a price beside each choice,
     CHECK(fake.tnr({"start", "demo"}) == 2);
     CHECK(fake.err.str().find("--gpu") != std::string::npos);
     fake.session.in_is_terminal = true;
-    fake.in.str("demo\n2\nx\n9\n5\n");
+    fake.in.str("\nDemo!\ndemo\n2\nx\n9\n5\n");
     REQUIRE(fake.tnr({"start"}) == 0);
+    // What was wrong with an answer is said, and it is asked for again.
+    CHECK(fake.err.str().find("called?: a name has up to 31 small letters") != std::string::npos);
+    CHECK(fake.err.str().find("]: a number from 1 to 2 chooses, Enter alone takes the first\n") == std::string::npos);
+    CHECK(fake.err.str().find(" chooses, Enter alone takes the first\n1-7 [1]: a number from 1 to 7 ") !=
+          std::string::npos);
     CHECK(fake.err.str().find("  2) a100, 37.3 GiB, 1 of 1 free, price unknown\n") != std::string::npos);
     CHECK(fake.err.str().find("  5) blue b4 in west: 4 CPUs, 16.0 GiB, 40 GiB disk, 0.04 EUR/h\n") !=
           std::string::npos);
@@ -184,6 +201,11 @@ TEST_CASE("without options start asks on a terminal, a price beside each choice,
     fake.in.clear();
     fake.in.str("1\n");
     CHECK(fake.tnr({"start", "third"}) == 2);
+    CHECK(fake.err.str().find("]: \ntnr: nothing was chosen\n") != std::string::npos);
+    interrupt::raise_for_test();  // Ctrl-C
+    CHECK(fake.tnr({"start"}) == 130);
+    interrupt::clear_for_test();
+    CHECK(fake.err.str().find("called?: \ntnr: interrupted\n") != std::string::npos);
     CHECK(fake.world.created == 2);
     // --yes asks nothing, and an option is answer enough.
     CHECK(fake.tnr({"start", "third", "--yes"}) == 2);

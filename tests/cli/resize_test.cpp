@@ -18,6 +18,7 @@ TEST_CASE("a stopped machine is resized by name or by what it shall have", "[cli
     CHECK(fake.tnr({"resize", "demo", "--size", "huge"}) == 2);
     CHECK(fake.tnr({"resize", "demo", "--size", "large", "--cpus", "4"}) == 2);
     CHECK(fake.tnr({"resize", "demo", "--cpus", "many"}) == 2);
+    CHECK(fake.tnr({"resize", "demo", "--cpus", "0"}) == 2);
     CHECK(fake.tnr({"resize", "demo", "--cpus", "999"}) == 2);
 }
 

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
+#include <ctime>
 #include <future>
 #include <set>
 #include <thread>
@@ -33,6 +35,7 @@ TEST_CASE("an open pool tells what it has and what we are to it", "[server]") {
     auto hello = ask(*client, {{"op", "hello"}});
     CHECK(hello["role"] == "open");
     CHECK(hello["table"] == tnr::control::table_hash());
+    CHECK(std::abs(hello["time"].get<int64_t>() - std::time(nullptr)) < 60);
     auto types = ask(*client, {{"op", "types"}})["types"];
     REQUIRE(types.size() == 2);
     CHECK(types[0]["name"] == "a100");
