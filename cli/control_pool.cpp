@@ -12,6 +12,7 @@
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/vocabulary.hpp"
 #include "cli/pool.hpp"
 #include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"

@@ -117,7 +117,8 @@ static CUresult add(void* address, size_t bytes, unsigned flags, bool registered
     return CUDA_SUCCESS;
 }
 
-// A range may not be freed, nor its pages taken from us, while a copy uses it. Copies end by themselves, or with the session.
+// A range may not be freed, nor its pages taken from us, while a copy uses it. Copies end by themselves, or with the
+// session.
 static void await_copies(const PinnedRange& range) {
     for (auto* session : open_sessions()) session->wait_for_memory([&] { return *range.in_flight == 0; });
 }

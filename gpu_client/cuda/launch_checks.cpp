@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu_client/cuda/host_memory.hpp"
+
 namespace tnr::cuda {
 
 // CUDA_ERROR_INVALID_VALUE, as the driver API has it. But the runtime passes a launch's result on as it is, and its

@@ -20,7 +20,8 @@ typedef void* tnr_egl_frame;           /* CUeglFrame */
 typedef unsigned int tnr_vdpau_handle; /* VdpDevice, VdpVideoSurface, VdpOutputSurface */
 
 CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource* resource, tnr_gl_number buffer, unsigned int flags);
-CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* resource, tnr_gl_number image, tnr_gl_number target, unsigned int flags);
+CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* resource, tnr_gl_number image, tnr_gl_number target,
+                                           unsigned int flags);
 CUresult CUDAAPI cuGLGetDevices(unsigned int* found, CUdevice* devices, unsigned int room, tnr_gl_number list);
 CUresult CUDAAPI cuGLGetDevices_v2(unsigned int* found, CUdevice* devices, unsigned int room, tnr_gl_number list);
 CUresult CUDAAPI cuGLInit(void);
@@ -32,30 +33,41 @@ CUresult CUDAAPI cuGLSetBufferObjectMapFlags(tnr_gl_number buffer, unsigned int 
 CUresult CUDAAPI cuGLMapBufferObject(CUdeviceptr_v1* address, unsigned int* size, tnr_gl_number buffer);
 CUresult CUDAAPI cuGLMapBufferObject_v2(CUdeviceptr* address, size_t* size, tnr_gl_number buffer);
 CUresult CUDAAPI cuGLMapBufferObject_v2_ptds(CUdeviceptr* address, size_t* size, tnr_gl_number buffer);
-CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1* address, unsigned int* size, tnr_gl_number buffer, CUstream stream);
+CUresult CUDAAPI cuGLMapBufferObjectAsync(CUdeviceptr_v1* address, unsigned int* size, tnr_gl_number buffer,
+                                          CUstream stream);
 CUresult CUDAAPI cuGLMapBufferObjectAsync_v2(CUdeviceptr* address, size_t* size, tnr_gl_number buffer, CUstream stream);
-CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr* address, size_t* size, tnr_gl_number buffer, CUstream stream);
+CUresult CUDAAPI cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr* address, size_t* size, tnr_gl_number buffer,
+                                                  CUstream stream);
 CUresult CUDAAPI cuGLUnmapBufferObject(tnr_gl_number buffer);
 CUresult CUDAAPI cuGLUnmapBufferObjectAsync(tnr_gl_number buffer, CUstream stream);
 
 CUresult CUDAAPI cuGraphicsEGLRegisterImage(CUgraphicsResource* resource, tnr_egl_handle image, unsigned int flags);
-CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(tnr_egl_frame* frame, CUgraphicsResource resource, unsigned int index, unsigned int level);
+CUresult CUDAAPI cuGraphicsResourceGetMappedEglFrame(tnr_egl_frame* frame, CUgraphicsResource resource,
+                                                     unsigned int index, unsigned int level);
 CUresult CUDAAPI cuEGLStreamConsumerConnect(tnr_egl_handle* connection, tnr_egl_handle stream);
-CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(tnr_egl_handle* connection, tnr_egl_handle stream, unsigned int flags);
+CUresult CUDAAPI cuEGLStreamConsumerConnectWithFlags(tnr_egl_handle* connection, tnr_egl_handle stream,
+                                                     unsigned int flags);
 CUresult CUDAAPI cuEGLStreamConsumerDisconnect(tnr_egl_handle* connection);
-CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(tnr_egl_handle* connection, CUgraphicsResource* resource, CUstream* stream, unsigned int timeout);
-CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(tnr_egl_handle* connection, CUgraphicsResource resource, CUstream* stream);
-CUresult CUDAAPI cuEGLStreamProducerConnect(tnr_egl_handle* connection, tnr_egl_handle stream, tnr_egl_number width, tnr_egl_number height);
+CUresult CUDAAPI cuEGLStreamConsumerAcquireFrame(tnr_egl_handle* connection, CUgraphicsResource* resource,
+                                                 CUstream* stream, unsigned int timeout);
+CUresult CUDAAPI cuEGLStreamConsumerReleaseFrame(tnr_egl_handle* connection, CUgraphicsResource resource,
+                                                 CUstream* stream);
+CUresult CUDAAPI cuEGLStreamProducerConnect(tnr_egl_handle* connection, tnr_egl_handle stream, tnr_egl_number width,
+                                            tnr_egl_number height);
 CUresult CUDAAPI cuEGLStreamProducerDisconnect(tnr_egl_handle* connection);
 CUresult CUDAAPI cuEGLStreamProducerPresentFrame(tnr_egl_handle* connection, tnr_egl_frame frame, CUstream* stream);
 CUresult CUDAAPI cuEGLStreamProducerReturnFrame(tnr_egl_handle* connection, tnr_egl_frame* frame, CUstream* stream);
 CUresult CUDAAPI cuEventCreateFromEGLSync(CUevent* event, tnr_egl_handle sync, unsigned int flags);
 
 CUresult CUDAAPI cuVDPAUGetDevice(CUdevice* device, tnr_vdpau_handle vdpau, void* find);
-CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext* context, unsigned int flags, CUdevice device, tnr_vdpau_handle vdpau, void* find);
-CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device, tnr_vdpau_handle vdpau, void* find);
-CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource* resource, tnr_vdpau_handle surface, unsigned int flags);
-CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource* resource, tnr_vdpau_handle surface, unsigned int flags);
+CUresult CUDAAPI cuVDPAUCtxCreate(CUcontext* context, unsigned int flags, CUdevice device, tnr_vdpau_handle vdpau,
+                                  void* find);
+CUresult CUDAAPI cuVDPAUCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device, tnr_vdpau_handle vdpau,
+                                     void* find);
+CUresult CUDAAPI cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource* resource, tnr_vdpau_handle surface,
+                                                     unsigned int flags);
+CUresult CUDAAPI cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource* resource, tnr_vdpau_handle surface,
+                                                      unsigned int flags);
 
 /* Since when: of what they point to, only the name counts. */
 typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterBuffer_v3000)(void);

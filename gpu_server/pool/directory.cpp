@@ -1,6 +1,8 @@
 // Nodes and claims as text, as they stand in a directory. See directory.hpp.
 #include "gpu_server/pool/directory.hpp"
 
+#include "gpu_server/pool/directory_backend.hpp"
+
 #include <time.h>
 
 #include <nlohmann/json.hpp>
@@ -77,6 +79,44 @@ Result<PoolClaim> claim_from_text(const std::string& text) try {
                      value.value("began_ms", int64_t{0})};
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote, std::string("a claim in the pool's store makes no sense: ") + error.what()};
+}
+
+void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::map<std::string, PoolClaim>& claims,
+           std::map<std::string, bool>& drains) {
+    if (change.all) nodes.clear(), drains.clear();
+    for (auto& entry : change.entries) {
+        auto slash = entry.name.find('/');
+        if (slash == std::string::npos) continue;
+        auto kind = entry.name.substr(0, slash), name = entry.name.substr(slash + 1);
+        if (kind == "drains") {
+            if (entry.text)
+                drains[name] = true;
+            else
+                drains.erase(name);
+            if (auto node = nodes.find(name); node != nodes.end()) node->second.draining = entry.text.has_value();
+        } else if (kind == "nodes") {
+            nodes.erase(name);
+            if (!entry.text) continue;
+            auto node = node_from_text(*entry.text);
+            if (!node) continue;
+            node->fence = entry.fence;
+            node->draining = drains.count(name) > 0;
+            for (auto& [type, count] : node->types) count.free = 0;  // it may be old
+            nodes[name] = std::move(*node);
+        } else if (kind == "free") {
+            auto behind = name.find('/');
+            auto node = behind == std::string::npos ? nodes.end() : nodes.find(name.substr(behind + 1));
+            auto count = entry.text ? count_from_text(*entry.text) : Error{};
+            if (node != nodes.end() && count) node->second.types[name.substr(0, behind)] = *count;
+        } else if (kind == "claims") {
+            claims.erase(name);
+            if (!entry.text) continue;
+            auto claim = claim_from_text(*entry.text);
+            if (!claim) continue;
+            claim->fence = entry.fence;
+            claims[name] = std::move(*claim);
+        }
+    }
 }
 
 }  // namespace tnr::server

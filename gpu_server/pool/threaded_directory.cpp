@@ -13,44 +13,6 @@ namespace tnr::server {
 
 using std::chrono::milliseconds;
 
-void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::map<std::string, PoolClaim>& claims,
-           std::map<std::string, bool>& drains) {
-    if (change.all) nodes.clear(), drains.clear();
-    for (auto& entry : change.entries) {
-        auto slash = entry.name.find('/');
-        if (slash == std::string::npos) continue;
-        auto kind = entry.name.substr(0, slash), name = entry.name.substr(slash + 1);
-        if (kind == "drains") {
-            if (entry.text)
-                drains[name] = true;
-            else
-                drains.erase(name);
-            if (auto node = nodes.find(name); node != nodes.end()) node->second.draining = entry.text.has_value();
-        } else if (kind == "nodes") {
-            nodes.erase(name);
-            if (!entry.text) continue;
-            auto node = node_from_text(*entry.text);
-            if (!node) continue;
-            node->fence = entry.fence;
-            node->draining = drains.count(name) > 0;
-            for (auto& [type, count] : node->types) count.free = 0;  // it may be old
-            nodes[name] = std::move(*node);
-        } else if (kind == "free") {
-            auto behind = name.find('/');
-            auto node = behind == std::string::npos ? nodes.end() : nodes.find(name.substr(behind + 1));
-            auto count = entry.text ? count_from_text(*entry.text) : Error{};
-            if (node != nodes.end() && count) node->second.types[name.substr(0, behind)] = *count;
-        } else if (kind == "claims") {
-            claims.erase(name);
-            if (!entry.text) continue;
-            auto claim = claim_from_text(*entry.text);
-            if (!claim) continue;
-            claim->fence = entry.fence;
-            claims[name] = std::move(*claim);
-        }
-    }
-}
-
 namespace {
 
 // After something failed.
