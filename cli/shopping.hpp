@@ -20,7 +20,7 @@ struct Wants {
     bool any() const { return !(cpus + memory + disk + max_price).empty(); }
 };
 
-// The number that --cpus, --memory or --disk has: more than none, in GiB but for CPUs; 0 for an option that was not given.
+// The number that --cpus, --memory or --disk has: more than none, in GiB but for CPUs; 0 for an option not given.
 Result<double> size_wanted(const std::string& option, const std::string& text);
 
 struct FoundOffer {

@@ -32,7 +32,11 @@ _tnr() {
             -*=*) continue ;;
             -*) value="$(_tnr_value "$place $word")"; continue ;;
         esac
-        if [ -n "$(_tnr_next "${place:+$place }$word")" ]; then place="${place:+$place }$word"; else count=$((count + 1)); fi
+        if [ -n "$(_tnr_next "${place:+$place }$word")" ]; then
+            place="${place:+$place }$word"
+        else
+            count=$((count + 1))
+        fi
     done
     case "$current" in
         =) current="" ;;

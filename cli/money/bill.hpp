@@ -33,7 +33,8 @@ struct Bill {
 };
 // What `by` may be.
 const std::vector<std::string>& bill_groups();
-// Where one of `ledgers` did not tell, or a node of its pool, all costs that may have GPU time in them are partial. `to_now`: all that they have, also of the second that `until` is the beginning of.
+// Where one of `ledgers` did not tell, or a node of its pool, all costs that may have GPU time in them are partial.
+// `to_now`: all that they have, also of the second that `until` is the beginning of.
 Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers, int64_t since,
              int64_t until, const std::string& by, bool to_now);
 

@@ -95,7 +95,7 @@ public:
     bool broken() const { return broken_; }
     Companion* companion = nullptr;  // its owner's, who takes it away before it goes
 
-    // From now on the machine may open channels to the user's SSH agent. `opened` hears each in the middle of some call of
+    // From now on the machine may open channels to the user's SSH agent. `opened` hears each in the middle of a call of
     // libssh2's, in which it may not be used yet, and owns it. An Error where libssh2 is too old.
     Result<> take_agent_channels(std::function<void(LIBSSH2_CHANNEL*)> opened);
     std::function<void(LIBSSH2_CHANNEL*)> on_agent_channel = {};

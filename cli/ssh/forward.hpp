@@ -35,7 +35,7 @@ public:
 
     // Binds the port. The answer has the one that the kernel chose.
     Result<Forward> listen(const Forward& forward);
-    // Programs that are started with Command::agent may ask the agent whose socket is at `path` here. An Error when none
+    // Programs started with Command::agent may ask the agent whose socket is at `path` here. An Error when none
     // answers there.
     Result<> let_agent(const std::string& path);
     bool empty() const { return listeners_.empty() && agent_.empty(); }

@@ -77,7 +77,7 @@ def record(home, name):
 
 
 def made_home(home):
-    """Two machines, types of GPU, a file; and a `tnr` that shows what it was given, unless a script asks it for values."""
+    """Two machines, types of GPU, a file; and a `tnr` that shows what it was given, unless a script wants values."""
     record(home, "demo")
     record(home, "other")
     (home / ".cache/tnr").mkdir(parents=True)
@@ -89,7 +89,8 @@ def made_home(home):
                                   "printf 'GOT'; printf '<%s>' \"$@\"; printf 'END\\n'\n")
     (home / "bin/tnr").chmod(0o755)
     for shell in ("bash", "zsh", "fish"):
-        (home / f"tnr.{shell}").write_bytes(subprocess.run([TNR, "completion", shell], check=True, capture_output=True).stdout)
+        with open(home / f"tnr.{shell}", "wb") as script:
+            subprocess.run([TNR, "completion", shell], check=True, stdout=script)
     (home / "folder").mkdir()
     shutil.copy(home / "tnr.zsh", home / "folder/_tnr")
 
