@@ -31,6 +31,28 @@ std::string as_written(const std::string& text) {
     return ".nf\n" + roff(text) + "\n.fi\n";
 }
 
+// Lines that stand for themselves: some are indented, or end before the page does.
+bool is_list(const std::string& paragraph) {
+    constexpr size_t prose_line = 60;
+    std::istringstream lines(paragraph);
+    size_t length = prose_line;
+    for (std::string line; std::getline(lines, line); length = line.size())
+        if (length < prose_line || line.starts_with(' ')) return true;
+    return false;
+}
+
+// Prose takes the width of whoever reads it, lists keep their lines.
+std::string paragraphs(const std::string& text) {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        const auto end = std::min(text.find("\n\n", at), text.size());
+        const auto paragraph = text.substr(at, end - at);
+        out += ".PP\n" + (is_list(paragraph) ? as_written(paragraph) : roff(paragraph) + "\n");
+        at = std::min(text.find_first_not_of('\n', end), text.size());
+    }
+    return out;
+}
+
 // Notes end with their examples, if they have any.
 struct Notes {
     std::string words, examples;
@@ -94,7 +116,7 @@ std::string argument_text(const Choice& argument) {
 std::string sections(const Place& place, const std::string& heading) {
     std::string text;
     auto notes = split_notes(place.notes);
-    if (!notes.words.empty()) text += heading + " DESCRIPTION\n" + as_written(notes.words);
+    if (!notes.words.empty()) text += heading + " DESCRIPTION\n" + paragraphs(notes.words);
     if (!place.commands.empty()) text += heading + " COMMANDS\n" + entries(place.commands, command_text);
     if (!place.arguments.empty()) text += heading + " ARGUMENTS\n" + entries(place.arguments, argument_text);
     text += heading + " OPTIONS\n" + entries(place.options, option_text);

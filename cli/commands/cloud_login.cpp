@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "api_client/tool_files.hpp"
+#include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
@@ -36,8 +37,9 @@ private:
 Result<std::string> ask_file(Session& session, const Cloud& cloud, const Cloud::Secret& secret) {
     std::string text, path = "stdin";
     if (session.in_is_terminal) {
-        session.err << "File with the " << secret.what << ": " << std::flush;
-        std::getline(session.in, path);
+        auto answer = ask(session, "File with the " + secret.what + ": ");
+        if (!answer) return answer.error();
+        path = answer->value_or("");
         text = small_file(path);
     } else {
         text.assign(std::istreambuf_iterator<char>(session.in), {});
@@ -49,14 +51,14 @@ Result<std::string> ask_file(Session& session, const Cloud& cloud, const Cloud::
 
 Result<std::string> ask_secret(Session& session, const Cloud& cloud, const Cloud::Secret& secret) {
     if (secret.file) return ask_file(session, cloud, secret);
-    if (session.in_is_terminal)
-        session.err << secret.what << (secret.optional ? " (may be empty; " : " (") << "not shown): " << std::flush;
-    std::string line;
+    Result<std::optional<std::string>> answer = std::optional<std::string>();
     {
         const NoEcho quiet(session.in_is_terminal);
-        std::getline(session.in, line);
+        answer = ask(session, secret.what + (secret.optional ? " (may be empty; " : " (") + "not shown): ");
     }
-    if (session.in_is_terminal) session.err << "\n";
+    if (!answer) return answer.error();
+    if (*answer && session.in_is_terminal) session.err << "\n";  // Enter was not shown either
+    std::string line = answer->value_or("");
     while (!line.empty() && isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (!line.empty() || secret.optional) return line;
     return Error{Error::Kind::usage, "no " + secret.what + " was given",

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/ssh_config.hpp"
@@ -126,11 +127,8 @@ Result<bool> may_delete(Session& session, const DeleteOptions& options, const st
     if (!session.in_is_terminal)
         return Error{Error::Kind::usage, "delete " + what + "? There is nobody to ask",
                      "say --yes when you mean it: `tnr delete " + all.front().name + " --yes`"};
-    session.err << "Delete " << what << " and all that is on " << (all.size() > 1 ? "their disks" : "its disk")
-                << "? [y/N] " << std::flush;
-    std::string answer;
-    std::getline(session.in, answer);
-    return answer == "y" || answer == "Y" || answer == "yes";
+    return ask_whether(session,
+                       "Delete " + what + " and all that is on " + (all.size() > 1 ? "their disks?" : "its disk?"));
 }
 
 // The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <istream>
 
+#include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 
@@ -19,8 +20,9 @@ Result<std::string> secret_of(Session& session, const LoginOptions& options) {
     if (!options.client_secret.empty()) return options.client_secret;
     std::string line;
     if (options.secret_file.empty()) {
-        if (session.in_is_terminal) session.err << "Your token or key for the pool: " << std::flush;
-        std::getline(session.in, line);
+        auto answer = ask(session, "Your token or key for the pool: ");
+        if (!answer) return answer.error();
+        line = answer->value_or("");
     } else {
         std::ifstream file(options.secret_file);
         if (!std::getline(file, line))

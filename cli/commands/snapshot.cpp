@@ -2,6 +2,7 @@
 #include "cli/snapshots.hpp"
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/ui/table.hpp"
 #include "cli/ui/time.hpp"
@@ -124,10 +125,7 @@ Result<bool> may_delete_snapshot(Session& session, const SnapshotOptions& option
     if (!session.in_is_terminal)
         return Error{Error::Kind::usage, "delete the snapshot '" + options.doomed + "'? There is nobody to ask",
                      "say --yes when you mean it"};
-    session.err << "Delete the snapshot '" << options.doomed << "'? [y/N] " << std::flush;
-    std::string answer;
-    std::getline(session.in, answer);
-    return answer == "y" || answer == "Y" || answer == "yes";
+    return ask_whether(session, "Delete the snapshot '" + options.doomed + "'?");
 }
 
 Result<> delete_snapshot(Session& session, const SnapshotOptions& options) {

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "api_client/base/interrupt.hpp"
+#include "cli/ask.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -16,12 +16,10 @@ public:
     explicit Asking(Session& session) : session_(session) {}
 
     Result<std::string> line(const std::string& question) {
-        session_.err << question << ": " << std::flush;
-        std::string answer;
-        if (std::getline(session_.in, answer)) return answer;
-        session_.err << "\n";  // the question's line is not ended
-        if (interrupt::interrupted()) return interrupt::error();
-        return Error{Error::Kind::usage, "nothing was chosen"};
+        auto answer = ask(session_, question + ": ");
+        if (!answer) return answer.error();
+        if (!*answer) return Error{Error::Kind::usage, "nothing was chosen"};
+        return **answer;
     }
     Result<std::string> machine_name() {
         for (;;) {

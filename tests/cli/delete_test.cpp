@@ -145,6 +145,28 @@ TEST_CASE("a user who says no has done nothing wrong, and several names are aske
     CHECK(fake.world.machines.empty());
 }
 
+namespace {
+// Who sits at the terminal presses Ctrl-C instead of an answer.
+struct CtrlC : std::streambuf {
+    int underflow() override {
+        interrupt::raise_for_test();
+        return traits_type::eof();
+    }
+};
+}  // namespace
+
+TEST_CASE("Ctrl-C at the question ends delete as an interrupted command", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.in_is_terminal = true;
+    CtrlC pressed;
+    static_cast<std::ios&>(fake.in).rdbuf(&pressed);
+    CHECK(fake.tnr({"delete", "demo"}) == 130);
+    interrupt::clear_for_test();
+    CHECK(fake.err.str().starts_with("Delete 'demo' and all that is on its disk? [y/N] \n"));
+    CHECK(fake.world.machines.size() == 1);
+}
+
 TEST_CASE("delete tells what the machine has cost, which is remembered without it", "[cli][delete]") {
     test::FakeSession fake;
     fake.start_demo();

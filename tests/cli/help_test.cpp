@@ -60,6 +60,14 @@ TEST_CASE("every command has a man page that man takes without a warning, and a 
     }
 }
 
+TEST_CASE("a man page fills prose to its reader's width, and keeps the lines of lists", "[cli][help]") {
+    const std::string prose(70, 'p'),
+        notes = prose + "\n" + prose + "\nend.\n\nTypes:\n  h100  80 GiB\n\n" + prose + "\n";
+    auto page = cli::man_page({{"", {}, {}, {}, "All", ""}, {"x", {}, {}, {}, "X", notes}}, "x", "1.0");
+    CHECK(page.find(".SH DESCRIPTION\n.PP\n" + prose + "\n" + prose +
+                    "\nend.\n.PP\n.nf\nTypes:\n  h100  80 GiB\n.fi\n.PP\n" + prose) != std::string::npos);
+}
+
 TEST_CASE("what roff would take for a command is shown as it is", "[cli][help]") {
     std::vector<cli::Place> places = {{"", {{"x", "X"}}, {}, {}, "All", ""},
                                       {"x",

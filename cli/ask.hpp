@@ -1,0 +1,18 @@
+// Questions to who sits at the terminal. What is asked is on stderr, so that stdout has results alone.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/session.hpp"
+
+namespace tnr::cli {
+
+// One line of an answer, without its end; nothing when there will be none (Ctrl-D, the end of a file). Where nobody sits
+// there, the question is not shown. An Error after Ctrl-C.
+Result<std::optional<std::string>> ask(Session& session, const std::string& question);
+
+// "QUESTION [y/N] ": true for yes, false for all else.
+Result<bool> ask_whether(Session& session, const std::string& question);
+
+}  // namespace tnr::cli
