@@ -35,7 +35,7 @@ TEST_CASE("every command has a man page that man takes without a warning, and a 
     auto reference = test::read_text(folder + "/commands.md");
     const auto help = fake.document({"--help"});
     for (const auto& command : help["commands"]) {
-        std::string name = command["name"], page = test::read_text(folder + "/tnr-" + name + ".1");
+        std::string name = command["name"], page = test::read_text((folder + "/tnr-").append(name) + ".1");
         INFO(name);
         std::string shown = name;
         if (size_t dash = name.find('-'); dash != std::string::npos) shown.insert(dash, "\\");
