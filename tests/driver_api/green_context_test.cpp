@@ -295,11 +295,12 @@ TEST_CASE("an event records all work of a green context, and one can be waited f
     CUevent event = nullptr;
     CU_OK(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     {
+        Memory scratch(64);
+        CU_OK(cu.cuCtxSynchronize());  // what Memory fills itself with does not hold up such streams
         Gate gate(first);
         CU_OK(cu.cuGreenCtxRecordEvent(green.handle, event));
         CU_CHECK(cu.cuEventQuery(event), CUDA_ERROR_NOT_READY);
         CU_OK(cu.cuGreenCtxWaitEvent(other.handle, event));
-        Memory scratch(64);
         CU_OK(cu.cuMemsetD32Async(scratch.address, 1, 16, second));
         CU_CHECK(cu.cuStreamQuery(second), CUDA_ERROR_NOT_READY);
         gate.open();
