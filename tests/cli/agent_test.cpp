@@ -84,7 +84,8 @@ TEST_CASE("programs on a machine ask the agent of this computer", "[ssh][agent]"
               sshd, forwards,
               "exec python3 -c \"import os,socket\nall = []\nfor i in range(300):\n s = socket.socket(socket.AF_UNIX)\n"
               " s.connect(os.environ['SSH_AUTH_SOCK'])\n s.settimeout(60)\n all.append(s)\n"
-              "ends = [s for s in all[256:] if s.recv(1) == b'']\nprint(len(ends))\"") == "44\n");
+              "def ended(s):\n try: return s.recv(1) == b''\n except ConnectionResetError: return True\n"
+              "print(sum(map(ended, all[256:])))\"") == "44\n");
     CHECK(said_by(sshd, forwards, "ssh-add -l")->find("of-the-laptop") != std::string::npos);
     agent.end();
     CHECK(said_by(sshd, forwards, "ssh-add -l 2>&1 | head -n 1")->find("of-the-laptop") == std::string::npos);
