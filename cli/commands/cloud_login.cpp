@@ -51,11 +51,10 @@ Result<std::string> ask_file(Session& session, const Cloud& cloud, const Cloud::
 
 Result<std::string> ask_secret(Session& session, const Cloud& cloud, const Cloud::Secret& secret) {
     if (secret.file) return ask_file(session, cloud, secret);
-    Result<std::optional<std::string>> answer = std::optional<std::string>();
-    {
+    const auto answer = [&] {
         const NoEcho quiet(session.in_is_terminal);
-        answer = ask(session, secret.what + (secret.optional ? " (may be empty; " : " (") + "not shown): ");
-    }
+        return ask(session, secret.what + (secret.optional ? " (may be empty; " : " (") + "not shown): ");
+    }();
     if (!answer) return answer.error();
     if (*answer && session.in_is_terminal) session.err << "\n";  // Enter was not shown either
     std::string line = answer->value_or("");

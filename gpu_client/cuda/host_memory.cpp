@@ -155,19 +155,6 @@ static void free_pages(const PinnedRange& range) {
     if (!of_device) ::munmap(handle_of<void*>(range.address), range.bytes);
 }
 
-// Where kernels find pinned memory. What was not mapped when it was pinned is so now.
-static CUresult map_for_device(Context& context, const PinnedRange& range, uint64_t& device) {
-    static auto* mapping = new Turn;  // threads that launch with the same memory map it once
-    TakenTurn turn(*mapping);
-    SharedMemory shared;
-    if (find_shared(range.address, shared)) {
-        device = shared.device;
-        return CUDA_SUCCESS;
-    }
-    await_copies(range);
-    return share_program_memory(context, range.address, range.bytes, device);
-}
-
 bool may_be_elsewhere(uint64_t address) {
     return address >= first_elsewhere.load(std::memory_order_relaxed) &&
            address < behind_elsewhere.load(std::memory_order_relaxed);
@@ -176,9 +163,16 @@ bool may_be_elsewhere(uint64_t address) {
 CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
     PinnedRange range;
     if (!find_pinned(handle_of<const void*>(address), 1, range)) return CUDA_ERROR_INVALID_VALUE;
-    auto result = map_for_device(context, range, device);
-    device += address - range.address;
-    return result;
+    static auto* mapping = new Turn;  // threads that launch with the same memory map it once
+    TakenTurn turn(*mapping);
+    SharedMemory shared;
+    if (!find_shared(range.address, shared)) {
+        await_copies(range);
+        auto result = share_program_memory(context, range.address, range.bytes, shared.device);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    device = shared.device + (address - range.address);
+    return CUDA_SUCCESS;
 }
 
 static CUresult allocate(void** out, size_t bytes, unsigned flags) {
@@ -201,11 +195,10 @@ static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (auto result = add(address, bytes, flags, true, context->handle); result != CUDA_SUCCESS) return result;
-    PinnedRange range;
-    uint64_t device = 0;
     if (!(flags & CU_MEMHOSTREGISTER_DEVICEMAP)) return CUDA_SUCCESS;
-    (void)find_pinned(address, bytes, range);
-    auto result = map_for_device(*context, range, device);
+    uint64_t device = 0;
+    auto result = find_elsewhere(*context, value_of(address), device);
+    PinnedRange range;
     if (result != CUDA_SUCCESS) (void)remove(address, true, range);
     return result;
 }

@@ -83,10 +83,7 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (auto result = collect_parameters(*context, kernel, list, extra, parameters); result != CUDA_SUCCESS)
         return result;
     record.parameter_bytes = static_cast<uint32_t>(parameters.bytes);
-    if (extra && anything_shared() && parameters.bytes != 0) {  // the buffer may lie in what the GPU is given now
-        std::memcpy(parameters.packed, parameters.buffer, parameters.bytes);
-        parameters.buffer = parameters.packed;
-    }
+    if (anything_shared()) parameters.pack();  // the program's buffer may lie in what the GPU is given now
     GpuTurn turn;
     if (!is_captured(stream)) turn.begin(*context, stream);
 

@@ -118,6 +118,12 @@ static CUresult from_list(void** list, const KernelInfo& kernel, Parameters& par
     return CUDA_SUCCESS;
 }
 
+void Parameters::pack() {
+    if (buffer == packed || bytes == 0) return;
+    std::memcpy(packed, buffer, bytes);
+    buffer = packed;
+}
+
 // Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on.
 static void put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
     for (auto [offset, size] : kernel.parameters) {
@@ -125,8 +131,7 @@ static void put_gpu_addresses(Context& context, const KernelInfo& kernel, Parame
         if (size != sizeof address || offset + sizeof address > parameters.bytes) continue;
         std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
         if (!may_be_elsewhere(address) || find_elsewhere(context, address, device) != CUDA_SUCCESS) continue;
-        if (parameters.buffer != parameters.packed) std::memcpy(parameters.packed, parameters.buffer, parameters.bytes);
-        parameters.buffer = parameters.packed;
+        parameters.pack();
         std::memcpy(parameters.packed + offset, &device, sizeof device);
     }
 }

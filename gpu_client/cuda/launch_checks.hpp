@@ -16,6 +16,9 @@ struct Parameters {
     const void* buffer = nullptr;
     size_t bytes = 0;
     std::byte packed[wire::parameter_bytes_max];
+
+    // Out of the program's own memory, unless they are already.
+    void pack();
 };
 // From kernelParams (`list`) or `extra`, as cuLaunchKernel() has them. Addresses are unified, so a kernel may be given one
 // of any pinned memory: where that is a parameter by itself, it becomes the address that the GPU has for the memory.

@@ -1,11 +1,11 @@
 // Nodes and claims as text, as they stand in a directory. See directory.hpp.
 #include "gpu_server/pool/directory.hpp"
 
-#include "gpu_server/pool/directory_backend.hpp"
-
 #include <time.h>
 
 #include <nlohmann/json.hpp>
+
+#include "gpu_server/pool/directory_backend.hpp"
 
 namespace tnr::server {
 
