@@ -284,7 +284,7 @@ class PoolNodes(unittest.TestCase):
         self.operator("drain", drained)
         wait_until(lambda: self.node(drained)["state"] == "draining", 2)
         wait_until(lambda: "it is being drained" in self.operator("status", node=drained), 5)
-        self.assertIn(f"{drained} (draining)", self.operator("status", node="ba"[drained == "b"]))
+        wait_until(lambda: f"{drained} (draining)" in self.operator("status", node="ba"[drained == "b"]), 5)
         self.assertNotEqual(self.runs(bob, "h100"), gpu)
         self.assertEqual(self.runs(alice, "h100"), gpu)  # another program of a claim that is there
         out, errors = first.communicate(timeout=30)
