@@ -82,6 +82,7 @@ nlohmann::json use_json(const BudgetUse& use) {
             {"amount", use.budget.amount},
             {"period", use.budget.period},
             {"spent", use.spent},
+            {"partial", use.partial},
             {"share", use.share()}};
 }
 
@@ -128,6 +129,7 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
             {"running_since", or_null(facts.running_since)},
             {"gpu_price", gpu_price_json(facts)},
             {"cost", facts.cost ? cost_json(*facts.cost) : nlohmann::json()},
+            {"gpu_cost", facts.gpu_cost ? cost_json(*facts.gpu_cost) : nlohmann::json()},
             {"hint", hint}};
 }
 

@@ -46,7 +46,8 @@ struct MachineFacts {
     // Of all its GPUs together, while programs use them; nothing: the pool says no price, or was not asked.
     std::optional<double> gpu_per_hour = {};
     std::string gpu_currency = {};
-    std::optional<Cost> cost = {};       // of all its life, as far as it was seen
+    std::optional<Cost> cost = {};       // of all its life, as far as it was seen; without its GPUs
+    std::optional<Cost> gpu_cost = {};   // of its GPUs, where that was asked (gpu_costs.hpp)
     std::optional<int64_t> idle_s = {};  // for how long nobody has used it, where that was asked (idle_times.hpp)
 };
 // A machine as its record and its provider (when that has it) know it. `state` where the provider tells none.

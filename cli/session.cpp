@@ -1,6 +1,7 @@
 // Finding machines, and words that several commands use.
 #include "cli/session.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 #include "cli/money/costs.hpp"
@@ -79,14 +80,31 @@ void note_machine(Session& session, const Machine& machine, const Record& record
         session.err << "note: what '" << record.name << "' costs is not written down: " << noted.error().what << "\n";
 }
 
+// "its GPUs have cost $0.50 in 12 min"
+static std::string gpu_cost_so_far(Session& session, const Record& record) {
+    auto since = ui::seconds_of(record.created);
+    if (record.pool.empty() || !since) return "";
+    ui::Progress progress(session.screen());
+    progress.begin("asking the pool what its GPUs have cost", asking_patience);
+    auto cost = gpu_cost_of(ask_pool_ledger(session, record.pool, *since), record.name, *since);
+    progress.end();
+    if (cost.hours_gpu == 0) return cost.partial ? "what its GPUs have cost its pool does not tell" : "";
+    const std::string time = ui::duration_text(std::llround(cost.hours_gpu * 3600));
+    if (cost.amounts.empty() && cost.hours_unknown > 0)
+        return "its GPUs were used for " + time + ", at a price that its pool does not tell";
+    return "its GPUs have cost " + money_text(cost) + " in " + time;
+}
+
 std::string cost_so_far(Session& session, const Machine& machine, const Record& record) {
     auto history = session.history().all();
     if (!history) return "";
     auto now = ui::seconds_of(session.now()).value_or(0);
     auto cost = cost_of(history->sightings, record.provider, machine.id, now);
     auto seconds = static_cast<int64_t>((cost.hours_running + cost.hours_stopped) * 3600);
-    if (cost.amounts.empty() && cost.hours_unknown == 0) return "";
-    return "it has cost " + money_text(cost) + " in " + ui::duration_text(seconds);
+    const bool free = cost.amounts.empty() && cost.hours_unknown == 0;
+    const std::string own = free ? "" : "it has cost " + money_text(cost) + " in " + ui::duration_text(seconds);
+    const std::string gpus = gpu_cost_so_far(session, record);
+    return own.empty() || gpus.empty() ? own + gpus : own + "; " + gpus;
 }
 
 std::string to_string(MachineState state) {

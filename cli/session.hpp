@@ -77,7 +77,8 @@ Result<std::optional<Machine>> look_up(Provider& provider, const Record& record)
 
 // Writes into the history what the machine is now; that it could not be written earns a word.
 void note_machine(Session& session, const Machine& machine, const Record& record);
-// "it has cost $1.23 in 4 h so far"; empty when that is nothing. With the machine as it was noted last.
+// "it has cost $1.23 in 4 h; its GPUs have cost $0.50 in 12 min"; empty when that is nothing. With the machine as it was noted last;
+// its pool is asked for the GPUs.
 std::string cost_so_far(Session& session, const Machine& machine, const Record& record);
 
 std::string to_string(MachineState state);

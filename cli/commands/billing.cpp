@@ -176,13 +176,15 @@ Result<> billing(Session& session, const BillingOptions& options) {
     auto history = session.history().all();
     if (!history) return history.error();
     if (options.everyone) *history = {};  // this computer's machines are one user's
-    auto ledgers = ask_pool_ledgers(session, asked->since, options.everyone);
+    auto budgets = session.budgets().all();
+    if (!budgets) return budgets.error();
+    if (options.everyone) budgets->clear();
+    const int64_t from = std::min(asked->since, ledgers_since(*budgets, now).value_or(asked->since));
+    auto ledgers = ask_pool_ledgers(session, from, options.everyone);
     auto figures = options.everyone ? std::vector<CloudFigure>{}
                                     : cloud_figures(session, history->sightings, now, overview.troubles);
     if (interrupt::interrupted()) return interrupt::error();
-    auto budgets = session.budgets().all();
-    if (!budgets) return budgets.error();
-    auto uses = options.everyone ? std::vector<BudgetUse>{} : uses_of(*budgets, history->sightings, now);
+    auto uses = uses_of(*budgets, history->sightings, ledgers, now);
     const Bill bill = bill_of(history->sightings, ledgers, asked->since, asked->until, asked->by, asked->until == now);
     std::erase_if(overview.troubles, [](const Trouble& each) { return each.about.rfind("tcp://", 0) == 0; });
     add_pool_troubles(session, ledgers, overview.troubles);
@@ -223,9 +225,7 @@ void add_billing(Grammar& tnr, Session& session) {
         "that\n"
         "they had, and GPU time by type. Clouds that tell their own figure of this month have it beside ours, with "
         "the\n"
-        "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit. Budgets are "
-        "about\n"
-        "machines alone.\n\n"
+        "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit.\n\n"
         "Examples:\n"
         "  tnr billing\n"
         "  tnr billing --by day --since 14d\n"

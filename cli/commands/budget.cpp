@@ -16,7 +16,8 @@ Result<> tell_budgets(Session& session, const std::string& command, const std::s
     if (!budgets) return budgets.error();
     auto history = session.history().all();
     if (!history) return history.error();
-    auto uses = uses_of(*budgets, history->sightings, ui::seconds_of(session.now()).value_or(0));
+    const int64_t now = ui::seconds_of(session.now()).value_or(0);
+    auto uses = uses_of(*budgets, history->sightings, ledgers_for(session, *budgets, now), now);
     if (session.json) {
         auto list = nlohmann::json::array();
         for (const auto& use : uses) list.push_back(use_json(use));
@@ -29,8 +30,11 @@ Result<> tell_budgets(Session& session, const std::string& command, const std::s
     return Ok{};
 }
 
+// Providers, and the pools that one is signed in to.
 Result<> known_provider(Session& session, const std::string& name) {
-    const auto& names = session.provider_names;
+    auto names = session.provider_names;
+    auto logins = session.logins().all();
+    for (const auto& login : logins ? *logins : std::vector<PoolLogin>{}) names.push_back(login.address);
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return Ok{};
     std::string list;
     for (const auto& each : names) list += (list.empty() ? "" : ", ") + each;
@@ -59,24 +63,27 @@ void add_budget(Grammar& tnr, Session& session) {
     budget.requires_command();
     budget.footer(
         "From 80 % on `tnr start` warns; at 100 % it starts nothing more, unless you say --over-budget. What runs is\n"
-        "not stopped. What counts is what `tnr billing` shows: this computer's own history. Days and months are "
-        "UTC's.\n"
-        "A budget without a currency holds for each currency by itself, since none is ever converted.\n\n"
+        "not stopped, and programs are not refused. What counts is what `tnr billing` shows: the machines, as this\n"
+        "computer saw them, and the GPU time in the pools' ledgers. --provider takes a provider, for its machines, or\n"
+        "a pool's address, for its GPUs; a budget without it is for all together. Days and months are UTC's. A budget\n"
+        "without a currency holds for each currency by itself, since none is ever converted.\n\n"
         "Examples:\n"
         "  tnr budget set 50/month\n"
         "  tnr budget set 20EUR/month --provider hetzner\n"
+        "  tnr budget set $10/day --provider tcp://gpu-node:14900\n"
         "  tnr budget show\n"
         "  tnr budget remove --provider hetzner");
     auto text = std::make_shared<std::string>(), provider = std::make_shared<std::string>();
     auto set = budget.command("set", "Set a budget, instead of the one before");
     set.required("amount", *text, "50/month, 20EUR/month, $2/day");
-    set.option("--provider", *provider, "For this one alone; for all together unless told");
+    set.option("--provider", *provider,
+               "For this provider's machines, or this pool's GPUs; for all together unless told");
     set.footer("Example:\n  tnr budget set 20EUR/month --provider hetzner");
     set.run([&session, text, provider] { session.result = set_budget(session, *text, *provider); });
     auto show = budget.command("show", "Show the budgets, and how much of them is used");
     show.run([&session] { session.result = tell_budgets(session, "budget show", ""); });
     auto remove = budget.command("remove", "Remove a budget");
-    remove.option("--provider", *provider, "The one for this provider; the one for all unless told");
+    remove.option("--provider", *provider, "The one for this provider or pool; the one for all unless told");
     remove.run([&session, provider] { session.result = remove_budget(session, *provider); });
 }
 

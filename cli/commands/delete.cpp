@@ -28,7 +28,6 @@ struct Doomed {
     };
     std::vector<At> machines = {};
     std::string where = {};  // the provider for messages
-    std::string cost = {};   // what it came to, in words, once it is deleted; empty: nothing
 };
 
 // A record that cannot be read must not keep its machine alive.
@@ -143,14 +142,12 @@ void forget_at_pool(Session& session, const Doomed& doomed) {
                     << "': " << forgotten.error().what << "\n";
 }
 
-// With what it was: of a machine that our record is not about, its cloud knows more than we do.
-void note_gone(Session& session, Doomed& doomed, Machine machine) {
+// What it was: of a machine that our record is not about, its cloud knows more than we do.
+Record record_of(const Doomed& doomed) {
     Record about = doomed.record.value_or(Record{});
     about.name = doomed.name;
     about.provider = doomed.where;
-    machine.state = MachineState::gone;
-    note_machine(session, machine, about);
-    if (auto cost = cost_so_far(session, machine, about); !cost.empty()) doomed.cost = cost;
+    return about;
 }
 
 Result<> destroy(Session& session, Doomed& doomed) {
@@ -159,7 +156,8 @@ Result<> destroy(Session& session, Doomed& doomed) {
                    doomed.machines.empty() ? asking_patience : std::chrono::milliseconds{0});
     for (auto& at : doomed.machines) {
         if (auto destroyed = at.provider->destroy(at.machine.id); !destroyed) return destroyed;
-        note_gone(session, doomed, at.machine);
+        at.machine.state = MachineState::gone;
+        note_machine(session, at.machine, record_of(doomed));
     }
     // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
     // And of one that was ordered by a tnr which was killed there may be a key and a firewall.
@@ -177,9 +175,11 @@ Result<> destroy(Session& session, Doomed& doomed) {
 
 void tell(Session& session, const Doomed& doomed) {
     if (session.json) return;
+    std::string cost;
+    for (const auto& at : doomed.machines)
+        if (auto one = cost_so_far(session, at.machine, record_of(doomed)); !one.empty()) cost = "; " + one;
     if (!doomed.machines.empty())
-        session.out << "Deleted '" << doomed.name << "' and its disk" << (doomed.cost.empty() ? "" : "; ")
-                    << doomed.cost << "\n";
+        session.out << "Deleted '" << doomed.name << "' and its disk" << cost << "\n";
     else if (doomed.record && doomed.record->step < Step::ordered)
         session.out << "'" << doomed.name << "' had not been made yet; forgot it\n";
     else

@@ -147,6 +147,8 @@ private:
         auto offer = choose_offer(*offers, wanted());
         if (!offer && !*machine) return offer.error();
         const Price price = *machine ? (*machine)->price : offer->price;
+        if (!*machine || (*machine)->state != MachineState::running)
+            if (auto warned = check_budget(session_, record_.provider, record_.pool, true); !warned) return warned;
         if (session_.json) {
             auto planned = machine_json(record_, *machine, "not created");
             planned["price"] = price_json(price);
@@ -213,7 +215,7 @@ private:
 
     Result<> within_budget() {
         if (was_running_) return Ok{};  // it costs what it costs already
-        return check_budget(session_, record_.provider, options_.over_budget);
+        return check_budget(session_, record_.provider, record_.pool, options_.over_budget);
     }
 
     // Before the pool is told a new key under that name, which would take the GPU from the machine that has it.

@@ -7,6 +7,7 @@
 
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/gpu_costs.hpp"
 #include "cli/idle_times.hpp"
 #include "cli/json_out.hpp"
 #include "cli/live.hpp"
@@ -23,8 +24,9 @@ using Json = nlohmann::json;
 constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
 
 const std::vector<Column> status_columns = {
-    {"name"},  {"state"}, {"provider"},   {"region"},     {"gpu"},       {"busy"},       {"address"},    {"up"},
-    {"price"}, {"cost"},  {"idle", true}, {"size", true}, {"age", true}, {"pool", true}, {"tags", true}, {"id", true}};
+    {"name"},       {"state"},      {"provider"}, {"region"},         {"gpu"},        {"busy"},       {"address"},
+    {"up"},         {"price"},      {"cost"},     {"gpu-cost", true}, {"idle", true}, {"size", true}, {"age", true},
+    {"pool", true}, {"tags", true}, {"id", true}};
 
 std::string where(const std::optional<Machine>& machine) {
     if (!machine || machine->address.empty()) return "";
@@ -89,6 +91,7 @@ Row row_of(const Session& session, const MachineView& view) {
             since && is ? ui::duration_text(*is - *since) : "",
             whole_price_text(view),
             view.facts.cost ? money_text(*view.facts.cost) : "",
+            view.facts.gpu_cost ? money_text(*view.facts.gpu_cost) : "",
             view.facts.idle_s ? ui::duration_text(*view.facts.idle_s) : "",
             machine && !machine->offer.empty() ? machine->offer : record.size,
             ui::age(record.created, now),
@@ -166,6 +169,7 @@ Result<> status(Session& session, const StatusOptions& options) {
     if (options.watch) return watch(session, options);
     auto overview = look_around(session, {options.names});
     if (!options.names.empty() || shows(options.list, "idle", status_columns)) ask_idle_times(session, overview);
+    if (!options.names.empty() || shows(options.list, "gpu-cost", status_columns)) ask_gpu_costs(session, overview);
     if (interrupt::interrupted()) return interrupt::error();
     for (const auto& trouble : overview.troubles)
         if (trouble.error.kind == Error::Kind::not_found) session.exit_code = exit_failed;
@@ -193,10 +197,11 @@ void add_status(Grammar& tnr, Session& session) {
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
         "machine costs by the hour, and what its GPUs cost in hours in which programs use them, where the pool says; "
         "COST\n"
-        "what the machine has cost so far, as far as this computer saw it (`tnr billing` has the GPU time, too). "
-        "IDLE,\n"
-        "of machines that are named and with -o wide, is for how long nobody has used one that was started with\n"
-        "--idle-stop or --ttl: it is asked for that.\n\n"
+        "what the machine has cost so far, as far as this computer saw it. Of machines that are named, and with -o "
+        "wide:\n"
+        "GPU-COST is what its GPUs have cost, out of the pool's ledger; IDLE for how long nobody has used one that "
+        "was\n"
+        "started with --idle-stop or --ttl, which is asked for that.\n\n"
         "Examples:\n"
         "  tnr status\n"
         "  tnr status demo                       all about one machine\n"

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api_client/base/files.hpp"
+#include "cli/money/gpu_time.hpp"
 #include "cli/session.hpp"
 #include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"
@@ -22,6 +23,26 @@ int64_t begin_of(const std::string& period, int64_t now) {
     std::string day = ui::utc_text(now).substr(0, 10);
     if (period == "month") day.replace(8, 2, "01");
     return ui::seconds_of(day + "T00:00:00Z").value_or(now);
+}
+
+bool is_pool(const std::string& provider) {
+    return provider.find("://") != std::string::npos;
+}
+
+// What of the budget's period is over, of what it is about.
+Cost cost_within(const Budget& budget, const std::vector<Sighting>& sightings, const std::vector<PoolLedger>& ledgers,
+                 int64_t now) {
+    const int64_t begin = begin_of(budget.period, now);
+    Cost cost;
+    for (const auto& span : spans_of(sightings, begin, now))
+        if (budget.provider.empty() || span.seen->provider == budget.provider) cost.add(span);
+    for (const auto& ledger : ledgers) {
+        if (!budget.provider.empty() && ledger.address != budget.provider) continue;
+        cost.partial |= !ledger.books || !ledger.books->silent.empty();
+        if (!ledger.books) continue;
+        for (const auto& span : gpu_spans_of(ledger.address, *ledger.books, begin, now + 1)) cost.add(span);
+    }
+    return cost;
 }
 
 }  // namespace
@@ -90,18 +111,35 @@ Result<> Budgets::remove(const std::string& provider) {
 }
 
 std::vector<BudgetUse> uses_of(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings,
-                               int64_t now) {
+                               const std::vector<PoolLedger>& ledgers, int64_t now) {
     std::vector<BudgetUse> uses;
     for (const auto& budget : budgets) {
-        Cost cost;
-        for (const auto& span : spans_of(sightings, begin_of(budget.period, now), now))
-            if (budget.provider.empty() || span.seen->provider == budget.provider) cost.add(span);
+        const Cost cost = cost_within(budget, sightings, ledgers, now);
+        const bool partial = cost.partial || cost.hours_unknown > 0;
         if (!budget.currency.empty() || cost.amounts.empty())
-            uses.push_back({budget, budget.currency, cost.in(budget.currency)});
+            uses.push_back({budget, budget.currency, cost.in(budget.currency), partial});
         else
-            for (const auto& [currency, spent] : cost.amounts) uses.push_back({budget, currency, spent});
+            for (const auto& [currency, spent] : cost.amounts) uses.push_back({budget, currency, spent, partial});
     }
     return uses;
+}
+
+std::optional<int64_t> ledgers_since(const std::vector<Budget>& budgets, int64_t now) {
+    std::optional<int64_t> since;
+    for (const auto& budget : budgets)
+        if (budget.provider.empty() || is_pool(budget.provider))
+            since = std::min(since.value_or(now), begin_of(budget.period, now));
+    return since;
+}
+
+std::vector<PoolLedger> ledgers_for(Session& session, const std::vector<Budget>& budgets, int64_t now) {
+    const auto since = ledgers_since(budgets, now);
+    if (!since) return {};
+    ui::Progress progress(session.screen());
+    progress.begin("asking the pools what was used", asking_patience);
+    auto ledgers = ask_pool_ledgers(session, *since);
+    progress.end();
+    return ledgers;
 }
 
 std::string use_text(const BudgetUse& use) {
@@ -109,20 +147,24 @@ std::string use_text(const BudgetUse& use) {
     auto money = [&](double amount) {
         return use.currency.empty() ? std::to_string(std::lround(amount)) : money_text(use.currency, amount);
     };
-    return (budget.provider.empty() ? "all providers" : budget.provider) + ": " + money(use.spent) + " of " +
-           money(budget.amount) + (budget.period == "day" ? " today" : " this month") + " (" +
+    return (budget.provider.empty() ? "all together" : budget.provider) + ": " + money(use.spent) +
+           (use.partial ? " + unknown" : "") + " of " + money(budget.amount) +
+           (budget.period == "day" ? " today" : " this month") + " (" +
            std::to_string(static_cast<long>(use.share() * 100)) + " %)";
 }
 
-Result<> check_budget(Session& session, const std::string& provider, bool over_budget) {
+Result<> check_budget(Session& session, const std::string& provider, const std::string& pool, bool over_budget) {
     auto budgets = session.budgets().all();
     if (!budgets) return budgets.error();
     if (budgets->empty()) return Ok{};
     auto history = session.history().all();
     if (!history) return history.error();
+    std::erase_if(*budgets, [&](const Budget& budget) {
+        return !budget.provider.empty() && budget.provider != provider && budget.provider != pool;
+    });
     const int64_t now = ui::seconds_of(session.now()).value_or(0);
-    for (const auto& use : uses_of(*budgets, history->sightings, now)) {
-        if (!use.budget.provider.empty() && use.budget.provider != provider) continue;
+    const auto ledgers = ledgers_for(session, *budgets, now);
+    for (const auto& use : uses_of(*budgets, history->sightings, ledgers, now)) {
         if (use.share() >= 1 && !over_budget)
             return Error{
                 Error::Kind::usage, "the budget is used up: " + use_text(use),
@@ -130,6 +172,9 @@ Result<> check_budget(Session& session, const std::string& provider, bool over_b
         if (use.share() >= budget_warning_share)
             session.err << session.err_paint.doubtful("warning:")
                         << " the budget is nearly used up, or more: " << use_text(use) << "\n";
+        else if (use.partial)
+            session.err << session.err_paint.doubtful("warning:")
+                        << " how much of the budget is used is not wholly known: " << use_text(use) << "\n";
     }
     return Ok{};
 }

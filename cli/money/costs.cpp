@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "cli/ui/time.hpp"
 
@@ -60,6 +61,16 @@ Cost cost_of(const std::vector<Sighting>& sightings, const std::string& provider
                  [&](const Sighting& seen) { return seen.provider == provider && seen.id == id; });
     Cost cost;
     for (const auto& span : spans_of(own, 0, until)) cost.add(span);
+    return cost;
+}
+
+Cost gpu_cost_of(const PoolLedger& ledger, const std::string& machine, int64_t since) {
+    Cost cost;
+    cost.partial = !ledger.books || !ledger.books->silent.empty();
+    if (!ledger.books) return cost;
+    constexpr int64_t for_ever = std::numeric_limits<int64_t>::max() / 1000;
+    for (const auto& span : gpu_spans_of(ledger.address, *ledger.books, since, for_ever))
+        if (span.use->machine == machine) cost.add(span);
     return cost;
 }
 

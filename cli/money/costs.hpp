@@ -41,6 +41,10 @@ struct Cost {
 // Of one machine, all its life up to `until`.
 Cost cost_of(const std::vector<Sighting>& sightings, const std::string& provider, const std::string& id, int64_t until);
 
+// What the pool's GPUs have cost that a machine of this name had since then (seconds since 1970), up to now. Partial where
+// the pool, or one of its nodes, does not tell.
+Cost gpu_cost_of(const PoolLedger& ledger, const std::string& machine, int64_t since);
+
 // "$1.23", "0.50 EUR"; "$1.23 + 0.50 EUR" for a sum; "free" for what costs nothing, empty for
 // no time at all, and "+ unknown" where hours are, or a pool does not tell.
 std::string money_text(const std::string& currency, double amount);

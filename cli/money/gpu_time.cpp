@@ -27,6 +27,14 @@ std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool e
     return ledgers;
 }
 
+PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since) {
+    auto login = session.logins().find(address);
+    if (!login) return {address, login.error()};
+    auto pool = session.pool(*login);
+    if (!pool) return {address, pool.error()};
+    return {address, (*pool)->books(since, false)};
+}
+
 std::vector<GpuSpan> gpu_spans_of(const std::string& pool, const PoolBooks& books, int64_t since, int64_t until) {
     std::vector<GpuSpan> spans;
     for (const auto& use : books.uses) {

@@ -19,6 +19,8 @@ struct PoolLedger {
 // Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970), of
 // one's own account or, for an operator, of everyone.
 std::vector<PoolLedger> ask_pool_ledgers(Session& session, int64_t since, bool everyone = false);
+// That of one pool, for one's own account.
+PoolLedger ask_pool_ledger(Session& session, const std::string& address, int64_t since);
 
 // A part of a claim during which the price did not change.
 struct GpuSpan {

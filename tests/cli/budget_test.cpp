@@ -32,13 +32,12 @@ TEST_CASE("start warns at 80 %, refuses at 100 %, and obeys --over-budget", "[cl
     test::FakeSession fake;
     auto now = [&](const char* time) { fake.session.now = [time] { return time; }; };
     REQUIRE(fake.tnr({"budget", "set", "1/month"}) == 0);
-    CHECK(fake.out.str() == "all providers: 0 of 1 this month (0 %)\n");
+    CHECK(fake.out.str() == "all together: 0 of 1 this month (0 %)\n");
     fake.start_demo();  // $0.25 an hour
     now("2026-01-02T06:34:05Z");
     REQUIRE(fake.tnr({"start", "second", "--gpu", "h100"}) == 0);
-    CHECK(
-        fake.err.str().find("warning: the budget is nearly used up, or more: all providers: $0.88 of $1.00 this month "
-                            "(87 %)") != std::string::npos);
+    CHECK(fake.err.str().find("warning: the budget is nearly used up, or more: all together: $0.88 of $1.00 this month "
+                              "(87 %)") != std::string::npos);
     now("2026-01-02T07:04:05Z");
     CHECK(fake.tnr({"start", "third", "--gpu", "h100"}) == 2);
     CHECK(fake.err.str().find("the budget is used up: ") != std::string::npos);
@@ -52,6 +51,49 @@ TEST_CASE("start warns at 80 %, refuses at 100 %, and obeys --over-budget", "[cl
     CHECK(fake.document({"billing"})["budgets"][0]["share"] > 1.0);
     now("2026-02-01T00:00:00Z");
     CHECK(fake.tnr({"start", "third", "--gpu", "h100"}) == 0);  // a new month
+}
+
+TEST_CASE("a budget counts what the pools' GPUs have cost, also at a pool alone", "[cli][budget]") {
+    test::FakeSession fake;
+    const std::string pool = "tcp://127.0.0.1:14900";
+    fake.session.now = [] { return "2026-01-02T04:00:00Z"; };
+    const int64_t hour_ms = 3'600'000, begin_ms = 1'767'312'000'000;  // midnight
+    fake.world.books.uses = {{1, "demo", "h100", 2, begin_ms, begin_ms + hour_ms},
+                             {2, "demo", "h100", 1, begin_ms - 48 * hour_ms, begin_ms - 47 * hour_ms}};  // in December
+    fake.world.books.prices = {{"h100", 0, "USD", 2.0}};
+    REQUIRE(fake.tnr({"budget", "set", "4.50/month"}) == 0);
+    CHECK(fake.out.str() == "all together: $4.00 of $4.50 this month (88 %)\n");
+    REQUIRE(fake.tnr({"budget", "set", "$3/day", "--provider", pool}) == 0);
+    REQUIRE(fake.tnr({"budget", "set", "1/month", "--provider", "local"}) == 0);
+    auto budgets = fake.document({"billing", "--since", "1h"})["budgets"];  // asks for more than the bill is about
+    REQUIRE(budgets.size() == 3);
+    CHECK(budgets[0]["spent"] == 4.0);
+    CHECK(budgets[1]["spent"] == 4.0);
+    CHECK(budgets[2]["spent"] == 0.0);
+    CHECK(fake.tnr({"start", "demo", "--gpu", "h100"}) == 2);
+    CHECK(fake.err.str().find("the budget is used up: " + pool + ": $4.00 of $3.00 today (133 %)") !=
+          std::string::npos);
+    REQUIRE(fake.tnr({"budget", "remove", "--provider", pool}) == 0);
+    CHECK(fake.tnr({"start", "demo", "--gpu", "h100", "--dry-run"}) == 0);
+    CHECK(fake.err.str().find("nearly used up, or more: all together: $4.00 of $4.50") != std::string::npos);
+    CHECK(fake.tnr({"budget", "set", "1/day", "--provider", "tcp://127.0.0.1:14901"}) == 2);
+    CHECK(fake.err.str().find("did you mean '" + pool + "'?") != std::string::npos);
+}
+
+TEST_CASE("what a budget cannot know is said to be unknown", "[cli][budget]") {
+    test::FakeSession fake;
+    fake.world.books.uses = {{1, "demo", "h100", 1, 1'767'312'000'000, 1'767'312'060'000}};  // without a price
+    REQUIRE(fake.tnr({"budget", "set", "$10/month"}) == 0);
+    CHECK(fake.out.str() == "all together: $0.00 + unknown of $10.00 this month (0 %)\n");
+    fake.world.books.uses.clear();
+    fake.world.books.silent = {"gpu2"};
+    CHECK(fake.document({"budget", "show"})["budgets"][0]["partial"] == true);
+    CHECK(fake.tnr({"start", "demo", "--gpu", "h100"}) == 0);
+    CHECK(fake.err.str().find("warning: how much of the budget is used is not wholly known: all together: $0.00 + "
+                              "unknown of $10.00") != std::string::npos);
+    REQUIRE(fake.tnr({"budget", "set", "$10/month", "--provider", "local"}) == 0);
+    REQUIRE(fake.tnr({"budget", "remove"}) == 0);
+    CHECK(fake.document({"budget", "show"})["budgets"][0]["partial"] == false);  // no pool's matter
 }
 
 TEST_CASE("a budget may be for one provider and one currency", "[cli][budget]") {

@@ -48,3 +48,31 @@ TEST_CASE("stop tells what the machine has cost, and what it goes on to cost", "
     REQUIRE(fake.tnr({"stop", "demo"}) == 0);
     CHECK(fake.out.str().find("\n  it has cost $1.50 in 6 h; stopped it costs free\n") != std::string::npos);
 }
+
+TEST_CASE("stop, delete and status tell what the machine's GPUs have cost", "[cli][stop][delete][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T09:04:05Z"; };
+    const int64_t hour_ms = 3'600'000, made_ms = 1'767'323'045'000;
+    fake.world.books.uses = {
+        {1, "demo", "h100", 2, made_ms + hour_ms, made_ms + 2 * hour_ms},
+        {2, "other", "h100", 1, made_ms, made_ms + hour_ms},
+        {3, "demo", "h100", 1, made_ms - 2 * hour_ms, made_ms - hour_ms}};  // one of that name before
+    fake.world.books.prices = {{"h100", 0, "USD", 2.0}};
+    CHECK(fake.document({"status", "demo"})["machines"][0]["gpu_cost"]["amounts"][0]["amount"] == 4.0);
+    CHECK(fake.document({"status"})["machines"][0]["gpu_cost"].is_null());  // not asked
+    REQUIRE(fake.tnr({"status", "--columns", "cost,gpu-cost"}) == 0);
+    CHECK(fake.out.str() == "COST   GPU-COST\n$1.50  $4.00\n");
+    REQUIRE(fake.tnr({"stop", "demo"}) == 0);
+    CHECK(
+        fake.out.str().find("\n  it has cost $1.50 in 6 h; its GPUs have cost $4.00 in 2 h; stopped it costs free\n") !=
+        std::string::npos);
+    fake.world.books.prices.clear();
+    REQUIRE(fake.tnr({"stop", "demo"}) == 0);
+    CHECK(fake.out.str().find("its GPUs were used for 2 h, at a price that its pool does not tell") !=
+          std::string::npos);
+    fake.world.pool_reachable = false;
+    REQUIRE(fake.tnr({"delete", "demo", "--yes"}) == 0);
+    CHECK(fake.out.str() ==
+          "Deleted 'demo' and its disk; it has cost $1.50 in 6 h; what its GPUs have cost its pool does not tell\n");
+}
