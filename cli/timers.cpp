@@ -12,7 +12,7 @@ namespace {
 
 // A machine needs a minute to boot and be set up; who asks for less has mistyped a unit.
 constexpr int64_t shortest_s = 60, longest_s = 365LL * 86400;
-// A machine whose time is over has this long to go by itself (tnr-idle waits as long after a boot).
+// A machine whose time is over has this long to go by itself (tnr-idle may wait nearly as long after a boot).
 constexpr int64_t overdue_s = 15 * 60;
 
 std::optional<int64_t> unit_of(char letter) {

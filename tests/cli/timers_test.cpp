@@ -120,11 +120,12 @@ namespace {
 // A machine of files under which tnr-idle runs. Time passes when the test says so.
 class IdleWorld {
 public:
-    explicit IdleWorld(int idle_stop_s, int64_t ttl_ends = 0) {
+    explicit IdleWorld(int idle_stop_s, int64_t ttl_ends = 0, std::chrono::hours set_ago = {}) {
         namespace fs = std::filesystem;
         for (const char* folder : {"proc/1", "etc/tnr", "run"}) fs::create_directories(folder_ / folder);
         put("etc/tnr/idle.conf", "# a comment\nidle_stop_s=" + std::to_string(idle_stop_s) +
                                      "\nttl_ends=" + std::to_string(ttl_ends) + "\n");
+        fs::last_write_time(folder_ / "etc/tnr/idle.conf", fs::file_time_type::clock::now() - set_ago);
         uptime(100);
         load("0.05");
         process(1, "/sbin/init", "7f00-7f01 r-xp /usr/lib/libc.so.6", 50);
@@ -322,7 +323,7 @@ TEST_CASE("processors with work keep a machine on", "[cli][timers]") {
 
 TEST_CASE("a machine whose time is over switches itself off though it is used, but not just after a boot",
           "[cli][timers]") {
-    IdleWorld world(0, 1'000'000);  // long ago
+    IdleWorld world(0, 1'000'000, 1h);  // long ago, and set before the boot
     world.process(30, "sshd: tnr@pts/0");
     CHECK(world.tells(0, "ssh"));
     CHECK_FALSE(world.off());
@@ -332,6 +333,11 @@ TEST_CASE("a machine whose time is over switches itself off though it is used, b
     later.uptime(100'000);
     CHECK(later.tells(99'900, "boot"));
     CHECK_FALSE(later.off());
+}
+
+TEST_CASE("a time of minutes that was set since the boot is kept to", "[cli][timers]") {
+    IdleWorld world(0, 1'000'000);
+    CHECK(world.goes_off());
 }
 
 TEST_CASE("timers that are changed are obeyed from the next look on, and none at all end the service",
