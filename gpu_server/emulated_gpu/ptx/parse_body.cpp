@@ -256,12 +256,9 @@ Operand Parser::named(std::string_view name) {
     } else if (symbol && (symbol->kind == Symbol::Kind::variable || symbol->kind == Symbol::Kind::function)) {
         result.kind = symbol->kind == Symbol::Kind::function ? Operand::Kind::function : Operand::Kind::variable;
         result.index = symbol->index;
-        if (result.kind == Operand::Kind::variable && (token_.is('+') || token_.is('-')) &&
-            ahead_.kind == Token::Kind::integer) {
-            bool minus = token_.is('-');
-            advance();
-            result.value = static_cast<int64_t>(minus ? 0 - token_.value : token_.value);
-            advance();
+        if (result.kind == Operand::Kind::variable && (token_.is('+') || token_.is('-'))) {  // GCC writes b+-3
+            accept('+');
+            result.value = constant_term();
         } else if (result.kind == Operand::Kind::variable && accept('[')) {  // the address of an element
             result.value = constant() * size_of(unit_.variables[result.index].type);
             expect(']');

@@ -255,6 +255,9 @@ TEST_CASE("moves, packing and windows", "[ptx][move]") {
         {D32(".shared .b32 s[4]; mov.u32 %b, s; st.shared.u32 [%b+4], %a; mov.u64 %y, s; cvta.shared.u64 %z, %y; "
              "ld.u32 %d, [%z+4];"),
          77, 0, 0, 77},
+        {D32(".shared .b32 s[4]; mov.u32 %b, s+12; mov.u32 %c, s+-4; mov.u32 %d, s-4; sub.u32 %b, %b, %c; "
+             "sub.u32 %c, %c, %d; add.u32 %d, %b, %c;"),
+         0, 0, 0, 16},
         {D32(".shared .b32 s[4]; mov.u32 %b, s[2]; st.shared.u32 [s+8], %a; ld.shared.u32 %d, [%b];"), 79, 0, 0, 79},
         {D32(".local .b32 l[4]; mov.u64 %y, l; st.local.u32 [%y+8], %a; cvta.local.u64 %z, %y; ld.u32 %d, [%z+8];"), 78,
          0, 0, 78},
