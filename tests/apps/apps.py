@@ -35,9 +35,11 @@ class Program:
     sources: list = dataclasses.field(default_factory=list)  # of these the sources, too: wheels have no tests
     disk_gb: float = 1
     gpus: str = "h100"  # what the jobs ask for: TNR_GPU
+    memory_mib: int = 2048  # of each GPU
     hide_toolkit: bool = False
     environment: dict = dataclasses.field(default_factory=dict)
     remove: list = dataclasses.field(default_factory=list)  # installed files, as globs
+    debian: list = dataclasses.field(default_factory=list)  # packages of the distribution; these stay
 
 
 def suite(package, expected, *options):
@@ -88,6 +90,9 @@ PROGRAMS = {
                      {f"torch-{step}": job("torch", step) for step in (
                          "counts_memory", "orders_streams", "loads_pinned_batches", "kernels_fail_loudly", "profiles",
                          "shares_with_a_process")}, disk_gb=12),
+    # OpenMP's threads have stacks of 2.1 GB together.
+    "gcc-offload": Program([], {"gcc-offload": job("gcc_offload")}, memory_mib=4096,
+                           debian=["gcc-offload-nvptx", "g++", "gfortran"]),
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
 }
 
@@ -113,17 +118,24 @@ def read_expected():
     return dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
 
 
+def install_debian(packages):
+    subprocess.run(["bash", "-c", 'source "$0" && install_packages "$@"', HERE.parents[1] / "packaging" / "lib.sh",
+                    *packages], check=True)
+
+
 def installed(folder, program):
     """The program's Python; None when it could not be installed."""
     python = folder / "bin" / "python"
     done = folder / "installed"
-    wanted = "\n".join(program.packages + program.sources)
+    wanted = "\n".join(program.packages + program.sources + program.debian)
     if done.exists() and done.read_text() == wanted:
         return python
     free_gb = shutil.disk_usage(folder.parent).free / 1e9
     if free_gb < program.disk_gb + FREE_MARGIN_GB:
         print(f"apps: {folder.name} needs {program.disk_gb + FREE_MARGIN_GB} GB, there are {free_gb:.0f}", flush=True)
         return None
+    if program.debian:
+        install_debian(program.debian)
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     if program.packages:
@@ -145,7 +157,7 @@ def passes(build, python, program, command):
     line = [*(WITHOUT_TOOLKIT if program.hide_toolkit else []), str(python), *command]
     with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
                    str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--gpu", program.gpus,
-                   "--", *line]
+                   "--memory-mib", str(program.memory_mib), "--", *line]
     try:
         environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}
         return subprocess.run(with_server, env=environment, timeout=JOB_LIMIT_S).returncode == 0

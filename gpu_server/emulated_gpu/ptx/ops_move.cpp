@@ -74,9 +74,38 @@ void decode_vector_move(Decoder& d, Type type, const ast::Operand& vector, bool 
     instr.table = table;
 }
 
+// mov.v2.u32 of GCC: `count` elements of `flags` bytes each; in Program::registers first whence, then whereto.
+void move_vector(Warp& w, const Instr& i) {
+    uint32_t width = i.flags;
+    alignas(64) std::byte copy[4][warp_lanes * 8];  // an element may be read after it is written
+    for (uint32_t e = 0; e < i.count; ++e)
+        std::memcpy(copy[e], w.reg<std::byte>(w.program->registers[i.table + e]), warp_lanes * width);
+    for (uint32_t e = 0; e < i.count; ++e) {
+        auto* d = w.reg<std::byte>(w.program->registers[i.table + i.count + e]);
+        for_lanes(w.active, [&, d](uint32_t l) { std::memcpy(d + l * width, copy[e] + l * width, width); });
+    }
+}
+
+void decode_move_vector(Decoder& d, Type type, uint32_t count) {
+    auto& to = d.operand(0);
+    auto& from = d.operand(1);
+    if (to.kind != Kind::vector || from.kind != Kind::vector || to.parts.size() != count || from.parts.size() != count)
+        return d.fail("the operands are no vectors of " + std::to_string(count));
+    std::vector<RegRef> elements;
+    for (auto& part : from.parts) elements.push_back(d.source(part, type));
+    for (auto& part : to.parts) elements.push_back(d.dest(part, type));
+    auto table = d.add_table(elements);
+    auto& instr = d.emit(move_vector);
+    instr.flags = static_cast<uint8_t>(size_of(type));
+    instr.count = static_cast<uint16_t>(count);
+    instr.table = table;
+}
+
 void decode_mov(Decoder& d) {
+    uint32_t count = d.take("v2") ? 2 : d.take("v4") ? 4 : 1;
     auto type = d.take_type();
-    if (type == Type::none || type == Type::b128) return d.unsupported();
+    if (type == Type::none || type == Type::b128 || (count > 1 && type == Type::pred)) return d.unsupported();
+    if (count > 1) return decode_move_vector(d, type, count);
     auto& to = d.operand(0);
     auto& from = d.operand(1);
     if (to.kind == Kind::vector) return decode_vector_move(d, type, to, false);

@@ -109,7 +109,10 @@ void Parser::instruction() {
     if (accept('@')) {
         added.guard_negated = accept('!');
         auto name = word("a predicate");
-        if (!find_register(name, added.guard)) return fail("'" + std::string(name) + "' is no predicate register");
+        auto symbol = find(name);
+        if (!symbol || symbol->kind != Symbol::Kind::reg)
+            return fail("'" + std::string(name) + "' is no predicate register");
+        added.guard = symbol->index;
     }
     added.line = token_.kind == Token::Kind::end ? added.line : token_.line;
     added.name = word("an instruction");
@@ -219,34 +222,14 @@ Operand Parser::memory_operand() {
     return result;
 }
 
-bool Parser::find_register(std::string_view name, uint32_t& index) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-        if (auto found = scope->find(name); found != scope->end()) {
-            index = found->second.index;
-            return found->second.kind == Symbol::Kind::reg;
-        }
-        // %r12 is number 12 of `%r<100>`; the prefix itself may end in digits, so try every split.
-        uint64_t number = 0, scale = 1;
-        for (size_t at = name.size(); at > 1 && name[at - 1] >= '0' && name[at - 1] <= '9' && scale <= 10'000'000;) {
-            --at;
-            number += scale * static_cast<uint64_t>(name[at] - '0');
-            scale *= 10;
-            auto found = scope->find(name.substr(0, at));
-            if (found == scope->end() || found->second.kind != Symbol::Kind::registers) continue;
-            if (number >= found->second.count || (name[at] == '0' && at + 1 < name.size())) continue;
-            index = found->second.index + static_cast<uint32_t>(number);
-            return true;
-        }
-    }
-    return false;
-}
-
 Operand Parser::named(std::string_view name) {
     Operand result;
     result.name = name;
     if (name == "_") return result;
-    if (find_register(name, result.index)) {
+    auto symbol = find(name);
+    if (symbol && symbol->kind == Symbol::Kind::reg) {
         result.kind = Operand::Kind::reg;
+        result.index = symbol->index;
         static constexpr std::string_view parts[] = {"b0", "b1", "b2", "b3", "h0", "h1"};
         auto* part =
             token_.kind == Token::Kind::dotted ? std::find(parts, std::end(parts), token_.text) : std::end(parts);
@@ -254,7 +237,7 @@ Operand Parser::named(std::string_view name) {
             result.part = static_cast<uint8_t>(part - parts + 1);
             advance();
         }
-    } else if (auto* symbol = find(name); symbol && symbol->kind == Symbol::Kind::vector) {
+    } else if (symbol && symbol->kind == Symbol::Kind::vector) {
         if (token_.kind == Token::Kind::dotted) {
             auto at = std::string_view("xyzwrgba").find(token_.text);
             if (at == std::string_view::npos || token_.text.size() != 1 || at % 4 >= symbol->count)
@@ -273,12 +256,9 @@ Operand Parser::named(std::string_view name) {
     } else if (symbol && (symbol->kind == Symbol::Kind::variable || symbol->kind == Symbol::Kind::function)) {
         result.kind = symbol->kind == Symbol::Kind::function ? Operand::Kind::function : Operand::Kind::variable;
         result.index = symbol->index;
-        if (result.kind == Operand::Kind::variable && (token_.is('+') || token_.is('-')) &&
-            ahead_.kind == Token::Kind::integer) {
-            bool minus = token_.is('-');
-            advance();
-            result.value = static_cast<int64_t>(minus ? 0 - token_.value : token_.value);
-            advance();
+        if (result.kind == Operand::Kind::variable && (token_.is('+') || token_.is('-'))) {  // GCC writes b+-3
+            accept('+');
+            result.value = constant_term();
         } else if (result.kind == Operand::Kind::variable && accept('[')) {  // the address of an element
             result.value = constant() * size_of(unit_.variables[result.index].type);
             expect(']');

@@ -8,7 +8,7 @@ namespace tnr::ptx {
 
 using ast::Linkage;
 
-// .param .align 8 .b8 name[16], .global .u32 a, b = 3;
+// .param .align 8 .b8 name[16], .global .u32 a, b = 3; .param .u64 %P<2>;
 void Parser::variable(Space space, Linkage linkage) {
     declarators(space, linkage, false);
     expect(';');
@@ -72,15 +72,22 @@ void Parser::declarators(Space space, Linkage linkage, bool parameter) {
         added.scope = current_ == ast::nothing ? 0 : scope_ids_.back();
         uint64_t element = uint64_t{size_of(type)} * width;
         added.align = align ? align : static_cast<uint32_t>(element);
+        uint64_t count = 1;
+        bool numbered = space == Space::param && !parameter && accept('<');
+        if (numbered) {
+            count = integer("how many variables");
+            expect('>');
+        }
         array_size(added, element);
         if (accept('=')) initialiser(added);
         if (!error_.empty()) return;
         auto index = static_cast<uint32_t>(unit_.variables.size());
-        if (index >= variables_max) return fail("more variables than the emulated GPU takes");
+        if (count > variables_max - index) return fail("more variables than the emulated GPU takes");
         auto name = added.name;
-        unit_.variables.push_back(std::move(added));
+        unit_.variables.resize(index + count, added);
         // `.extern` and the definition may both appear; the later one wins.
-        scopes_.back()[name] = {Symbol::Kind::variable, index};
+        auto kind = numbered ? Symbol::Kind::variables : Symbol::Kind::variable;
+        scopes_.back()[name] = {kind, index, static_cast<uint32_t>(count)};
         if (parameter) return;
     } while (accept(','));
 }
@@ -142,7 +149,7 @@ void Parser::initial_value(ast::Variable& variable, uint64_t offset) {
     bool symbol = false;
     auto take_symbol = [&] {
         auto name = word("a symbol");
-        auto* found = find(name);
+        auto found = find(name);
         if (!found) return fail("'" + std::string(name) + "' is not declared");
         symbol = true;
         relocation.is_function = found->kind == Symbol::Kind::function;

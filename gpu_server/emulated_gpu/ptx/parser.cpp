@@ -238,10 +238,25 @@ void Parser::performance_directives(ast::Function& fn) {
     }
 }
 
-const Parser::Symbol* Parser::find(std::string_view name) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-        if (auto found = scope->find(name); found != scope->end()) return &found->second;
-    return nullptr;
+std::optional<Parser::Symbol> Parser::find(std::string_view name) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+        if (auto found = scope->find(name); found != scope->end()) return found->second;
+        // %r12 is number 12 of `%r<100>`; the prefix itself may end in digits, so try every split.
+        uint64_t number = 0, scale = 1;
+        for (size_t at = name.size(); at > 1 && name[at - 1] >= '0' && name[at - 1] <= '9' && scale <= 10'000'000;) {
+            --at;
+            number += scale * static_cast<uint64_t>(name[at] - '0');
+            scale *= 10;
+            auto found = scope->find(name.substr(0, at));
+            if (found == scope->end()) continue;
+            auto kind = found->second.kind;
+            if (kind != Symbol::Kind::registers && kind != Symbol::Kind::variables) continue;
+            if (number >= found->second.count || (name[at] == '0' && at + 1 < name.size())) continue;
+            return Symbol{kind == Symbol::Kind::registers ? Symbol::Kind::reg : Symbol::Kind::variable,
+                          found->second.index + static_cast<uint32_t>(number)};
+        }
+    }
+    return std::nullopt;
 }
 
 }  // namespace tnr::ptx

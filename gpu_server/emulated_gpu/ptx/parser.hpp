@@ -3,6 +3,7 @@
 // fail() keeps the message and turns every later token into `end`, which ends every loop.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -22,9 +23,9 @@ public:
 
 private:
     struct Symbol {
-        enum class Kind : uint8_t { reg, registers, vector, variable, function } kind;
-        uint32_t index;      // of vector: its first register
-        uint32_t count = 1;  // of registers: how many are numbered; of vector: its width
+        enum class Kind : uint8_t { reg, registers, vector, variable, variables, function } kind;
+        uint32_t index;      // of registers, vector and variables: the first
+        uint32_t count = 1;  // of registers and variables: how many are numbered; of vector: its width
     };
     using Scope = std::unordered_map<std::string_view, Symbol>;
 
@@ -58,8 +59,7 @@ private:
     int64_t constant_term();
     uint32_t declare_function(std::string_view name, bool is_entry);
     void declare(std::string_view name, Symbol symbol);
-    const Symbol* find(std::string_view name) const;
-    bool find_register(std::string_view name, uint32_t& index) const;
+    std::optional<Symbol> find(std::string_view name) const;  // %r12 is found where %r<100> is declared
 
     // statements
     void body();

@@ -1,10 +1,11 @@
-// Lanes that came into a function from different calls, so in different frames, still exchange values: the
-// first to arrive must wait for the others.
+// Calls and their frames.
 #include "tests/gpu_server/ptx/bench.hpp"
 
 using namespace tnr::ptx;
 using namespace tnr::ptx::test;
 
+// Lanes that came into a function from different calls, so in different frames, still exchange values: the first to
+// arrive must wait for the others.
 TEST_CASE("a shuffle joins lanes that called its function from different places", "[ptx]") {
     Bench bench(R"(
 .version 8.0
@@ -41,4 +42,35 @@ DONE:
     auto out = bench.array<int>(32);
     bench.run("k", {1}, {32}, out);
     for (int t = 0; t < 32; ++t) REQUIRE(out[t] == (t % 2 ? (t - 1) * 3 : (t + 1) * 2));
+}
+
+TEST_CASE("a call's parameters may be declared as a numbered list", "[ptx]") {  // as GCC does
+    Bench bench(R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b64 r) f(.param .b64 x, .param .b64 y, .param .b64 z)
+{
+    .reg .b64 %r<5>;
+    ld.param.b64 %r1, [x];
+    ld.param.b64 %r2, [y];
+    ld.param.b64 %r3, [z];
+    sub.u64 %r4, %r1, %r2;
+    mad.lo.u64 %r4, %r4, 10, %r3;
+    st.param.b64 [r], %r4;
+    ret;
+}
+.entry k(.param .u64 o)
+{
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [o];
+    { .param .b64 %P<3>; .param .b64 q;
+      st.param.b64 [%P0], 9; st.param.b64 [%P1], 4; st.param.b64 [%P2], 7;
+      call.uni (q), f, (%P0, %P1, %P2); ld.param.b64 %d2, [q]; }
+    st.global.u64 [%d1], %d2;
+    ret;
+})");
+    auto out = bench.array<uint64_t>(1);
+    bench.run("k", {1}, {1}, out);
+    CHECK(out[0] == 57);
 }

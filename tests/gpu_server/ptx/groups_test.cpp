@@ -255,9 +255,17 @@ TEST_CASE("moves, packing and windows", "[ptx][move]") {
         {D32(".shared .b32 s[4]; mov.u32 %b, s; st.shared.u32 [%b+4], %a; mov.u64 %y, s; cvta.shared.u64 %z, %y; "
              "ld.u32 %d, [%z+4];"),
          77, 0, 0, 77},
+        {D32(".shared .b32 s[4]; mov.u32 %b, s+12; mov.u32 %c, s+-4; mov.u32 %d, s-4; sub.u32 %b, %b, %c; "
+             "sub.u32 %c, %c, %d; add.u32 %d, %b, %c;"),
+         0, 0, 0, 16},
         {D32(".shared .b32 s[4]; mov.u32 %b, s[2]; st.shared.u32 [s+8], %a; ld.shared.u32 %d, [%b];"), 79, 0, 0, 79},
         {D32(".local .b32 l[4]; mov.u64 %y, l; st.local.u32 [%y+8], %a; cvta.local.u64 %z, %y; ld.u32 %d, [%z+8];"), 78,
          0, 0, 78},
+        {D32(".reg .v2 .u32 %v; mov.v2.u32 %v, {%a, %b}; mov.v2.u32 %v, {%v.y, %v.x}; sub.u32 %d, %v.x, %v.y;"), 3, 10,
+         0, 7},
+        {".reg .v2 .u64 %v; .reg .v4 .u16 %n; mov.v2.u64 %v, {1, %x}; mov.v4.u16 %n, {0, %h, %i, -1}; "
+         "mov.b64 %o, {%n.w, %n.z, %n.y, %n.x}; add.u64 %o, %o, %v.y;",
+         5, 3, 0, 0x50003ffff + 5},
         {D32("mov.u32 %d, %laneid;"), 0, 0, 0, 0},
         {D32("mad.lo.s32 %d, %ctaid.x, %ntid.x, %a;"), 9, 0, 0, 9},
         {D32("mov.u32 %d, WARP_SZ;"), 0, 0, 0, 32},
