@@ -173,7 +173,9 @@ Claim* Claims::registering(int64_t id) {
 void Claims::registered(int64_t id, Result<int64_t> fence) {
     Claim* claim = registering(id);
     if (!claim) return;
-    if (!fence) return end(*claim, fence.error().what);
+    if (!fence)  // out of touch with the pool: the queue waits for that, too
+        return options_.pool->may_begin() ? end(*claim, fence.error().what)
+                                          : end_or_wait_on(*claim, fence.error().what);
     if (!options_.limits(claim->account).gpus_max) return begin(id, *fence);
     options_.pool->look({.accounts = {claim->account}}, [=, this] { begin(id, *fence); });
 }
@@ -185,12 +187,26 @@ void Claims::begin(int64_t id, int64_t fence) {
     if (!claim) return;
     const auto most = options_.limits(claim->account).gpus_max;
     if (most && held_before(*claim, fence) + std::ssize(claim->gpus) > *most)
-        return end(*claim, claim->user + " may use " + std::to_string(*most) +
-                               " GPUs at once, and has asked several nodes for more at the same moment");
+        return end_or_wait_on(*claim, claim->user + " may use " + std::to_string(*most) +
+                                          " GPUs at once, and has asked several nodes for more at the same moment");
     claim->fence = fence;
     for (auto& session : claim->sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
             serve(*claim, session);
+}
+
+// registering → ending. Who is willing to wait is back in the queue, where it was.
+void Claims::end_or_wait_on(Claim& claim, const std::string& why) {
+    std::vector<Session> willing;
+    for (auto& session : claim.sessions) {
+        if (!session.reply || !session.waits_since || session.state == Session::State::ending) continue;
+        Session& waits = willing.emplace_back();
+        waits.caller = session.caller, waits.wish = session.wish, waits.process = session.process;
+        waits.reply = std::exchange(session.reply, nullptr);
+        waits.waits_since = session.waits_since;
+    }
+    end(claim, why);
+    for (auto& one : willing) enter_queue(one.caller, one.wish, one.process, one.reply, *one.waits_since);
 }
 
 // GPUs of the claim's account, by claims with smaller numbers.

@@ -111,7 +111,7 @@ public:
     void changed() override {}
     void look(const Question&, std::function<void()> then) override { then(); }
     std::map<std::string, Elsewhere> offered_elsewhere() const override { return {}; }
-    int held_elsewhere(const std::string&, int64_t) const override { return 0; }
+    int held_elsewhere(const std::string&, int64_t) const override { return held; }
     std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
 
     void answer(bool good) {
@@ -127,6 +127,7 @@ public:
                            [&](auto& one) { return one.second == machine && registered.count(one.first) > 0; });
     }
     bool cut = false, slow = false;
+    int held = 0;  // GPUs of every account at other nodes
     std::deque<std::pair<int64_t, std::function<void(Result<int64_t>)>>> asked;
     std::map<int64_t, std::string> holders;  // by claim: machines
     std::set<int64_t> registered;
