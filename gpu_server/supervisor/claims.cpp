@@ -90,8 +90,8 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
             if (std::find(found.begin(), found.end(), index) == found.end()) found.push_back(index);
     };
     if (auto* claim = find(caller, wish.gpu)) add(claim->gpus);
-    // The order in which make_claim() would take them; after the free ones those that may become free.
-    add(gpus_.available(wish.gpu, caller.owner()));
+    add(in_order(caller.owner(), wish.gpu));
+    // After the free ones those that may become free.
     for (auto state : {Gpu::State::wiping, Gpu::State::kept, Gpu::State::claimed})
         add(gpus_.with_state(wish.gpu, state));
     found.resize(std::min(found.size(), static_cast<size_t>(wish.count)));
@@ -123,6 +123,21 @@ std::string Claims::labels(const std::vector<int>& gpus) {
 
 // ---- their life
 
+// Those that it left a moment ago come first: the free ones stay clean. Then those with a worker that waits already.
+std::vector<int> Claims::in_order(const std::string& owner, const std::string& gpu) const {
+    auto rank = [&](int index) {
+        auto& one = gpus_.all()[static_cast<size_t>(index)];
+        if (one.state == Gpu::State::kept) return std::pair{0, 0};
+        auto told = described_.find(index);
+        int whose = 1;  // nobody's
+        if (told != described_.end() && told->second.until > loop_.now()) whose = told->second.owner == owner ? 0 : 2;
+        return std::pair{one.warm && one.warm->state == Worker::State::warm ? 1 : 2, whose};
+    };
+    auto found = gpus_.available(gpu, owner);
+    std::stable_sort(found.begin(), found.end(), [&](int one, int other) { return rank(one) < rank(other); });
+    return found;
+}
+
 Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     auto claim = std::make_unique<Claim>();
     claim->account = caller.account;
@@ -131,15 +146,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->user = caller.user();
     claim->owner = caller.owner();
     claim->public_key = caller.public_key;
-    auto rank = [&](int index) {
-        auto* warm = gpus_.at(index).warm;
-        if (gpus_.at(index).state == Gpu::State::kept) return 0;
-        return warm && warm->state == Worker::State::warm ? 1 : 2;
-    };
-    claim->gpus = gpus_.available(wish.gpu, claim->owner);
-    // Those that it left a moment ago come first: the free ones stay clean. Then those with a worker that waits already.
-    std::stable_sort(claim->gpus.begin(), claim->gpus.end(),
-                     [&](int one, int other) { return rank(one) < rank(other); });
+    claim->gpus = in_order(claim->owner, wish.gpu);
     claim->gpus.resize(static_cast<size_t>(wish.count));
     claim->began_ms = now_ms();
     std::string devices;
@@ -147,7 +154,10 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     auto id = books_.begin({0, claim->account, claim->machine, claim->gpu, devices});
     if (!id) return id.error();
     claim->id = *id;
-    for (int index : claim->gpus) last_claims_[index] = claim->id;
+    for (int index : claim->gpus) {
+        last_claims_[index] = claim->id;
+        described_.erase(index);
+    }
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
     shares_.began(caller.user(), wish.count, loop_.now());

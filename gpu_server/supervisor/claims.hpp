@@ -241,6 +241,8 @@ private:
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    // GPUs that the caller may have now, in the order in which a claim takes them.
+    std::vector<int> in_order(const std::string& owner, const std::string& gpu) const;
     Claim* registering(int64_t id);
     void registered(int64_t id, Result<int64_t> fence);
     void begin(int64_t id, int64_t fence);
@@ -279,6 +281,13 @@ private:
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
     std::map<int, int64_t> last_claims_;  // the one that a GPU is to be wiped after
+    // Whom a free GPU was described to last, and that it is his before others' for a while. So programs that start at the
+    // same moment are not told of the same GPU, and each gets the one that it was told of.
+    struct Described {
+        std::string owner;
+        EventLoop::Clock::time_point until;
+    };
+    std::map<int, Described> described_;  // by GPU
     // Who has lately let sessions end without connecting.
     struct Distrust {
         int in_a_row = 0;

@@ -47,6 +47,9 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
         if (!description) return false;
         devices.push_back(to_json(*description));
     }
+    for (int index : *gpus)
+        if (gpus_.at(index).state == Gpu::State::free)
+            described_[index] = {caller.owner(), loop_.now() + described_for};
     reply(json{{"devices", devices}});
     return true;
 }
