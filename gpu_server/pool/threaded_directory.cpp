@@ -313,12 +313,17 @@ private:
         tell_owner([done = std::move(job.done), added = std::move(added)] { done(added); });
     }
 
+    // What it refuses together with what is free now it may do alone: a full store takes nothing in.
     void remove(const PoolClaim& claim) {
-        while (!stopping_) {
-            auto tell = telling();
+        for (bool refused = false; !stopping_;) {
+            auto tell = refused ? std::nullopt : telling();
             auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
             if (tell && !(removed && *removed)) not_told();
             if (removed) return;
+            if (!refused && removed.error().kind != Error::Kind::network) {
+                refused = true;
+                continue;
+            }
             refuse_waiting();
             pause(write_again_after);
         }

@@ -81,7 +81,8 @@ class Pool:
         return self.servers[node].poll() is None
 
     def log(self, node):
-        return pathlib.Path(f"{self.folder}/{node}.log").read_text(errors="replace")
+        file = pathlib.Path(f"{self.folder}/{node}.log")
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def operator(self, *arguments, node="a", expect=0):
         done = subprocess.run([self.server_program, *arguments, "--state", f"{self.folder}/{node}"],
