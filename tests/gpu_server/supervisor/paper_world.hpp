@@ -23,6 +23,7 @@ public:
         return last;
     }
     Result<> note(const std::vector<ClaimNews>& news) override {
+        if (full) return no_room();
         for (auto& each : news) {
             if (!open.count(each.id)) wrong = "a claim was closed twice";
             if (each.ended) open.erase(each.id);
@@ -30,6 +31,7 @@ public:
         return Ok{};
     }
     Result<> note_wiped(int64_t id, const WipeRecord&) override {
+        if (full) return no_room();
         if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
         return Ok{};
     }
@@ -40,7 +42,11 @@ public:
     Result<> sync() override { return Ok{}; }
     std::set<int64_t> open, wiped;
     int64_t last = 0;
+    bool full = false;  // its disk: it takes nothing in
     std::string wrong;
+
+private:
+    static Error no_room() { return {Error::Kind::internal, "the disk is full"}; }
 };
 
 // Workers that are no processes: what they do is told by the test.
