@@ -234,7 +234,8 @@ class PoolNodes(unittest.TestCase):
 
     def ask_etcd(self, path, **body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
-        return json.loads(urllib.request.urlopen(request, timeout=10).read())
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
 
     def test_etcd_is_full(self):
         """What runs goes on, what ends is gone, what begins hears why; and all is well as soon as there is room."""
