@@ -297,6 +297,11 @@ class PoolWatch(unittest.TestCase):
         self.operator("restore", damaged, "--replace", expect=2)
         self.assertIn("no backup", self.operator("restore", "/etc/passwd", expect=2) + "no backup")
 
+    def test_the_unit_leaves_the_server_the_gpus_devices(self):
+        """Each of these makes systemd, or an older one, allow no devices but a few of its own."""
+        unit = (ROOT / "packaging/dist/debian/tnr-gpu-server.service").read_text()
+        self.assertEqual(re.findall(r"^(?:PrivateDevices|ProtectClock|DevicePolicy|DeviceAllow)=.*$", unit, re.M), [])
+
     def test_a_configuration_is_taken_and_a_mistake_in_it_named(self):
         file = self.folder / "server.conf"
         shipped = (ROOT / "packaging/dist/debian/tnr-gpu-server.conf").read_text()
