@@ -50,8 +50,9 @@ static GpuFacts device_from(const json& value) {
     gpu.cuda_version = value.at("cuda_version").get<int>();
     gpu.driver_version = value.at("driver_version").get<std::string>();
     gpu.values = value.at("values").get<std::map<std::string, int64_t>>();
-    gpu.peers = value.at("peers").get<std::map<std::string, uint32_t>>();
-    for (auto& link : value.at("links"))
+    // Servers of before these were told leave them out: none known.
+    gpu.peers = value.value("peers", std::map<std::string, uint32_t>());
+    for (auto& link : value.value("links", json::array()))
         gpu.links[link.at("number").get<unsigned>()] = link.at("remote").get<std::string>();
     return gpu;
 }

@@ -17,7 +17,8 @@ namespace {
 
 // A line of a watch's answer that is longer than this is none: etcd's own limit for a request is 1.5 MiB.
 constexpr size_t line_bytes_max = size_t{16} << 20;
-constexpr int gone_for_etcd = 5;  // gRPC's NOT_FOUND
+// gRPC's codes.
+constexpr int not_found = 5, exhausted = 8, out_of_range = 11;
 
 std::string from_base64(const std::string& text) {
     static const auto values = [] {
@@ -156,9 +157,11 @@ Result<json> Client::call(const std::string& path, const json& body, bool repeat
     auto answer = json::parse(response->body, nullptr, /*allow_exceptions=*/false);
     if (!answer.is_object()) return nonsense(address_, response->body.substr(0, 200));
     if (response->ok()) return answer;
+    const auto code = answer.value("code", 0);
     return Error{
-        answer.value("code", 0) == gone_for_etcd ? Error::Kind::not_found : Error::Kind::remote,
-        "the pool's store refused: " + printable(answer.value("error", "status " + std::to_string(response->status)))};
+        code == not_found || code == out_of_range ? Error::Kind::not_found : Error::Kind::remote,
+        "the pool's store refused: " + printable(answer.value("error", "status " + std::to_string(response->status))),
+        code == exhausted ? full_hint : ""};
 } catch (const json::exception& error) {
     return nonsense(address_, error.what());
 }
@@ -232,6 +235,22 @@ Result<> Client::revoke(int64_t lease) {
     auto answer = call("/v3/lease/revoke", {{"ID", std::to_string(lease)}}, true);
     if (!answer && answer.error().kind != Error::Kind::not_found) return answer.error();
     return Ok{};
+}
+
+Result<> Client::forget_before(int64_t revision) {
+    auto answer = call("/v3/kv/compaction", {{"revision", std::to_string(revision)}}, true);
+    if (!answer && answer.error().kind != Error::Kind::not_found) return answer.error();  // forgotten already
+    return Ok{};
+}
+
+Result<std::string> Client::troubles() try {
+    auto answer = call("/v3/maintenance/status", json::object(), true);
+    if (!answer) return answer.error();
+    std::string all;
+    for (auto& one : answer->value("errors", json::array())) all += (all.empty() ? "" : ", ") + one.get<std::string>();
+    return printable(all);
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
 }
 
 Result<News> parse_news(std::string_view line) try {

@@ -72,6 +72,9 @@ struct News {
     int64_t revision = 0;
 };
 
+inline constexpr const char* full_hint =
+    "the operator makes room: etcdctl defrag, then etcdctl alarm disarm (a larger one: --quota-backend-bytes)";
+
 class Client {
 public:
     // `stopped`: asked at least once a second while it waits; true ends the waiting with an Error.
@@ -85,6 +88,10 @@ public:
     // Whether it was still there.
     Result<bool> keep_alive(int64_t lease);
     Result<> revoke(int64_t lease);
+    // What was before this revision is not kept any more: how things are stays.
+    Result<> forget_before(int64_t revision);
+    // What etcd itself says is wrong with it, such as a full store; empty: nothing.
+    Result<std::string> troubles();
     // What changes under the prefix, from this revision on, as it happens. Returns when `told` says false (Ok), when
     // etcd has forgotten that revision (kind not_found: list again), or when the connection ends.
     Result<> watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told);

@@ -9,6 +9,7 @@
 //   gpus/UUID              the node that the GPU belongs to, likewise
 //   held/UUID              under the lease: the claim that has the GPU
 //   identity               of the pool: by chance, so that an etcd that begins anew is another pool
+//   history                changes whenever a node has etcd forget what was
 #include <atomic>
 
 #include "gpu_client/protocol/keys.hpp"
@@ -54,6 +55,7 @@ struct Keys {
     std::string gpu(const std::string& uuid) const { return gpus() + uuid; }
     std::string held(const std::string& uuid) const { return prefix + "held/" + uuid; }
     std::string identity() const { return prefix + "identity"; }
+    std::string history() const { return prefix + "history"; }
 };
 
 // As nodes call them: the name under which the store has them, with `kind` in place of `under`.
@@ -230,7 +232,9 @@ public:
     }
 
     Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
-        etcd::Client client(address_, lasting, stopped);
+        auto limits = lasting;
+        limits.total_ms = static_cast<int>(std::min<int64_t>(limits.total_ms, times_.history_ms));
+        etcd::Client client(address_, limits, stopped);
         const auto view = keys_.view();
         auto listing = client.list(view);
         if (!listing) return listing.error();
@@ -238,6 +242,7 @@ public:
         add_entries(all.entries, *listing, view, "");
         if (!told(all)) return Ok{};
         for (auto heard = listing->revision; !stopped();) {
+            forget_history(client);
             const auto begun = boot_ms();
             auto ended = client.watch(view, heard + 1, [&](const etcd::News& news) {
                 Change change;
@@ -259,6 +264,28 @@ public:
     }
 
 private:
+    // etcd keeps all that ever was until it is told not to. A busy pool would fill it within days, and then nobody could
+    // claim anything. Of all nodes, the one that comes first has it forget what was before its last look.
+    void forget_history(etcd::Client& client) {
+        if (boot_ms() < history_.looked_at_ms + times_.history_ms) return;
+        history_.looked_at_ms = boot_ms();
+        auto mark = client.list(keys_.history());
+        if (!mark) return;
+        int64_t changed = 0;
+        for (auto& pair : mark->values)
+            if (pair.key == keys_.history()) changed = pair.mod_revision;
+        if (history_.revision > 0 && changed == history_.changed) {
+            auto first = client.commit(etcd::Txn().if_changed_at(keys_.history(), changed).put(keys_.history(), ""));
+            // A full store takes no mark, and needs this most.
+            if (first ? !first->done : first.error().kind == Error::Kind::network) return;
+            if (first) changed = first->revision;
+            if (auto forgotten = client.forget_before(history_.revision); !forgotten)
+                log(LogLevel::warning, forgotten.error().what);
+        }
+        history_.changed = changed;
+        history_.revision = mark->revision;
+    }
+
     Result<bool> tell(const PoolNode& self, int64_t fence, etcd::Txn& what) {
         auto told = writer_.commit(what.if_created_at(keys_.node(self.name), fence));
         if (!told) return told.error();
@@ -323,6 +350,10 @@ private:
     std::atomic<int64_t> lease_{0};
     etcd::Client keeper_, writer_, looker_;  // each of one thread
     int64_t all_asked_at_ = 0;               // the looker's
+    struct {
+        int64_t looked_at_ms = INT64_MIN / 2;
+        int64_t changed = 0, revision = 0;  // of the mark, and of etcd, at that time
+    } history_;                             // the follower's
 };
 
 class EtcdAdmin : public NodeAdmin {

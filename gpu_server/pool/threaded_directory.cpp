@@ -213,9 +213,13 @@ private:
     // Until the lease is gone.
     void renew(Standing standing) {
         auto ask_again_at = boot_ms() + refused_asked_every.count();
-        for (bool failed = false; !stopping_;
-             failed ? pause(renew_again_after) : pause(milliseconds(times_.renewed_ms))) {
-            auto asked = boot_ms();
+        auto asked = boot_ms();
+        // Counted from the last question: the lease is, too, and a slow answer leaves less of it.
+        const auto until_next = [&] {
+            return milliseconds(std::max<int64_t>(asked + times_.renewed_ms - boot_ms(), 0));
+        };
+        for (bool failed = false; !stopping_; pause(failed ? renew_again_after : until_next())) {
+            asked = boot_ms();
             auto there = backend_->renew();
             if (there && !*there) {
                 log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
@@ -313,12 +317,17 @@ private:
         tell_owner([done = std::move(job.done), added = std::move(added)] { done(added); });
     }
 
+    // What it refuses together with what is free now it may do alone: a full store takes nothing in.
     void remove(const PoolClaim& claim) {
-        while (!stopping_) {
-            auto tell = telling();
+        for (bool refused = false; !stopping_;) {
+            auto tell = refused ? std::nullopt : telling();
             auto removed = backend_->remove(claim, fence_, tell ? &*tell : nullptr);
             if (tell && !(removed && *removed)) not_told();
             if (removed) return;
+            if (!refused && removed.error().kind != Error::Kind::network) {
+                refused = true;
+                continue;
+            }
             refuse_waiting();
             pause(write_again_after);
         }

@@ -67,8 +67,17 @@ UseTally Books::tally() {
 }
 
 void Books::wiped(int64_t id, const WipeRecord& wipe) {
-    auto noted = ledger_.note_wiped(id, wipe);
-    if (!noted) log(LogLevel::error, noted.error().what);
+    wipes_[id] = wipe;
+    note_wipes();
+    if (wipes_.empty()) return;
+    log(LogLevel::error,
+        "the ledger does not take what was wiped after claim " + std::to_string(id) + "; trying again every second");
+    if (timer_ == 0) note_again();
+}
+
+void Books::note_wipes() {
+    std::erase_if(wipes_,
+                  [this](const auto& each) { return static_cast<bool>(ledger_.note_wiped(each.first, each.second)); });
 }
 
 void Books::note_all() {
@@ -78,14 +87,16 @@ void Books::note_all() {
     if (!noted && !in_trouble_) log(LogLevel::error, noted.error().what + "; trying again every second");
     if (noted && in_trouble_) log(LogLevel::info, "the ledger is written again");
     in_trouble_ = !noted;
-    if (noted) std::erase_if(open_, [](const auto& each) { return each.second.ended.has_value(); });
+    if (!noted) return;
+    std::erase_if(open_, [](const auto& each) { return each.second.ended.has_value(); });
+    note_wipes();
 }
 
 void Books::note_again() {
     timer_ = loop_.after(alive_interval, [this] {
         timer_ = 0;
         note_all();
-        if (!open_.empty()) note_again();
+        if (!open_.empty() || !wipes_.empty()) note_again();
     });
 }
 

@@ -32,6 +32,7 @@ public:
     void used(int64_t id, const WorkerUse& more);
     // A ledger that does not take it now (a full disk) is tried again every second; the claim costs nothing meanwhile.
     void end(int64_t id, const std::string& why);
+    // Likewise.
     void wiped(int64_t id, const WipeRecord& wipe);
     // What it has used up to now; nothing: it has ended.
     std::optional<ClaimUse> use_of(int64_t id);
@@ -45,6 +46,7 @@ private:
         std::optional<std::string> ended = {};
     };
     void note_all();
+    void note_wipes();
     void note_again();
     ClaimNews news_of(int64_t id, Open& open);
 
@@ -52,6 +54,7 @@ private:
     Ledger& ledger_;
     std::string node_;
     std::map<int64_t, Open> open_;
+    std::map<int64_t, WipeRecord> wipes_;  // that are not in the ledger yet
     EventLoop::TimerId timer_ = 0;
     UseTally ended_;           // of those that have ended
     bool in_trouble_ = false;  // and the log says so

@@ -146,21 +146,25 @@ std::vector<Claims::InQueue> Claims::queue() {
     return all;
 }
 
-void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply) {
+void Claims::enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
+                         EventLoop::Clock::time_point waits_since) {
     if (process.nonce.empty())
         return reply(Error{Error::Kind::usage, "who waits for a GPU has to send a nonce to be known by"});
     if (!place_for(caller)) return reply(too_many_wait());
     Waiting waiting{caller, reply, {}, wish, options_.limits(caller.account)};
     waiting.attempt = [this](Waiting& one) {
         if (options_.pool && !options_.pool->may_begin()) return false;  // it waits for that, too
-        return try_session(one.caller, *one.wish, one.process, one.reply, true);
+        return try_session(one.caller, *one.wish, one.process, one.reply, one.entered);
     };
     waiting.queued = true;
     waiting.process = process;
     waiting.asker = Asker(process.connection);
-    waiting.entered = waiting.since = loop_.now();
-    waiting.until = loop_.now() + wish.wait;
-    waiting_.push_back(std::move(waiting));
+    waiting.entered = waits_since;
+    waiting.since = loop_.now();
+    waiting.until = waits_since + wish.wait;
+    auto longer = std::find_if(waiting_.rbegin(), waiting_.rend(),
+                               [&](const Waiting& one) { return !one.queued || one.entered <= waits_since; });
+    waiting_.insert(longer.base(), std::move(waiting));
     if (lines_of_waiting_.take(caller.user(), loop_.now()))
         log(LogLevel::info, caller.label() + " waits for " + std::to_string(wish.count) + " " + wish.gpu);
     if (queue_timer_ == 0) queue_timer_ = loop_.after(queue_looked_at_every, [this] { look_at_queue(); });

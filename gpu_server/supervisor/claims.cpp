@@ -90,8 +90,8 @@ Result<std::vector<int>> Claims::would_get(const Caller& caller, const GpuWish& 
             if (std::find(found.begin(), found.end(), index) == found.end()) found.push_back(index);
     };
     if (auto* claim = find(caller, wish.gpu)) add(claim->gpus);
-    // The order in which make_claim() would take them; after the free ones those that may become free.
-    add(gpus_.available(wish.gpu, caller.owner()));
+    add(in_order(caller.owner(), wish.gpu));
+    // After the free ones those that may become free.
     for (auto state : {Gpu::State::wiping, Gpu::State::kept, Gpu::State::claimed})
         add(gpus_.with_state(wish.gpu, state));
     found.resize(std::min(found.size(), static_cast<size_t>(wish.count)));
@@ -123,6 +123,21 @@ std::string Claims::labels(const std::vector<int>& gpus) {
 
 // ---- their life
 
+// Those that it left a moment ago come first: the free ones stay clean. Then those with a worker that waits already.
+std::vector<int> Claims::in_order(const std::string& owner, const std::string& gpu) const {
+    auto rank = [&](int index) {
+        auto& one = gpus_.all()[static_cast<size_t>(index)];
+        if (one.state == Gpu::State::kept) return std::pair{0, 0};
+        auto told = described_.find(index);
+        int whose = 1;  // nobody's
+        if (told != described_.end() && told->second.until > loop_.now()) whose = told->second.owner == owner ? 0 : 2;
+        return std::pair{one.warm && one.warm->state == Worker::State::warm ? 1 : 2, whose};
+    };
+    auto found = gpus_.available(gpu, owner);
+    std::stable_sort(found.begin(), found.end(), [&](int one, int other) { return rank(one) < rank(other); });
+    return found;
+}
+
 Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     auto claim = std::make_unique<Claim>();
     claim->account = caller.account;
@@ -131,15 +146,7 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     claim->user = caller.user();
     claim->owner = caller.owner();
     claim->public_key = caller.public_key;
-    auto rank = [&](int index) {
-        auto* warm = gpus_.at(index).warm;
-        if (gpus_.at(index).state == Gpu::State::kept) return 0;
-        return warm && warm->state == Worker::State::warm ? 1 : 2;
-    };
-    claim->gpus = gpus_.available(wish.gpu, claim->owner);
-    // Those that it left a moment ago come first: the free ones stay clean. Then those with a worker that waits already.
-    std::stable_sort(claim->gpus.begin(), claim->gpus.end(),
-                     [&](int one, int other) { return rank(one) < rank(other); });
+    claim->gpus = in_order(claim->owner, wish.gpu);
     claim->gpus.resize(static_cast<size_t>(wish.count));
     claim->began_ms = now_ms();
     std::string devices;
@@ -147,7 +154,10 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     auto id = books_.begin({0, claim->account, claim->machine, claim->gpu, devices});
     if (!id) return id.error();
     claim->id = *id;
-    for (int index : claim->gpus) last_claims_[index] = claim->id;
+    for (int index : claim->gpus) {
+        last_claims_[index] = claim->id;
+        described_.erase(index);
+    }
     gpus_.claim(claim->gpus, claim->owner);
     log(LogLevel::info, "claim " + std::to_string(claim->id) + ": " + caller.label() + " has " + labels(claim->gpus));
     shares_.began(caller.user(), wish.count, loop_.now());
@@ -173,7 +183,9 @@ Claim* Claims::registering(int64_t id) {
 void Claims::registered(int64_t id, Result<int64_t> fence) {
     Claim* claim = registering(id);
     if (!claim) return;
-    if (!fence) return end(*claim, fence.error().what);
+    if (!fence)  // out of touch with the pool: the queue waits for that, too
+        return options_.pool->may_begin() ? end(*claim, fence.error().what)
+                                          : end_or_wait_on(*claim, fence.error().what);
     if (!options_.limits(claim->account).gpus_max) return begin(id, *fence);
     options_.pool->look({.accounts = {claim->account}}, [=, this] { begin(id, *fence); });
 }
@@ -185,12 +197,26 @@ void Claims::begin(int64_t id, int64_t fence) {
     if (!claim) return;
     const auto most = options_.limits(claim->account).gpus_max;
     if (most && held_before(*claim, fence) + std::ssize(claim->gpus) > *most)
-        return end(*claim, claim->user + " may use " + std::to_string(*most) +
-                               " GPUs at once, and has asked several nodes for more at the same moment");
+        return end_or_wait_on(*claim, claim->user + " may use " + std::to_string(*most) +
+                                          " GPUs at once, and has asked several nodes for more at the same moment");
     claim->fence = fence;
     for (auto& session : claim->sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
             serve(*claim, session);
+}
+
+// registering → ending. Who is willing to wait is back in the queue, where it was.
+void Claims::end_or_wait_on(Claim& claim, const std::string& why) {
+    std::vector<Session> willing;
+    for (auto& session : claim.sessions) {
+        if (!session.reply || !session.waits_since || session.state == Session::State::ending) continue;
+        Session& waits = willing.emplace_back();
+        waits.caller = session.caller, waits.wish = session.wish, waits.process = session.process;
+        waits.reply = std::exchange(session.reply, nullptr);
+        waits.waits_since = session.waits_since;
+    }
+    end(claim, why);
+    for (auto& one : willing) enter_queue(one.caller, one.wish, one.process, one.reply, *one.waits_since);
 }
 
 // GPUs of the claim's account, by claims with smaller numbers.

@@ -81,7 +81,9 @@ struct Session {
     std::vector<uint64_t> granted_bytes;  // per GPU of the claim
     EventLoop::Clock::time_point since;
     Caller caller;
-    Reply reply;  // empty once answered
+    GpuWish wish;
+    std::optional<EventLoop::Clock::time_point> waits_since;  // of one that is willing to wait for a GPU
+    Reply reply;                                              // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
     bool connected = false;  // its client has come
     bool away = false;       // and has left, perhaps for good
@@ -207,7 +209,9 @@ private:
 
     // The queue.
     bool wanted_by_others(const GpuWish& wish) const;
-    void enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
+    // Among the requests of one user, behind those that wait longer.
+    void enter_queue(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
+                     EventLoop::Clock::time_point waits_since);
     bool asked_again(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply);
     std::vector<Waiting*> in_turn();
     struct Place {
@@ -226,9 +230,9 @@ private:
     void refuse_all_in_use(const Caller& caller, const GpuWish& wish, const std::string& more, const Reply& reply);
     std::map<std::string, Elsewhere> offered_elsewhere() const;
 
-    // `willing`: it may wait as long as it takes, so nothing but a wish that cannot come true is refused.
+    // With `waits_since` it may wait as long as it takes, so nothing but a wish that cannot come true is refused.
     bool try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
-                     bool willing = false);
+                     std::optional<EventLoop::Clock::time_point> waits_since = {});
     bool try_describe(const Caller& caller, const GpuWish& wish, const Reply& reply);
     Result<> check_wish(const GpuWish& wish) const;
     Claim* find(const Caller& caller, const std::string& gpu);  // the claim that a session of the caller joins
@@ -237,11 +241,14 @@ private:
     bool answer_again(Claim& claim, const Process& process, const Reply& reply);
     bool make_room(const Caller& caller, const GpuWish& wish);
     Result<Claim*> make_claim(const Caller& caller, const GpuWish& wish);
+    // GPUs that the caller may have now, in the order in which a claim takes them.
+    std::vector<int> in_order(const std::string& owner, const std::string& gpu) const;
     Claim* registering(int64_t id);
     void registered(int64_t id, Result<int64_t> fence);
     void begin(int64_t id, int64_t fence);
     int held_before(const Claim& claim, int64_t fence) const;
-    Result<> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
+    void end_or_wait_on(Claim& claim, const std::string& why);
+    Result<Session*> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);
     Result<> refuse_distrusted(const Caller& caller);
@@ -274,6 +281,13 @@ private:
     ClaimOptions options_;
     std::list<std::unique_ptr<Claim>> claims_;
     std::map<int, int64_t> last_claims_;  // the one that a GPU is to be wiped after
+    // Whom a free GPU was described to last, and that it is his before others' for a while. So programs that start at the
+    // same moment are not told of the same GPU, and each gets the one that it was told of.
+    struct Described {
+        std::string owner;
+        EventLoop::Clock::time_point until;
+    };
+    std::map<int, Described> described_;  // by GPU
     // Who has lately let sessions end without connecting.
     struct Distrust {
         int in_a_row = 0;

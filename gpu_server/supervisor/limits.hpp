@@ -116,6 +116,9 @@ inline constexpr size_t held_wishes_max = 64;
 // A program that has ended may still be ending here when the machine's next one asks for more GPUs than it had.
 inline constexpr milliseconds earlier_program_ends_within{2'000};
 
+// A program has been told of a GPU and has not used it yet: it imports its libraries.
+inline constexpr milliseconds described_for{30'000};
+
 // A worker that must be started first: loading a driver and a context takes 1 to 3 s on real machines.
 inline constexpr milliseconds worker_start_timeout{10'000};
 // A warm worker dying younger than this says that something is wrong with the GPU, not with the worker's session…

@@ -47,6 +47,9 @@ bool Claims::try_describe(const Caller& caller, const GpuWish& wish, const Reply
         if (!description) return false;
         devices.push_back(to_json(*description));
     }
+    for (int index : *gpus)
+        if (gpus_.at(index).state == Gpu::State::free)
+            described_[index] = {caller.owner(), loop_.now() + described_for};
     reply(json{{"devices", devices}});
     return true;
 }
@@ -62,17 +65,18 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
                            "install the server's version of tnr here"});
     if (auto trusted = refuse_distrusted(caller); !trusted) return reply(trusted.error());
     if (asked_again(caller, wish, process, reply)) return;
-    const bool willing = wish.wait.count() > 0;
+    std::optional<EventLoop::Clock::time_point> waits_since;
+    if (wish.wait.count() > 0) waits_since = loop_.now();
     // With others in the queue, it is tried when its turn comes.
     if (!wanted_by_others(wish) || find(caller, wish.gpu))
-        if (try_session(caller, wish, process, reply, willing)) return;
+        if (try_session(caller, wish, process, reply, waits_since)) return;
     if (auto refusal = too_few(caller, wish)) {
         auto attempt = [this, wish, process](Waiting& one) {
             return try_session(one.caller, wish, process, one.reply);
         };
         return wait_for({caller, reply, attempt}, earlier_program_ends_within, *refusal);
     }
-    if (willing) return enter_queue(caller, wish, process, reply);
+    if (waits_since) return enter_queue(caller, wish, process, reply, *waits_since);
     auto attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
     wait_for({caller, reply, attempt, wish, options_.limits(caller.account)}, worker_start_timeout,
              not_ready("a " + wish.gpu));
@@ -89,7 +93,7 @@ std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) 
 
 // True: answered, or a session has taken over the reply.
 bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Process& process, const Reply& reply,
-                         bool willing) {
+                         std::optional<EventLoop::Clock::time_point> waits_since) {
     auto refuse = [&](Error error) {
         reply(std::move(error));
         return true;
@@ -121,7 +125,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
     if (!claim) {
         auto limits = options_.limits(caller.account);
         if (beyond_limit(caller, limits, wish.count)) {
-            if (willing && wish.count <= *limits.gpus_max) return false;
+            if (waits_since && wish.count <= *limits.gpus_max) return false;
             return refuse({Error::Kind::usage,
                            caller.user() + " may use " + std::to_string(*limits.gpus_max) + " GPUs at once, uses " +
                                std::to_string(held(caller)) + " and asks for " + std::to_string(wish.count),
@@ -129,7 +133,7 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         }
         auto available = static_cast<int>(gpus_.available(wish.gpu, caller.owner()).size());
         if (available < wish.count + ahead_[wish.gpu]) {
-            if (make_room(caller, wish) || willing) return false;
+            if (make_room(caller, wish) || waits_since) return false;
             refuse_all_in_use(caller, wish, "", reply);
             return true;
         }
@@ -137,10 +141,13 @@ bool Claims::try_session(const Caller& caller, const GpuWish& wish, const Proces
         if (!made) return refuse(made.error());
         claim = *made;
     }
-    if (auto added = add_session(*claim, caller, process, reply); !added) {
+    auto added = add_session(*claim, caller, process, reply);
+    if (!added) {
         settle(*claim);
         return refuse(added.error());
     }
+    (*added)->wish = wish;
+    (*added)->waits_since = waits_since;
     return true;
 }
 
@@ -164,6 +171,7 @@ bool Claims::answer_again(Claim& claim, const Process& process, const Reply& rep
     for (auto& session : claim.sessions) {
         if (process.nonce.empty() || session.process.nonce != process.nonce) continue;
         if (session.state == Session::State::ending) continue;
+        session.process.connection = process.connection;
         session.asker = Asker(process.connection);
         session.asker_gone_since.reset();
         if (session.answer)
@@ -195,7 +203,7 @@ Result<Worker*> Claims::worker_for(Claim& claim) {
     return workers_.start(claim.gpus, selectors);
 }
 
-Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply) {
+Result<Session*> Claims::add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply) {
     auto worker = worker_for(claim);
     if (!worker) return worker.error();
     Session session;
@@ -217,7 +225,7 @@ Result<> Claims::add_session(Claim& claim, const Caller& caller, const Process& 
         added.timer = loop_.after(worker_start_timeout,
                                   [this, &added] { end_session(added, "its worker did not start in time"); });
     }
-    return Ok{};
+    return &added;
 }
 
 // One that does not serve yet is told when it begins to. A worker that has died is noticed elsewhere.

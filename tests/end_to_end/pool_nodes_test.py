@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -26,9 +27,9 @@ from nodes import wait_until  # noqa: E402
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 FREED_WITHIN_S = 5  # the claims of a node that has died
 
-# Says which GPU it has, then uses it all the time.
+# Says which GPU it has, then uses it all the time, or until it is asked to end.
 PROGRAM = """
-import ctypes, sys, time
+import ctypes, signal, sys, time
 cuda, at, buffer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), bytes(1 << 20)
 def call(name, *arguments):
     code = getattr(cuda, name)(*arguments)
@@ -42,8 +43,9 @@ call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 20))
 call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
 call("cuDeviceGetUuid", uuid, 0)
 print(uuid.raw.hex(), flush=True)
-end = time.time() + float(sys.argv[1])
-while time.time() < end:
+end, asked = time.time() + float(sys.argv[1]), []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+while time.time() < end and not asked:
     call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
     call("cuMemcpyDtoH_v2", buffer, at, ctypes.c_size_t(len(buffer)))
     time.sleep(0.05)
@@ -59,8 +61,9 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 cuda.cuInit(0)
 print("ready", flush=True)
 signal.sigwait({signal.SIGUSR1})
-print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), flush=True)
+code, begun = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), time.time()
 time.sleep(1)
+print(code, begun, time.time(), flush=True)
 """
 
 
@@ -93,6 +96,12 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(program.returncode, 0, errors + self.log("a") + self.log("b"))
         return out.split()[0]
 
+    def ends(self, program):
+        """As soon as it is asked to, and well."""
+        program.terminate()
+        out, errors = program.communicate(timeout=60)
+        self.assertIn("done", out, errors)
+
     def refused(self, user, gpu, count=1):
         program = self.program(user, gpu, 0.1, count)
         out, errors = program.communicate(timeout=60)
@@ -104,18 +113,24 @@ class PoolNodes(unittest.TestCase):
         self.serve("b", "h100,a100")
         alice, bob = self.user("alice"), self.user("bob")
         self.runs(alice, "a100")  # which only b has
-        first = self.program(alice, "h100", 4)
+        first = self.program(alice, "h100", 60)
         here = first.stdout.readline().strip()
         self.assertEqual(self.node("a")["claims"], "1")
         there = self.runs(bob, "h100")  # a's is in use
         self.assertNotEqual(here, there)
         # The machine's second program joins its claim, also when it is at the other node.
-        second = self.program(bob, "a100", 3)
-        self.assertEqual(self.runs(bob, "a100"), second.stdout.readline().strip())
+        second = self.program(bob, "a100", 60)
+        gpu = second.stdout.readline().strip()
+        self.assertEqual(self.runs(bob, "a100"), gpu)
         error = self.refused(self.user("carol"), "a100")
         self.assertIn("in use", error)
         # Who waits at a gets b's when that is free first.
-        self.assertEqual(self.runs(dict(self.user("dora"), wait_s=30), "a100"), self.runs(alice, "a100"))
+        waits = self.program(dict(self.user("dora"), wait_s=60), "a100", 0.1)
+        self.assertIn("number 1 of 1 in the queue", waits.stderr.readline())
+        self.ends(second)
+        out, errors = waits.communicate(timeout=60)
+        self.assertEqual(out.split(), [gpu, "done"], errors)
+        self.ends(first)
         # The whole pool in what any node tells.
         home = dict({name: value for name, value in os.environ.items() if not name.startswith("TNR_")}, HOME=self.folder)
         subprocess.run([BIN / "tnr", "login", "pool", self.addresses["a"], alice["server_key"]], check=True, env=home,
@@ -124,6 +139,12 @@ class PoolNodes(unittest.TestCase):
         def tnr(*words):
             return json.loads(subprocess.run([BIN / "tnr", *words, "--json"], check=True, capture_output=True, env=home,
                                              text=True).stdout)
+
+        def everyones_bill():
+            try:
+                return tnr("billing", "--everyone")["lines"]
+            except subprocess.CalledProcessError:  # no node has heard yet that she may
+                return []
         self.assertEqual({line["name"]: line["total"] for line in tnr("gpus")["types"]}, {"a100": 1, "h100": 2})
         running = self.program(alice, "a100", 30)
         running.stdout.readline()
@@ -151,8 +172,7 @@ class PoolNodes(unittest.TestCase):
         wait_until(lambda: tnr("billing")["pools"][0]["silent"] == [], 20)
         self.assertLessEqual({"a100", "h100"}, {line["name"] for line in tnr("billing", "--by", "gpu")["lines"]})
         self.operator("user", "limit", "alice", "--role", "operator")
-        everyone = tnr("billing", "--everyone")["lines"]
-        self.assertLessEqual({"alice", "bob", "dora"}, {line["name"] for line in everyone})
+        wait_until(lambda: {"alice", "bob", "dora"} <= {line["name"] for line in everyones_bill()}, 20)
         self.assertIn("no 'l4'", self.refused(alice, "l4"))
 
     def test_who_is_refused_hears_of_the_whole_pool(self):
@@ -172,22 +192,34 @@ class PoolNodes(unittest.TestCase):
         self.assertIn("no node of the pool has 2 h100; the largest has 1", self.refused(alice, "h100", count=2))
         self.assertIn("the pool has 2 a100, not 3", self.refused(alice, "a100", count=3))
 
-    def test_a_users_limit_holds_for_who_asks_all_nodes_at_once(self):
+    def ask_all_nodes_at_once(self, **more):
+        """What each of two programs hears that ask two nodes at the same moment for their user's only GPU."""
         self.serve("a", "h100:2")
         self.serve("b", "h100:2")
         alice = self.user("alice")
         self.operator("user", "limit", "alice", "--gpus", "1")
         at = {"a": alice, "b": dict(alice, pool=self.addresses["b"], server_key=self.pool.server_key("b"))}
         for _ in range(5):  # 3 of 4 times both had one
-            machines = [dict(user, gpu="h100", machine=dict(alice["machine"], name=f"at-{node}")) for node, user in at.items()]
+            machines = [dict(user, gpu="h100", machine=dict(alice["machine"], name=f"at-{node}"), **more)
+                        for node, user in at.items()]
             together = [self.pool.start(machine, [sys.executable, "-c", TOGETHER]) for machine in machines]
             for program in together:
                 self.assertEqual(program.stdout.readline(), "ready\n")
             for program in together:
                 os.kill(program.pid, signal.SIGUSR1)
-            codes = [program.communicate(timeout=60)[0].strip() for program in together]
-            self.assertLessEqual(codes.count("0"), 1, codes)
+            said = [program.communicate(timeout=60) for program in together]
+            yield [out.split() for out, _ in said], "".join(errors for _, errors in said)
             wait_until(lambda: all(self.node(node)["gpus"] == "h100 2/2" for node in at), 10)
+
+    def test_a_users_limit_holds_for_who_asks_all_nodes_at_once(self):
+        for heard, errors in self.ask_all_nodes_at_once():
+            self.assertLessEqual([code for code, *_ in heard].count("0"), 1, errors)
+
+    def test_who_waits_and_loses_that_race_has_it_next(self):
+        for heard, errors in self.ask_all_nodes_at_once(wait_s=50):
+            self.assertEqual([code for code, *_ in heard], ["0", "0"], errors)
+            first, second = sorted((float(begun), float(ended)) for _, begun, ended in heard)
+            self.assertLessEqual(first[1], second[0])
 
     def test_check_asks_the_etcd_that_the_nodes_share(self):
         def check(store, expect):
@@ -199,6 +231,40 @@ class PoolNodes(unittest.TestCase):
         self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
         self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer; the others do")
         self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer\n +→ look at the etcd")
+
+    def ask_etcd(self, path, **body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def test_etcd_is_full(self):
+        """What runs goes on, what ends is gone, what begins hears why; and all is well as soon as there is room."""
+        self.etcd.kill()
+        self.etcd.more = ("--quota-backend-bytes", str(4 << 20))
+        self.etcd.start()
+        self.serve("a", "h100")
+        alice = self.user("alice")
+        runs = self.program(alice, "h100", 60)
+        runs.stdout.readline()
+        big, key = base64.b64encode(os.urandom(300_000)).decode(), base64.b64encode(b"another's").decode()
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            for _ in range(100):
+                self.ask_etcd("kv/put", key=key, value=big)
+        refused.exception.close()
+        self.assertIn("etcdctl alarm disarm", self.operator("user", "add", "bob", expect=1))
+        check = subprocess.run([BIN / "tnr-gpu-server", "check", "--emulate", "h100", "--state", f"{self.folder}/new",
+                                "--listen", "tcp://127.0.0.1:0", "--store", self.etcd.store], capture_output=True, text=True)
+        self.assertRegex(check.stdout, r"fail +etcd +\S+ memberID:\d+ alarm:NOSPACE *\n +→ .*etcdctl alarm disarm")
+        self.assertEqual(check.returncode, 1)
+        self.ends(runs)
+        wait_until(lambda: self.node("a")["claims"] == "0", 10)
+        self.assertIn("database space exceeded", self.refused(alice, "h100"))
+        now = self.ask_etcd("kv/range", key=key)["header"]["revision"]
+        self.ask_etcd("kv/compaction", revision=now, physical=True)
+        self.ask_etcd("maintenance/defragment")
+        for alarm in self.ask_etcd("maintenance/alarm", action="GET")["alarms"]:
+            self.ask_etcd("maintenance/alarm", action="DEACTIVATE", **alarm)
+        self.runs(alice, "h100")
 
     def test_a_nodes_key_is_another(self):
         """The others send clients there with the new one: also once the old one is worthless."""
@@ -216,9 +282,7 @@ class PoolNodes(unittest.TestCase):
     def key_of(self, node):
         """As the others tell it."""
         prefix = base64.b64encode(b"/tnr/view/nodes/" + node.encode()).decode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/kv/range",
-                                         json.dumps({"key": prefix}).encode())
-        found = json.loads(urllib.request.urlopen(request, timeout=5).read())["kvs"]
+        found = self.ask_etcd("kv/range", key=prefix)["kvs"]
         return json.loads(base64.b64decode(found[0]["value"]))["server_key"]
 
     def test_a_node_dies(self):
@@ -277,7 +341,7 @@ class PoolNodes(unittest.TestCase):
         self.serve("a", "h100")
         self.serve("b", "h100")
         alice, bob = self.user("alice"), self.user("bob")
-        first = self.program(alice, "h100", 6)
+        first = self.program(alice, "h100", 90)
         gpu = first.stdout.readline().strip()
         drained = "a" if self.node("a")["claims"] == "1" else "b"
         self.operator("drain", "c", expect=1)
@@ -287,8 +351,7 @@ class PoolNodes(unittest.TestCase):
         wait_until(lambda: f"{drained} (draining)" in self.operator("status", node="ba"[drained == "b"]), 5)
         self.assertNotEqual(self.runs(bob, "h100"), gpu)
         self.assertEqual(self.runs(alice, "h100"), gpu)  # another program of a claim that is there
-        out, errors = first.communicate(timeout=30)
-        self.assertIn("done", out, errors)
+        self.ends(first)
         wait_until(lambda: self.node(drained)["state"] == "drained", 5)
         other = self.runs(alice, "h100")
         self.assertNotEqual(other, gpu)
@@ -335,9 +398,11 @@ class PoolNodes(unittest.TestCase):
         error = self.refused(bob, "l4")
         self.assertIn("out of touch with its pool", error)
         self.assertIn("programs that run are not touched", error)
-        threading.Timer(3, self.etcd.start, [False]).start()
-        self.serve("c", "l4")  # a server waits for its store to be there
-        self.assertIn("does not answer", self.log("c"))
+        serves = threading.Thread(target=self.serve, args=("c", "l4"))  # a server waits for its store to be there
+        serves.start()
+        wait_until(lambda: "does not answer" in self.log("c"), 15)
+        self.etcd.start(False)
+        serves.join()
         _, took = wait_until(lambda: self.program(bob, "l4", 0).wait() == 0, 10)
         print(f"etcd is back: claims again after {took:.1f} s", file=sys.stderr)
         for program in programs:

@@ -23,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import etcd  # noqa: E402
 import history  # noqa: E402
+import nodes  # noqa: E402
 import with_server  # noqa: E402
 
 BIN, LIB, CLOCK = map(pathlib.Path, sys.argv[1:4])
@@ -148,6 +149,11 @@ class Partitions(unittest.TestCase):
             os.kill(server.pid, signal.SIGCONT)
             with_server.stop(server)
 
+    def all_are_there(self):
+        said = subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", "nodes", "--state", f"{self.folder}/a"],
+                              capture_output=True, text=True).stdout
+        return [line.split()[:2] for line in said.splitlines() if line.split()[0] in NODES] == [[node, "ready"] for node in NODES]
+
     def enroll(self):
         def ask(*words):
             return subprocess.run([*self.spaces["a"], BIN / "tnr-gpu-server", *words, "--state", f"{self.folder}/a"],
@@ -212,7 +218,7 @@ class Partitions(unittest.TestCase):
         print(f"seed {SEED}", file=sys.stderr)
         for node in NODES:
             self.serve(node)
-        time.sleep(2)
+        nodes.wait_until(self.all_are_there, nodes.READY_LIMIT_S)
         self.own, self.keys = self.enroll(), {node: self.server_key(node) for node in NODES}
         until = time.monotonic() + SECONDS
         clients = [threading.Thread(target=self.use, args=(number, until)) for number in range(CLIENTS)]

@@ -29,7 +29,7 @@ SERVER = BIN / "tnr-gpu-server"
 
 # Has the GPU work for a while, and then holds it idle: as often, and as long, as the arguments say.
 PROGRAM = r"""
-import ctypes, sys, time
+import ctypes, signal, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
 def call(name, *arguments):
     assert getattr(cuda, name)(*arguments) == 0, name
@@ -54,6 +54,7 @@ call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 call("cuModuleLoadData", ctypes.byref(module), PTX)
 call("cuModuleGetFunction", ctypes.byref(function), module, b"nap")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("ready", flush=True)
 begun = time.monotonic()
 ms = ctypes.c_uint32(int(float(sys.argv[1]) * 1000))
@@ -248,14 +249,15 @@ class PoolWatch(unittest.TestCase):
 
     def test_who_is_asked_to_stop_waits_for_programs_and_no_longer(self):
         server = self.serve("--stop-grace", "60")
-        program = self.program(idle=3)
+        program = self.program()
         program.stdout.readline()
         server.send_signal(signal.SIGTERM)
         self.until(lambda: "waiting for programs of local" in self.log())
-        self.assertTrue(self.now()["nodes"][0]["ending"])
+        self.until(lambda: self.now()["nodes"][0]["ending"])
         late = self.program(gpu="a100")
         self.assertNotEqual(late.wait(timeout=30), 0)
         self.assertIn("about to stop", late.stderr.read())
+        program.terminate()
         self.assertEqual(program.wait(timeout=30), 0)  # it ends as if nothing were
         self.assertEqual(server.wait(timeout=30), 0)
         again = self.serve("--stop-grace", "600")
@@ -294,6 +296,11 @@ class PoolWatch(unittest.TestCase):
         damaged.write_bytes(content)
         self.operator("restore", damaged, "--replace", expect=2)
         self.assertIn("no backup", self.operator("restore", "/etc/passwd", expect=2) + "no backup")
+
+    def test_the_unit_leaves_the_server_the_gpus_devices(self):
+        """Each of these makes systemd, or an older one, allow no devices but a few of its own."""
+        unit = (ROOT / "packaging/dist/debian/tnr-gpu-server.service").read_text()
+        self.assertEqual(re.findall(r"^(?:PrivateDevices|ProtectClock|DevicePolicy|DeviceAllow)=.*$", unit, re.M), [])
 
     def test_a_configuration_is_taken_and_a_mistake_in_it_named(self):
         file = self.folder / "server.conf"

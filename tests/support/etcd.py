@@ -26,7 +26,7 @@ class Etcd:
         """`command`: put before etcd's own, such as ("ip", "netns", "exec", NAME)."""
         self.host, self.port, self.folder, self.command = host, free_port(), folder, tuple(command)
         self.peer_port = free_port()
-        self.process = None
+        self.process, self.more = None, ()  # more of etcd's options, for the next start
         self.start()
 
     @property
@@ -44,7 +44,7 @@ class Etcd:
         return subprocess.Popen(
             [*self.command, program(), "--name", "test", "--data-dir", os.path.join(self.folder, "etcd"),
              "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
-             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}", "--unsafe-no-fsync"],
+             "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}", "--unsafe-no-fsync", *self.more],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
 
     def wait(self):

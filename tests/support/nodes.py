@@ -57,6 +57,7 @@ class Pool:
             raise AssertionError(f"node {node} did not start:\n" + self.log(node))
         if wait:
             wait_until(lambda: self.is_ready(node), READY_LIMIT_S)
+            wait_until(lambda: all(self.knows(one, other) for one in self.servers for other in self.servers), READY_LIMIT_S)
 
     def stop(self, node):
         """Asks it to end, or takes what is left of it away."""
@@ -69,8 +70,19 @@ class Pool:
         seen = self.node(node)
         return seen["state"] == "ready" and "0/" not in seen["gpus"]
 
+    def knows(self, node, other):
+        """Whether it has heard of the other one."""
+        if node == other or not self.is_there(node) or not self.is_there(other):
+            return True
+        status = json.loads(self.operator("status", "-o", "json", node=node))
+        return other in [one["name"] for one in status["other_nodes"]]
+
+    def is_there(self, node):
+        return self.servers[node].poll() is None
+
     def log(self, node):
-        return pathlib.Path(f"{self.folder}/{node}.log").read_text(errors="replace")
+        file = pathlib.Path(f"{self.folder}/{node}.log")
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def operator(self, *arguments, node="a", expect=0):
         done = subprocess.run([self.server_program, *arguments, "--state", f"{self.folder}/{node}"],

@@ -36,7 +36,7 @@ public:
         gpus_.add(found);
     }
 
-    static constexpr int events = 22;
+    static constexpr int events = 23;
     void happens(int event) {
         switch (event) {
             case 0:
@@ -85,6 +85,8 @@ public:
             case 21:
                 pool_.cut = !pool_.cut;
                 return;
+            case 22:
+                return session("bob", "patient", std::chrono::hours(1));
         }
     }
 
@@ -129,10 +131,10 @@ private:
     static constexpr size_t gpus_in_the_world = 1;
 
     static Caller caller(const std::string& machine) { return {Caller::Role::open, "", machine, ""}; }
-    void session(const std::string& machine, const std::string& nonce) {
+    void session(const std::string& machine, const std::string& nonce, std::chrono::seconds wait = {}) {
         ++asked_;
         auto answered = std::make_shared<bool>(false);
-        claims_.open_session(caller(machine), {"h100", 1}, {1, "p", nonce}, [this, answered](auto) {
+        claims_.open_session(caller(machine), {"h100", 1, wait}, {1, "p", nonce}, [this, answered](auto) {
             if (std::exchange(*answered, true)) complain("a request was answered twice");
             ++answered_;
         });

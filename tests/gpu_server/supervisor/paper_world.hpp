@@ -23,6 +23,7 @@ public:
         return last;
     }
     Result<> note(const std::vector<ClaimNews>& news) override {
+        if (full) return no_room();
         for (auto& each : news) {
             if (!open.count(each.id)) wrong = "a claim was closed twice";
             if (each.ended) open.erase(each.id);
@@ -30,6 +31,7 @@ public:
         return Ok{};
     }
     Result<> note_wiped(int64_t id, const WipeRecord&) override {
+        if (full) return no_room();
         if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
         return Ok{};
     }
@@ -40,7 +42,11 @@ public:
     Result<> sync() override { return Ok{}; }
     std::set<int64_t> open, wiped;
     int64_t last = 0;
+    bool full = false;  // its disk: it takes nothing in
     std::string wrong;
+
+private:
+    static Error no_room() { return {Error::Kind::internal, "the disk is full"}; }
 };
 
 // Workers that are no processes: what they do is told by the test.
@@ -111,7 +117,7 @@ public:
     void changed() override {}
     void look(const Question&, std::function<void()> then) override { then(); }
     std::map<std::string, Elsewhere> offered_elsewhere() const override { return {}; }
-    int held_elsewhere(const std::string&, int64_t) const override { return 0; }
+    int held_elsewhere(const std::string&, int64_t) const override { return held; }
     std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
 
     void answer(bool good) {
@@ -127,6 +133,7 @@ public:
                            [&](auto& one) { return one.second == machine && registered.count(one.first) > 0; });
     }
     bool cut = false, slow = false;
+    int held = 0;  // GPUs of every account at other nodes
     std::deque<std::pair<int64_t, std::function<void(Result<int64_t>)>>> asked;
     std::map<int64_t, std::string> holders;  // by claim: machines
     std::set<int64_t> registered;

@@ -1,0 +1,125 @@
+// Who loses a race between nodes and is willing to wait: it waits on, where it was in the queue.
+#include "paper_world.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+using namespace tnr::server::test;
+
+namespace {
+
+// One GPU; alice may use one at once, here and at the other nodes.
+class Race {
+public:
+    Race() {
+        FoundGpu gpu;
+        gpu.type = "h100";
+        gpus_.add({gpu});
+        wiped();
+        pool.slow = true;
+    }
+    // `place`: in the queue, as it was told last.
+    void asks(const std::string& machine, std::chrono::seconds wait, int place = 0) {
+        Caller caller{Caller::Role::machine, "alice", machine, "key of " + machine};
+        claims_.open_session(
+            caller, {"h100", 1, wait, place}, {1, "p", "nonce of " + machine},
+            [this, machine](const Result<nlohmann::json>& answer) { answers.insert_or_assign(machine, answer); });
+    }
+    // The worker of a claim that has ended is killed, and the next tenant's waits.
+    void takes_its_course() {
+        while (auto* worker = workers_.in(Worker::State::dying)) workers_.exits(*worker, "");
+        wiped();
+    }
+    std::vector<std::string> queue() {
+        std::vector<std::string> machines;
+        for (auto& one : claims_.queue()) machines.push_back(one.caller.machine);
+        return machines;
+    }
+    void pass(std::chrono::milliseconds time) {
+        for (const auto until = now_ + time; now_ < until; loop_.run_once(std::chrono::milliseconds(0)))
+            now_ = std::min(until, std::max(now_, loop_.next_due().value_or(until)));
+    }
+    bool served(const std::string& machine) {
+        auto found = answers.find(machine);
+        return found != answers.end() && found->second && found->second->contains("endpoint");
+    }
+    PaperPool pool;
+    std::map<std::string, Result<nlohmann::json>> answers;
+
+private:
+    void wiped() {
+        if (auto done = std::exchange(wiped_, nullptr)) done({1 << 20, 0, 0}, "");
+        if (auto* worker = workers_.in(Worker::State::starting)) workers_.ready(*worker);
+    }
+    EventLoop::Clock::time_point now_{};
+    EventLoop loop_{[this] { return now_; }};
+    PaperLedger ledger_;
+    PuppetWorkers workers_;
+    Wiped wiped_;
+    Gpus gpus_{loop_, workers_, [this](const FoundGpu&, Wiped wiped) -> Result<> {
+                   wiped_ = std::move(wiped);
+                   return Ok{};
+               }};
+    Books books_{loop_, ledger_, "node"};
+    Claims claims_{loop_,
+                   gpus_,
+                   workers_,
+                   books_,
+                   {default_linger, true, "", 0,
+                    [](auto&) {
+                        UserLimits limits;
+                        limits.gpus_max = 1;
+                        return limits;
+                    },
+                    &pool}};
+};
+
+}  // namespace
+
+TEST_CASE("who waits and loses a user's last GPU to another node waits on, ahead of who came later", "[races]") {
+    Race race;
+    race.asks("first", std::chrono::hours(1));
+    race.pass(std::chrono::milliseconds(100));
+    race.asks("second", std::chrono::hours(1));
+    race.pool.held = 1;  // another node was faster
+    race.pool.answer(true);
+    CHECK(race.answers.count("first") == 0);
+    CHECK(race.queue() == std::vector<std::string>{"first", "second"});
+
+    race.takes_its_course();
+    race.pass(std::chrono::seconds(2));
+    CHECK(race.pool.holders.empty());
+    race.pool.held = 0;
+    race.asks("second", std::chrono::hours(1), 2);
+    race.asks("first", std::chrono::hours(1), 1);
+    race.pass(std::chrono::seconds(1));
+    race.pool.answer(true);
+    CHECK(race.served("first"));
+    CHECK_FALSE(race.served("second"));
+}
+
+TEST_CASE("who does not wait hears why", "[races]") {
+    Race race;
+    race.asks("first", std::chrono::seconds(0));
+    race.pool.held = 1;
+    race.pool.answer(true);
+    race.takes_its_course();
+    REQUIRE(race.answers.count("first") == 1);
+    CHECK(race.answers.at("first").error().what.find("asked several nodes") != std::string::npos);
+}
+
+TEST_CASE("who waits while a node loses touch with its pool waits for that, too", "[races]") {
+    Race race;
+    race.asks("first", std::chrono::hours(1));
+    race.pool.cut = true;
+    race.pool.answer(false);
+    CHECK(race.answers.count("first") == 0);
+    CHECK(race.queue() == std::vector<std::string>{"first"});
+    race.takes_its_course();
+    race.pool.cut = false;
+    race.pass(std::chrono::milliseconds(500));
+    race.asks("first", std::chrono::hours(1), 1);
+    race.pass(std::chrono::milliseconds(500));
+    race.pool.answer(true);
+    CHECK(race.served("first"));
+}
