@@ -1,10 +1,12 @@
 // Multicast objects on two devices, and kernels that use them by multimem. Where no device has multicast, or there is only
 // one, these have nothing to say and pass with a note.
-#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -286,4 +288,108 @@ TEST_CASE("a descriptor stands for a multicast object", "[multicast][devices]") 
 
     Pair own;
     CU_CHECK(cu.cuMemExportToShareableHandle(&fd, own.object, as_descriptor, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+namespace {
+
+// A descriptor for the other process, and a byte that says how far this one is.
+void send_descriptor(int socket, int fd) {
+    char byte = 'd', space[CMSG_SPACE(sizeof fd)] = {};
+    iovec data{&byte, 1};
+    msghdr message{nullptr, 0, &data, 1, space, sizeof space, 0};
+    auto* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    REQUIRE(sendmsg(socket, &message, MSG_NOSIGNAL) == 1);
+}
+int receive_descriptor(int socket) {
+    int fd = -1;
+    char byte = 0, space[CMSG_SPACE(sizeof fd)] = {};
+    iovec data{&byte, 1};
+    msghdr message{nullptr, 0, &data, 1, space, sizeof space, 0};
+    if (recvmsg(socket, &message, 0) != 1) return -1;
+    auto* header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS) std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    return fd;
+}
+void tell(int socket) {
+    REQUIRE(send(socket, "x", 1, MSG_NOSIGNAL) == 1);
+}
+void hear(int socket) {
+    char byte = 0;
+    REQUIRE(recv(socket, &byte, 1, 0) == 1);
+}
+
+constexpr auto descriptor_type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+// The team's part of one process: it adds its device, and binds and maps memory of it.
+struct TeamMember {
+    TeamMember(int ordinal, size_t size, CUmemGenericAllocationHandle multicast)
+        : gpu(ordinal), part(gpu, size, descriptor_type), object(multicast) {
+        CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CU_OK(cu.cuMulticastAddDevice(object, gpu.device));
+        CU_OK(cu.cuMulticastBindMem(object, 0, part.memory, 0, size, 0));
+        CU_OK(cu.cuMemAddressReserve(&address, size, 0, 0, 0));
+        CU_OK(cu.cuMemMap(address, size, 0, object, 0));
+        CU_OK(cu.cuMemSetAccess(address, size, &access, 1));
+    }
+    Gpu gpu;
+    Part part;
+    CUmemGenericAllocationHandle object;
+    CUdeviceptr address = 0;
+};
+
+void be_the_second_process(int socket) {
+    int fd = receive_descriptor(socket);
+    if (fd < 0) return;  // there are no two devices with multicast
+    CUmemGenericAllocationHandle object = 0;
+    CU_OK(cu.cuInit(0));
+    auto* os_handle = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+    CU_OK(cu.cuMemImportFromShareableHandle(&object, os_handle, descriptor_type));
+    close(fd);
+    TeamMember second(1, team_of_two(descriptor_type).size, object);
+    tell(socket);
+    hear(socket);
+    CHECK(second.part.read() == counted_from(50));
+    run_multimem("gather", second.address, 8);
+    tell(socket);
+    hear(socket);
+}
+
+void be_the_first_process(int socket) {
+    if (!two_devices_have_multicast()) return;
+    auto properties = team_of_two(descriptor_type);
+    CUmemGenericAllocationHandle object = 0;
+    int fd = -1;
+    CU_OK(cu.cuMulticastCreate(&object, &properties));
+    CU_OK(cu.cuMemExportToShareableHandle(&fd, object, descriptor_type, 0));
+    send_descriptor(socket, fd);
+    close(fd);
+    TeamMember first(0, properties.size, object);
+    hear(socket);
+    run_multimem("put", first.address, 50);
+    tell(socket);
+    hear(socket);
+    CHECK(first.part.read() == counted_from(58));
+    tell(socket);
+}
+
+}  // namespace
+
+FRESH_PROCESS_TEST_CASE("a multicast object joins the devices of two processes", "[multicast][devices]") {
+    int ends[2] = {};
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    pid_t other = fork();  // before the driver is first called
+    close(ends[other == 0 ? 0 : 1]);
+    if (other == 0) {
+        be_the_second_process(ends[1]);
+        return;  // its own results decide what it ends with
+    }
+    be_the_first_process(ends[0]);
+    close(ends[0]);
+    int status = -1;
+    REQUIRE(waitpid(other, &status, 0) == other);
+    CHECK(status == 0);
 }
