@@ -29,13 +29,14 @@ bool inside(uint64_t offset, uint64_t size, uint64_t bytes) {
 }
 
 // `memory` is that of a mapping, or of a handle.
-CUresult bind_part(Multicast& multicast, uint64_t offset, const std::shared_ptr<PhysicalMemory>& memory,
-                   uint64_t memory_offset, uint64_t size) TNR_REQUIRES(VirtualMemory::get().mutex) {
+CUresult bind_part(VirtualMemory& mapped, Multicast& multicast, uint64_t offset,
+                   const std::shared_ptr<PhysicalMemory>& memory, uint64_t memory_offset, uint64_t size)
+    TNR_REQUIRES(mapped.mutex) {
     if (!memory || !inside(memory_offset, size, memory->bytes)) return CUDA_ERROR_INVALID_VALUE;
     if (multicast.shareable() && memory->properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
-    return multicast.bind(offset, memory, memory_offset, size,
-                          [&]() TNR_NO_THREAD_SAFETY_ANALYSIS { VirtualMemory::get().remap(*memory); });
+    auto remap = [&]() TNR_REQUIRES(mapped.mutex) { mapped.remap(*memory); };
+    return multicast.bind(offset, memory, memory_offset, size, remap);
 }
 
 }  // namespace
@@ -75,8 +76,9 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, 
             return CUDA_ERROR_INVALID_VALUE;
         multicast->wait_for_team();
         wait_for_everything();
-        tnr::LockGuard lock(VirtualMemory::get().mutex);
-        return bind_part(*multicast, offset, physical, memory_offset, size);
+        auto& mapped = VirtualMemory::get();
+        tnr::LockGuard lock(mapped.mutex);
+        return bind_part(mapped, *multicast, offset, physical, memory_offset, size);
     });
 }
 
@@ -88,9 +90,9 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offset,
         if (!multicast || flags || !inside(offset, size, multicast->bytes())) return CUDA_ERROR_INVALID_VALUE;
         multicast->wait_for_team();
         wait_for_everything();
-        auto& memory = VirtualMemory::get();
-        tnr::LockGuard lock(memory.mutex);
-        auto* found = memory.find(address);
+        auto& mapped = VirtualMemory::get();
+        tnr::LockGuard lock(mapped.mutex);
+        auto* found = mapped.find(address);
         if (!found) {
             auto other = driver().addresses.find(address);
             return other && other->type == MemoryType::device && other->owner ? CUDA_ERROR_NOT_SUPPORTED
@@ -98,7 +100,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, size_t offset,
         }
         auto& [begin, mapping] = *found;
         if (size > mapping.bytes - (address - begin)) return CUDA_ERROR_INVALID_VALUE;
-        return bind_part(*multicast, offset, mapping.memory, mapping.offset + (address - begin), size);
+        return bind_part(mapped, *multicast, offset, mapping.memory, mapping.offset + (address - begin), size);
     });
 }
 

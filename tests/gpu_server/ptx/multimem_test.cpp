@@ -46,6 +46,12 @@ const Element u32{"u32", 4, "%r", "b32"}, s32{"s32", 4, "%r", "b32"}, b32{"b32",
     bf16{"bf16", 2, "%h", "b16"}, f16x2{"f16x2", 4, "%r", "b32"}, bf16x2{"bf16x2", 4, "%r", "b32"},
     f32{"f32", 4, "%f", "f32"}, f64{"f64", 8, "%d", "f64"};
 
+std::string joined(std::initializer_list<std::string> parts) {
+    std::string text;
+    for (auto& part : parts) text += part;
+    return text;
+}
+
 std::string list_of(const Element& type, size_t width) {
     std::string list;
     for (size_t e = 1; e <= width; ++e) list += (e > 1 ? ", " : "") + (type.registers + std::to_string(e));
@@ -60,8 +66,8 @@ std::string plainly(bool load, const Element& type, size_t width, const char* ba
     for (size_t e = 0; e < width; ++e) {
         auto reg = type.registers + std::to_string(e + 1);
         auto place = "[" + std::string(base) + "+" + std::to_string(e * type.bytes) + "]";
-        text += (load ? "ld.global." : "st.global.") + std::string(type.plain) + " " +
-                (load ? reg + ", " + place : place + ", " + reg) + ";\n";
+        auto operands = load ? joined({reg, ", ", place}) : joined({place, ", ", reg});
+        text += joined({load ? "ld.global." : "st.global.", type.plain, " ", operands, ";\n"});
     }
     return text;
 }
@@ -106,8 +112,8 @@ void check_reduction(const Reduction& row, const std::function<T(int)>& make, co
         auto name = std::string(row.op) + vector_of(width) + "." + row.type.name;
         CAPTURE(name);
         {
-            Multicast world(multimem_head + "multimem.ld_reduce.relaxed.sys.global." + name + " " +
-                            list_of(row.type, width) + ", [%a];\n" + plainly(false, row.type, width, "%out"));
+            Multicast world(joined({multimem_head, "multimem.ld_reduce.relaxed.sys.global.", name, " ",
+                                    list_of(row.type, width), ", [%a];\n", plainly(false, row.type, width, "%out")}));
             fill_team<T>(world, make);
             REQUIRE(world.run().detail.empty());
             for (size_t lane = 0; lane < team_lanes; ++lane) {
@@ -118,8 +124,8 @@ void check_reduction(const Reduction& row, const std::function<T(int)>& make, co
                 REQUIRE(values_in<T>(world.out, lane, count) == expected);
             }
         }
-        Multicast world(multimem_head + plainly(true, row.type, width, "%in") + "multimem.red.release.gpu.global." +
-                        name + " [%a], " + list_of(row.type, width) + ";");
+        Multicast world(joined({multimem_head, plainly(true, row.type, width, "%in"),
+                                "multimem.red.release.gpu.global.", name, " [%a], ", list_of(row.type, width), ";"}));
         fill_team<T>(world, make);
         std::vector<std::vector<T>> before;
         for (auto& copy : world.copies)
@@ -219,8 +225,8 @@ TEST_CASE("multimem stores to every device", "[ptx][multimem]") {
             for (std::string order : {".weak.global", ".relaxed.sys.global", ".release.gpu", ""}) {
                 auto name = "multimem.st" + order + vector_of(width) + "." + type->name;
                 CAPTURE(name);
-                Multicast world(multimem_head + plainly(true, *type, width, "%in") + name + " [%a], " +
-                                list_of(*type, width) + ";");
+                Multicast world(joined(
+                    {multimem_head, plainly(true, *type, width, "%in"), name, " [%a], ", list_of(*type, width), ";"}));
                 fill_team<uint8_t>(world, number_as<uint8_t>);
                 auto before = values_in<uint8_t>(world.copies[2], 31, lane_bytes);
                 REQUIRE(world.run().detail.empty());
