@@ -16,6 +16,7 @@ class Context;
 enum class MemoryType : uint8_t {
     device,      // cuMemAlloc and the like
     mapped,      // cuMemMap
+    multicast,   // the same, of a multicast object: no memory for anything but multimem
     managed,     // cuMemAllocManaged
     host,        // cuMemHostAlloc
     registered,  // cuMemHostRegister

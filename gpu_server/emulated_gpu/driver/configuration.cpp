@@ -12,9 +12,9 @@ namespace {
 
 // Public data sheets. Bus widths of HBM types are those that give the type's bandwidth with its clock.
 constexpr GpuType types[] = {
-    {"h100", "NVIDIA H100 (emulated)", 132, 1980000, 2619000, 5120, 50, 0x233010DE},
-    {"h200", "NVIDIA H200 (emulated)", 132, 1980000, 3201000, 6144, 50, 0x233510DE},
-    {"b200", "NVIDIA B200 (emulated)", 148, 1965000, 3996000, 8192, 126, 0x290110DE},
+    {"h100", "NVIDIA H100 (emulated)", 132, 1980000, 2619000, 5120, 50, 0x233010DE, true},
+    {"h200", "NVIDIA H200 (emulated)", 132, 1980000, 3201000, 6144, 50, 0x233510DE, true},
+    {"b200", "NVIDIA B200 (emulated)", 148, 1965000, 3996000, 8192, 126, 0x290110DE, true},
     {"a100", "NVIDIA A100-SXM4-40GB (emulated)", 108, 1410000, 1215000, 5120, 40, 0x20B010DE},
     {"a100-80gb", "NVIDIA A100-SXM4-80GB (emulated)", 108, 1410000, 1593000, 5120, 40, 0x20B210DE},
     {"a10", "NVIDIA A10 (emulated)", 72, 1695000, 6251000, 384, 6, 0x223610DE},

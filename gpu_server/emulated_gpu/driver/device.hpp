@@ -26,6 +26,7 @@ struct GpuType {
     int memory_bus_bits;
     int l2_mib;
     int pci_device_id;
+    bool multicast = false;  // by NVLink, from Hopper on
 };
 
 // All types accept PTX for any architecture up to this one.

@@ -1,5 +1,5 @@
 // cuDeviceGetAttribute: what the emulation can do, and the limits of its compute capability.
-#include "gpu_server/emulated_gpu/driver/device.hpp"
+#include "gpu_server/emulated_gpu/driver/multicast.hpp"
 #include "gpu_server/emulated_gpu/driver/state.hpp"
 
 using namespace tnr::emulated;
@@ -30,6 +30,9 @@ bool device_attribute(const Device& device, CUdevice_attribute attribute, int& v
             return true;
         case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID:
             value = type.pci_device_id;
+            return true;
+        case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+            value = has_multicast(device);
             return true;
         case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
             value = device.ordinal;

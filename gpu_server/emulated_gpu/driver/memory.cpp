@@ -4,6 +4,7 @@
 
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 #include "gpu_server/emulated_gpu/driver/texture.hpp"
+#include "gpu_server/emulated_gpu/driver/virtual_memory.hpp"
 
 namespace tnr::emulated {
 
@@ -50,6 +51,7 @@ void give_back(const Allocation& allocation) {
             break;
         case MemoryType::registered:
         case MemoryType::mapped:
+        case MemoryType::multicast:
             break;  // the memory is the caller's
     }
 }
@@ -63,7 +65,7 @@ void free_memory_of(Context& context) {
 bool accessible(Context& context, const Allocation& allocation) {
     if (allocation.is_host() || allocation.type == MemoryType::managed) return true;
     if (allocation.access >> context.device.ordinal & 1) return true;
-    if (allocation.type == MemoryType::mapped) return false;
+    if (allocation.type == MemoryType::mapped || allocation.type == MemoryType::multicast) return false;
     if (!allocation.context || allocation.context == &context) return allocation.device == context.device.ordinal;
     return context.can_reach(*allocation.context);
 }
@@ -78,7 +80,8 @@ bool usable(Context& context, uint64_t address, uint64_t size) {
     for (uint64_t at = address; at < address + size;) {
         auto allocation = driver().addresses.find(at);
         // A copy may touch memory of any device (it is a peer copy then); mapped memory needs its rights.
-        if (!allocation || (allocation->type == MemoryType::mapped && !accessible(context, *allocation))) return false;
+        if (!allocation || allocation->type == MemoryType::multicast) return false;
+        if (allocation->type == MemoryType::mapped && !accessible(context, *allocation)) return false;
         at = allocation->end();
     }
     return true;
@@ -88,11 +91,28 @@ ptx::Memory::Range KernelMemory::range_of(uint64_t address) const {
     // An access just behind an odd-sized allocation still lies in its granule, as it would on a GPU.
     auto allocation = driver().addresses.find(address);
     if (!allocation) allocation = driver().addresses.find(address & ~(allocation_granule - 1));
-    if (!allocation || !accessible(context_, *allocation)) return {};
+    if (!allocation || allocation->type == MemoryType::multicast || !accessible(context_, *allocation)) return {};
     bool has_granules = allocation->type == MemoryType::device || allocation->type == MemoryType::managed;
     uint64_t end = has_granules ? allocation->begin + granules(allocation->size) : allocation->end();
     if (address >= end) return {};
     return {allocation->begin, end};
+}
+
+ptx::Memory::Team KernelMemory::team_of(uint64_t address) const {
+    auto allocation = driver().addresses.find(address);
+    if (!allocation || allocation->type != MemoryType::multicast || !accessible(context_, *allocation)) return {};
+    auto& memory = VirtualMemory::get();
+    LockGuard lock(memory.mutex);
+    auto* found = memory.find(address);
+    if (!found || !found->second.multicast) return {};
+    auto& [begin, mapping] = *found;
+    auto team = mapping.multicast->copies_at(mapping.offset + (address - begin));
+    // From offsets in the object to addresses; what lies before the mapping has none.
+    auto before = team.range.begin < mapping.offset ? mapping.offset - team.range.begin : 0;
+    for (auto& copy : team.copies) copy = {copy, copy.get() + before};
+    team.range.begin = begin + (team.range.begin + before - mapping.offset);
+    team.range.end = begin + std::min(team.range.end - mapping.offset, mapping.bytes);
+    return team;
 }
 
 std::shared_ptr<const ptx::Texture> KernelMemory::texture(uint64_t handle) const {

@@ -49,6 +49,7 @@ class KernelMemory : public ptx::Memory {
 public:
     KernelMemory(Context& context, const BoundReferences* bound) : context_(context), bound_(bound) {}
     Range range_of(uint64_t address) const override;
+    Team team_of(uint64_t address) const override;
     std::shared_ptr<const ptx::Texture> texture(uint64_t handle) const override;
     std::shared_ptr<const ptx::Image> surface(uint64_t handle) const override;
 

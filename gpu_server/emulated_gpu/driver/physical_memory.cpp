@@ -5,11 +5,32 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace tnr::emulated {
 namespace {
+
+void discard(int fd, int64_t begin, uint64_t bytes) {
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<int64_t>(bytes));
+}
+
+// Only what is there: the rest is zero on both sides and takes no room.
+bool copy_data(int from, int64_t source, int to, int64_t target, uint64_t bytes) {
+    std::vector<char> buffer(size_t{1} << 20);
+    const int64_t end = source + static_cast<int64_t>(bytes);
+    for (int64_t at = lseek(from, source, SEEK_DATA); at >= 0 && at < end; at = lseek(from, at, SEEK_DATA)) {
+        auto count = std::min<int64_t>(end - at, static_cast<int64_t>(buffer.size()));
+        auto got = pread(from, buffer.data(), static_cast<size_t>(count), at);
+        if (got <= 0 || pwrite(to, buffer.data(), static_cast<size_t>(got), target + (at - source)) != got)
+            return false;
+        at += got;
+    }
+    return true;
+}
 
 class MemoryFile {
 public:
@@ -26,9 +47,7 @@ public:
         end_ += static_cast<int64_t>(bytes);
         return begin;
     }
-    void discard(int64_t begin, uint64_t bytes) {
-        (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<int64_t>(bytes));
-    }
+    void discard(int64_t begin, uint64_t bytes) { emulated::discard(fd_, begin, bytes); }
 
 private:
     Mutex mutex_;
@@ -126,13 +145,28 @@ PhysicalMemory::PhysicalMemory(Device& owner, uint64_t size, UniqueFd imported, 
       imported_(true) {}
 
 PhysicalMemory::~PhysicalMemory() {
+    if (moved_) discard(own_.get(), offset_, bytes);
     if (!own_ && offset_ >= 0 && device.file) device.file->give_back(offset_, bytes);
     if (!own_ && offset_ >= 0 && !device.file) MemoryFile::get().discard(offset_, bytes);
     if (!imported_) device.refund(bytes);
 }
 
-int PhysicalMemory::export_file() const {
+int PhysicalMemory::export_file() {
+    exported_ = true;
     return own_ ? fcntl(own_.get(), F_DUPFD_CLOEXEC, 0) : -1;
+}
+
+CUresult PhysicalMemory::move_to(int file, int64_t begin, const std::function<void()>& remap) {
+    if (imported_ || exported_ || moved_ || device.file) return CUDA_ERROR_NOT_SUPPORTED;
+    UniqueFd there(fcntl(file, F_DUPFD_CLOEXEC, 0));
+    if (!there || !plenty_of_descriptors(there.get()) || !copy_data(fd(), offset_, there.get(), begin, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    std::swap(own_, there);
+    auto old = std::exchange(offset_, begin);
+    moved_ = true;
+    remap();
+    if (!there) MemoryFile::get().discard(old, bytes);
+    return CUDA_SUCCESS;
 }
 
 int PhysicalMemory::fd() const {

@@ -1,6 +1,8 @@
 // What cuMemCreate returns: memory that has no address yet, and that other processes can be given.
 #pragma once
 
+#include <functional>
+
 #include "api_client/base/handles.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 
@@ -28,7 +30,11 @@ public:
     ~PhysicalMemory() override;
 
     // A descriptor for another process; -1 if this memory has no file of its own.
-    int export_file() const;
+    int export_file();
+    // Takes the content to another file, and calls `remap` before the old place is given up. CUDA_ERROR_NOT_SUPPORTED
+    // for memory that other processes have, and for what has moved before.
+    CUresult move_to(int file, int64_t begin, const std::function<void()>& remap);
+    bool moved() const { return moved_; }
     int fd() const;  // to be mapped from `offset` on
     int64_t offset() const { return offset_; }
 
@@ -41,6 +47,7 @@ private:
     UniqueFd own_;
     int64_t offset_ = 0;
     bool imported_ = false;  // charged where it was made
+    std::atomic<bool> exported_{false}, moved_{false};
 };
 
 }  // namespace tnr::emulated

@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
     kernel,
     link,
     physical_memory,
+    multicast,
     pool,
     graph,
     graph_node,

@@ -1,55 +1,67 @@
 // The virtual memory API: addresses and memory are taken separately and put together by mapping.
 // The same memory can be mapped at several addresses, and in several processes.
-#include <fcntl.h>
+#include "gpu_server/emulated_gpu/driver/virtual_memory.hpp"
+
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <set>
-
-#include "api_client/base/mutex.hpp"
-#include "gpu_server/emulated_gpu/driver/physical_memory.hpp"
 #include "gpu_server/emulated_gpu/driver/pool.hpp"
 
 using namespace tnr::emulated;
 
+VirtualMemory& VirtualMemory::get() {
+    static VirtualMemory& instance = *new VirtualMemory;
+    return instance;
+}
+
+bool VirtualMemory::within_reservation(uint64_t address, uint64_t size) const {
+    auto next = reserved.upper_bound(address);
+    if (next == reserved.begin()) return false;
+    auto [begin, bytes] = *std::prev(next);
+    return address - begin <= bytes && size <= bytes - (address - begin);
+}
+
+bool VirtualMemory::any_mapping(uint64_t address, uint64_t size) const {
+    auto next = mapped.lower_bound(address + size);
+    if (next == mapped.begin()) return false;
+    auto& [begin, mapping] = *std::prev(next);
+    return begin + mapping.bytes > address;
+}
+
+bool VirtualMemory::exactly_mapped(uint64_t address, uint64_t size) const {
+    uint64_t at = address;
+    for (auto it = mapped.find(address); it != mapped.end() && it->first == at && at < address + size; ++it)
+        at += it->second.bytes;
+    return at == address + size;
+}
+
+const std::pair<const uint64_t, Mapping>* VirtualMemory::find(uint64_t address) const {
+    auto next = mapped.upper_bound(address);
+    if (next == mapped.begin()) return nullptr;
+    auto& found = *std::prev(next);
+    return address - found.first < found.second.bytes ? &found : nullptr;
+}
+
+static void* show(const PhysicalMemory& memory, uint64_t offset, uint64_t address, uint64_t size, int protection) {
+    return mmap(pointer(address), size, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory.fd(),
+                memory.offset() + static_cast<int64_t>(offset));
+}
+
+void VirtualMemory::remap(const PhysicalMemory& memory) {
+    for (auto& [begin, mapping] : mapped) {
+        if (mapping.memory.get() != &memory) continue;
+        auto allocation = driver().addresses.find(begin);
+        bool open = allocation && allocation->access != 0;
+        (void)show(memory, mapping.offset, begin, mapping.bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    }
+}
+
+void tnr::emulated::wait_for_everything() {
+    for (auto& device : driver().devices)
+        if (device->primary->alive()) device->primary->synchronize();
+    if (Context* context = current_context(); context && context->alive()) context->synchronize();
+}
+
 namespace {
-
-struct Mapping {
-    uint64_t bytes;
-    std::shared_ptr<PhysicalMemory> memory;
-};
-
-// Reservations and mappings by address. The address map knows mappings too, but only what they are.
-struct VirtualMemory {
-    tnr::Mutex mutex;
-    std::map<uint64_t, uint64_t> reserved TNR_GUARDED_BY(mutex);  // begin -> bytes
-    std::map<uint64_t, Mapping> mapped TNR_GUARDED_BY(mutex);
-
-    static VirtualMemory& get() {
-        static VirtualMemory& instance = *new VirtualMemory;
-        return instance;
-    }
-
-    bool within_reservation(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
-        auto next = reserved.upper_bound(address);
-        if (next == reserved.begin()) return false;
-        auto [begin, bytes] = *std::prev(next);
-        return address - begin <= bytes && size <= bytes - (address - begin);
-    }
-    bool any_mapping(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
-        auto next = mapped.lower_bound(address + size);
-        if (next == mapped.begin()) return false;
-        auto& [begin, mapping] = *std::prev(next);
-        return begin + mapping.bytes > address;
-    }
-    // Do whole mappings make up the range without a gap?
-    bool exactly_mapped(uint64_t address, uint64_t size) const TNR_REQUIRES(mutex) {
-        uint64_t at = address;
-        for (auto it = mapped.find(address); it != mapped.end() && it->first == at && at < address + size; ++it)
-            at += it->second.bytes;
-        return at == address + size;
-    }
-};
 
 bool aligned(uint64_t value) {
     return value % physical_granularity == 0;
@@ -72,11 +84,24 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
     return check_location(properties->location);
 }
 
-// Nothing may still be running that uses the memory.
-void wait_for_everything() {
-    for (auto& device : driver().devices)
-        if (device->primary->alive()) device->primary->synchronize();
-    if (Context* context = current_context(); context && context->alive()) context->synchronize();
+// Takes away one of the references that a program has by its handle.
+template <class T>
+bool release(CUmemGenericAllocationHandle handle) {
+    auto object = find<T>(handle);
+    if (object && --object->references == 0) driver().registry.remove(handle);
+    return object != nullptr;
+}
+
+// A released handle comes back to life under a new number.
+template <class T>
+CUmemGenericAllocationHandle retain(const std::shared_ptr<T>& object) {
+    if (find<T>(object->handle()))
+        ++object->references;
+    else {
+        object->references = 1;
+        driver().registry.add(object);
+    }
+    return object->handle();
 }
 
 }  // namespace
@@ -158,10 +183,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     return initialized([&]() -> CUresult {
-        auto memory = find<PhysicalMemory>(handle);
-        if (!memory) return CUDA_ERROR_INVALID_VALUE;
-        if (--memory->references == 0) driver().registry.remove(handle);
-        return CUDA_SUCCESS;
+        bool released = release<PhysicalMemory>(handle) || release<Multicast>(handle);
+        return released ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
@@ -170,18 +193,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
         if (!handle) return CUDA_ERROR_INVALID_VALUE;
         VirtualMemory& virtual_memory = VirtualMemory::get();
         tnr::LockGuard lock(virtual_memory.mutex);
-        auto next = virtual_memory.mapped.upper_bound(number(address));
-        if (next == virtual_memory.mapped.begin()) return CUDA_ERROR_INVALID_VALUE;
-        auto& [begin, mapping] = *std::prev(next);
-        if (number(address) - begin >= mapping.bytes) return CUDA_ERROR_INVALID_VALUE;
-        // A released handle comes back to life under a new number.
-        if (find<PhysicalMemory>(mapping.memory->handle()))
-            ++mapping.memory->references;
-        else {
-            mapping.memory->references = 1;
-            driver().registry.add(mapping.memory);
-        }
-        *handle = mapping.memory->handle();
+        auto* found = virtual_memory.find(number(address));
+        if (!found) return CUDA_ERROR_INVALID_VALUE;
+        auto& mapping = found->second;
+        *handle = mapping.memory ? retain(mapping.memory) : retain(mapping.multicast);
         return CUDA_SUCCESS;
     });
 }
@@ -201,22 +216,26 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         if (flags || size == 0 || !aligned(size) || !aligned(address) || !aligned(offset))
             return CUDA_ERROR_INVALID_VALUE;
         auto physical = find<PhysicalMemory>(handle);
-        if (!physical || offset > physical->bytes || size > physical->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
+        auto multicast = find<Multicast>(handle);
+        if (!physical && !multicast) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t bytes = physical ? physical->bytes : multicast->bytes();
+        if (offset > bytes || size > bytes - offset) return CUDA_ERROR_INVALID_VALUE;
+        if (multicast) multicast->wait_for_team();
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
         if (!memory.within_reservation(address, size) || memory.any_mapping(address, size))
             return CUDA_ERROR_INVALID_VALUE;
-        void* at = mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd(),
-                        physical->offset() + static_cast<int64_t>(offset));
-        if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+        // Of a multicast object nothing is there for ordinary accesses.
+        if (physical && show(*physical, offset, address, size, PROT_NONE) == MAP_FAILED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
         Allocation allocation;
         allocation.begin = address;
         allocation.size = size;
-        allocation.type = MemoryType::mapped;
-        allocation.device = physical->device.ordinal;
+        allocation.type = physical ? MemoryType::mapped : MemoryType::multicast;
+        allocation.device = physical ? physical->device.ordinal : 0;
         allocation.owner = handle;
         driver().addresses.insert(allocation);
-        memory.mapped.emplace(address, Mapping{size, std::move(physical)});
+        memory.mapped.emplace(address, Mapping{size, offset, std::move(physical), std::move(multicast)});
         return CUDA_SUCCESS;
     });
 }
@@ -242,6 +261,16 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     });
 }
 
+// Only devices of a multicast object's team may use it.
+static bool all_in_team(const VirtualMemory& memory, uint64_t address, uint64_t size, uint64_t devices)
+    TNR_REQUIRES(memory.mutex) {
+    for (auto it = memory.mapped.lower_bound(address); it != memory.mapped.end() && it->first < address + size; ++it)
+        for (auto& device : driver().devices)
+            if (it->second.multicast && (devices >> device->ordinal & 1) && !it->second.multicast->has(*device))
+                return false;
+    return true;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptions, size_t count) {
     return initialized([&]() -> CUresult {
         if (!descriptions || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -257,12 +286,13 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc*
         VirtualMemory& memory = VirtualMemory::get();
         tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
-        bool any = false;
+        if (!all_in_team(memory, address, size, granted)) return CUDA_ERROR_INVALID_DEVICE;
         driver().addresses.update(address, size, [&](Allocation& allocation) {
             allocation.access = (allocation.access & ~revoked) | granted;
-            any = any || allocation.access;
+            if (allocation.type == MemoryType::multicast) return;
+            int protection = allocation.access ? PROT_READ | PROT_WRITE : PROT_NONE;
+            mprotect(pointer(allocation.begin), allocation.size, protection);
         });
-        mprotect(pointer(address), size, any ? PROT_READ | PROT_WRITE : PROT_NONE);
         return CUDA_SUCCESS;
     });
 }
@@ -272,38 +302,10 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
         if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = check_location(*location)) return error;
         auto found = driver().addresses.find(address);
-        if (!found || found->type != MemoryType::mapped) return CUDA_ERROR_INVALID_VALUE;
+        bool mapped = found && (found->type == MemoryType::mapped || found->type == MemoryType::multicast);
+        if (!mapped) return CUDA_ERROR_INVALID_VALUE;
         bool granted = found->access >> location->id & 1;
         *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        return CUDA_SUCCESS;
-    });
-}
-
-CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                                      unsigned long long flags) {
-    return initialized([&]() -> CUresult {
-        auto memory = find<PhysicalMemory>(handle);
-        if (!out || !memory || flags) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-        if (!(memory->properties.requestedHandleTypes & type)) return CUDA_ERROR_INVALID_VALUE;
-        int fd = memory->export_file();
-        if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-        *static_cast<int*>(out) = fd;
-        return CUDA_SUCCESS;
-    });
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
-                                        CUmemAllocationHandleType type) {
-    return initialized([&]() -> CUresult {
-        if (!out) return CUDA_ERROR_INVALID_VALUE;
-        if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-        // The descriptor stays the caller's.
-        tnr::UniqueFd file(fcntl(static_cast<int>(number(os_handle)), F_DUPFD_CLOEXEC, 0));
-        if (!file) return CUDA_ERROR_INVALID_VALUE;
-        auto memory = PhysicalMemory::import(std::move(file));
-        if (!memory) return CUDA_ERROR_INVALID_VALUE;
-        *out = driver().registry.add(memory)->handle();
         return CUDA_SUCCESS;
     });
 }

@@ -132,6 +132,7 @@ bool decode_convert(Decoder& d);
 bool decode_move(Decoder& d);
 bool decode_memory(Decoder& d);
 bool decode_atomic(Decoder& d);
+bool decode_multimem(Decoder& d);
 bool decode_collective(Decoder& d);
 bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);

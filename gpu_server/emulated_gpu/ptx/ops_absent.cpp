@@ -9,6 +9,7 @@
 namespace tnr::ptx {
 namespace {
 
+// Of multimem what decode_multimem() leaves.
 constexpr std::array<std::string_view, 4> families = {"multimem", "wgmma", "tcgen05", "clusterlaunchcontrol"};
 
 void absent(Warp& w, const Instr& i) {

@@ -1,8 +1,6 @@
-// atom and red. Blocks run on several host threads, so these are the host's own atomics; what the host
-// lacks (float sums, min and max, inc and dec) is a compare-and-swap loop.
-#include <cmath>
-
-#include "gpu_server/emulated_gpu/ptx/half.hpp"
+// atom and red. Blocks run on several host threads, so these are the host's own atomics; what the host lacks (float sums,
+// min and max, inc and dec) is a compare-and-swap loop.
+#include "gpu_server/emulated_gpu/ptx/atomic_values.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
 #include "gpu_server/emulated_gpu/ptx/transaction.hpp"
@@ -14,16 +12,6 @@ template <class T>
 T exchange_if(std::byte* p, T expected, T wanted) {
     __atomic_compare_exchange_n(reinterpret_cast<T*>(p), &expected, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
-}
-
-// U: the unsigned type of the memory's size; F makes the new bits from the old and the operand's.
-template <class U, auto F>
-U update(std::byte* p, U operand) {
-    U old = __atomic_load_n(reinterpret_cast<U*>(p), __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(reinterpret_cast<U*>(p), &old, F(old, operand), true, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_RELAXED)) {
-    }
-    return old;
 }
 
 template <class U>
@@ -47,46 +35,11 @@ U swap(std::byte* p, U v) {
     return __atomic_exchange_n(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
 }
 
-template <class U, class S>
-U smaller(U a, U b) {
-    return static_cast<S>(a) < static_cast<S>(b) ? a : b;
-}
-template <class U, class S>
-U larger(U a, U b) {
-    return static_cast<S>(a) > static_cast<S>(b) ? a : b;
-}
 uint32_t increment(uint32_t a, uint32_t limit) {
     return a >= limit ? 0 : a + 1;
 }
 uint32_t decrement(uint32_t a, uint32_t limit) {
     return a == 0 || a > limit ? limit : a - 1;
-}
-
-uint32_t add_f32(uint32_t a, uint32_t b) {
-    return std::bit_cast<uint32_t>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
-}
-uint64_t add_f64(uint64_t a, uint64_t b) {
-    return std::bit_cast<uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
-}
-uint16_t add_f16(uint16_t a, uint16_t b) {
-    return to_half(half_to_float(a) + half_to_float(b));
-}
-uint16_t add_bf16(uint16_t a, uint16_t b) {
-    return to_bfloat(bfloat_to_float(a) + bfloat_to_float(b));
-}
-// A NaN loses.
-template <bool Max, float (*Load)(uint16_t)>
-uint16_t extreme(uint16_t a, uint16_t b) {
-    float x = Load(a), y = Load(b);
-    if (x != x) return b;
-    if (y != y) return a;
-    if (x == y) return (a >> 15) == Max ? b : a;  // -0 is below +0
-    return (x < y) == Max ? b : a;
-}
-template <uint16_t (*F)(uint16_t, uint16_t)>
-uint32_t on_halves(uint32_t a, uint32_t b) {
-    return F(static_cast<uint16_t>(a), static_cast<uint16_t>(b)) |
-           static_cast<uint32_t>(F(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))) << 16;
 }
 
 // A lane's pointer, or nullptr after the fault.

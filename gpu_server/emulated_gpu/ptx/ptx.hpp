@@ -90,6 +90,13 @@ public:
     // What a texture or surface object stands for, or what is bound to the reference at that address. Null: nothing.
     virtual std::shared_ptr<const Texture> texture(uint64_t) const { return nullptr; }
     virtual std::shared_ptr<const Image> surface(uint64_t) const { return nullptr; }
+    // What a multicast address stands for: the same stretch of memory once on each device of a team. Only multimem
+    // reaches it; to range_of() nothing is there.
+    struct Team {
+        Range range;                                     // of addresses
+        std::vector<std::shared_ptr<std::byte>> copies;  // each from range.begin on, for as long as they are held
+    };
+    virtual Team team_of(uint64_t) const { return {}; }
 
     // Workers remember the last ranges they saw. Count this up whenever a range goes away or shrinks,
     // before its memory is reused: they look again at their next access. (New ranges need nothing.)

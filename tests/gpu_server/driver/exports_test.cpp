@@ -32,14 +32,13 @@ std::string lacks(const LoadedDriver& driver, const std::string& names, int leas
 }
 
 std::string unsupported(const LoadedDriver& driver) {
-    CUmemGenericAllocationHandle object = 0;
     CUipcMemHandle memory{};
     DRIVER_CALL(driver, cuInit)(0);
     void* found = nullptr;
     CUdriverProcAddressQueryResult status;
-    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuMulticastCreate", &found, 13000, 0, &status);
-    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuMulticastCreate));
-    return std::to_string(DRIVER_CALL(driver, cuMulticastCreate)(&object, nullptr)) + " " +
+    CUresult got = DRIVER_CALL(driver, cuGetProcAddress)("cuCheckpointProcessLock", &found, 13000, 0, &status);
+    bool same = found == reinterpret_cast<void*>(DRIVER_CALL(driver, cuCheckpointProcessLock));
+    return std::to_string(DRIVER_CALL(driver, cuCheckpointProcessLock)(0, nullptr)) + " " +
            std::to_string(DRIVER_CALL(driver, cuIpcGetMemHandle)(&memory, 0)) + " " + std::to_string(got) + " " +
            std::to_string(status) + (same ? " same" : " other");
 }

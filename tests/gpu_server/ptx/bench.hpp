@@ -40,8 +40,15 @@ public:
         auto found = surfaces.find(handle);
         return found == surfaces.end() ? nullptr : found->second;
     }
-    // By handle; set while nothing runs.
+    Team team_of(uint64_t address) const override {
+        auto after = teams.upper_bound(address);
+        if (after == teams.begin()) return {};
+        auto& team = std::prev(after)->second;
+        return address < team.range.end ? team : Team{};
+    }
+    // By handle, teams by address; set while nothing runs.
     std::map<uint64_t, std::shared_ptr<const Texture>> textures;
+    std::map<uint64_t, Team> teams;
     std::map<uint64_t, std::shared_ptr<const Image>> surfaces;
 
 private:

@@ -23,9 +23,8 @@ TEST_CASE("an unsupported instruction names itself and its line", "[ptx]") {
 // NCCL's and cuBLAS's kernels are such: one path of many is for hardware that is not there.
 TEST_CASE("code with instructions of other hardware loads, and faults where it comes to one", "[ptx]") {
     for (const char* instruction :
-         {"multimem.red.relaxed.sys.global.add.u32 [%rd1], %r1",
-          "multimem.ld_reduce.acquire.sys.global.min.u64 %rd1, [%rd1]",
-          "multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {%f1,%f2,%f3,%f4}, [%rd1]", "wgmma.fence.sync.aligned",
+         {"multimem.cp.async.bulk.bulk_group.global.shared::cta [%rd1], [%r1], %r1",
+          "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e4m3x4 %r1, [%rd1]", "wgmma.fence.sync.aligned",
           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1, 1, 1, 0, 0",
           "tcgen05.wait::ld.sync.aligned", "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd1, %r1, %p1",
           "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%rd1], [%rd1]"}) {
