@@ -285,8 +285,10 @@ class PoolWatch(unittest.TestCase):
         self.assertEqual((self.state / "server.key").read_bytes(), key)
         self.assertIn("--replace", self.operator("restore", file, expect=2))
         self.operator("restore", file, "--replace")
-        self.serve()
+        again = self.serve()
         self.assertIn("2.50", self.operator("prices"))
+        again.kill()
+        again.wait()
         with sqlite3.connect(self.state / "pool.db") as database:
             self.assertEqual(database.execute("SELECT reason FROM claims").fetchall(), [("server restarted",)])
             self.assertEqual(database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'backup'").fetchone(), (0,))
@@ -294,8 +296,9 @@ class PoolWatch(unittest.TestCase):
         content = bytearray(file.read_bytes())
         content[5000:9000] = bytes(4000)
         damaged.write_bytes(content)
-        self.operator("restore", damaged, "--replace", expect=2)
-        self.assertIn("no backup", self.operator("restore", "/etc/passwd", expect=2) + "no backup")
+        self.assertIn("is damaged", self.operator("restore", damaged, "--replace", expect=2))
+        self.assertIn("/etc/passwd is no backup", self.operator("restore", "/etc/passwd", "--replace", expect=2))
+        self.assertEqual((self.state / "server.key").read_bytes(), key)
 
     def test_the_unit_leaves_the_server_the_gpus_devices(self):
         """Each of these makes systemd, or an older one, allow no devices but a few of its own."""
