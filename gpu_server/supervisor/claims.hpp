@@ -88,6 +88,8 @@ struct Session {
     bool connected = false;  // its client has come
     bool away = false;       // and has left, perhaps for good
     WorkerUse use;           // as its worker told last
+    double busy_share = 0;   // of its GPUs' time, when it told that
+    EventLoop::Clock::time_point told_at{};
     // For memory that there is not, while another session of the claim is about to leave some.
     struct HeldWish {
         MemoryWish wish;

@@ -1,10 +1,12 @@
-// The supervisor's own facts as an NVML source: nothing invented. An emulated GPU has no temperature.
+// The supervisor's own facts as an NVML source: nothing invented. An emulated GPU has no temperature; how busy it is its
+// workers measure.
 #include "gpu_server/supervisor/nvml_source.hpp"
 
 #include <cuda.h>
 #include <nvml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/supervisor/own_facts.hpp"
@@ -40,6 +42,9 @@ static GpuFacts facts_of(const NvmlDevice& device) {
     add_attribute(facts, device, gpu_value::clock_max_mhz[NVML_CLOCK_MEM], CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
                   khz_per_mhz);
     for (auto& process : device.processes) facts.memory_used += process.granted_bytes;
+    // Kernels and copies both use the memory.
+    for (auto value : {gpu_value::gpu_percent, gpu_value::memory_percent})
+        facts.values[value] = std::lround(device.busy_share * 100);
     return facts;
 }
 

@@ -32,6 +32,7 @@ struct NvmlDevice {
     uint64_t memory_bytes = 0;
     int driver_version = 0;         // as cuDriverGetVersion tells it; 0: not known yet
     std::map<int, int> attributes;  // CUdevice_attribute → value; empty: not known yet
+    double busy_share = 0;          // of the last second or so, with work of the caller's; the GPU is nobody else's
     std::vector<NvmlProcess> processes;
 };
 

@@ -366,6 +366,11 @@ void Claims::worker_used(Worker& worker, const WorkerUse& use) {
     if (use.bytes_up < before.bytes_up || use.bytes_down < before.bytes_down || use.busy_ms < before.busy_ms) return;
     books_.used(claim->id,
                 {use.bytes_up - before.bytes_up, use.bytes_down - before.bytes_down, use.busy_ms - before.busy_ms});
+    const auto since =
+        std::clamp(duration_cast<milliseconds>(loop_.now() - session->told_at), milliseconds{1}, busy_lasts);
+    const auto gpu_ms = static_cast<double>(since.count()) * static_cast<double>(claim->gpus.size());
+    session->busy_share = std::min(static_cast<double>(use.busy_ms - before.busy_ms) / gpu_ms, 1.0);
+    session->told_at = loop_.now();
     before = use;
 }
 

@@ -146,6 +146,20 @@ class PoolWatch(unittest.TestCase):
         self.assertGreater(lasted, busy + 1000)
         self.assertEqual(checked, wiped)  # the emulated one is read back whole
 
+    def test_nvidia_smi_tells_how_busy_the_gpu_is(self):
+        self.serve()
+
+        def percent():
+            environment = dict(os.environ, HOME=str(self.folder), LD_LIBRARY_PATH=str(CLIENT), TNR_POOL=self.address, TNR_GPU="h100")
+            told = subprocess.run([BIN / "nvidia-smi", "--query-gpu=utilization.gpu,utilization.memory",
+                                   "--format=csv,noheader,nounits"], env=environment, capture_output=True, text=True)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            return int(told.stdout.split(",")[0])
+        self.assertEqual(percent(), 0)  # nobody has it
+        self.program(busy=4, idle=60).stdout.readline()
+        self.until(lambda: percent() > 50)
+        self.until(lambda: percent() == 0)  # it is held, and has nothing to do
+
     def test_prometheus_takes_the_metrics_and_the_dashboard_asks_for_nothing_else(self):
         self.serve()
         self.program().stdout.readline()

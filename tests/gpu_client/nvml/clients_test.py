@@ -150,6 +150,7 @@ class Nvml(unittest.TestCase):
         self.assertEqual(len(rows), 2)
         self.assertEqual(rows[1][0], "1")
         self.assertRegex(rows[0][6], r"^\d+(\.\d+)+$")
+        self.assertIn(int(rows[0][2]), range(101))
         self.assertEqual(rows[0][7:], ["NVIDIA H100 (emulated)", "[N/A]", "Disabled", "Disabled", "[N/A]"])
         more = smi("--query-gpu=pci.domain,pci.bus,pci.device,clocks_throttle_reasons.active,power.max_limit,vbios_version",
                    "--format=csv,noheader", "-i", "0").stdout

@@ -155,7 +155,7 @@ class PlainAnswers(unittest.TestCase):
     def test_what_only_hardware_has_is_not_made_up(self):
         for question in (nvml.nvmlDeviceGetPowerUsage, nvml.nvmlDeviceGetPowerManagementLimit, nvml.nvmlDeviceGetSerial,
                          nvml.nvmlDeviceGetVbiosVersion, nvml.nvmlDeviceGetTotalEnergyConsumption,
-                         nvml.nvmlDeviceGetUtilizationRates, nvml.nvmlDeviceGetCurrPcieLinkWidth):
+                         nvml.nvmlDeviceGetCurrPcieLinkWidth):
             with self.subTest(question.__name__):
                 self.refused(nvml.NVMLError_NotSupported, question, self.first)
         self.refused(nvml.NVMLError_NotSupported, nvml.nvmlDeviceGetTemperature, self.first, 0)
