@@ -7,10 +7,10 @@
 
 namespace tnr::smi {
 
-static std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split(const std::string& text, char between) {
     std::vector<std::string> parts;
     std::stringstream in(text);
-    for (std::string part; std::getline(in, part, ',');) {
+    for (std::string part; std::getline(in, part, between);) {
         auto first = part.find_first_not_of(' ');
         parts.push_back(first == std::string::npos ? "" : part.substr(first, part.find_last_not_of(' ') - first + 1));
     }
@@ -20,7 +20,7 @@ static std::vector<std::string> split(const std::string& text) {
 Result<CsvFormat> parse_format(const std::string& text) {
     CsvFormat format;
     bool csv = false;
-    for (auto& part : split(text)) {
+    for (auto& part : split(text, ',')) {
         if (part == "csv")
             csv = true;
         else if (part == "noheader")
@@ -38,7 +38,7 @@ Result<CsvFormat> parse_format(const std::string& text) {
 template <class F, class Find>
 static Result<std::vector<const F*>> choose(const std::string& names, Find find, const char* help) {
     std::vector<const F*> chosen;
-    for (auto& name : split(names)) {
+    for (auto& name : split(names, ',')) {
         auto* field = find(name);
         if (!field) return Error{Error::Kind::usage, "field \"" + name + "\" is not a valid field to query", help};
         chosen.push_back(field);

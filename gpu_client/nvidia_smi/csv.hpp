@@ -8,6 +8,9 @@
 
 namespace tnr::smi {
 
+// What stands between commas, or others, without the spaces around it.
+std::vector<std::string> split(const std::string& text, char between);
+
 struct CsvFormat {
     bool header = true, units = true;
 };

@@ -7,6 +7,7 @@
 
 #include "gpu_client/nvidia_smi/csv.hpp"
 #include "gpu_client/nvidia_smi/fields.hpp"
+#include "gpu_client/nvidia_smi/report.hpp"
 #include "gpu_client/nvidia_smi/table.hpp"
 
 using namespace tnr;
@@ -15,7 +16,8 @@ using namespace tnr::smi;
 namespace {
 
 struct Options {
-    bool list = false, help_query = false;
+    bool list = false, help_query = false, query = false;
+    ReportOptions report = {};
     std::string query_gpu, query_processes, format = "", only;
     double loop_s = 0;
     int loop_ms = 0;
@@ -25,6 +27,7 @@ Result<std::string> answer(const Options& options) {
     auto system = read_system(options.only);
     if (!system) return system.error();
     if (options.list) return list(*system);
+    if (options.query) return report(*system, options.report);
     if (options.query_gpu.empty() && options.query_processes.empty()) return table(*system);
     auto format = parse_format(options.format);
     if (!format) return format.error();
@@ -66,6 +69,10 @@ int main(int argc, char** argv) {
     CLI::App app{"Shows the GPU that this machine uses across the network (tnr)."};
     app.set_version_flag("--version", "nvidia-smi (tnr) " TNR_VERSION);
     app.add_flag("-L,--list-gpus", options.list, "one line per GPU");
+    auto* query = app.add_flag("-q,--query", options.query, "all that is known of each GPU");
+    app.add_flag("-x,--xml-format", options.report.xml, "with -q: as XML")->needs(query);
+    app.add_option("-d,--display", options.report.parts, "with -q: only these parts, such as MEMORY,UTILIZATION")
+        ->needs(query);
     app.add_option("-i,--id", options.only, "only this GPU: index, UUID or bus id");
     app.add_option("--query-gpu", options.query_gpu, "comma-separated fields, see --help-query-gpu");
     app.add_option("--query-compute-apps", options.query_processes, "the same for processes: pid,process_name,…");

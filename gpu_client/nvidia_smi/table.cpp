@@ -63,7 +63,7 @@ static std::string line(char fill) {
     return std::string(41, fill) + "+" + std::string(24, fill) + "+" + std::string(22, fill);
 }
 
-static std::string now() {
+std::string now() {
     char text[64];
     auto time = std::time(nullptr);
     std::tm local{};

@@ -17,6 +17,7 @@ import sys
 import termios
 import time
 import unittest
+from xml.etree import ElementTree
 
 import pynvml
 
@@ -155,6 +156,25 @@ class Nvml(unittest.TestCase):
         more = smi("--query-gpu=pci.domain,pci.bus,pci.device,clocks_throttle_reasons.active,power.max_limit,vbios_version",
                    "--format=csv,noheader", "-i", "0").stdout
         self.assertEqual(more.strip(), "0x0000, 0x01, 0x00, 0x0000000000000000, [N/A], [N/A]")
+
+    def test_nvidia_smi_reports_all_it_knows_for_people_and_as_xml(self):
+        report = ElementTree.fromstring(smi("-q", "-x").stdout)
+        gpus = report.findall("gpu")
+        self.assertEqual((report.tag, report.findtext("attached_gpus"), len(gpus)), ("nvidia_smi_log", "2", 2))
+        for name, value in {"product_name": "NVIDIA H100 (emulated)", "fb_memory_usage/total": "2048 MiB", "fan_speed": "N/A",
+                            "pci/pci_gpu_link_info/pcie_gen/max_link_gen": "N/A", "performance_state": "P0"}.items():
+            self.assertEqual(gpus[0].findtext(name), value, name)
+        self.assertRegex(gpus[0].findtext("utilization/gpu_util"), r"^\d+ %$")
+        self.assertEqual(gpus[0].findtext("processes/process_info/pid"), str(self.program.pid))
+        text = smi("-q", "-i", "0").stdout
+        self.assertIn("\n    FB Memory Usage\n        Total                             : 2048 MiB\n", text)
+        self.assertIn(f"\n    Processes\n        Process ID                        : {self.program.pid}\n", text)
+        parts = smi("-q", "-d", "memory,PIDS", "-i", "0").stdout
+        self.assertIn("FB Memory Usage", parts)
+        self.assertNotIn("Product Name", parts)
+        wrong = smi("-q", "-d", "SMELL")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("UTILIZATION", wrong.stderr)
 
     def test_nvidia_smi_names_a_field_it_does_not_know(self):
         done = smi("--query-gpu=name,smell", "--format=csv")
