@@ -24,7 +24,10 @@ TEST_CASE("kernels write through a surface and read through a texture", "[textur
     CU_OK(launch_shaped(module.function("write_surface"), 4, 8, 0, nullptr, hidden, 100));
     CU_OK(launch_shaped(module.function("read_texture"), 4, 8, 0, nullptr, texture, result.address, 8));
     auto got = result.read<float>(32);
-    for (size_t i = 0; i < 32; ++i) CHECK(got[i] == float(100 + 10 * (i / 8) + i % 8));
+    for (size_t i = 0; i < 32; ++i) {
+        const size_t row = i / 8, column = i % 8;
+        CHECK(got[i] == float(100 + 10 * row + column));
+    }
     CU_OK(cu.cuTexObjectDestroy(texture));
     CU_OK(cu.cuSurfObjectDestroy(surface));
     CU_CHECK(cu.cuTexObjectDestroy(texture), CUDA_ERROR_INVALID_VALUE);

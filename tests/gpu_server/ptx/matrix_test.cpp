@@ -71,8 +71,9 @@ std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint3
         for (uint32_t i = 0; i < count; ++i) {
             std::string reg = "%" + (name + std::to_string(i)),
                         place = "[%p+" + std::to_string(i * (wide ? 8 : 4)) + "]";
-            text += store ? "st.global." + type + " " + place + ", " + reg + ";\n"
-                          : "ld.global." + type + " " + reg + ", " + place + ";\n";
+            const auto &first = store ? place : reg, &second = store ? reg : place;
+            text.append(store ? "st.global." : "ld.global.").append(type).append(" ");
+            text.append(first).append(", ").append(second).append(";\n");
         }
     };
     each("a", a, false);

@@ -50,7 +50,7 @@ int language(int t, Pack pack) {
         case 2:
             return r - 3;
         case 3:
-            return r * 3;
+            return static_cast<int>(static_cast<unsigned>(r) * 3);  // as the GPU: what is too much is cut off
         case 5:
             return ~r;
         case 6:
