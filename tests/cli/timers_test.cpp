@@ -323,7 +323,7 @@ TEST_CASE("processors with work keep a machine on", "[cli][timers]") {
 
 TEST_CASE("a machine whose time is over switches itself off though it is used, but not just after a boot",
           "[cli][timers]") {
-    IdleWorld world(0, 1'000'000, 1h);  // long ago, and set before the boot
+    IdleWorld world(0, 1'000'000, std::chrono::hours(1));  // long ago, and set before the boot
     world.process(30, "sshd: tnr@pts/0");
     CHECK(world.tells(0, "ssh"));
     CHECK_FALSE(world.off());
