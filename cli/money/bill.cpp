@@ -147,7 +147,7 @@ Bill bill_of(const std::vector<Sighting>& sightings, const std::vector<PoolLedge
     for (const auto& ledger : ledgers)
         if (ledger.books) add_pool(bill, groups, ledger, to_now ? until + day_seconds : until, tags);
     for (const auto& ledger : ledgers)
-        if (!ledger.books || !ledger.books->silent.empty()) add_silent_pool(bill, groups, ledger.address);
+        if (!ledger.whole()) add_silent_pool(bill, groups, ledger.address);
     for (auto& [name, cost] : groups) bill.lines.push_back({name, std::move(cost)});
     if (by != "day")
         std::stable_sort(bill.lines.begin(), bill.lines.end(),

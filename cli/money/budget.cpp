@@ -38,7 +38,7 @@ Cost cost_within(const Budget& budget, const std::vector<Sighting>& sightings, c
         if (budget.provider.empty() || span.seen->provider == budget.provider) cost.add(span);
     for (const auto& ledger : ledgers) {
         if (!budget.provider.empty() && ledger.address != budget.provider) continue;
-        cost.partial |= !ledger.books || !ledger.books->silent.empty();
+        cost.partial |= !ledger.whole();
         if (!ledger.books) continue;
         for (const auto& span : gpu_spans_of(ledger.address, *ledger.books, begin, now + 1)) cost.add(span);
     }

@@ -15,6 +15,7 @@ struct Session;
 struct PoolLedger {
     std::string address;
     Result<PoolBooks> books = PoolBooks{};
+    bool whole() const { return books && books->silent.empty(); }  // else GPU time is missing
 };
 // Those of all pools that one is signed in to, asked side by side: what was in use after `since` (seconds since 1970), of
 // one's own account or, for an operator, of everyone.

@@ -145,18 +145,13 @@ std::string processes(const Gpu& gpu, bool xml) {
     std::string text;
     for (auto& process : gpu.processes) {
         Writer one(xml, 2);
-        const auto memory = mib(process.used_bytes) + " MiB", pid = std::to_string(process.pid);
-        if (xml) {
-            one.line("process_info/pid", pid);
-            one.line("process_info/type", "C");
-            one.line("process_info/process_name", process.name);
-            one.line("process_info/used_memory", memory);
-        } else {
-            one.line("Process ID", pid);
-            one.line("Type", "C");
-            one.line("Name", process.name);
-            one.line("Used GPU Memory", memory);
-        }
+        auto tell = [&](const char* title, const char* tag, const std::string& value) {
+            one.line(xml ? std::string("process_info/") + tag : title, value);
+        };
+        tell("Process ID", "pid", std::to_string(process.pid));
+        tell("Type", "type", "C");
+        tell("Name", "process_name", process.name);
+        tell("Used GPU Memory", "used_memory", mib(process.used_bytes) + " MiB");
         text += one.take();
     }
     if (xml) return "\t\t<processes>\n" + text + "\t\t</processes>\n";

@@ -384,14 +384,15 @@ Result<std::vector<NvmlDevice>> Handler::nvml_devices(const Caller& caller, cons
         }
         for (auto& claim : claims_.all()) {
             if (!claim->belongs_to(caller)) continue;  // another's processes are nobody else's business
-            for (size_t i = 0; i < claim->gpus.size(); ++i)
-                for (auto& session : claim->sessions) {
-                    if (claim->gpus[i] != index) continue;
-                    device.processes.push_back(
-                        {session.process.pid, session.process.name, session.worker->pid, session.granted_bytes[i]});
-                    const bool lately = loop_.now() - session.told_at < busy_lasts;
-                    if (lately) device.busy_share = std::min(device.busy_share + session.busy_share, 1.0);
-                }
+            const auto found = std::find(claim->gpus.begin(), claim->gpus.end(), index);
+            if (found == claim->gpus.end()) continue;
+            const auto place = static_cast<size_t>(found - claim->gpus.begin());
+            for (auto& session : claim->sessions) {
+                device.processes.push_back(
+                    {session.process.pid, session.process.name, session.worker->pid, session.granted_bytes[place]});
+                const bool lately = loop_.now() - session.told_at < busy_lasts;
+                if (lately) device.busy_share = std::min(device.busy_share + session.busy_share, 1.0);
+            }
         }
         devices.push_back(std::move(device));
     }

@@ -3,6 +3,7 @@
 #include "gpu_server/emulated_gpu/ptx/collective.hpp"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
@@ -147,19 +148,6 @@ template <class T>
 T larger(T a, T b) {
     return a > b ? a : b;
 }
-template <class T>
-T bits_and(T a, T b) {
-    return a & b;
-}
-template <class T>
-T bits_or(T a, T b) {
-    return a | b;
-}
-template <class T>
-T bits_xor(T a, T b) {
-    return a ^ b;
-}
-
 void elect(Warp& w, const Instr& i, uint32_t lanes) {
     auto leader = static_cast<uint32_t>(std::countr_zero(lanes));
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
@@ -296,9 +284,9 @@ Operation reduce_operation(std::string_view op, Type type) {
     if (op == "add") return reduce<uint32_t, add<uint32_t>>;
     if (op == "min") return is_signed ? reduce<int32_t, smaller<int32_t>> : reduce<uint32_t, smaller<uint32_t>>;
     if (op == "max") return is_signed ? reduce<int32_t, larger<int32_t>> : reduce<uint32_t, larger<uint32_t>>;
-    if (op == "and") return reduce<uint32_t, bits_and<uint32_t>>;
-    if (op == "or") return reduce<uint32_t, bits_or<uint32_t>>;
-    return reduce<uint32_t, bits_xor<uint32_t>>;
+    if (op == "and") return reduce<uint32_t, std::bit_and<uint32_t>{}>;
+    if (op == "or") return reduce<uint32_t, std::bit_or<uint32_t>{}>;
+    return reduce<uint32_t, std::bit_xor<uint32_t>{}>;
 }
 
 // min and max of floats; a NaN loses, or with .NaN wins.

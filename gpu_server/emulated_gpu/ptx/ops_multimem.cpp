@@ -3,6 +3,7 @@
 //
 // Ordering words change nothing: each copy is reached by the host's own atomics, in the order of the program.
 #include <algorithm>
+#include <functional>
 
 #include "gpu_server/emulated_gpu/ptx/atomic_values.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
@@ -85,23 +86,6 @@ void store(Warp& w, const Instr& i) {
     });
 }
 
-template <class U>
-U sum(U a, U b) {
-    return a + b;
-}
-template <class U>
-U bits_of_both(U a, U b) {
-    return a & b;
-}
-template <class U>
-U bits_of_either(U a, U b) {
-    return a | b;
-}
-template <class U>
-U bits_of_one(U a, U b) {
-    return a ^ b;
-}
-
 enum class What { load_reduce, store, reduce };
 
 template <class U, auto F>
@@ -111,14 +95,15 @@ Handler by(What what) {
 
 template <class U>
 Handler bitwise(What what, std::string_view op) {
-    if (op == "and") return by<U, bits_of_both<U>>(what);
-    if (op == "or") return by<U, bits_of_either<U>>(what);
-    return op == "xor" ? by<U, bits_of_one<U>>(what) : nullptr;
+    if (op == "and") return by<U, std::bit_and<U>{}>(what);
+    if (op == "or") return by<U, std::bit_or<U>{}>(what);
+    return op == "xor" ? by<U, std::bit_xor<U>{}>(what) : nullptr;
 }
 
 template <class U, class S>
 Handler arithmetic(What what, std::string_view op) {
-    if (op == "add" && !(sizeof(U) == 8 && std::is_signed_v<S>)) return by<U, sum<U>>(what);  // the ISA has no add.s64
+    if (op == "add" && !(sizeof(U) == 8 && std::is_signed_v<S>))
+        return by<U, std::plus<U>{}>(what);  // the ISA has no add.s64
     if (op == "min") return by<U, smaller<U, S>>(what);
     return op == "max" ? by<U, larger<U, S>>(what) : nullptr;
 }
