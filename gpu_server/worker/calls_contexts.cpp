@@ -71,10 +71,12 @@ static Answer destroy_context(WorkerSession& session, Call& call, const wire::De
     });
 }
 
+// False also where nobody can tell: a stream of a green context that has been destroyed tells nothing of its work any
+// more, which may wait for a host function, and so for a dispatcher that does not wait.
 static bool all_streams_idle(WorkerSession& session) {
-    if (driver().cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY) return false;
+    if (driver().cuStreamQuery(CU_STREAM_LEGACY) != CUDA_SUCCESS) return false;
     for (auto& [number, stream] : session.handles.streams)
-        if (stream.context == session.current_number() && driver().cuStreamQuery(stream.handle) == CUDA_ERROR_NOT_READY)
+        if (stream.context == session.current_number() && driver().cuStreamQuery(stream.handle) != CUDA_SUCCESS)
             return false;
     return session.ended_streams.idle(session.current_number());
 }

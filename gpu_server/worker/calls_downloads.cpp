@@ -89,7 +89,7 @@ static Answer copy_later(WorkerSession& session, Call& call, const Source& sourc
                   [&session, data, size = source.bytes(), copy, op = call.op, number = call.number](CUresult result) {
                       session.prints.flush();
                       auto outputs = in_reply(data->get(), result == CUDA_SUCCESS ? size : 0);
-                      session.outbox.reply(op, number, result, outputs);
+                      session.outbox.answer(op, number, result, outputs);
                       session.downloads.end(copy);
                   });
     return std::nullopt;
@@ -184,7 +184,7 @@ void Pump::run() {
     if (result == CUDA_SUCCESS) result = copy_pieces(own);
     if (gate) gate->open();
     session.prints.flush();
-    session.outbox.reply(op, number, result, in_reply(nullptr, 0));
+    session.outbox.answer(op, number, result, in_reply(nullptr, 0));
     if (gate) session.downloads.end(copy);
     if (own) driver().cuStreamDestroy_v2(own);
 }

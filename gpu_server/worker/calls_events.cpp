@@ -71,7 +71,7 @@ static Answer query_and_watch_event(WorkerSession& session, Call& call,
     auto before = session.downloads.next();
     auto result = session.query_briefly([&] { return driver().cuEventQuery(event.named.handle); });
     if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
-    session.outbox.reply(call.op, call.number, result);
+    session.outbox.answer(call.op, call.number, result);
     session.watch(wire::Completable::event, event.named.number, event.position, event.named.shared);
     return std::nullopt;
 }

@@ -151,7 +151,7 @@ static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<
         wanted.device.number, wanted.bytes,
         [&session, device = wanted.device.number, op = call.op, number = call.number](uint64_t granted) {
             session.memory.accounts.grant(device, granted);
-            if (number != 0) session.outbox.reply(op, number, CUDA_SUCCESS, wire::payload_of(Reply{granted}));
+            session.outbox.answer(op, number, CUDA_SUCCESS, wire::payload_of(Reply{granted}));
         });
     return std::nullopt;
 }

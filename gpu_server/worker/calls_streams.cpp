@@ -20,10 +20,13 @@ static void remember_work_of(WorkerSession& session, const Stream& stream) {
     auto capturing = CU_STREAM_CAPTURE_STATUS_NONE;  // whose capture a question would spoil
     if (driver().cuStreamIsCapturing) (void)driver().cuStreamIsCapturing(stream.handle, &capturing);
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) return;
-    if (!context || driver().cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY) return;
+    if (!context || driver().cuStreamQuery(stream.handle) == CUDA_SUCCESS) return;
     driver().cuCtxSetCurrent(*context);
     SharedEvent last;
-    if (mark(last, stream.handle) == CUDA_SUCCESS) session.ended_streams.add(stream.context, last);
+    if (mark(last, stream.handle) == CUDA_SUCCESS)
+        session.ended_streams.add(stream.context, last);
+    else
+        session.ended_streams.add_untold(stream.context);
     driver().cuCtxSetCurrent(session.current());
 }
 
@@ -65,7 +68,7 @@ static Answer query_and_watch_stream(WorkerSession& session, Call& call,
     if (result != CUDA_ERROR_NOT_READY) return session.answer_wait(call, result, before);
     SharedEvent reached;
     if (auto marked = mark(reached, stream.named.handle); marked != CUDA_SUCCESS) return marked;
-    session.outbox.reply(call.op, call.number, result);  // first: the watch wakes another thread
+    session.outbox.answer(call.op, call.number, result);  // first: the watch wakes another thread
     session.watch(wire::Completable::stream, stream.named.number, stream.position, reached);
     return std::nullopt;
 }

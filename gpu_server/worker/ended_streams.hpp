@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <set>
 
 #include "gpu_server/worker/events.hpp"
 
@@ -13,7 +14,9 @@ class EndedStreams {
 public:
     // `last` is recorded behind all work of the stream.
     void add(uint64_t context, SharedEvent last) { streams_.push_back({context, std::move(last)}); }
-    // True when all work of the context's ended streams is done.
+    // The stream does not tell what it still works on.
+    void add_untold(uint64_t context) { untold_.insert(context); }
+    // True when all work of the context's ended streams is done, false also where that cannot be known.
     bool idle(uint64_t context);
     // Call it when the context ends.
     void forget(uint64_t context);
@@ -24,6 +27,7 @@ private:
         SharedEvent last;
     };
     std::list<Ended> streams_;
+    std::set<uint64_t> untold_;  // contexts
 };
 
 }  // namespace tnr::worker

@@ -1,12 +1,28 @@
 // See outbox.hpp.
 #include "gpu_server/worker/outbox.hpp"
 
+#include <cstdio>
+#include <string>
+
+#include "cuda_calls.hpp"
 #include "gpu_client/protocol/fatal_errors.hpp"
 #include "gpu_client/protocol/session_records.hpp"
+#include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
 
-void Outbox::reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs) {
+static std::string name_of_op(uint16_t op) {
+    if (auto* call = wire::find_call(op)) return call->name;
+    char text[32];
+    std::snprintf(text, sizeof text, "record 0x%04x", op);
+    return text;
+}
+
+void Outbox::answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs) {
+    if (number == 0) {
+        if (result != CUDA_SUCCESS) failed(op, result, name_of_op(op) + ": " + name_of(result));
+        return;
+    }
     wire::Bytes frame;
     frame.reserve(sizeof(wire::BatchHeader) + sizeof(wire::RecordHeader) + 16 + outputs.size());
     wire::Link::begin(frame);

@@ -14,8 +14,9 @@ class Outbox {
 public:
     explicit Outbox(wire::Link& link) : link_(link) {}
 
-    // Answers call `number`; `outputs` holds the fields of the record's Reply.
-    void reply(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
+    // Answers call `number`; `outputs` holds the fields of the record's Reply. Where nobody waits for the call
+    // (`number` 0), all that the client hears is that it failed.
+    void answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {}) TNR_EXCLUDES(mutex_);
     // Sends a record that answers no call.
     template <class Record>
     void tell(const Record& record) {

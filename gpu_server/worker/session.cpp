@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cuda_calls.hpp"
 #include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
@@ -26,13 +25,6 @@ static std::chrono::milliseconds from_environment(const char* name, std::chrono:
 static Presence::Patience patience_from_environment() {
     return {from_environment("TNR_WORKER_GRACE_MS", wire::default_grace),
             from_environment("TNR_WORKER_KNOCK_MS", wire::knocks_within)};
-}
-
-static std::string name_of_op(uint16_t op) {
-    if (auto* call = wire::find_call(op)) return call->name;
-    char text[32];
-    std::snprintf(text, sizeof text, "record 0x%04x", op);
-    return text;
 }
 
 WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor)
@@ -198,7 +190,7 @@ Answer WorkerSession::run_aside(const Call& call, std::function<CUresult(wire::B
             driver().cuCtxSetCurrent(context);
             wire::Bytes outputs;
             auto result = driver_call(outputs);
-            answer(op, number, result, outputs);
+            outbox.answer(op, number, result, outputs);
             held_back_ = false;
             link_->wake();
         });
@@ -219,13 +211,6 @@ Answer WorkerSession::end_context(const Call& call, uint64_t number, std::functi
     });
 }
 
-void WorkerSession::answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs) {
-    if (number != 0)
-        outbox.reply(op, number, result, outputs);
-    else if (result != CUDA_SUCCESS)
-        outbox.failed(op, result, name_of_op(op) + ": " + name_of(result));
-}
-
 Answer WorkerSession::handle(Call& call) {
     if (auto custom = custom_.find(call.op)) return custom(*this, call);
     auto generated = call.op <= wire::op_max ? generated_[call.op] : nullptr;
@@ -239,7 +224,7 @@ void WorkerSession::dispatch(const wire::Record& record, std::span<const std::by
     Profiler::Dispatch profiled(profiler, record.op);
     Call call{record.op, 0, Decoder(record.payload, handles), bulk, hold, {}};
     if (record.flags & wire::record_wants_reply) call.number = call.in.get<uint64_t>();
-    if (auto result = handle(call)) answer(call.op, call.number, *result, call.outputs);
+    if (auto result = handle(call)) outbox.answer(call.op, call.number, *result, call.outputs);
 }
 
 void WorkerSession::set_current(uint64_t number) {
@@ -287,7 +272,7 @@ Answer WorkerSession::answer_wait(Call& call, CUresult result, uint64_t before) 
     auto copy = downloads.begin([] { return true; });
     waiting.run([this, before, copy, result, op = call.op, number = call.number, outputs = std::move(call.outputs)] {
         finish_wait(before);
-        answer(op, number, result, outputs);
+        outbox.answer(op, number, result, outputs);
         downloads.end(copy);
     });
     return std::nullopt;
@@ -299,7 +284,7 @@ Answer WorkerSession::wait_aside(const Call& call, uint64_t before, std::functio
         driver().cuCtxSetCurrent(context);
         auto result = wait();
         finish_wait(before);
-        answer(op, number, result);
+        outbox.answer(op, number, result);
     });
     return std::nullopt;
 }

@@ -192,7 +192,6 @@ private:
     void look_at(Presence& presence, wire::Link::Event event);
     void take(wire::Batch&& batch);
     void work_off();
-    void answer(uint16_t op, uint64_t number, CUresult result, const wire::Bytes& outputs = {});
     void dispatch(const wire::Record& record, std::span<const std::byte> bulk, const std::shared_ptr<BatchHold>& hold);
     Answer handle(Call& call);
     bool may_dawdle();

@@ -216,14 +216,17 @@ SEEDS = {
     ask("cuGreenCtxCreate", number(1), number(1), short(0), short(1)) +
     record("cuGreenCtxStreamCreate", number(17), number(1), short(0)) + host_function(on=17) +
     ask("cuGreenCtxGetDevResource", number(1), short(1)) + ask("cuCtxGetDevResource", number(CONTEXT), short(1)) +
-    record("cuGreenCtxDestroy", number(1)) + ask("cuStreamQuery", number(17)) +
+    record("cuGreenCtxDestroy", number(1)) + ask("cuStreamQuery", number(17)) + ask("cuCtxSynchronize") +
     ask("cuDevicePrimaryCtxReset_v2", short(0), number(CONTEXT)),
     "ranges": context + ask("move_range", short(0), power(45), power(31)) + ask("memory_info"),
     "limits": start + ask("cuCtxSetLimit", short(0), number(4096)) + ask("cuCtxGetLimit", short(0)) +
     ask("cuStreamGetAttribute", number(STREAM), short(1)) +
     ask("cuStreamSetAttribute", number(STREAM), short(1), zeros(4)) + ask("cuEventElapsedTime_v2", number(1), number(1)),
-    # Found: answered, though nobody had asked for an answer.
+    # Found, both: answered, though nobody had asked for an answer.
     "grant_unasked": context + record("memory_grant", short(0), power(23)) + ask("memory_info"),
+    "queries_unasked": start + host_function() + record("cuEventRecordWithFlags", number(EVENT), number(STREAM), short(0)) +
+    record("query_event", number(EVENT), number(3)) + record("query_stream", number(STREAM), number(4)) +
+    ask("cuCtxSynchronize"),
     "goodbye": start + host_function() + record("goodbye"),
 }
 
