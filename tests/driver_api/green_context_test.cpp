@@ -350,26 +350,6 @@ TEST_CASE("what belongs to a destroyed green context is good for nothing", "[gre
     CU_OK(cu.cuCtxSynchronize());  // nothing is left behind
 }
 
-TEST_CASE("a wait for a context ends when a destroyed green context's stream waits for the program", "[green]") {
-    Gpu gpu;
-    for (bool with_stream : {false, true}) {
-        Green green(gpu.device);
-        CUstream stream = green.stream();
-        std::atomic<bool> may_end{false};
-        CU_OK(cu.cuLaunchHostFunc(
-            stream, [](void* may_end) { static_cast<std::atomic<bool>*>(may_end)->wait(false); }, &may_end));
-        std::thread later([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
-            may_end = true;
-            may_end.notify_one();
-        });
-        green.destroy();
-        if (with_stream) (void)cu.cuStreamDestroy(stream);
-        CU_OK(cu.cuCtxSynchronize());
-        later.join();
-    }
-}
-
 TEST_CASE("a green context holds the primary one", "[green]") {
     CU_OK(cu.cuInit(0));
     Green green(0);
