@@ -17,6 +17,7 @@
 #include "cli/config.hpp"
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
+#include "cli/money/budget.hpp"
 #include "cli/timers.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/gpu_config.hpp"
@@ -151,6 +152,8 @@ Result<> run(Session& session, const RunOptions& options) {
     if (!wish) return wish.error();
     progress.end();
     pool->reset();
+    if (auto within = check_budget(session, "", login->address, options.over_budget || options.dry_run); !within)
+        return within;
     if (options.dry_run && session.json) {
         print_document(session, "run",
                        {{"dry_run", true},
@@ -181,6 +184,7 @@ void add_run(Grammar& tnr, Session& session) {
     command.option("--wait", options->wait,
                    "When all GPUs are in use, wait for one: 5m, or forever; the place in the queue is told on stderr");
     command.flag("--dry-run", options->dry_run, "Only check that the pool has such a GPU");
+    command.flag("--over-budget", options->over_budget, "Run it although the budget is used up (`tnr budget`)");
     command.required_words("command", options->words, "After `--`: the program and its arguments");
     command.footer(
         "Ends with the program's own exit code. A pool on 127.0.0.1 needs no sign-in.\n\n"

@@ -15,6 +15,7 @@ struct RunOptions {
     std::string wait = {};     // for a GPU, when all are in use: "5m", "forever"; empty: not at all
     std::vector<std::string> words;
     bool dry_run = false;
+    bool over_budget = false;
 };
 
 // Becomes the program, so it returns only after a dry run or when something went wrong.

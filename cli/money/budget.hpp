@@ -52,8 +52,9 @@ std::string use_text(const BudgetUse& use);
 
 // From here on a word is said.
 inline constexpr double budget_warning_share = 0.8;
-// Whether a machine may be started at this provider, with GPUs of this pool (empty: its cloud's own): an Error of kind
-// usage when a budget is used up, unless `over_budget`. Warns before that, and when nobody can tell.
+// Whether a machine may be started at this provider (empty: a program on this computer), with GPUs of this pool (empty:
+// its cloud's own): an Error of kind usage when a budget is used up, unless `over_budget`. Warns before that, and when
+// nobody can tell.
 Result<> check_budget(Session& session, const std::string& provider, const std::string& pool, bool over_budget);
 
 }  // namespace tnr::cli

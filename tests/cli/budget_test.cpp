@@ -73,6 +73,13 @@ TEST_CASE("a budget counts what the pools' GPUs have cost, also at a pool alone"
     CHECK(fake.tnr({"start", "demo", "--gpu", "h100"}) == 2);
     CHECK(fake.err.str().find("the budget is used up: " + pool + ": $4.00 of $3.00 today (133 %)") !=
           std::string::npos);
+    CHECK(fake.tnr({"run", "--gpu", "h100", "--", "no-such-program"}) == 2);
+    CHECK(fake.err.str().find("the budget is used up: " + pool) != std::string::npos);
+    CHECK(fake.tnr({"run", "--gpu", "h100", "--over-budget", "--", "no-such-program"}) == 127);
+    CHECK(fake.err.str().find("warning: the budget is nearly used up, or more: " + pool) != std::string::npos);
+    for (const char* name : {"TNR_CONFIG", "TNR_POOL", "TNR_GPU"}) ::unsetenv(name);
+    CHECK(fake.tnr({"run", "--gpu", "h100", "--dry-run", "--", "no-such-program"}) == 0);
+    CHECK(fake.err.str().find("warning: the budget is nearly used up, or more: " + pool) != std::string::npos);
     REQUIRE(fake.tnr({"budget", "remove", "--provider", pool}) == 0);
     CHECK(fake.tnr({"start", "demo", "--gpu", "h100", "--dry-run"}) == 0);
     CHECK(fake.err.str().find("nearly used up, or more: all together: $4.00 of $4.50") != std::string::npos);
