@@ -248,14 +248,16 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
             if (size == 0 || !memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
         }
         wait_for_everything();
+        {
+            tnr::LockGuard lock(memory.mutex);
+            if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
+            for (uint64_t at = address; at < address + size; at += memory.mapped.at(at).bytes)
+                driver().addresses.take(at, [](const Allocation&) { return true; });
+        }
+        wait_for_everything();  // for copies of other threads that came meanwhile; from here on none can come
         tnr::LockGuard lock(memory.mutex);
         if (!memory.exactly_mapped(address, size)) return CUDA_ERROR_INVALID_VALUE;
-        for (uint64_t at = address; at < address + size;) {
-            auto found = memory.mapped.find(at);
-            driver().addresses.take(at, [](const Allocation&) { return true; });
-            at += found->second.bytes;
-            memory.mapped.erase(found);
-        }
+        memory.mapped.erase(memory.mapped.find(address), memory.mapped.lower_bound(address + size));
         (void)mmap(pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         return CUDA_SUCCESS;
     });
