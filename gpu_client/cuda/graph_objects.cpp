@@ -38,6 +38,8 @@ struct Ownership {
     std::unordered_map<uint64_t, std::vector<uint64_t>> nodes_of_graph TNR_GUARDED_BY(mutex);
     std::unordered_map<uint64_t, std::vector<uint64_t>> graphs_of_node TNR_GUARDED_BY(mutex);
     Numbered graphs TNR_GUARDED_BY(mutex), nodes TNR_GUARDED_BY(mutex);
+    std::unordered_map<uint64_t, uint64_t> named_execs TNR_GUARDED_BY(mutex);  // our handles, by the driver's
+    std::atomic<size_t> named_exec_count{0};
 
     using Unneeded = std::vector<std::shared_ptr<const GraphNeeds>>;
     void node_gone(uint64_t handle, Unneeded& unneeded) TNR_REQUIRES(mutex);
@@ -120,6 +122,21 @@ void mint(CUgraphExec& handle) {
     handle = handle_of<CUgraphExec>(create(graph_execs(), nullptr, next_number()));
 }
 
+GraphExec* find_graph_exec(CUgraphExec handle) {
+    if (auto* exec = graph_execs().find(value_of(handle)); exec || ownership().named_exec_count == 0) return exec;
+    LockGuard lock(ownership().mutex);
+    auto named = ownership().named_execs.find(value_of(handle));
+    return named != ownership().named_execs.end() ? graph_execs().find(named->second) : nullptr;
+}
+
+bool name_by_driver(CUgraphExec& handle, uint64_t name) {
+    LockGuard lock(ownership().mutex);
+    if (!ownership().named_execs.emplace(name, value_of(handle)).second) return false;
+    ownership().named_exec_count = ownership().named_execs.size();
+    handle = handle_of<CUgraphExec>(name);
+    return true;
+}
+
 // A clone, or an instance: it needs what the graph needs.
 void made(CUgraph handle, const NamedGraph& from) {
     LockGuard lock(ownership().mutex);
@@ -127,9 +144,10 @@ void made(CUgraph handle, const NamedGraph& from) {
     if (graph && original) graph->needs = original->needs;
 }
 void made(CUgraphExec handle, const NamedGraph& from) {
+    auto* exec = find_graph_exec(handle);
     LockGuard lock(ownership().mutex);
     auto* original = graphs().find(from.graph);
-    if (auto* exec = find_graph_exec(handle); exec && original) {
+    if (exec && original) {
         exec->needs = original->needs;
         exec->has_needs = exec->needs != nullptr;
     }
@@ -179,8 +197,8 @@ std::shared_ptr<const GraphNeeds> needs_of(CUgraph handle) {
 }
 
 std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec handle) {
-    LockGuard lock(ownership().mutex);
     auto* exec = find_graph_exec(handle);
+    LockGuard lock(ownership().mutex);
     return exec ? exec->needs : nullptr;
 }
 
@@ -190,9 +208,9 @@ void set_needs(CUgraph handle, std::shared_ptr<const GraphNeeds> needs) {
 }
 
 void set_needs(CUgraphExec handle, std::shared_ptr<const GraphNeeds> needs) {
-    LockGuard lock(ownership().mutex);
     auto* exec = find_graph_exec(handle);
     if (!exec) return;
+    LockGuard lock(ownership().mutex);
     exec->needs.swap(needs);
     exec->has_needs = exec->needs != nullptr;
 }
@@ -200,8 +218,11 @@ void forget(CUgraphExec handle) {
     std::shared_ptr<const GraphNeeds> needs;  // may free memory: without the lock
     {
         LockGuard lock(ownership().mutex);
-        if (auto* exec = find_graph_exec(handle)) needs = std::move(exec->needs);
-        graph_execs().destroy(value_of(handle));
+        auto named = ownership().named_execs.extract(value_of(handle));
+        ownership().named_exec_count = ownership().named_execs.size();
+        uint64_t ours = named.empty() ? value_of(handle) : named.mapped();
+        if (auto* exec = graph_execs().find(ours)) needs = std::move(exec->needs);
+        graph_execs().destroy(ours);
     }
 }
 

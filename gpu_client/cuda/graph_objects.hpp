@@ -69,9 +69,8 @@ inline Graph* find_graph(CUgraph handle) {
 inline GraphNode* find_graph_node(CUgraphNode handle) {
     return graph_nodes().find(value_of(handle));
 }
-inline GraphExec* find_graph_exec(CUgraphExec handle) {
-    return graph_execs().find(value_of(handle));
-}
+// By our handle, or by the driver's (name_by_driver()).
+GraphExec* find_graph_exec(CUgraphExec handle);
 inline CUresult number_of(CUgraph handle, uint64_t& number) {
     return number_of_object(find_graph(handle), number, CUDA_ERROR_INVALID_VALUE);
 }
@@ -104,6 +103,9 @@ void mint(CUgraphExec& handle);
 void made(CUgraph handle, const NamedGraph& where);
 void made(CUgraphNode handle, const NamedGraph& where);
 void made(CUgraphExec handle, const NamedGraph& where);
+// Kernels may launch it, and find its handle in their arguments or in memory: so the program gets the driver's instead of
+// ours. False if another instance, of another GPU, is called so: then it keeps ours.
+bool name_by_driver(CUgraphExec& handle, uint64_t name);
 // It has become part of the node's graph.
 void moved_into(CUgraph handle, CUgraphNode node);
 // It is gone, with all that it owns.

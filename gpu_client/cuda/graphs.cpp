@@ -2,6 +2,8 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/log.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/cuda/table_call.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
@@ -57,6 +59,28 @@ void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgr
     if (!all->empty()) set_needs(exec, all);
 }
 
+// Kernels cannot copy what the program has in its memory into a mirror, or back.
+static bool kernels_may_launch(CUgraph graph) {
+    auto needs = needs_of(graph);
+    return !needs || needs->copies.empty();
+}
+
+static void name_for_kernels(CUgraphExec& exec) {
+    auto* object = find_graph_exec(exec);
+    RemoteCall call(wire::GraphForKernels<>{object->number});
+    wire::GraphForKernels<>::Reply reply;
+    if (call.send() != CUDA_SUCCESS || call.take(reply) != CUDA_SUCCESS || !name_by_driver(exec, reply.name))
+        log_once(LogLevel::warning, "kernels cannot launch a graph that was instantiated for that");
+}
+
+CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {
+    bool for_kernels = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    return !for_kernels || kernels_may_launch(graph) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+void note_cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long flags) {
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) name_for_kernels(*exec);
+}
+
 static CUresult note_recorded_by_graphs(CUevent handle) {
     auto* event = find_event(handle);
     if (!event) return CUDA_ERROR_INVALID_VALUE;
@@ -105,14 +129,21 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
         call.handle(wanted->hUploadStream);
         wanted->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         wanted->hErrNode_out = nullptr;
+        bool for_kernels = wanted->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+        if (for_kernels && !kernels_may_launch(graph)) {
+            wanted->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
         auto result = call.send();
         wire::InstantiateGraph<>::Reply reply;
         if (call.read(reply)) {
             wanted->result_out = static_cast<CUgraphInstantiateResult>(reply.result);
             if (reply.blamed != 0) find_numbered(call.session(), reply.blamed, call.named(), wanted->hErrNode_out);
         }
-        if (result == CUDA_SUCCESS) *out = made.keep(call);
-        return result;
+        if (result != CUDA_SUCCESS) return result;
+        *out = made.keep(call);
+        if (for_kernels) name_for_kernels(*out);
+        return CUDA_SUCCESS;
     });
 }
 

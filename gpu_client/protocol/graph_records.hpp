@@ -276,6 +276,19 @@ struct InstantiateGraph {
     };
 };
 
+// What kernels call an instance that they may launch.
+template <class Side = Numbers>
+struct GraphForKernels {
+    static constexpr uint16_t op = op_graph_for_kernels;
+    static constexpr auto way = CallWay::sync;
+    typename Side::GraphExec exec{};
+    auto fields() { return std::tie(exec); }
+    struct Reply {
+        uint64_t name = 0;  // the driver's handle
+        auto fields() { return std::tie(name); }
+    };
+};
+
 // As CaptureHostFunction.
 template <class Side = Numbers>
 struct AddHostNode {

@@ -97,12 +97,23 @@ static Answer instantiate(WorkerSession& session, Call& call, const wire::Instan
     return result;
 }
 
+// Only of instances that need it: a handle tells where the driver keeps its own.
+static Answer name_for_kernels(WorkerSession&, Call& call, const wire::GraphForKernels<Resolved>& asked) {
+    cuuint64_t flags = 0;
+    if (!driver().cuGraphExecGetFlags) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto result = driver().cuGraphExecGetFlags(asked.exec.handle, &flags); result != CUDA_SUCCESS) return result;
+    if (!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+    call.reply(wire::GraphForKernels<>::Reply{reinterpret_cast<uint64_t>(asked.exec.handle)});
+    return CUDA_SUCCESS;
+}
+
 void add_graph_calls(HandlerTable& table) {
     table.add<begin_capture>();
     table.add<begin_capture_to_graph>();
     table.add<end_capture>();
     table.add<capture_info>();
     table.add<instantiate>();
+    table.add<name_for_kernels>();
 }
 
 }  // namespace tnr::worker

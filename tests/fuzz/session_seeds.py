@@ -218,6 +218,12 @@ SEEDS = {
     ask("cuGreenCtxGetDevResource", number(1), short(1)) + ask("cuCtxGetDevResource", number(CONTEXT), short(1)) +
     record("cuGreenCtxDestroy", number(1)) + ask("cuStreamQuery", number(17)) + ask("cuCtxSynchronize") +
     ask("cuDevicePrimaryCtxReset_v2", short(0), number(CONTEXT)),
+    "device_graphs": start + record("cuStreamBeginCapture_v2", number(STREAM)) +
+    record("cuMemsetD8Async", address(0), data(b"\x07"), number(64), number(STREAM)) +
+    ask("cuStreamEndCapture", number(STREAM), number(1), data(b"\0")) +
+    ask("cuGraphInstantiateWithFlags", number(1), number(1), number(4)) + ask("graph_for_kernels", number(1)) +
+    record("cuGraphUpload", number(1), number(STREAM)) + ask("cuGraphLaunch", number(1), number(STREAM)) +
+    record("cuGraphExecDestroy", number(1)) + ask("graph_for_kernels", number(1)) + ask("cuCtxSynchronize"),
     "ranges": context + ask("move_range", short(0), power(45), power(31)) + ask("memory_info"),
     "limits": start + ask("cuCtxSetLimit", short(0), number(4096)) + ask("cuCtxGetLimit", short(0)) +
     ask("cuStreamGetAttribute", number(STREAM), short(1)) +

@@ -28,11 +28,20 @@ public:
 
     std::shared_ptr<const Plan> plan();
     // What it will do from now on has changed.
-    void changed() { plan_ = nullptr; }
+    void changed() {
+        plan_ = nullptr;
+        uploaded = false;
+    }
 
     const std::shared_ptr<Graph> graph;
     const cuuint64_t flags;
     Point last;  // the newest launch: the next one comes after it
+
+    // Kernels of this context may launch it, once it has been uploaded (device_graphs.hpp). Null: none may.
+    Context* device_context = nullptr;
+    std::atomic<bool> uploaded{false};
+    std::atomic<bool> on_device{false};   // launched by a kernel, and not done
+    std::atomic<bool> waits_turn{false};  // likewise, for the end of another graph
 
 private:
     std::shared_ptr<const Plan> plan_;

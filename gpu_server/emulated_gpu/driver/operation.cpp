@@ -71,7 +71,7 @@ CUresult code_of(ptx::Outcome outcome) {
 
 }  // namespace
 
-void perform(Context& context, const KernelLaunch& launch) {
+void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* graph) {
     if (context.faulted()) return;
     KernelMemory memory(context, launch.bound.get());
     Module& module = *launch.function->module();
@@ -88,6 +88,7 @@ void perform(Context& context, const KernelLaunch& launch) {
     run.memory = &memory;
     run.print = [](void*, std::string_view text) { buffer_print(text); };
     run.set_condition = set_condition;
+    run.graph = graph;
     run.cancelled = context.cancelled();
     ptx::Report report = ptx::run(run);
     CUresult code = code_of(report.outcome);

@@ -72,7 +72,8 @@ using Operation = std::variant<Copy, Fill, KernelLaunch, HostCall, ValueOperatio
 // context.
 void perform(Context& context, const Copy& copy);
 void perform(Context& context, const Fill& fill);
-void perform(Context& context, const KernelLaunch& launch);
+// `graph`: which it runs in; null: none.
+void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* graph = nullptr);
 void perform(Context& context, const HostCall& call);
 void perform(Context& context, const ValueOperations& operations);
 

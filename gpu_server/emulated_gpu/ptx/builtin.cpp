@@ -92,6 +92,14 @@ void set_condition(Warp& w, uint32_t lane, const Call& call) {
         launch.set_condition(argument<uint64_t>(w, lane, call, 0), argument<uint32_t>(w, lane, call, 1));
 }
 
+// cudaGraphLaunch(instance, stream)
+void launch_graph(Warp& w, uint32_t lane, const Call& call) {
+    constexpr int32_t error_value = 1;  // cudaErrorInvalidValue
+    auto* graph = w.block->grid->launch->graph;
+    auto exec = argument<uint64_t>(w, lane, call, 0), stream = argument<uint64_t>(w, lane, call, 1);
+    result(w, lane, call, graph ? graph->launch(exec, stream) : error_value);
+}
+
 // cudaGetParameterBufferV2(kernel, grid, block, bytes of shared memory)
 void prepare_child(Warp& w, uint32_t lane, const Call& call) {
     ChildGrid child;
@@ -132,6 +140,7 @@ Builtin builtin_named(std::string_view name) {
     if (name == "vprintf") return Builtin::vprintf;
     if (name == "__assertfail") return Builtin::assert_fail;
     if (name == "cudaGraphSetConditional") return Builtin::set_condition;
+    if (name == "cudaGraphLaunch") return Builtin::launch_graph;
     if (name == "malloc") return Builtin::malloc;
     for (std::string_view prefix : {"__cudaCDP2", "cuda"}) {  // from CUDA 12 on, and before
         if (!name.starts_with(prefix)) continue;
@@ -152,6 +161,8 @@ bool builtin_fits(const Call& call) {
             return long_enough(call, {8, 8, 4, 8, 8}, 0);
         case Builtin::set_condition:
             return long_enough(call, {8, 4}, 0);
+        case Builtin::launch_graph:
+            return long_enough(call, {8, 8}, 4);
         case Builtin::malloc:
             return long_enough(call, {8}, 8);
         case Builtin::free:
@@ -182,6 +193,9 @@ void call_builtin(Warp& w, const Call& call) {
                 break;
             case Builtin::set_condition:
                 set_condition(w, lane, call);
+                break;
+            case Builtin::launch_graph:
+                launch_graph(w, lane, call);
                 break;
             case Builtin::malloc:
                 result(w, lane, call, DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 0)));

@@ -65,6 +65,7 @@ enum class Builtin : uint8_t {
     vprintf,
     assert_fail,
     set_condition,
+    launch_graph,
     malloc,
     free,
     child_parameters,

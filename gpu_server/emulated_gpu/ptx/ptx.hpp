@@ -107,6 +107,16 @@ struct Dim3 {
     uint32_t x = 1, y = 1, z = 1;
 };
 
+// The graph that a kernel runs in.
+class GraphAround {
+public:
+    virtual ~GraphAround() = default;
+    // What %current_graph_exec reads; 0: no graph that kernels may launch.
+    virtual uint64_t exec() const = 0;
+    // cudaGraphLaunch. A cudaError. Called from any thread.
+    virtual int32_t launch(uint64_t exec, uint64_t stream) = 0;
+};
+
 struct Launch {
     const Module* module = nullptr;
     uint32_t kernel = 0;                         // index into Module::kernels()
@@ -122,6 +132,7 @@ struct Launch {
     void* print_context = nullptr;
     // Called for cudaGraphSetConditional, from any thread.
     void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
+    GraphAround* graph = nullptr;     // null: the kernel runs in none
     const bool* cancelled = nullptr;  // read with atomic_ref now and then; true: stop early
 };
 

@@ -82,6 +82,10 @@ constexpr Handler word() {
 uint64_t workspace(const Warp& w) {
     return reinterpret_cast<uint64_t>(w.block->grid->workspace);
 }
+uint64_t current_graph_exec(const Warp& w) {
+    auto* graph = w.block->grid->launch->graph;
+    return graph ? graph->exec() : 0;
+}
 uint32_t ntid_x(const Warp& w) {
     return block_size(w).x;
 }
@@ -216,7 +220,7 @@ constexpr Special specials[] = {
     {"%aggr_smem_size", Type::u32, word<total_shared>()},
     {"%envreg1", Type::u32, word<workspace_high>()},
     {"%envreg2", Type::u32, word<workspace_low>()},
-    {"%current_graph_exec", Type::u64, per_warp<uint64_t, zero>},
+    {"%current_graph_exec", Type::u64, per_warp<uint64_t, current_graph_exec>},
     {"%clusterid.x", Type::u32, word<clusterid<&Dim3::x>>()},
     {"%clusterid.y", Type::u32, word<clusterid<&Dim3::y>>()},
     {"%clusterid.z", Type::u32, word<clusterid<&Dim3::z>>()},
