@@ -62,11 +62,12 @@ void add_budget(Grammar& tnr, Session& session) {
     auto budget = tnr.command("budget", "Say how much may be spent");
     budget.requires_command();
     budget.footer(
-        "From 80 % on `tnr start` and `tnr run` warn; at 100 % they start nothing more, unless you say --over-budget.\n"
-        "What runs is not stopped, and programs on machines are not refused. What counts is what `tnr billing` shows:\n"
-        "the machines, as this computer saw them, and the GPU time in the pools' ledgers. --provider takes a provider,\n"
-        "for its machines, or a pool's address, for its GPUs; a budget without it is for all together. Days and months\n"
-        "are UTC's. A budget without a currency holds for each currency by itself, since none is ever converted.\n\n"
+        "From 80 % on `tnr start` and `tnr run` warn; at 100 % they start nothing more, unless you say\n"
+        "--over-budget. What runs is not stopped, and programs on machines are not refused. What counts is what\n"
+        "`tnr billing` shows: the machines, as this computer saw them, and the GPU time in the pools' ledgers.\n"
+        "--provider takes a provider, for its machines, or a pool's address, for its GPUs; a budget without it is\n"
+        "for all together. Days and months are UTC's. A budget without a currency holds for each currency by\n"
+        "itself, since none is ever converted.\n\n"
         "Examples:\n"
         "  tnr budget set 50/month\n"
         "  tnr budget set 20EUR/month --provider hetzner\n"

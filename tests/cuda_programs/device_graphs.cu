@@ -20,12 +20,11 @@ __global__ void launch_all(Children* children, int* list) {
     children->errors[0] = cudaGraphLaunch(children->tail, cudaStreamGraphTailLaunch);
     children->errors[1] = cudaGraphLaunch(children->other_tail, cudaStreamGraphTailLaunch);
     children->errors[2] = cudaGraphLaunch(children->at_once, cudaStreamGraphFireAndForget);
-    if (children->sibling) children->errors[3] = cudaGraphLaunch(children->sibling, cudaStreamGraphFireAndForgetAsSibling);
+    if (children->sibling)
+        children->errors[3] = cudaGraphLaunch(children->sibling, cudaStreamGraphFireAndForgetAsSibling);
 }
 
-// Threads of one block; the first one asks for the next round.
 __global__ void again(int* rounds, int wanted, int* errors) {
-    if (threadIdx.x != 0) return;
     if (++*rounds < wanted) errors[0] = cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch);
     errors[1] = cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphFireAndForget);  // it runs
 }
@@ -42,12 +41,11 @@ cudaGraphNode_t add(cudaGraph_t graph, std::initializer_list<cudaGraphNode_t> af
                     Arguments... given) {
     std::tuple<Parameters...> arguments(given...);
     void* pointers[sizeof...(Parameters)];
-    std::apply([&](auto&... each) { int i = 0; ((pointers[i++] = &each), ...); }, arguments);
+    int count = 0;
+    std::apply([&](auto&... each) { ((pointers[count++] = &each), ...); }, arguments);
     cudaKernelNodeParams node{};
     node.func = reinterpret_cast<void*>(kernel);
-    node.gridDim = 1, node.blockDim = 32;
-    if (node.func == reinterpret_cast<void*>(append) || node.func == reinterpret_cast<void*>(launch_all)) node.blockDim = 1;
-    if (node.func == reinterpret_cast<void*>(ask)) node.blockDim = 1;
+    node.gridDim = 1, node.blockDim = 1;
     node.kernelParams = pointers;
     cudaGraphNode_t made;
     CUDA_OK(cudaGraphAddKernelNode(&made, graph, after.begin(), after.size(), &node));
