@@ -1,8 +1,12 @@
-// See fields.hpp. To add one: a line in gpu_fields().
+// See fields.hpp. To add one: a line in told_fields(), or in a file of field_groups.hpp.
 #include "gpu_client/nvidia_smi/fields.hpp"
+
+#include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
+
+#include "gpu_client/nvidia_smi/field_groups.hpp"
 
 namespace tnr::smi {
 
@@ -10,8 +14,7 @@ std::string mib(unsigned long long bytes) {
     return std::to_string(bytes >> 20);
 }
 
-// What is shown in place of a value: a GPU without that sensor is one thing, a GPU that is gone another.
-static std::string missing(nvmlReturn_t why) {
+std::string missing(nvmlReturn_t why) {
     return why == NVML_ERROR_GPU_IS_LOST ? "[GPU is lost]" : not_available;
 }
 
@@ -44,13 +47,6 @@ static std::string clock(const System&, const Gpu& gpu) {
 }
 
 template <auto Function>
-static std::string switched(const System&, const Gpu& gpu) {
-    nvmlEnableState_t state{};
-    if (auto result = Function(gpu.handle, &state); result != NVML_SUCCESS) return missing(result);
-    return state == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
-}
-
-template <auto Function>
 static std::string text(const System&, const Gpu& gpu) {
     char buffer[96] = {};
     auto result = Function(gpu.handle, buffer, sizeof buffer);
@@ -69,9 +65,10 @@ static std::string pci(const Gpu& gpu, const char* format, unsigned nvmlPciInfo_
     return result == NVML_SUCCESS ? hexadecimal(format, info.*part) : missing(result);
 }
 
+template <auto Function>
 static std::string clock_reasons(const System&, const Gpu& gpu) {
     unsigned long long reasons = 0;
-    auto result = nvmlDeviceGetCurrentClocksEventReasons(gpu.handle, &reasons);
+    auto result = Function(gpu.handle, &reasons);
     return result == NVML_SUCCESS ? hexadecimal("0x%016llX", reasons) : missing(result);
 }
 
@@ -112,25 +109,16 @@ static std::string performance_state(const System&, const Gpu& gpu) {
     return result == NVML_SUCCESS ? "P" + std::to_string(state) : missing(result);
 }
 
-static std::string compute_mode(const System&, const Gpu& gpu) {
-    static constexpr const char* names[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
-    nvmlComputeMode_t mode{};
-    auto result = nvmlDeviceGetComputeMode(gpu.handle, &mode);
-    return result == NVML_SUCCESS && mode < 4u ? names[mode] : missing(result);
+static std::string reserved_memory(const System&, const Gpu& gpu) {
+    nvmlMemory_v2_t told{};
+    told.version = nvmlMemory_v2;
+    auto result = nvmlDeviceGetMemoryInfo_v2(gpu.handle, &told);
+    return result == NVML_SUCCESS ? mib(told.reserved) : missing(result);
 }
 
-static std::string ecc_mode(const System&, const Gpu& gpu) {
-    nvmlEnableState_t current{}, pending{};
-    auto result = nvmlDeviceGetEccMode(gpu.handle, &current, &pending);
-    if (result != NVML_SUCCESS) return missing(result);
-    return current == NVML_FEATURE_ENABLED ? "Enabled" : "Disabled";
-}
-
-static std::string mig_mode(const System&, const Gpu& gpu) {
-    unsigned current = 0, pending = 0;
-    auto result = nvmlDeviceGetMigMode(gpu.handle, &current, &pending);
-    if (result != NVML_SUCCESS) return missing(result);
-    return current ? "Enabled" : "Disabled";
+static std::string host_name(const System&, const Gpu&) {
+    char name[256] = {};
+    return gethostname(name, sizeof name - 1) == 0 ? name : not_available;
 }
 
 static std::string ecc_errors(const System&, const Gpu& gpu) {
@@ -157,8 +145,8 @@ static std::string timestamp(const System&, const Gpu&) {
 using S = const System&;
 using G = const Gpu&;
 
-const std::vector<Field>& gpu_fields() {
-    static const std::vector<Field> fields{
+static std::vector<Field> told_fields() {
+    return {
         {"timestamp", "", timestamp},
         {"driver_version", "", [](S system, G) { return system.driver_version; }},
         {"count", "", [](S system, G) { return std::to_string(system.gpus.size()); }},
@@ -177,6 +165,7 @@ const std::vector<Field>& gpu_fields() {
         {"memory.total", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total); }},
         {"memory.used", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_used); }},
         {"memory.free", "MiB", [](S, G gpu) { return memory(gpu, gpu.memory_total - gpu.memory_used); }},
+        {"memory.reserved", "MiB", reserved_memory},
         {"utilization.gpu", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::gpu); }},
         {"utilization.memory", "%", [](S, G gpu) { return utilization(gpu, &nvmlUtilization_t::memory); }},
         {"utilization.encoder", "%", coder<nvmlDeviceGetEncoderUtilization>},
@@ -185,54 +174,76 @@ const std::vector<Field>& gpu_fields() {
         {"fan.speed", "%", number<nvmlDeviceGetFanSpeed>},
         {"pstate", "", performance_state},
         {"power.draw", "W", watts<nvmlDeviceGetPowerUsage>},
+        {"power.draw.average", "W", watts<nvmlDeviceGetPowerUsage>},
+        {"power.draw.instant", "W", watts<nvmlDeviceGetPowerUsage>},
         {"power.limit", "W", watts<nvmlDeviceGetEnforcedPowerLimit>},
+        {"enforced.power.limit", "W", watts<nvmlDeviceGetEnforcedPowerLimit>},
         {"power.default_limit", "W", watts<nvmlDeviceGetPowerManagementDefaultLimit>},
         {"power.min_limit", "W", power_limit<0>},
         {"power.max_limit", "W", power_limit<1>},
-        {"clocks_event_reasons.active", "", clock_reasons},
-        {"clocks.gr", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS>},
-        {"clocks.sm", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_SM>},
-        {"clocks.mem", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_MEM>},
-        {"clocks.video", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_VIDEO>},
-        {"clocks.max.gr", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_GRAPHICS>},
+        {"clocks_event_reasons.supported", "", clock_reasons<nvmlDeviceGetSupportedClocksEventReasons>},
+        {"clocks_event_reasons.active", "", clock_reasons<nvmlDeviceGetCurrentClocksEventReasons>},
+        {"clocks.current.graphics", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_GRAPHICS>},
+        {"clocks.current.sm", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_SM>},
+        {"clocks.current.memory", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_MEM>},
+        {"clocks.current.video", "MHz", clock<nvmlDeviceGetClockInfo, NVML_CLOCK_VIDEO>},
+        {"clocks.max.graphics", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_GRAPHICS>},
         {"clocks.max.sm", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_SM>},
-        {"clocks.max.mem", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_MEM>},
+        {"clocks.max.memory", "MHz", clock<nvmlDeviceGetMaxClockInfo, NVML_CLOCK_MEM>},
         {"pcie.link.gen.current", "", number<nvmlDeviceGetCurrPcieLinkGeneration>},
         {"pcie.link.gen.max", "", number<nvmlDeviceGetMaxPcieLinkGeneration>},
         {"pcie.link.width.current", "", number<nvmlDeviceGetCurrPcieLinkWidth>},
         {"pcie.link.width.max", "", number<nvmlDeviceGetMaxPcieLinkWidth>},
         {"pcie.replay_counter", "", number<nvmlDeviceGetPcieReplayCounter>},
-        {"persistence_mode", "", switched<nvmlDeviceGetPersistenceMode>},
-        {"display_mode", "", switched<nvmlDeviceGetDisplayMode>},
-        {"display_active", "", switched<nvmlDeviceGetDisplayActive>},
-        {"compute_mode", "", compute_mode},
-        {"ecc.mode.current", "", ecc_mode},
         {"ecc.errors.uncorrected.volatile.total", "", ecc_errors},
-        {"mig.mode.current", "", mig_mode},
+        {"hostname", "", host_name},
     };
+}
+
+const std::vector<Field>& gpu_fields() {
+    static const std::vector<Field> fields = [] {
+        auto all = told_fields();
+        for (auto& more : {mode_fields(), health_fields(), untold_fields()})
+            all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }();
     return fields;
 }
 
-const Field* find_gpu_field(const std::string& name) {
-    static const std::vector<std::pair<std::string, std::string>> aliases{
-        {"gpu_name", "name"},
-        {"gpu_uuid", "uuid"},
-        {"gpu_bus_id", "pci.bus_id"},
-        {"clocks.current.sm", "clocks.sm"},
-        {"clocks.current.memory", "clocks.mem"},
-        {"clocks.current.graphics", "clocks.gr"},
-        {"enforced.power.limit", "power.limit"},
-        {"power.draw.instant", "power.draw"},
-        {"power.draw.average", "power.draw"},
-        {"gpu_serial", "serial"},
-        {"clocks_throttle_reasons.active", "clocks_event_reasons.active"},
-        {"clocks.max.graphics", "clocks.max.gr"},
-        {"clocks.max.memory", "clocks.max.mem"},
-        {"clocks.current.video", "clocks.video"},
-    };
-    auto wanted = name;
+// NVIDIA's other names for the same, and older ones.
+static const std::pair<const char*, const char*> aliases[] = {
+    {"gpu_name", "name"},
+    {"gpu_uuid", "uuid"},
+    {"gpu_bus_id", "pci.bus_id"},
+    {"gpu_serial", "serial"},
+    {"clocks.sm", "clocks.current.sm"},
+    {"clocks.mem", "clocks.current.memory"},
+    {"clocks.gr", "clocks.current.graphics"},
+    {"clocks.video", "clocks.current.video"},
+    {"clocks.max.gr", "clocks.max.graphics"},
+    {"clocks.max.mem", "clocks.max.memory"},
+    {"clocks.applications.gr", "clocks.applications.graphics"},
+    {"clocks.applications.mem", "clocks.applications.memory"},
+    {"clocks.default_applications.gr", "clocks.default_applications.graphics"},
+    {"clocks.default_applications.mem", "clocks.default_applications.memory"},
+    {"gom.current", "gpu_operation_mode.current"},
+    {"gom.pending", "gpu_operation_mode.pending"},
+    {"pcie.link.gen.gpucurrent", "pcie.link.gen.current"},
+    {"pcie.link.gen.gpumax", "pcie.link.gen.max"},
+    {"retired_pages.sbe", "retired_pages.single_bit_ecc.count"},
+    {"retired_pages.dbe", "retired_pages.double_bit.count"},
+};
+
+static std::string real_name(const std::string& name) {
+    constexpr const char *older = "clocks_throttle_reasons", *newer = "clocks_event_reasons";
+    if (name.starts_with(older)) return newer + name.substr(std::string(older).size());
     for (auto& [alias, real] : aliases)
-        if (alias == name) wanted = real;
+        if (name == alias) return real;
+    return name;
+}
+
+const Field* find_gpu_field(const std::string& name) {
+    auto wanted = real_name(name);
     for (auto& field : gpu_fields())
         if (wanted == field.name) return &field;
     return nullptr;
@@ -241,6 +252,8 @@ const Field* find_gpu_field(const std::string& name) {
 const std::vector<ProcessField>& process_fields() {
     using P = const Process&;
     static const std::vector<ProcessField> fields{
+        {"timestamp", "", [](G, P) { return timestamp({}, {}); }},
+        {"gpu_serial", "", [](G gpu, P) { return text<nvmlDeviceGetSerial>({}, gpu); }},
         {"gpu_name", "", [](G gpu, P) { return gpu.name; }},
         {"gpu_uuid", "", [](G gpu, P) { return gpu.uuid; }},
         {"gpu_bus_id", "", [](G gpu, P) { return gpu.bus_id; }},

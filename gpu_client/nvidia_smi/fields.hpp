@@ -27,5 +27,7 @@ const std::vector<ProcessField>& process_fields();
 const ProcessField* find_process_field(const std::string& name);
 
 std::string mib(unsigned long long bytes);
+// What is shown in place of a value: a GPU without that sensor is one thing, a GPU that is gone another.
+std::string missing(nvmlReturn_t why);
 
 }  // namespace tnr::smi

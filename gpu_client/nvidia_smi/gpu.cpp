@@ -1,6 +1,10 @@
 // See gpu.hpp.
 #include "gpu_client/nvidia_smi/gpu.hpp"
 
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
 #include "gpu_client/nvml/last_error.hpp"
 
 namespace tnr::smi {
@@ -47,11 +51,19 @@ static Result<Gpu> read_gpu(unsigned index) {
     return gpu;
 }
 
-static bool is_wanted(const Gpu& gpu, const std::string& only) {
-    return only.empty() || only == std::to_string(gpu.index) || only == gpu.uuid || only == gpu.bus_id;
+// Bus ids are written with a domain of four or eight digits, in either case.
+static bool is_bus_id(std::string name, const std::string& bus_id) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    return name.size() >= std::string_view("0000:01:00.0").size() && bus_id.ends_with(name);
 }
 
-Result<System> read_system(const std::string& only) {
+static bool is_wanted(const Gpu& gpu, const std::vector<std::string>& only) {
+    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& name) {
+               return name == std::to_string(gpu.index) || name == gpu.uuid || is_bus_id(name, gpu.bus_id);
+           });
+}
+
+Result<System> read_system(const std::vector<std::string>& only) {
     static bool started = false;  // once per process, however often the screen is redrawn
     if (auto result = started ? NVML_SUCCESS : nvmlInit(); result != NVML_SUCCESS)
         return failure("NVML does not start", result);
@@ -71,7 +83,7 @@ Result<System> read_system(const std::string& only) {
         if (is_wanted(*gpu, only)) system.gpus.push_back(std::move(*gpu));
     }
     if (system.gpus.empty() && !only.empty())
-        return Error{Error::Kind::not_found, "no GPU is called '" + only + "'", "nvidia-smi -L lists them"};
+        return Error{Error::Kind::not_found, "no GPU is called '" + only.front() + "'", "nvidia-smi -L lists them"};
     return system;
 }
 

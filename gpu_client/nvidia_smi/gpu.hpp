@@ -33,7 +33,7 @@ struct System {
     std::vector<Gpu> gpus;
 };
 
-// Starts NVML and asks it. `only`: index, UUID or bus id of the one GPU wanted; empty for all.
-Result<System> read_system(const std::string& only);
+// Starts NVML and asks it. `only`: indices, UUIDs or bus ids of the GPUs wanted; empty for all.
+Result<System> read_system(const std::vector<std::string>& only);
 
 }  // namespace tnr::smi

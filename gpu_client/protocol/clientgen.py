@@ -70,9 +70,11 @@ def send_parameter(call, structs, type_, name):
 
 def take_parameter(call, structs, type_, name):
     said = call.of(name)
+    if not said.count and said.may_be_null:  # it travels all the same
+        each = " ".join(take_value(structs, pointee(type_), "value"))
+        return [f"{{ {pointee(type_)} value{{}}; {each} if ({name}) *{name} = value; }}"]
     if not said.count:
-        lines = take_value(structs, pointee(type_), f"(*{name})")
-        return lines
+        return take_value(structs, pointee(type_), f"(*{name})")
     each = " ".join(take_value(structs, pointee(type_), f"{name}[i]"))
     return [f"if ({name}) for (size_t i = 0; i < {said.count}_room; ++i) {{",
             f"    {name}[i] = {{}};", f"    if (i < *{said.count}) {{ {each} }}", "}"]

@@ -30,6 +30,12 @@ TEST_CASE("priorities are kept within the context's range", "[stream]") {
     int least = 0, greatest = 0, priority = 99;
     CU_OK(cu.cuCtxGetStreamPriorityRange(&least, &greatest));
     CHECK(least >= greatest);  // a smaller number comes first
+    int alone = 99;
+    CU_OK(cu.cuCtxGetStreamPriorityRange(&alone, nullptr));  // either may be left out, as cuDNN's cudnnSetStream does
+    CHECK(alone == least);
+    CU_OK(cu.cuCtxGetStreamPriorityRange(nullptr, &alone));
+    CHECK(alone == greatest);
+    CU_OK(cu.cuCtxGetStreamPriorityRange(nullptr, nullptr));
     for (auto [asked, given] :
          {std::pair{greatest, greatest}, {least, least}, {greatest - 100, greatest}, {least + 100, least}}) {
         CUstream stream = nullptr;

@@ -227,7 +227,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     return in_context([&](Context& context) -> CUresult {
         if (!value || limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-        if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        // Of contexts that share the GPU with graphics alone, which there are none of. cublasLtCreate asks CIG_ENABLED.
+        if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         *value = context.limits[limit];
         return CUDA_SUCCESS;
     });

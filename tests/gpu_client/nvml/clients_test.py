@@ -14,6 +14,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -175,6 +176,81 @@ class Nvml(unittest.TestCase):
         wrong = smi("-q", "-d", "SMELL")
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("UTILIZATION", wrong.stderr)
+
+    def test_nvidia_smi_knows_every_field_that_it_lists(self):
+        listed = smi("--help-query-gpu").stdout.split("Fields for --query-compute-apps:")[0].split()[3:]
+        self.assertGreater(len(listed), 180)  # NVIDIA's has about as many
+        more = ["clocks.gr", "retired_pages.sbe", "clocks_throttle_reasons.hw_slowdown", "enforced.power.limit"]
+        self.assertEqual(len(listed), len(set(listed)))
+        for units in ("csv", "csv,nounits"):
+            done = smi(f"--query-gpu={','.join(listed + more)}", f"--format={units}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = list(csv.reader(io.StringIO(done.stdout), skipinitialspace=True))
+            self.assertEqual([len(row) for row in rows], [len(listed + more)] * 3)
+            told = dict(zip([name.split(" ")[0] for name in rows[0]], rows[1]))
+        self.assertEqual((told["clocks.current.graphics"], told["retired_pages.single_bit_ecc.count"]), ("[N/A]", "0"))
+        self.assertEqual(told["clocks_event_reasons.hw_slowdown"], "Not Active")
+        self.assertEqual(told["ecc.errors.corrected.volatile.dram"], "[N/A]")
+
+    def test_nvidia_smi_takes_several_gpus_in_any_of_their_names(self):
+        self.assertEqual(len(smi("-L", "-i", "0,1").stdout.splitlines()), 2)
+        self.assertTrue(smi("-L", "--id=0000:02:00.0").stdout.startswith("GPU 1:"))
+        self.assertEqual(smi("-L", "-i", "7").returncode, 9)
+
+    def test_nvidia_smi_topo_shows_links_and_what_works_over_them(self):
+        lines = smi("topo", "-m").stdout.splitlines()
+        self.assertEqual(lines[0].split("\t")[1:], ["GPU0", "GPU1", "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+        self.assertEqual(lines[1].split("\t")[:3], ["GPU0", " X ", "NV1"])
+        self.assertEqual(lines[2].split("\t")[:3], ["GPU1", "NV1", " X "])
+        self.assertEqual(lines[1].split("\t")[-1], "N/A")
+        with open("/sys/devices/system/cpu/online") as online:
+            self.assertEqual(lines[1].split("\t")[3], online.read().strip())
+        self.assertEqual(smi("topo", "-p2p", "r").stdout.splitlines()[1].split(), ["GPU0", "X", "OK"])
+        self.assertEqual([smi("topo", *wrong).returncode for wrong in ((), ("-p2p", "z"), ("-m", "-p2p", "r"))], [2, 2, 2])
+
+    def test_nvidia_smi_dmon_prints_a_line_for_each_gpu(self):
+        lines = smi("dmon", "-c", "1").stdout.splitlines()
+        self.assertEqual(lines[0].split()[1:], "gpu pwr gtemp mtemp sm mem enc dec jpg ofa mclk pclk".split())
+        self.assertEqual(lines[1].split()[1:4], ["Idx", "W", "C"])
+        self.assertEqual([line.split()[:2] for line in lines[2:]], [["0", "-"], ["1", "-"]])
+        self.assertIn(int(lines[2].split()[4]), range(101))
+        self.assertEqual({len(line) for line in lines}, {len(lines[0])}, "the columns are ragged")
+        for when in ("D", "T", "DT"):
+            lines = smi("dmon", "-c", "2", "-d", "0.1", "-s", "mu", "-o", when, "-i", "1").stdout.splitlines()
+            self.assertEqual((len(lines), {len(line) for line in lines}), (4, {len(lines[0])}))
+            fields = dict(zip(lines[0].lstrip("#").split(), lines[3].split()))
+            self.assertEqual((fields["gpu"], fields["bar1"]), ("1", "-"))
+        self.assertEqual(smi("dmon", "-c", "1", "-s", "x").returncode, 2)
+
+    def test_nvidia_smi_pmon_prints_a_line_for_each_process(self):
+        lines = smi("pmon", "-c", "1", "-s", "um", "-i", "0").stdout.splitlines()
+        fields = dict(zip(lines[0].lstrip("#").split(), lines[2].split()))
+        self.assertEqual((fields["gpu"], fields["pid"], fields["type"], fields["sm"]), ("0", str(self.program.pid), "C", "-"))
+        self.assertGreaterEqual(int(fields["fb"]), ALLOCATED >> 20)
+        self.assertIn("python", fields["command"])
+
+    def test_nvidia_smi_refuses_to_change_the_pools_gpus(self):
+        """With NVIDIA's words and status for users without permission; what is so already is no change."""
+        for wanted, word in ((["-pm", "0"], "Unable to set persistence mode for GPU 00000000:01:00.0: Insufficient"),
+                             (["-pl", "200"], "Failed to set power management limit for GPU 00000000:01:00.0: Insufficient"),
+                             (["-lgc", "300,400"], "does not have permission to change clocks for GPU 00000000:01:00.0."),
+                             (["-rgc"], "does not have permission to change clocks"), (["-c", "3"], "Insufficient"),
+                             (["-r"], "Insufficient")):
+            done = smi(*wanted)
+            self.assertEqual(done.returncode, 4, wanted)
+            self.assertIn(word, done.stdout)
+        done = smi("-pm", "1", "-i", "1")
+        self.assertEqual((done.returncode, done.stdout),
+                         (0, "Persistence mode is already Enabled for GPU 00000000:02:00.0.\nAll done.\n"))
+
+    def test_nvidia_smi_repeats_itself_and_writes_files(self):
+        for often in (["-lms", "100"], ["--loop=0.1"]):
+            with subprocess.Popen([NVIDIA_SMI, "-L", *often], stdout=subprocess.PIPE, text=True) as loop:
+                self.assertEqual([loop.stdout.readline()[:5] for _ in range(6)], ["GPU 0", "GPU 1"] * 3)
+                loop.kill()
+        with tempfile.NamedTemporaryFile("r") as file:
+            self.assertEqual(smi("-L", "-f", file.name).stdout, "")
+            self.assertEqual(len(file.read().splitlines()), 2)
 
     def test_nvidia_smi_names_a_field_it_does_not_know(self):
         done = smi("--query-gpu=name,smell", "--format=csv")
