@@ -321,7 +321,7 @@ void add_prices(CLI::App& app, Result<>& result) {
     command->require_subcommand(0, 1);
     command->callback([=, &result] {
         if (*set)
-            result = set_price(options->gpu, options->price, options->state, std::cout);
+            result = set_price(options->gpu, options->price, options->state, std::cout, std::cerr);
         else if (*remove)
             result = remove_price(options->gpu, options->state, std::cout);
         else

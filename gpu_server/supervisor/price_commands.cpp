@@ -5,6 +5,8 @@
 #include <cctype>
 #include <map>
 #include <ostream>
+#include <set>
+#include <utility>
 
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -27,6 +29,36 @@ Result<std::unique_ptr<Store>> store_in(const std::string& state) {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
     return folder->open_store();
+}
+
+// What the nodes that are there have, broken or not.
+Result<std::set<std::string>> types_there(const std::string& state) {
+    auto folder = StateFolder::find(state);
+    if (!folder) return folder.error();
+    auto nodes = folder->open_nodes();
+    if (!nodes) return nodes.error();
+    auto view = (*nodes)->view();
+    if (!view) return view.error();
+    std::set<std::string> types;
+    for (auto& [name, node] : view->nodes) {
+        for (auto& [type, count] : node.types) types.insert(type);
+        if (node.kinds) types.insert(node.kinds->begin(), node.kinds->end());
+    }
+    return types;
+}
+
+void note_on_type(const std::string& type, const std::string& state, std::ostream& notes) {
+    auto types = types_there(state);
+    if (!types || types->count(type) > 0) return;  // the price is set: that is what was asked for
+    notes << "note: ";
+    if (types->empty())
+        notes << "no node of the pool is there now, so nobody can tell whether it has a GPU of type " << type;
+    else
+        notes << "no node of the pool has a GPU of type " << type << " now";
+    for (bool first = true; auto& other : *types)
+        notes << (std::exchange(first, false) ? "; they have: " : ", ") << other;
+    notes << "\nhint: the price holds once one has; if the name is misspelt: tnr-gpu-server prices remove " << type
+          << "\n";
 }
 
 bool all_digits(const std::string& text) {
@@ -80,7 +112,8 @@ Result<Money> parse_price(const std::string& text) {
     return money;
 }
 
-Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out) {
+Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out,
+                   std::ostream& notes) {
     auto type = type_name(gpu);
     if (!type) return type.error();
     auto money = parse_price(price);
@@ -90,6 +123,7 @@ Result<> set_price(const std::string& gpu, const std::string& price, const std::
     if (auto set = (*store)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
     out << "From now on an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
         << "\n";
+    note_on_type(*type, state, notes);
     return Ok{};
 }
 

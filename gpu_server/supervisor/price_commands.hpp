@@ -18,7 +18,10 @@ struct Money {
 // says how one looks.
 Result<Money> parse_price(const std::string& text);
 
-Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out);
+// Also for a type that no node has: its node may come later. `notes` gets a line about that, since most likely the name is
+// misspelt.
+Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out,
+                   std::ostream& notes);
 // From now on the type has no price: users are told that it is not known.
 Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out);
 // Those of now, or all there ever were.

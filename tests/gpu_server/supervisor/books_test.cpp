@@ -232,6 +232,22 @@ TEST_CASE("the operator's price is everybody's at once, and its history stays", 
     CHECK(prices(state, {"set", "h 100", "1/h"}).code == 2);
 }
 
+TEST_CASE("a price for a type that no node has is set, with a word about it", "[server][ledger]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto state = server.folder->path + "/state";
+    CHECK(prices(state, {"set", "h100", "2/h"}).err.empty());
+    auto misspelt = prices(state, {"set", "h1000", "2/h"});
+    CHECK(misspelt.code == 0);
+    CHECK(misspelt.out == "From now on an hour of h1000 costs 2.00 USD\n");
+    CHECK(misspelt.err ==
+          "note: no node of the pool has a GPU of type h1000 now; they have: h100\n"
+          "hint: the price holds once one has; if the name is misspelt: tnr-gpu-server prices remove h1000\n");
+    CHECK(prices(state, {"remove", "h1000"}).code == 0);
+    server.signal(SIGTERM);
+    CHECK(server.wait_for_exit() == 0);
+    CHECK(prices(state, {"set", "h100", "3/h"}).err.find("note: no node of the pool is there now") == 0);
+}
+
 TEST_CASE("a price is exact, or refused", "[server][ledger]") {
     using tnr::server::parse_price;
     CHECK(parse_price("2.49/h")->micros == 2'490'000);
