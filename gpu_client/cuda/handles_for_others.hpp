@@ -13,13 +13,13 @@
 namespace tnr::cuda {
 
 struct HandleForOthers {
-    enum class Kind : uint64_t { memory = 1, event, allocation, pool, pool_memory };
+    enum class Kind : uint64_t { memory = 1, event, allocation, pool, pool_memory, multicast };
     static constexpr uint64_t magic_number = 0x31706373'2d726e74;  // "tnr-scp1"
 
     uint64_t magic = magic_number;
     Kind kind = Kind::memory;
     wire::ThingName name{};
-    uint64_t offset = 0, bytes = 0;  // of memory: the part of what has that name
+    uint64_t offset = 0, bytes = 0;  // of memory: the part of what has that name; of a multicast object: its size
     uint64_t reserved[2] = {};
 
     bool is(Kind wanted) const { return magic == magic_number && kind == wanted; }

@@ -1,4 +1,5 @@
-// What the processes of a claim give each other: memory, events, shareable handles of cuMemCreate's memory.
+// What the processes of a claim give each other: memory, events, shareable handles of cuMemCreate's memory and of
+// multicast objects.
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/events.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -69,8 +70,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void* out, CUmemGenericAllocationH
         if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
         HandleForOthers handle;
-        handle.kind = Kind::allocation;
-        if (auto result = lend_allocation(memory, handle.name); result != CUDA_SUCCESS) return result;
+        if (auto result = lend_allocation(memory, handle); result != CUDA_SUCCESS) return result;
         int descriptor = to_descriptor(handle);
         if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
         *static_cast<int*>(out) = descriptor;
@@ -85,6 +85,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ou
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
         HandleForOthers handle;
         bool sound = from_descriptor(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), handle);
+        if (sound && handle.is(Kind::multicast)) return borrow_multicast(handle, *out);
         if (!sound || !handle.is(Kind::allocation)) return CUDA_ERROR_INVALID_VALUE;
         uint64_t bytes = 0;
         return borrow_allocation(handle.name, *out, bytes);

@@ -58,10 +58,11 @@ bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
     auto name = message.at("lend").get<std::string>();
     int64_t claim = claim_of_(worker);
     Thing thing;
-    thing.is_event = message.at("kind") == "event";
+    thing.kind = message.at("kind").get<std::string>();
     thing.owner = &worker;
-    if (!is_thing_name(name) || !file || claim == 0) return false;
-    if (thing.is_event) {
+    bool known = thing.is_event() || thing.kind == "memory" || thing.kind == "multicast";
+    if (!known || !is_thing_name(name) || !file || claim == 0) return false;
+    if (thing.is_event()) {
         if (!is_event_page(file)) return false;
     } else {
         auto device = message.at("device").get<size_t>();
@@ -81,14 +82,13 @@ bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
 
 bool Exchange::borrow(Worker& worker, const json& message) {
     auto found = things_.find({claim_of_(worker), message.at("borrow").get<std::string>()});
-    bool is_event = message.at("kind") == "event";
-    if (found == things_.end() || found->second.withdrawn || found->second.is_event != is_event) {
+    if (found == things_.end() || found->second.withdrawn || message.at("kind") != found->second.kind) {
         answer(worker, message, false);
         return true;
     }
     auto& thing = found->second;
     json reply{{"ticket", message.at("ticket").get<uint64_t>()}, {"ok", true}};
-    if (!is_event) {
+    if (!thing.is_event()) {
         auto mine = std::find(worker.gpus.begin(), worker.gpus.end(), thing.gpu);
         if (mine == worker.gpus.end()) {
             answer(worker, message, false);
@@ -108,7 +108,7 @@ bool Exchange::withdraw(Worker& worker, const json& message) {
     auto& thing = found->second;
     thing.withdrawn = true;
     thing.withdrawal = message.at("ticket").get<uint64_t>();
-    if (!thing.is_event) thing.file.reset();
+    if (!thing.is_event()) thing.file.reset();
     settle(found);
     return true;
 }
@@ -145,10 +145,10 @@ void Exchange::gone(Worker& worker) {
         auto& it = thing->second;
         bool had_it = it.borrowers.erase(&worker) != 0 || it.owner == &worker;
         if (!had_it) continue;
-        if (it.is_event) reach_all(it.file);
+        if (it.is_event()) reach_all(it.file);
         if (it.owner == &worker) {
             it.owner = nullptr;
-            if (!it.is_event && !it.borrowers.empty()) {
+            if (!it.is_event() && !it.borrowers.empty()) {
                 it.charged = true;
                 gpus_.at(it.gpu).memory.grant(it.bytes);
             }

@@ -3,9 +3,10 @@
 // name gets the descriptor. Names of other claims are not found.
 //
 // Messages, each inside {"exchange": …} and answered by {"exchanged": {ticket, ok, …}}:
-//   {"lend": name, "kind": "memory", "device", "bytes"}, with a descriptor
+//   {"lend": name, "kind": "memory", "device", "bytes"}, with a descriptor; "multicast" objects likewise, of 0 bytes:
+//                                                       they are no memory of any device, though one is named
 //   {"lend": name, "kind": "event"}, with a sealed memory file of event_page_bytes
-//   {"borrow": name, "kind"}                            answered with a descriptor; of memory also with device and bytes
+//   {"borrow": name, "kind"}                            answered with a descriptor, and but for events with device and bytes
 //   {"withdraw": name}                                  nobody gets it any more; answered when nobody has it any more
 // and {"return": {name}}, which is not answered: the worker is done with what it has borrowed, once.
 //
@@ -32,8 +33,8 @@ public:
 
 private:
     struct Thing {
-        bool is_event = false;
-        int gpu = -1;  // of memory: the node's index
+        std::string kind;
+        int gpu = -1;  // unless it is an event: the node's index
         uint64_t bytes = 0;
         UniqueFd file;
         Worker* owner = nullptr;  // null: it has ended
@@ -41,6 +42,7 @@ private:
         bool withdrawn = false;
         uint64_t withdrawal = 0;  // the ticket to be answered
         bool charged = false;     // to the GPU's ledger, by us
+        bool is_event() const { return kind == "event"; }
     };
     using Key = std::pair<int64_t, std::string>;  // claim, name
     using At = std::map<Key, Thing>::iterator;

@@ -1,6 +1,6 @@
 // Memory and events that the processes of a claim give each other.
 #include "gpu_server/worker/driver.hpp"
-#include "gpu_server/worker/session.hpp"
+#include "gpu_server/worker/memory_access.hpp"
 
 namespace tnr::worker {
 
@@ -16,14 +16,15 @@ static CUresult export_file(CUmemGenericAllocationHandle memory, UniqueFd& file)
 }
 
 static CUresult lend(WorkerSession& session, const std::shared_ptr<Physical>& physical, uint64_t bytes,
-                     CUmemGenericAllocationHandle memory, wire::ThingName& name) {
+                     CUmemGenericAllocationHandle memory, wire::ThingName& name,
+                     Exchange::Kind kind = Exchange::Kind::memory) {
     UniqueFd file;
     if (auto result = export_file(memory, file); result != CUDA_SUCCESS) return result;
-    return session.exchange.lend(physical, bytes, file.get(), name);
+    return session.exchange.lend(physical, kind, bytes, file.get(), name);
 }
 
 static Answer lend_memory(WorkerSession& session, Call& call, const wire::LendMemory& wanted) {
-    auto* found = session.memory.find(wanted.address);
+    auto found = session.memory.find(wanted.address);
     if (!found || !found->second.for_client) return CUDA_ERROR_INVALID_VALUE;
     wire::LendMemory::Reply reply;
     reply.offset = wanted.address - found->first;
@@ -52,22 +53,29 @@ static Answer lend_allocation(WorkerSession& session, Call& call, const wire::Le
     }
     if (created.bytes == 0) return CUDA_ERROR_INVALID_VALUE;  // borrowed: the owner's to lend
     return session.run_aside(call, [&session, created, reply](wire::Bytes& outputs) mutable {
-        auto result = lend(session, created.physical, created.bytes, created.handle, reply.name);
+        auto result = created.multicast
+                          ? lend(session, created.physical, 0, created.handle, reply.name, Exchange::Kind::multicast)
+                          : lend(session, created.physical, created.bytes, created.handle, reply.name);
         outputs = wire::payload_of(reply);
         return result;
     });
 }
 
-// The memory is charged to the session that made it.
-static CUresult borrow(WorkerSession& session, const wire::BorrowMemory& wanted, wire::Bytes& outputs) {
+CUresult borrow_handle(WorkerSession& session, const wire::ThingName& name, Exchange::Kind kind,
+                       BorrowedMemory& borrowed, CUmemGenericAllocationHandle& handle) {
     auto& table = driver();
     if (!table.cuMemImportFromShareableHandle) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto result = session.exchange.borrow(name, kind, borrowed); result != CUDA_SUCCESS) return result;
+    if (borrowed.device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
+    auto* os_handle = reinterpret_cast<void*>(static_cast<intptr_t>(borrowed.file.get()));
+    return table.cuMemImportFromShareableHandle(&handle, os_handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+// The memory is charged to the session that made it.
+static CUresult borrow(WorkerSession& session, const wire::BorrowMemory& wanted, wire::Bytes& outputs) {
     BorrowedMemory memory;
-    if (auto result = session.exchange.borrow(wanted.name, memory); result != CUDA_SUCCESS) return result;
-    if (memory.device >= session.devices.size()) return CUDA_ERROR_INVALID_DEVICE;
     CUmemGenericAllocationHandle handle{};
-    auto* os_handle = reinterpret_cast<void*>(static_cast<intptr_t>(memory.file.get()));
-    auto result = table.cuMemImportFromShareableHandle(&handle, os_handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    auto result = borrow_handle(session, wanted.name, Exchange::Kind::memory, memory, handle);
     if (result != CUDA_SUCCESS) return result;
     auto physical = std::make_shared<Physical>(session.memory.accounts, memory.device, 0);
     physical->keep(memory.borrowed);

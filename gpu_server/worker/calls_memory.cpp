@@ -99,10 +99,10 @@ static Answer change_range(WorkerSession& session, Call&, const wire::MoveRange<
 static CUresult set_access_everywhere(WorkerSession& session, uint32_t device, uint32_t to, CUmemAccess_flags flags) {
     auto access = access_of(session, to, flags);
     CUresult result = CUDA_SUCCESS;
-    session.memory.each_for_client(device, [&](uint64_t address, uint64_t bytes) {
+    for (auto [address, bytes] : session.memory.all_for_client(device)) {
         auto set = driver().cuMemSetAccess(address, bytes, &access, 1);
         if (result == CUDA_SUCCESS) result = set;
-    });
+    }
     return result;
 }
 
@@ -201,9 +201,10 @@ static Answer release_allocation(WorkerSession& session, Call&, const wire::Rele
     return result;
 }
 
-static Answer map_allocation(WorkerSession& session, Call&, const wire::MapAllocation<Resolved>& wanted) {
+static Answer map_allocation(WorkerSession& session, Call& call, const wire::MapAllocation<Resolved>& wanted) {
     if (!inside_any_range(session, wanted.address, wanted.bytes)) return CUDA_ERROR_INVALID_VALUE;
     auto& memory = *wanted.allocation.object;
+    if (memory.multicast) return map_multicast(session, call, wanted);
     auto result = driver().cuMemMap(wanted.address, wanted.bytes, wanted.offset, memory.handle, 0);
     if (result == CUDA_SUCCESS) session.memory.mapped(wanted.address, {wanted.bytes, memory.physical, false});
     return result;

@@ -59,10 +59,15 @@ bool Exchange::is_lent(const std::shared_ptr<Physical>& memory, wire::ThingName&
     return true;
 }
 
-CUresult Exchange::lend(const std::shared_ptr<Physical>& memory, uint64_t bytes, int file, wire::ThingName& name) {
+static const char* word_of(Exchange::Kind kind) {
+    return kind == Exchange::Kind::multicast ? "multicast" : "memory";
+}
+
+CUresult Exchange::lend(const std::shared_ptr<Physical>& memory, Kind kind, uint64_t bytes, int file,
+                        wire::ThingName& name) {
     if (!new_name(name)) return CUDA_ERROR_OPERATING_SYSTEM;
     Answered answered;
-    json message{{"lend", text_of(name)}, {"kind", "memory"}, {"device", memory->device}, {"bytes", bytes}};
+    json message{{"lend", text_of(name)}, {"kind", word_of(kind)}, {"device", memory->device}, {"bytes", bytes}};
     auto result = ask(supervisor_, std::move(message), file, answered);
     if (result != CUDA_SUCCESS)  // too many: the supervisor keeps no more
         return result == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_OUT_OF_MEMORY : result;
@@ -91,9 +96,9 @@ static CUresult borrow_thing(SupervisorLink& supervisor, const wire::ThingName& 
     return answered.file ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-CUresult Exchange::borrow(const wire::ThingName& name, BorrowedMemory& memory) {
+CUresult Exchange::borrow(const wire::ThingName& name, Kind kind, BorrowedMemory& memory) {
     Answered answered;
-    auto result = borrow_thing(supervisor_, name, "memory", answered, memory.borrowed);
+    auto result = borrow_thing(supervisor_, name, word_of(kind), answered, memory.borrowed);
     if (result != CUDA_SUCCESS) return result;
     memory.device = answered.answer.value("device", uint32_t{0});
     memory.bytes = answered.answer.value("bytes", uint64_t{0});

@@ -41,13 +41,18 @@ class Exchange {
 public:
     explicit Exchange(SupervisorLink& supervisor) : supervisor_(supervisor) {}
 
+    // Of what is lent as memory is: by a handle of the driver's.
+    enum class Kind { memory, multicast };
+
     // `file`: the driver's own handle for the memory. The same memory has the same name whenever it is lent.
-    CUresult lend(const std::shared_ptr<Physical>& memory, uint64_t bytes, int file, wire::ThingName& name)
+    // `bytes`: that it is charged for; 0 of a multicast object.
+    CUresult lend(const std::shared_ptr<Physical>& memory, Kind kind, uint64_t bytes, int file, wire::ThingName& name)
         TNR_EXCLUDES(mutex_);
     CUresult lend_event(int file, wire::ThingName& name);
     void withdraw_event(const wire::ThingName& name);
-    // CUDA_ERROR_INVALID_VALUE for a name that nobody of the claim has lent, or for what its owner has freed.
-    CUresult borrow(const wire::ThingName& name, BorrowedMemory& memory);
+    // CUDA_ERROR_INVALID_VALUE for a name that nobody of the claim has lent, for another kind of thing, and for what its
+    // owner has freed.
+    CUresult borrow(const wire::ThingName& name, Kind kind, BorrowedMemory& memory);
     CUresult borrow_event(const wire::ThingName& name, std::shared_ptr<Borrowed>& borrowed, UniqueFd& file);
     // True if this session has lent it under that name.
     bool is_lent(const std::shared_ptr<Physical>& memory, wire::ThingName& name) TNR_EXCLUDES(mutex_);

@@ -8,6 +8,11 @@ namespace tnr::worker {
 // Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
 // what a hostile client can make us remember.
 inline constexpr size_t handles_max = size_t{1} << 20;
+// Multicast objects, and parts of memory bound to them: NCCL has a few per communicator.
+inline constexpr size_t multicast_objects_max = 256;
+inline constexpr size_t multicast_bindings_max = 4096;
+// Calls that wait for a multicast object's team: each has one of the waiting threads, and most are for other waits.
+inline constexpr size_t multicast_waits_max = 64;
 // Of devices and of parts of them, for green contexts: a split in two and four and eight of each GPU is some dozens.
 inline constexpr size_t device_resources_max = 16384;
 // CUDA has no call to destroy one; each green context is made of one.

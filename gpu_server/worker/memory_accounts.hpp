@@ -48,11 +48,14 @@ private:
     std::shared_ptr<void> kept_;
 };
 
-// Made by the program itself: cuMemCreate. Or by another process of the claim.
+class Multicast;
+
+// Made by the program itself: cuMemCreate, cuMulticastCreate. Or by another process of the claim.
 struct Created {
     CUmemGenericAllocationHandle handle{};
     std::shared_ptr<Physical> physical;
-    uint64_t bytes = 0;  // 0: another process made it
+    uint64_t bytes = 0;                         // 0: another process made it
+    std::shared_ptr<Multicast> multicast = {};  // null: it is memory
 };
 
 }  // namespace tnr::worker

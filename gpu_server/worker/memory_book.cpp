@@ -26,22 +26,42 @@ void MemoryAccounts::give_back(uint32_t device, uint64_t bytes) {
     accounts_[device].used -= bytes;
 }
 
+// What a mapping was the last to hold is given up without the lock: the supervisor may have to hear of it.
+void MemoryBook::mapped(uint64_t address, Mapping mapping) {
+    LockGuard lock(mutex_);
+    std::swap(mappings_[address], mapping);
+}
+
 void MemoryBook::unmapped(uint64_t address, uint64_t bytes) {
-    mappings_.erase(mappings_.lower_bound(address), mappings_.lower_bound(address + bytes));
+    std::map<uint64_t, Mapping> gone;
+    LockGuard lock(mutex_);
+    auto end = mappings_.lower_bound(address + bytes);
+    for (auto at = mappings_.lower_bound(address); at != end;) gone.insert(mappings_.extract(at++));
 }
 
 bool MemoryBook::any_mapping(uint64_t address, uint64_t bytes) const {
+    LockGuard lock(mutex_);
     auto next = mappings_.lower_bound(address + bytes);
     if (next == mappings_.begin()) return false;
     auto& [start, mapping] = *std::prev(next);
     return start + mapping.bytes > address;
 }
 
-const std::pair<const uint64_t, Mapping>* MemoryBook::find(uint64_t address) const {
+std::optional<std::pair<uint64_t, Mapping>> MemoryBook::find(uint64_t address) const {
+    LockGuard lock(mutex_);
     auto next = mappings_.upper_bound(address);
-    if (next == mappings_.begin()) return nullptr;
+    if (next == mappings_.begin()) return std::nullopt;
     auto& found = *std::prev(next);
-    return address - found.first < found.second.bytes ? &found : nullptr;
+    if (address - found.first >= found.second.bytes) return std::nullopt;
+    return found;
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> MemoryBook::all_for_client(uint32_t device) const {
+    std::vector<std::pair<uint64_t, uint64_t>> found;
+    LockGuard lock(mutex_);
+    for (auto& [address, mapping] : mappings_)
+        if (mapping.for_client && mapping.physical->device == device) found.emplace_back(address, mapping.bytes);
+    return found;
 }
 
 std::vector<uint32_t> MemoryBook::who_may_use(uint32_t device) const {

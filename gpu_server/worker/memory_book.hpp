@@ -1,13 +1,14 @@
 // What this session holds of each device's memory, and how much the supervisor has granted it. A client asks before it
 // maps, but the worker enforces it: it makes nothing beyond what is granted, whatever the client sends.
 //
-// The accounts may be used from any thread; the rest belongs to the dispatcher, or to what it holds all records back for
-// (WorkerSession::run_aside).
+// The accounts and the mappings may be used from any thread. The rest belongs to the dispatcher, or to what it holds all
+// records back for (WorkerSession::run_aside).
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -28,24 +29,20 @@ public:
 
     MemoryAccounts accounts;
 
-    void mapped(uint64_t address, Mapping mapping) { mappings_[address] = std::move(mapping); }
+    void mapped(uint64_t address, Mapping mapping) TNR_EXCLUDES(mutex_);
     // The driver has unmapped all of it.
-    void unmapped(uint64_t address, uint64_t bytes);
-    bool any_mapping(uint64_t address, uint64_t bytes) const;
-    // The mapping that contains the address; null if none does.
-    const std::pair<const uint64_t, Mapping>* find(uint64_t address) const;
+    void unmapped(uint64_t address, uint64_t bytes) TNR_EXCLUDES(mutex_);
+    bool any_mapping(uint64_t address, uint64_t bytes) const TNR_EXCLUDES(mutex_);
+    // The mapping that contains the address, with where it begins.
+    std::optional<std::pair<uint64_t, Mapping>> find(uint64_t address) const TNR_EXCLUDES(mutex_);
+    // Address and bytes of everything that is mapped for the client on the device.
+    std::vector<std::pair<uint64_t, uint64_t>> all_for_client(uint32_t device) const TNR_EXCLUDES(mutex_);
 
     // Devices that may use what is mapped for the client on `device`, itself included.
     std::vector<uint32_t> who_may_use(uint32_t device) const;
     // Openings count; true if this call has opened or closed the memory.
     bool open(uint32_t device, uint32_t to) { return openings_[device][to]++ == 0; }
     bool close(uint32_t device, uint32_t to) { return openings_[device][to] > 0 && --openings_[device][to] == 0; }
-    // Calls visit(address, bytes) for everything that is mapped for the client on the device.
-    template <class Visit>
-    void each_for_client(uint32_t device, Visit&& visit) const {
-        for (auto& [address, mapping] : mappings_)
-            if (mapping.for_client && mapping.physical->device == device) visit(address, mapping.bytes);
-    }
 
     // Peer access from one context to another, as cuCtxEnablePeerAccess gave it; contexts by number, with their devices.
     struct Peers {
@@ -59,8 +56,9 @@ public:
     std::set<Peers> peers;
 
 private:
-    std::map<uint64_t, Mapping> mappings_;    // by address
-    std::vector<std::vector<int>> openings_;  // [device][other device]
+    mutable Mutex mutex_;
+    std::map<uint64_t, Mapping> mappings_ TNR_GUARDED_BY(mutex_);  // by address
+    std::vector<std::vector<int>> openings_;                       // [device][other device]
 };
 
 }  // namespace tnr::worker

@@ -52,6 +52,7 @@ WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Devic
     add_memory_calls(custom_);
     add_graph_memory_calls(custom_);
     add_exchange_calls(custom_);
+    add_multicast_calls(custom_);
     add_array_calls(custom_);
     add_texture_calls(custom_);
     add_stream_calls(custom_);

@@ -28,6 +28,7 @@
 #include "gpu_server/worker/host_functions.hpp"
 #include "gpu_server/worker/images.hpp"
 #include "gpu_server/worker/memory_book.hpp"
+#include "gpu_server/worker/multicast.hpp"
 #include "gpu_server/worker/outbox.hpp"
 #include "gpu_server/worker/presence.hpp"
 #include "gpu_server/worker/printing.hpp"
@@ -118,6 +119,7 @@ public:
     Profiler profiler;  // the dispatcher's, except batch()
     // Any thread.
     Exchange exchange;
+    MulticastPlaces multicast_places;
     Outbox outbox;
     Staging staging;
     WaitingThreads waiting{waiting_threads_max};
@@ -236,6 +238,7 @@ void add_upload_calls(HandlerTable& table);
 void add_download_calls(HandlerTable& table);
 void add_memory_calls(HandlerTable& table);
 void add_exchange_calls(HandlerTable& table);
+void add_multicast_calls(HandlerTable& table);
 void add_array_calls(HandlerTable& table);
 void add_texture_calls(HandlerTable& table);
 void add_stream_calls(HandlerTable& table);

@@ -61,8 +61,10 @@ PROGRAMS = {
     "cupy": Program(["cupy-cuda13x==14.2.0", TOOLKIT], {"cupy": job("cupy")},
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     "nccl": Program(["cupy-cuda13x==14.2.0", "nvidia-nccl-cu13==2.28.9", TOOLKIT],
-                    {f"nccl-{processes}": job("nccl", processes) for processes in ("one", "two", "hidden")},
-                    disk_gb=2, gpus="h100:2", environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+                    {**{f"nccl-{processes}": job("nccl", processes) for processes in ("one", "each", "hidden")},
+                     **{f"nccl-{processes}-of-4": job("nccl", processes, "4") for processes in ("one", "each", "hidden")}},
+                    disk_gb=2, gpus="h100:4",
+                    environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     # Its memory tests fill the GPU: one module at a time. cuRAND has no PTX: random numbers are the host's.
     "cupy-suite": Program(["cupy-cuda12x==13.6.0", "nvidia-cuda-nvrtc-cu12==12.9.86",
                            "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-cccl-cu12==12.9.27", "nvidia-nccl-cu12==2.28.9", "nvidia-cublas-cu12==12.9.1.4",
@@ -157,6 +159,7 @@ def passes(build, python, program, command):
     line = [*(WITHOUT_TOOLKIT if program.hide_toolkit else []), str(python), *command]
     with_server = [sys.executable, str(HERE.parent / "support" / "with_server.py"), "--server",
                    str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--gpu", program.gpus,
+                   "--emulate", program.gpus if ":" in program.gpus else "h100:2",
                    "--memory-mib", str(program.memory_mib), "--", *line]
     try:
         environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}

@@ -1,8 +1,8 @@
-"""NCCL over the two GPUs of a claim, with CuPy for the memory.
+"""NCCL over the GPUs of a claim, with CuPy for the memory.
 
-    nccl_job.py one      one process with both
-    nccl_job.py two      two processes with one each
-    nccl_job.py hidden   the same, and neither sees the other's (CUDA_VISIBLE_DEVICES)
+    nccl_job.py one [GPUS]      one process with all; 2 unless it says more
+    nccl_job.py each [GPUS]     a process for each
+    nccl_job.py hidden [GPUS]   the same, and none sees the others' (CUDA_VISIBLE_DEVICES)
 """
 import ctypes
 import importlib.util
@@ -18,9 +18,11 @@ import cupy  # noqa: E402
 import numpy as np  # noqa: E402
 from cupy.cuda import nccl  # noqa: E402
 
-SIZES = (2, 5000, 100_000)  # elements: NCCL has a protocol of its own for small, middling and large ones
+RANKS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+if RANKS > 2:  # at one switch: NCCL then makes a multicast object (NVLS)
+    os.environ.setdefault("NCCL_TOPO_FILE", str(pathlib.Path(__file__).with_name("nvswitch.xml")))
+SIZES = (RANKS, 5000, 100_000)  # elements: NCCL has a protocol of its own for small, middling and large ones
 TYPES = {np.float32: nccl.NCCL_FLOAT32, np.float64: nccl.NCCL_FLOAT64, np.int64: nccl.NCCL_INT64}
-RANKS = 2
 ANSWER_LIMIT_S = 600
 
 
@@ -37,17 +39,17 @@ def all_to(function):
 COLLECTIVES = {
     "all-reduce, sum": (lambda comm, rank, a, b, n, t, s: comm.allReduce(a, b, n, t, nccl.NCCL_SUM, s), all_to(sum)),
     "all-reduce, max": (lambda comm, rank, a, b, n, t, s: comm.allReduce(a, b, n, t, nccl.NCCL_MAX, s),
-                        all_to(lambda given: np.maximum(*given))),
+                        all_to(np.maximum.reduce)),
     "reduce to 1": (lambda comm, rank, a, b, n, t, s: comm.reduce(a, b, n, t, nccl.NCCL_SUM, 1, s),
-                    lambda given: [None, sum(given)]),
+                    lambda given: [None, sum(given)] + [None] * (RANKS - 2)),
     "broadcast from 1": (lambda comm, rank, a, b, n, t, s: comm.broadcast(a, b, n, t, 1, s),
                          all_to(lambda given: given[1])),
     "all-gather": (lambda comm, rank, a, b, n, t, s: comm.allGather(a, b, n, t, s), all_to(np.concatenate)),
     "reduce-scatter": (lambda comm, rank, a, b, n, t, s: comm.reduceScatter(a, b, n // RANKS, t, nccl.NCCL_SUM, s),
                        lambda given: np.split(sum(given), RANKS)),
-    "send and receive": (lambda comm, rank, a, b, n, t, s: (comm.send(a, n, t, 1 - rank, s),
-                                                            comm.recv(b, n, t, 1 - rank, s)),
-                         lambda given: given[::-1]),
+    "send to the next": (lambda comm, rank, a, b, n, t, s: (comm.send(a, n, t, (rank + 1) % RANKS, s),
+                                                            comm.recv(b, n, t, (rank - 1) % RANKS, s)),
+                         lambda given: given[-1:] + given[:-1]),
 }
 
 
@@ -86,7 +88,7 @@ def in_one_process():
     check_all(dict(enumerate(nccl.NcclCommunicator.initAll(RANKS))))
 
 
-def one_of_two(rank, unique_id, hide, answers):
+def one_of_them(rank, unique_id, hide, answers):
     if hide:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(rank)
     device = 0 if hide else rank
@@ -99,10 +101,10 @@ def one_of_two(rank, unique_id, hide, answers):
         raise
 
 
-def in_two_processes(hide=False):
+def in_processes(hide=False):
     context = multiprocessing.get_context("spawn")
     answers, unique_id = context.Queue(), nccl.get_unique_id()
-    processes = [context.Process(target=one_of_two, args=(rank, unique_id, hide, answers), daemon=True)
+    processes = [context.Process(target=one_of_them, args=(rank, unique_id, hide, answers), daemon=True)
                  for rank in range(RANKS)]
     for process in processes:
         process.start()
@@ -113,5 +115,5 @@ def in_two_processes(hide=False):
 
 
 if __name__ == "__main__":
-    {"one": in_one_process, "two": in_two_processes, "hidden": lambda: in_two_processes(hide=True)}[sys.argv[1]]()
-    print("NCCL", nccl.get_version(), sys.argv[1])
+    {"one": in_one_process, "each": in_processes, "hidden": lambda: in_processes(hide=True)}[sys.argv[1]]()
+    print("NCCL", nccl.get_version(), *sys.argv[1:])

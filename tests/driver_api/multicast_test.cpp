@@ -250,7 +250,9 @@ TEST_CASE("multicast calls refuse what makes no sense", "[multicast][devices]") 
     CU_CHECK_EITHER(cu.cuMulticastAddDevice(pair.object, 0), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_DEVICE);
     CU_CHECK(cu.cuMulticastAddDevice(pair.object, 99), CUDA_ERROR_INVALID_DEVICE);
     CU_CHECK(cu.cuMulticastAddDevice(one.memory, 1), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMulticastAddDevice(pair.object + 0x1000000, 1), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMulticastAddDevice(pair.object, 1));
+    CU_CHECK_EITHER(cu.cuMulticastAddDevice(pair.object, 1), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_DEVICE);
 
     CU_CHECK(cu.cuMulticastBindMem(pair.object, 0, one.memory, 0, size, 1), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuMulticastBindMem(pair.object, size, one.memory, 0, size, 0), CUDA_ERROR_INVALID_VALUE);
@@ -263,7 +265,44 @@ TEST_CASE("multicast calls refuse what makes no sense", "[multicast][devices]") 
     CU_OK(cu.cuMulticastBindMem(pair.object, 0, one.memory, 0, size, 0));
     CU_CHECK(cu.cuMulticastUnbind(pair.object, 99, 0, size), CUDA_ERROR_INVALID_DEVICE);
     CU_CHECK(cu.cuMulticastUnbind(pair.object, 0, size, size), CUDA_ERROR_INVALID_VALUE);
+    CU_CHECK(cu.cuMulticastBindMem(pair.object, 0, one.memory, 0, size, 0), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuMulticastUnbind(pair.object, 0, 0, size));
+    CU_CHECK(cu.cuMulticastUnbind(pair.object, 0, 0, size), CUDA_ERROR_INVALID_VALUE);
+
+    CUmemAllocationProp of_memory{};
+    CU_CHECK(cu.cuMemGetAllocationPropertiesFromHandle(&of_memory, pair.object), CUDA_ERROR_INVALID_VALUE);
+    CUdeviceptr address = 0;
+    CU_OK(cu.cuMemAddressReserve(&address, 2 * size, 0, 0, 0));
+    CU_CHECK(cu.cuMemMap(address, 2 * size, 0, pair.object, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemMap(address, size, 0, pair.object, 0));  // a refused mapping left nothing behind
+    CU_CHECK(cu.cuMemMap(address, size, 0, pair.object, 0), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(cu.cuMemUnmap(address, size));
+    CU_OK(cu.cuMemAddressFree(address, 2 * size));
+}
+
+TEST_CASE("only devices of its team may use a multicast object", "[multicast][devices]") {
+    if (!two_devices_have_multicast()) return;
+    Gpu first{0};
+    auto properties = team_of_two();
+    properties.numDevices = 1;
+    CUmemGenericAllocationHandle object = 0;
+    CUdeviceptr address = 0;
+    CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    unsigned long long flags = 7;
+    CU_OK(cu.cuMulticastCreate(&object, &properties));
+    CU_OK(cu.cuMulticastAddDevice(object, 0));
+    CU_OK(cu.cuMemAddressReserve(&address, properties.size, 0, 0, 0));
+    CU_OK(cu.cuMemMap(address, properties.size, 0, object, 0));
+    CHECK(cu.cuMemSetAccess(address, properties.size, &access, 1) != CUDA_SUCCESS);
+    CU_OK(cu.cuMemGetAccess(&flags, &access.location, address));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    access.location.id = 0;
+    CU_OK(cu.cuMemSetAccess(address, properties.size, &access, 1));
+    CU_OK(cu.cuMemGetAccess(&flags, &access.location, address));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CU_OK(cu.cuMemUnmap(address, properties.size));
+    CU_OK(cu.cuMemRelease(object));
+    CU_OK(cu.cuMemAddressFree(address, properties.size));
 }
 
 TEST_CASE("a descriptor stands for a multicast object", "[multicast][devices]") {

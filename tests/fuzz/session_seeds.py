@@ -209,6 +209,20 @@ SEEDS = {
     record("cuMemMap", block(4), MIB2, number(0), number(1)) + record("cuMemSetAccess", block(4), MIB2, short(0), short(3)) +
     record("cuMemRelease", number(1)) + record("cuMemUnmap", block(4), MIB2) + ask("memory_info") +
     ask("cuMemGetInfo_v2"),
+    "multicast": start + ask("cuMulticastCreate", number(1), short(2), MIB2, number(1)) +
+    ask("cuMulticastAddDevice", number(1), short(0)) + ask("cuMulticastAddDevice", number(1), short(1)) +
+    ask("cuMemCreate", number(2), short(0), MIB2) + ask("cuMemExportToShareableHandle", number(1)) +
+    ask("cuMulticastBindMem", number(1), number(0), number(2), number(0), MIB2) +
+    ask("cuMemMap", block(4), MIB2, number(0), number(1)) + ask("cuMemSetAccess", block(4), MIB2, short(0), short(3)) +
+    record("cuMemRelease", number(2)) + ask("cuMulticastUnbind", number(1), short(0), number(0), MIB2) +
+    record("cuMemRelease", number(1)) + record("cuMemUnmap", block(4), MIB2) + ask("memory_info"),
+    # Both calls wait for a second device, which comes when the object has been released, and never for the other object.
+    "multicast_waits": start + ask("cuMulticastCreate", number(1), short(2), MIB2, number(0)) +
+    ask("cuMulticastCreate", number(3), short(2), MIB2, number(0)) + ask("cuMulticastAddDevice", number(1), short(0)) +
+    ask("cuMemCreate", number(2), short(0), MIB2) + ask("cuMemMap", block(4), MIB2, number(0), number(3), flags=NOBODY) +
+    ask("cuMulticastBindMem", number(1), number(0), number(2), number(0), MIB2, flags=NOBODY) +
+    ask("borrow_multicast", number(4), zeros(1)) + record("cuMemRelease", number(2)) +
+    ask("cuMulticastAddDevice", number(1), short(1)) + record("cuMemRelease", number(1)) + ask("memory_info"),
     "green_contexts": start + ask("cuDeviceGetDevResource", short(0), short(1)) +
     ask("cuDevSmResourceSplitByCount", number(1), short(0), short(2), short(0), short(8)) +
     ask("cuDevSmResourceSplitByCount", number(200), short(0), short(2), short(0), short(8)) +

@@ -48,7 +48,7 @@ class Cuda:
 def unsupported():
     cuda, handle = Cuda(), ctypes.c_uint64()
     for _ in range(3):
-        assert cuda.call("cuMulticastCreate", ctypes.byref(handle), None) == NOT_SUPPORTED
+        assert cuda.call("cuCheckpointProcessGetRestoreThreadId", 0, ctypes.byref(handle)) == NOT_SUPPORTED
         assert cuda.call("cuMemBatchDecompressAsync", None, 0, 0, None, None) == NOT_SUPPORTED
         assert cuda.call("cuMemBatchDecompressAsync_ptsz", None, 0, 0, None, None) == NOT_SUPPORTED
 
@@ -72,8 +72,8 @@ PROGRAMS = {"unsupported": unsupported, "code": code, "code_with_log": code_with
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
-    ("unsupported", None, [("cuMulticastCreate", "tnr support"), ("cuMemBatchDecompressAsync", "tnr support")]),
-    ("unsupported", "warning", [("cuMulticastCreate",), ("cuMemBatchDecompressAsync",)]),
+    ("unsupported", None, [("cuCheckpointProcessGetRestoreThreadId", "tnr support"), ("cuMemBatchDecompressAsync", "tnr support")]),
+    ("unsupported", "warning", [("cuCheckpointProcessGetRestoreThreadId",), ("cuMemBatchDecompressAsync",)]),
     ("unsupported", "error", []),
     ("unsupported", "none", []),
     ("code", None, [("no.such.instruction", "line 6")]),

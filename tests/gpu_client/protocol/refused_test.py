@@ -15,7 +15,6 @@ CALLS, README = (pathlib.Path(argument) for argument in sys.argv[1:3])
 WORDS = {
     "graphics": r"cuGraphics|cuGL|EGL|VDPAU",
     "external memory": r"External(Memory|Semaphore)(?!s\w*Node)",
-    "multicast memory": r"cuMulticast",
     "checkpoints": r"cuCheckpoint",
     "core dumps": r"cuCoredump",
     "external semaphores": r"ExternalSemaphores\w*Node",

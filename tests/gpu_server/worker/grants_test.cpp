@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 #include "tests/support/catch.hpp"
@@ -14,7 +15,10 @@
 #include "gpu_client/cuda/device_memory.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/stats.hpp"
+#include "gpu_client/protocol/multicast_records.hpp"
+#include "gpu_server/worker/limits.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
@@ -269,6 +273,146 @@ TEST_CASE("free memory is asked of the worker while another process uses the GPU
     }
     while (round_trips_of_asking_twice() != 0) {  // its worker ends soon after it
     }
+}
+
+namespace {
+
+constexpr uint64_t first_number = 1000;  // of what these tests make: far from the client's own
+constexpr uint64_t as_descriptor = 1;    // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+CUresult make_team(uint64_t number, uint32_t devices, uint64_t bytes = step, uint64_t handle_types = 0) {
+    return ask(wire::op_cuMulticastCreate, number, devices, bytes, handle_types);
+}
+CUresult make_memory(uint64_t number, uint32_t device = 0) {
+    return ask(wire::op_cuMemCreate, number, device, step);
+}
+CUresult add(uint64_t team, uint32_t device) {
+    return ask(wire::op_cuMulticastAddDevice, team, device);
+}
+CUresult bind(uint64_t team, uint64_t memory, uint64_t offset = 0, uint64_t bytes = step) {
+    return ask(wire::op_cuMulticastBindMem, team, offset, memory, uint64_t{0}, bytes);
+}
+CUresult unbind(uint64_t team, uint64_t offset = 0, uint64_t bytes = step) {
+    return ask(wire::op_cuMulticastUnbind, team, uint32_t{0}, offset, bytes);
+}
+CUresult release(uint64_t number) {
+    return ask(wire::op_cuMemRelease, number);
+}
+
+}  // namespace
+
+TEST_CASE("memory stays charged while it is bound, and a multicast object is not charged for", "[multicast]") {
+    Held held;
+    const uint64_t team = first_number, memory = team + 1, address = addresses(gpu_bytes + step);
+    REQUIRE(make_team(team, 1, 64 * gpu_bytes) == CUDA_SUCCESS);
+    const uint64_t all = map_all(address);
+    unmap_all(address, all, wire::op_memory_unmap);
+    REQUIRE(add(team, 0) == CUDA_SUCCESS);
+    REQUIRE(make_memory(memory) == CUDA_SUCCESS);
+    REQUIRE(bind(team, memory) == CUDA_SUCCESS);
+    REQUIRE(release(memory) == CUDA_SUCCESS);
+    const uint64_t beside = map_all(address);
+    CHECK(beside == all - step);
+    unmap_all(address, beside, wire::op_memory_unmap);
+    SECTION("until it is unbound") { REQUIRE(unbind(team) == CUDA_SUCCESS); }
+    SECTION("or the object has gone") { REQUIRE(release(team) == CUDA_SUCCESS); }
+    const uint64_t after = map_all(address);
+    CHECK(after == all);
+    unmap_all(address, after, wire::op_memory_unmap);
+    release(team);
+}
+
+TEST_CASE("multicast objects and what is bound to them are so many and no more", "[multicast]") {
+    Held held;
+    uint64_t made = 0;
+    while (made < 2 * worker::multicast_objects_max && make_team(first_number + made, 2) == CUDA_SUCCESS) ++made;
+    CHECK(made == worker::multicast_objects_max);
+    CHECK(make_team(first_number + made, 2) == CUDA_ERROR_OUT_OF_MEMORY);
+    for (uint64_t number = 0; number < made; ++number) CHECK(release(first_number + number) == CUDA_SUCCESS);
+    CHECK(make_team(first_number, 2) == CUDA_SUCCESS);
+    CHECK(release(first_number) == CUDA_SUCCESS);
+}
+
+TEST_CASE("who waits for a team holds up nobody, and only so many wait", "[multicast]") {
+    Held held;
+    const uint64_t team = first_number, memory = team + 1;
+    REQUIRE(make_team(team, 2) == CUDA_SUCCESS);
+    REQUIRE(make_memory(memory) == CUDA_SUCCESS);
+    REQUIRE(add(team, 0) == CUDA_SUCCESS);
+    std::vector<Pending> waiting(worker::multicast_waits_max);
+    auto& session = *open_sessions().front();
+    for (auto& pending : waiting) {
+        wire::Bytes payload(sizeof(uint64_t));
+        wire::Writer out(payload);
+        for (uint64_t value : {team, uint64_t{0}, memory, uint64_t{0}, step}) out.put(value);
+        session.request(0, wire::op_cuMulticastBindMem, payload, pending);
+    }
+    CHECK(bind(team, memory) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(free_bytes() > 0);  // everything else is answered
+    CHECK(release(memory) == CUDA_SUCCESS);
+    REQUIRE(add(team, 1) == CUDA_SUCCESS);
+    for (auto& pending : waiting) session.wait(pending);  // each has an end; at most one is bound
+    CHECK(std::count_if(waiting.begin(), waiting.end(), [](auto& one) { return one.result == CUDA_SUCCESS; }) <= 1);
+    CHECK(release(team) == CUDA_SUCCESS);
+}
+
+TEST_CASE("multicast requests that make no sense are refused", "[multicast]") {
+    Held held;
+    const uint64_t team = first_number, memory = team + 1, unknown = team + 2, address = addresses(4 * step);
+    REQUIRE(make_team(team, 1, 2 * step) == CUDA_SUCCESS);
+    REQUIRE(make_memory(memory) == CUDA_SUCCESS);
+    CHECK(make_team(team, 1) == CUDA_ERROR_INVALID_VALUE);  // the number is taken
+    CHECK(make_team(unknown, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(make_team(unknown, ~uint32_t{0}) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(make_team(unknown, 1, ~uint64_t{0}) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(make_team(unknown, 1, step, ~uint64_t{0}) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(add(unknown, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(add(memory, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(add(team, 7) == CUDA_ERROR_INVALID_DEVICE);
+    REQUIRE(add(team, 0) == CUDA_SUCCESS);
+    CHECK(add(team, 1) == CUDA_ERROR_INVALID_VALUE);  // one device more than was declared
+
+    CHECK(bind(unknown, memory) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, unknown) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, team) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(memory, memory) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, memory, 2 * step) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, memory, ~uint64_t{0} - step + 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, memory, 0, 2 * step) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(bind(team, memory) == CUDA_SUCCESS);
+    CHECK(bind(team, memory) == CUDA_ERROR_INVALID_VALUE);  // something is there
+
+    CHECK(ask(wire::op_cuMemMap, address, 4 * step, uint64_t{0}, team) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(ask(wire::op_cuMemMap, uint64_t{1} << 21, step, uint64_t{0}, team) == CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(ask(wire::op_cuMemMap, address, 2 * step, uint64_t{0}, team) == CUDA_SUCCESS);
+    CHECK(ask(wire::op_cuMemSetAccess, address, 2 * step, uint32_t{1}, uint32_t{3}) == CUDA_ERROR_INVALID_DEVICE);
+
+    CHECK(unbind(memory) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(unbind(team, step) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(unbind(team) == CUDA_SUCCESS);
+    CHECK(unbind(team) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(release(team) == CUDA_SUCCESS);  // while it is mapped
+    CHECK(release(team) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(bind(team, memory) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(ask(wire::op_cuMemUnmap, address, 2 * step) == CUDA_SUCCESS);
+    CHECK(release(memory) == CUDA_SUCCESS);
+}
+
+TEST_CASE("an object of another process is borrowed as what it is", "[multicast]") {
+    Held held;
+    const uint64_t team = first_number, again = team + 1;
+    REQUIRE(make_team(team, 2, step, as_descriptor) == CUDA_SUCCESS);
+    RemoteCall lend(wire::LendAllocation<>{team});
+    REQUIRE(lend.send() == CUDA_SUCCESS);
+    wire::LendAllocation<>::Reply lent;
+    REQUIRE(lend.take(lent) == CUDA_SUCCESS);
+    // As memory it would be mapped where nothing may wait for its team.
+    CHECK(RemoteCall(wire::BorrowMemory{again, lent.name}).send() == CUDA_ERROR_INVALID_VALUE);
+    CHECK(RemoteCall(wire::BorrowMulticast{again, lent.name}).send() == CUDA_SUCCESS);
+    CHECK(release(again) == CUDA_SUCCESS);
+    lent.name[0] ^= 1;
+    CHECK(RemoteCall(wire::BorrowMulticast{again, lent.name}).send() == CUDA_ERROR_INVALID_VALUE);
+    CHECK(release(team) == CUDA_SUCCESS);
 }
 
 TEST_CASE("requests that make no sense are refused", "[nonsense]") {

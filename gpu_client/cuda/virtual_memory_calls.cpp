@@ -1,0 +1,270 @@
+// The calls of the virtual memory API: addresses from the session's range, physical memory from the worker.
+#include <algorithm>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
+#include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/cuda/virtual_memory.hpp"
+
+using namespace tnr;
+using namespace tnr::cuda;
+
+namespace {
+
+// Memory of the host has a granularity, but cuMemCreate makes none: it would have to be in two places at once. NCCL
+// asks for the one and takes the other's refusal as a hint to do without.
+bool on_host(CUmemLocationType type) {
+    return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+           type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+CUresult check_properties(const CUmemAllocationProp* properties) {
+    if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    if (on_host(properties->location.type)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (!find_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    auto others = static_cast<unsigned>(properties->requestedHandleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return others == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// A multicast object is mapped once its team is complete.
+CUresult wait_for_mapping(const wire::MapAllocation<>& record) {
+    RemoteCall call(record, wire::CallWay::sync);
+    call.on(*device_of_address(record.address));
+    auto result = call.send();
+    Freed freed;
+    {
+        LockGuard lock(mappings().mutex);
+        auto mapping = mappings().by_address.find(record.address);
+        mapping->second.waits = false;
+        if (result != CUDA_SUCCESS) {
+            unuse(mapping->second.allocation, freed);
+            mappings().by_address.erase(mapping);
+        }
+    }
+    (void)send_changes(freed);
+    return result;
+}
+
+// Only the devices of its team may use a multicast object. The worker's driver knows them: so this waits for its answer.
+CUresult set_access_waiting(uint64_t address, uint64_t bytes, const CUmemAccessDesc& wanted) {
+    if (auto result = send_changes(); result != CUDA_SUCCESS) return result;
+    RemoteCall call(
+        wire::SetAccess<>{address, bytes, find_device(wanted.location.id)->number, static_cast<uint32_t>(wanted.flags)},
+        wire::CallWay::sync);
+    call.on(*device_of_address(address));
+    return call.send();
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                               CUmemAllocationGranularity_flags) {
+    return guarded("cuMemGetAllocationGranularity", [&]() -> CUresult {
+        if (!granularity) return CUDA_ERROR_INVALID_VALUE;
+        bool host = properties && on_host(properties->location.type);
+        if (auto result = check_properties(properties); result != CUDA_SUCCESS && !host) return result;
+        *granularity = find_device(host ? 0 : properties->location.id)->description.granularity_bytes;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                                     unsigned long long flags) {
+    return guarded("cuMemAddressReserve", [&]() -> CUresult {
+        auto& device = *reserving_device();
+        if (auto result = open_session(device); result != CUDA_SUCCESS) return result;
+        auto& memory = *device.memory;
+        bool sound =
+            out && bytes != 0 && bytes % memory.granularity() == 0 && flags == 0 && (alignment & (alignment - 1)) == 0;
+        if (!sound) return CUDA_ERROR_INVALID_VALUE;
+        uint64_t address = memory.reserve(bytes, alignment, wanted);
+        if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+        LockGuard lock(mappings().mutex);
+        mappings().reserved[address] = bytes;
+        *out = address;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+    return guarded("cuMemAddressFree", [&]() -> CUresult {
+        {
+            LockGuard lock(mappings().mutex);
+            auto found = mappings().reserved.find(address);
+            auto mapped = mappings().by_address.lower_bound(address);
+            bool in_use = mapped != mappings().by_address.end() && mapped->first < address + bytes;
+            if (found == mappings().reserved.end() || found->second != bytes || in_use) return CUDA_ERROR_INVALID_VALUE;
+            mappings().reserved.erase(found);
+        }
+        auto result = send_changes();  // nothing is mapped there any more before the addresses are used again
+        device_of_address(address)->memory->unreserve(address, bytes);
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const CUmemAllocationProp* properties,
+                             unsigned long long flags) {
+    return guarded("cuMemCreate", [&]() -> CUresult {
+        if (!out || bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (auto result = check_properties(properties); result != CUDA_SUCCESS) return result;
+        auto* device = find_device(properties->location.id);
+        if (auto result = open_session(*device); result != CUDA_SUCCESS) return result;
+        if (bytes % device->memory->granularity() != 0) return CUDA_ERROR_INVALID_VALUE;
+        if (bytes > device->description.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (auto result = device->memory->take_grant(bytes); result != CUDA_SUCCESS) return result;
+        pools_make_room(device->ordinal);
+        Physical* made = nullptr;
+        uint64_t handle = physicals().create([&](Physical& physical, uint64_t index, uint64_t) {
+            physical = {.number = index + 1, .bytes = bytes, .charged = bytes, .properties = *properties};
+            made = &physical;
+        });
+        RemoteCall call(wire::CreateAllocation<>{made->number, device->number, bytes});
+        call.on(*device);
+        auto result = call.send();
+        if (result == CUDA_SUCCESS) {
+            *out = handle;
+            return result;
+        }
+        physicals().destroy(handle);
+        device->memory->return_grant(bytes);
+        return result;
+    });
+}
+
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+    return guarded("cuMemRelease", [&]() -> CUresult {
+        Freed freed;
+        {
+            LockGuard lock(mappings().mutex);
+            auto* physical = find_held(handle);
+            if (!physical) return CUDA_ERROR_INVALID_VALUE;
+            --physical->held;
+            release_if_unused(handle, *physical, freed);
+        }
+        return send_changes(freed);
+    });
+}
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags) {
+    return guarded("cuMemMap", [&]() -> CUresult {
+        wire::MapAllocation<> record{address, bytes, offset, 0};
+        bool multicast = false;
+        {
+            LockGuard lock(mappings().mutex);
+            auto* physical = find_held(handle);
+            if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
+                return CUDA_ERROR_INVALID_VALUE;
+            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+            record.allocation = physical->number;
+            multicast = physical->multicast;
+            if (!multicast) device_of_address(address)->memory->sends().put(record);
+            mappings().by_address[address] = {.bytes = bytes,
+                                              .allocation = handle,
+                                              .offset = offset,
+                                              .device = physical->properties.location.id,
+                                              .multicast = multicast,
+                                              .waits = multicast};
+            ++physical->used;
+        }
+        auto sent = send_changes();
+        return multicast ? wait_for_mapping(record) : sent;
+    });
+}
+
+// Whole mappings only, as the driver demands.
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
+    return guarded("cuMemUnmap", [&]() -> CUresult {
+        Freed freed;
+        {
+            LockGuard lock(mappings().mutex);
+            auto [first, last, covered] = mappings_from(address, bytes);
+            if (bytes == 0 || covered != bytes) return CUDA_ERROR_INVALID_VALUE;
+            for (auto mapping = first; mapping != last; ++mapping) {
+                device_of_address(address)->memory->sends().put(
+                    wire::UnmapAllocation{mapping->first, mapping->second.bytes});
+                unuse(mapping->second.allocation, freed);
+            }
+            mappings().by_address.erase(first, last);
+            device_of_address(address)->memory->forget_mapping(address, bytes);
+        }
+        return send_changes(freed);
+    });
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* wanted, size_t count) {
+    return guarded("cuMemSetAccess", [&]() -> CUresult {
+        if (!wanted || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+        for (size_t i = 0; i < count; ++i)
+            if (wanted[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(wanted[i].location.id))
+                return CUDA_ERROR_INVALID_DEVICE;
+        bool multicast = false;
+        {
+            LockGuard lock(mappings().mutex);
+            auto [first, last, covered] = mappings_from(address, bytes);
+            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            multicast = std::any_of(first, last, [](auto& mapping) { return mapping.second.multicast; });
+        }
+        for (size_t i = 0; multicast && i < count; ++i)
+            if (auto result = set_access_waiting(address, bytes, wanted[i]); result != CUDA_SUCCESS) return result;
+        {
+            LockGuard lock(mappings().mutex);
+            auto [first, last, covered] = mappings_from(address, bytes);
+            if (covered < bytes) return CUDA_ERROR_INVALID_VALUE;
+            for (size_t i = 0; i < count; ++i) {
+                int ordinal = wanted[i].location.id;
+                if (!multicast)
+                    device_of_address(address)->memory->sends().put(wire::SetAccess<>{
+                        address, bytes, find_device(ordinal)->number, static_cast<uint32_t>(wanted[i].flags)});
+                for (auto mapping = first; mapping != last; ++mapping)
+                    if (wanted[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                        mapping->second.access.erase(ordinal);
+                    else
+                        mapping->second.access[ordinal] = wanted[i].flags;
+            }
+            for (auto mapping = first; mapping != last; ++mapping) note_access(mapping->first, mapping->second);
+        }
+        return send_changes();
+    });
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+    return guarded("cuMemGetAccess", [&]() -> CUresult {
+        if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+        LockGuard lock(mappings().mutex);
+        auto* mapping = find_mapping(address);
+        if (!mapping) return CUDA_ERROR_INVALID_VALUE;
+        auto found = mapping->second.access.find(location->id);
+        *flags = found != mapping->second.access.end() ? found->second : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    });
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out, CUmemGenericAllocationHandle handle) {
+    return guarded("cuMemGetAllocationPropertiesFromHandle", [&]() -> CUresult {
+        LockGuard lock(mappings().mutex);
+        auto* physical = find_held(handle);
+        if (!out || !physical || physical->multicast) return CUDA_ERROR_INVALID_VALUE;
+        *out = physical->properties;
+        return CUDA_SUCCESS;
+    });
+}
+
+// The handle of what is mapped at the address, to be released once more.
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* pointer) {
+    return guarded("cuMemRetainAllocationHandle", [&]() -> CUresult {
+        auto address = reinterpret_cast<uint64_t>(pointer);
+        LockGuard lock(mappings().mutex);
+        auto* mapping = find_mapping(address);
+        if (!out || !mapping) return CUDA_ERROR_INVALID_VALUE;
+        ++physicals().find(mapping->second.allocation)->held;
+        *out = mapping->second.allocation;
+        return CUDA_SUCCESS;
+    });
+}
+
+}  // extern "C"
