@@ -38,12 +38,15 @@ PTX = b'''
 .target sm_70
 .address_size 64
 .visible .entry nap(.param .u32 ms) {
- .reg .u32 %r; .reg .pred %p;
+ .reg .u32 %r; .reg .u64 %end, %now; .reg .pred %p;
  ld.param.u32 %r, [ms];
+ mul.wide.u32 %end, %r, 1000000;
+ mov.u64 %now, %globaltimer;
+ add.u64 %end, %end, %now;
 again:
  nanosleep.u32 1000000;
- sub.u32 %r, %r, 1;
- setp.ne.u32 %p, %r, 0;
+ mov.u64 %now, %globaltimer;
+ setp.lt.u64 %p, %now, %end;
  @%p bra again;
  ret;
 }
