@@ -62,7 +62,7 @@ PROGRAMS = {
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     "nccl": Program(["cupy-cuda13x==14.2.0", "nvidia-nccl-cu13==2.28.9", TOOLKIT],
                     {**{f"nccl-{processes}": job("nccl", processes) for processes in ("one", "each", "hidden")},
-                     **{f"nccl-{processes}-of-4": job("nccl", processes, "4") for processes in ("one", "each", "hidden")}},
+                     **{f"nccl-{processes}-of-4": job("nccl", processes, "4") for processes in ("one", "each", "hidden", "nvls")}},
                     disk_gb=2, gpus="h100:4",
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     # Its memory tests fill the GPU: one module at a time. cuRAND has no PTX: random numbers are the host's.

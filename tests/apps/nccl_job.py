@@ -3,6 +3,7 @@
     nccl_job.py one [GPUS]      one process with all; 2 unless it says more
     nccl_job.py each [GPUS]     a process for each
     nccl_job.py hidden [GPUS]   the same, and none sees the others' (CUDA_VISIBLE_DEVICES)
+    nccl_job.py nvls GPUS       one process, and what can be done by a multicast object is
 """
 import ctypes
 import importlib.util
@@ -21,6 +22,8 @@ from cupy.cuda import nccl  # noqa: E402
 RANKS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 if RANKS > 2:  # at one switch: NCCL then makes a multicast object (NVLS)
     os.environ.setdefault("NCCL_TOPO_FILE", str(pathlib.Path(__file__).with_name("nvswitch.xml")))
+if sys.argv[1] == "nvls":
+    os.environ["NCCL_ALGO"] = "allreduce:nvls;allgather:nvls;reducescatter:nvls"
 SIZES = (RANKS, 5000, 100_000)  # elements: NCCL has a protocol of its own for small, middling and large ones
 TYPES = {np.float32: nccl.NCCL_FLOAT32, np.float64: nccl.NCCL_FLOAT64, np.int64: nccl.NCCL_INT64}
 ANSWER_LIMIT_S = 600
@@ -76,16 +79,20 @@ def check(name, size, dtype, comms, device_of):
             assert not got[len(due):].any(), f"{name}, {size} {dtype.__name__}: rank {rank} has more than it should"
 
 
-def check_all(comms, device_of=lambda rank: rank):
-    for name in COLLECTIVES:
+def check_all(comms, device_of=lambda rank: rank, names=tuple(COLLECTIVES)):
+    for name in names:
         for size in SIZES:
             check(name, size, np.float32, comms, device_of)
         for dtype in TYPES:
             check(name, 1000, dtype, comms, device_of)
 
 
-def in_one_process():
-    check_all(dict(enumerate(nccl.NcclCommunicator.initAll(RANKS))))
+def in_one_process(**which):
+    check_all(dict(enumerate(nccl.NcclCommunicator.initAll(RANKS))), **which)
+
+
+def by_multicast():
+    in_one_process(names=("all-reduce, sum", "all-gather", "reduce-scatter"))
 
 
 def one_of_them(rank, unique_id, hide, answers):
@@ -115,5 +122,6 @@ def in_processes(hide=False):
 
 
 if __name__ == "__main__":
-    {"one": in_one_process, "each": in_processes, "hidden": lambda: in_processes(hide=True)}[sys.argv[1]]()
+    {"one": in_one_process, "each": in_processes, "hidden": lambda: in_processes(hide=True),
+     "nvls": by_multicast}[sys.argv[1]]()
     print("NCCL", nccl.get_version(), *sys.argv[1:])

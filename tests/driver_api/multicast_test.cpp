@@ -205,6 +205,33 @@ TEST_CASE("a multicast object lives on while it is mapped, and its memory while 
     CU_OK(cu.cuMulticastUnbind(pair.object, pair.second.device, 0, pair.properties.size));
 }
 
+TEST_CASE("memory that is bound counts as used until it is unbound, or the object has gone", "[multicast][devices]") {
+    if (!two_devices_have_multicast()) return;
+    Pair pair;
+    pair.add_both();
+    auto free_bytes = [&] {
+        size_t free = 0, total = 0;
+        CU_OK(cu.cuCtxSetCurrent(pair.first.context));
+        CU_OK(cu.cuMemGetInfo(&free, &total));
+        return free;
+    };
+    for (bool by_unbinding : {true, false}) {
+        const auto before = free_bytes();
+        {
+            Part one(pair.first, pair.properties.size);
+            CU_OK(cu.cuMulticastBindMem(pair.object, 0, one.memory, 0, one.bytes, 0));
+        }
+        CHECK(free_bytes() + pair.properties.size <= before);
+        if (by_unbinding) {
+            CU_OK(cu.cuMulticastUnbind(pair.object, pair.first.device, 0, pair.properties.size));
+        } else {
+            CU_OK(cu.cuMemRelease(pair.object));
+            pair.object = 0;
+        }
+        CHECK(free_bytes() == before);
+    }
+}
+
 TEST_CASE("binding waits until all devices are in the team", "[multicast][devices]") {
     if (!two_devices_have_multicast()) return;
     Pair pair;

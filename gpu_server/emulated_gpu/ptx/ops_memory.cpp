@@ -77,10 +77,17 @@ struct Reach {
     // f(lane, memory) for each active lane, `backwards` from the last to the first; false after a fault.
     template <class F>
     bool visit(uint32_t bytes, bool writing, F&& f, bool backwards = false) {
+        return visit(bytes, writing, f, backwards, nullptr);
+    }
+    // instead(lane, address) is asked where a lane has no memory: true if it has done what f would have.
+    template <class F, class Instead>
+    bool visit(uint32_t bytes, bool writing, F&& f, bool backwards, Instead&& instead) {
         for (uint32_t rest = w.active; rest;) {
             auto lane = static_cast<uint32_t>(backwards ? std::bit_width(rest) - 1 : std::countr_zero(rest));
             rest &= ~(1u << lane);
             auto address = static_cast<Address>(base[lane] + offset);
+            if constexpr (!std::is_null_pointer_v<std::decay_t<Instead>>)
+                if (each && !pointer<W>(w, lane, address, bytes, writing) && instead(lane, address)) continue;
             auto* p = each ? checked<W>(w, lane, address, bytes, writing) : at(lane);
             if (!p) return false;
             f(lane, p);
@@ -123,6 +130,18 @@ void load_many(Warp& w, const Instr& i) {
     }
 }
 
+// An ordinary store to a multicast address goes to every device. No manual promises that, but NCCL relies on it: its NVLS
+// kernels say so how far they are. False if it is no such address. put(memory) writes one of the copies.
+template <class Put>
+bool store_to_team(const Warp& w, uint64_t address, uint32_t bytes, Put put) {
+    auto* memory = w.worker->grid->launch->memory;
+    if (!memory || (address & (bytes - 1)) != 0) return false;
+    auto team = memory->team_of(address);
+    if (!within(team.range, address, bytes)) return false;
+    for (auto& copy : team.copies) put(copy.get() + (address - team.range.begin));
+    return true;
+}
+
 template <Where W, class T, class R>
 void store(Warp& w, const Instr& i) {
     bool strong = i.flags & flag_strong;
@@ -135,9 +154,15 @@ void store(Warp& w, const Instr& i) {
         return for_all_lanes(
             [=, s = sources[0]](uint32_t l) { write<T>(p + l * sizeof(T), static_cast<T>(s[l]), false); });
     }
-    reach.visit(bytes, true, [&](uint32_t lane, std::byte* p) {
+    auto put = [&](uint32_t lane, std::byte* p) {
         for (uint32_t e = 0; e < i.count; ++e) write<T>(p + e * sizeof(T), static_cast<T>(sources[e][lane]), strong);
-    });
+    };
+    if constexpr (W == Where::global || W == Where::generic)
+        reach.visit(bytes, true, put, false, [&](uint32_t lane, uint64_t address) {
+            return store_to_team(w, address, bytes, [&](std::byte* p) { put(lane, p); });
+        });
+    else
+        reach.visit(bytes, true, put);
 }
 
 // A kernel parameter is the same for all.

@@ -91,7 +91,7 @@ public:
     virtual std::shared_ptr<const Texture> texture(uint64_t) const { return nullptr; }
     virtual std::shared_ptr<const Image> surface(uint64_t) const { return nullptr; }
     // What a multicast address stands for: the same stretch of memory once on each device of a team. Only multimem
-    // reaches it; to range_of() nothing is there.
+    // and ordinary stores reach it; to range_of() nothing is there.
     struct Team {
         Range range;                                     // of addresses
         std::vector<std::shared_ptr<std::byte>> copies;  // each from range.begin on, for as long as they are held

@@ -240,6 +240,30 @@ TEST_CASE("multimem stores to every device", "[ptx][multimem]") {
             }
 }
 
+TEST_CASE("an ordinary store to a multicast address goes to every device", "[ptx][multimem]") {
+    for (std::string store : {"st.global.b64 [%a], %x1;", "st.relaxed.sys.global.b64 [%a], %x1;",
+                              "st.release.sys.b64 [%a], %x1;", "st.global.v2.b32 [%a], {%r1, %r2};"}) {
+        CAPTURE(store);
+        Multicast world(multimem_head + "ld.global.b64 %x1, [%in]; ld.global.v2.b32 {%r1, %r2}, [%in];" + store);
+        fill_team<uint8_t>(world, number_as<uint8_t>);
+        REQUIRE(world.run().detail.empty());
+        for (auto& copy : world.copies)
+            for (size_t lane = 0; lane < team_lanes; ++lane)
+                REQUIRE(values_in<uint64_t>(copy, lane, 1) == values_in<uint64_t>(world.in, lane, 1));
+        CHECK(world.run(multicast + 4).outcome == Outcome::misaligned_address);
+        CHECK(world.run(multicast + 16).outcome == Outcome::illegal_address);
+    }
+    // Beside lanes that store to memory of one device.
+    Multicast mixed(multimem_head + ".reg .pred %p; ld.global.b64 %x1, [%in]; setp.lt.u32 %p, %t, 16;" +
+                    "@%p mov.u64 %a, %out; st.global.b64 [%a], %x1;");
+    fill_team<uint8_t>(mixed, number_as<uint8_t>);
+    REQUIRE(mixed.run().detail.empty());
+    for (size_t lane = 0; lane < team_lanes; ++lane)
+        for (auto& copy : mixed.copies)
+            REQUIRE(values_in<uint64_t>(lane < 16 ? mixed.out : copy, lane, 1) ==
+                    values_in<uint64_t>(mixed.in, lane, 1));
+}
+
 TEST_CASE("multimem faults where there is no team and where an address is not aligned", "[ptx][multimem]") {
     Multicast world(multimem_head + "multimem.st.v2.f32 [%a], {%f1, %f2};");
     CHECK(world.run(multicast + 4).outcome == Outcome::misaligned_address);
