@@ -83,6 +83,11 @@ PROGRAMS = {
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
                         {f"tinygrad-{way}": job("tinygrad", device) for way, device in (
                             ("nvrtc", "CUDA"), ("ptx", "CUDA:PTX"))}),
+    "rmm": Program(["rmm-cu13==26.10.0", "cupy-cuda13x==14.2.0", TOOLKIT], {"rmm": job("rmm")}, disk_gb=2, gpus="h100:2",
+                   memory_mib=4096, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "xgboost": Program(["xgboost==3.2.0", "numpy==2.4.6"], {"xgboost": job("xgboost")}, disk_gb=2),
+    # It takes 95 % of the GPU's memory, and then 100 MiB of it for its pinned memory.
+    "catboost": Program(["catboost==1.2.10"], {"catboost": job("catboost")}, memory_mib=8192),
     # Without ptxas XLA is to give PTX to the driver.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),
