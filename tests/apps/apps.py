@@ -91,6 +91,8 @@ PROGRAMS = {
     # Without ptxas XLA is to give PTX to the driver.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),
+    "tensorflow": Program(["tensorflow[and-cuda]==2.21.0"], {"tensorflow": job("tensorflow")}, disk_gb=8, hide_toolkit=True,
+                          remove=["nvidia/cuda_nvcc/bin/ptxas"]),
     "torch": Program(["torch==2.15.0", "numpy==2.4.6"],
                      {f"torch-{step}": job("torch", step) for step in (
                          "counts_memory", "orders_streams", "loads_pinned_batches", "kernels_fail_loudly", "profiles",
