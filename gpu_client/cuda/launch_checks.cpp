@@ -124,24 +124,28 @@ void Parameters::pack() {
     buffer = packed;
 }
 
-// Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on.
-static void put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
+// Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on. Where the GPU has no room
+// for it, the launch says so: the kernel would fault.
+static CUresult put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
     for (auto [offset, size] : kernel.parameters) {
         uint64_t address = 0, device = 0;
         if (size != sizeof address || offset + sizeof address > parameters.bytes) continue;
         std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
-        if (!may_be_elsewhere(address) || find_elsewhere(context, address, device) != CUDA_SUCCESS) continue;
+        if (!may_be_elsewhere(address)) continue;
+        auto result = find_elsewhere(context, address, device);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) return result;
+        if (result != CUDA_SUCCESS) continue;
         parameters.pack();
         std::memcpy(parameters.packed + offset, &device, sizeof device);
     }
+    return CUDA_SUCCESS;
 }
 
 CUresult collect_parameters(Context& context, const KernelInfo& kernel, void** list, void** extra,
                             Parameters& parameters) {
     if (list && extra) return CUDA_ERROR_INVALID_VALUE;
     auto result = extra ? from_extra(extra, kernel, parameters) : from_list(list, kernel, parameters);
-    if (result == CUDA_SUCCESS) put_gpu_addresses(context, kernel, parameters);
-    return result;
+    return result == CUDA_SUCCESS ? put_gpu_addresses(context, kernel, parameters) : result;
 }
 
 }  // namespace tnr::cuda

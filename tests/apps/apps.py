@@ -85,9 +85,16 @@ PROGRAMS = {
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
                         {f"tinygrad-{way}": job("tinygrad", device) for way, device in (
                             ("nvrtc", "CUDA"), ("ptx", "CUDA:PTX"))}),
+    "rmm": Program(["rmm-cu13==26.10.0", "cupy-cuda13x==14.2.0", TOOLKIT], {"rmm": job("rmm")}, disk_gb=2, gpus="h100:2",
+                   memory_mib=4096, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "xgboost": Program(["xgboost==3.2.0", "numpy==2.4.6"], {"xgboost": job("xgboost")}, disk_gb=2),
+    # It takes 95 % of the GPU's memory, and then 100 MiB of it for its pinned memory.
+    "catboost": Program(["catboost==1.2.10"], {"catboost": job("catboost")}, memory_mib=8192),
     # Without ptxas XLA is to give PTX to the driver.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),
+    "tensorflow": Program(["tensorflow[and-cuda]==2.21.0"], {"tensorflow": job("tensorflow")}, disk_gb=8, hide_toolkit=True,
+                          remove=["nvidia/cuda_nvcc/bin/ptxas"]),
     "torch": Program(["torch==2.15.0", "numpy==2.4.6"],
                      {f"torch-{step}": job("torch", step) for step in (
                          "counts_memory", "orders_streams", "loads_pinned_batches", "kernels_fail_loudly", "profiles",
@@ -95,6 +102,8 @@ PROGRAMS = {
     # OpenMP's threads have stacks of 2.1 GB together.
     "gcc-offload": Program([], {"gcc-offload": job("gcc_offload")}, memory_mib=4096,
                            debian=["gcc-offload-nvptx", "g++", "gfortran"]),
+    "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
+                           {"onnxruntime": job("onnxruntime")}, disk_gb=4),
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
 }
 
