@@ -36,7 +36,8 @@ with tf.device("/GPU:0"):
             (tf.exp(given), np.exp(values)), (tf.cumsum(given), values.cumsum(0)), (tf.transpose(given), values.T),
             (tf.math.top_k(given, 3)[0], -np.sort(-values)[:, :3]), (tf.argmax(given, 1), values.argmax(1)),
             (tf.math.unsorted_segment_sum(given, np.arange(64) % 4, 4), values.reshape(16, 4, 48).sum(0)),
-            (compiled(given), (np.sin(values) * 2 + values).sum(0)), (tf.signal.fft(tf.cast(given, tf.complex64)), np.fft.fft(values)),
+            (compiled(given), (np.sin(values) * 2 + values).sum(0)),
+            (tf.signal.fft(tf.cast(given, tf.complex64)), np.fft.fft(values)),
             (tf.linalg.inv(given[:8, :8] + 8 * tf.eye(8)), np.linalg.inv(values[:8, :8] + 8 * np.eye(8))),
             (tf.nn.conv2d(tf.ones((1, 8, 8, 1)), tf.ones((3, 3, 1, 1)), 1, "VALID"), np.full((1, 6, 6, 1), 9))):
         np.testing.assert_allclose(on_gpu(found), expected, rtol=1e-4, atol=1e-4)
