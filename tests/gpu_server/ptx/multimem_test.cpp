@@ -244,7 +244,8 @@ TEST_CASE("an ordinary store to a multicast address goes to every device", "[ptx
     for (std::string store : {"st.global.b64 [%a], %x1;", "st.relaxed.sys.global.b64 [%a], %x1;",
                               "st.release.sys.b64 [%a], %x1;", "st.global.v2.b32 [%a], {%r1, %r2};"}) {
         CAPTURE(store);
-        Multicast world(multimem_head + "ld.global.b64 %x1, [%in]; ld.global.v2.b32 {%r1, %r2}, [%in];" + store);
+        Multicast world(
+            joined({multimem_head, "ld.global.b64 %x1, [%in]; ld.global.v2.b32 {%r1, %r2}, [%in];", store}));
         fill_team<uint8_t>(world, number_as<uint8_t>);
         REQUIRE(world.run().detail.empty());
         for (auto& copy : world.copies)
