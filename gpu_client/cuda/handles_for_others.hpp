@@ -20,7 +20,7 @@ struct HandleForOthers {
     Kind kind = Kind::memory;
     wire::ThingName name{};
     uint64_t offset = 0, bytes = 0;  // of memory: the part of what has that name; of a multicast object: its size
-    uint64_t reserved[2] = {};
+    wire::ThingName of_pool{};       // of a pool's memory: that pool's name
 
     bool is(Kind wanted) const { return magic == magic_number && kind == wanted; }
 };

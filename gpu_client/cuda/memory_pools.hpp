@@ -10,6 +10,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/handles.hpp"
+#include "gpu_client/protocol/exchange_records.hpp"
 
 namespace tnr::cuda {
 
@@ -50,6 +51,7 @@ struct MemoryPool {
     bool is_default = false;
     bool shareable = false;               // made to be exported
     bool imported = false;                // of another process: only what that one allocates
+    wire::ThingName name{};               // of an imported one, as its memory is marked
     std::atomic<uint64_t> stands_for{0};  // handle of the event that others know an exported pool by
     std::atomic<int> reuse[4] = {};       // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};

@@ -23,13 +23,18 @@ CUresult event_of(MemoryPool& pool, CUevent& event) {
     return CUDA_SUCCESS;
 }
 
-CUresult export_pool(void* out, MemoryPool& pool) {
+// The same each time.
+CUresult name_of(MemoryPool& pool, wire::ThingName& name) {
     CUevent event = nullptr;
-    if (auto result = event_of(pool, event); result != CUDA_SUCCESS) return result;
+    auto result = event_of(pool, event);
+    return result == CUDA_SUCCESS ? lend_event(event, name) : result;
+}
+
+CUresult export_pool(void* out, MemoryPool& pool) {
     HandleForOthers handle;
     handle.kind = Kind::pool;
     handle.offset = find_device(pool.device)->number;
-    if (auto result = lend_event(event, handle.name); result != CUDA_SUCCESS) return result;
+    if (auto result = name_of(pool, handle.name); result != CUDA_SUCCESS) return result;
     int descriptor = to_descriptor(handle);
     if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
     *static_cast<int*>(out) = descriptor;
@@ -43,7 +48,9 @@ CUresult import_pool(CUmemoryPool* out, const HandleForOthers& handle) {
     for (auto* device : devices()) {
         if (device->number != handle.offset) continue;
         uint64_t made = create_pool(*device, false);
-        pools().find(made)->imported = true;
+        auto* pool = pools().find(made);
+        pool->imported = true;
+        pool->name = handle.name;
         *out = handle_of<CUmemoryPool>(made);
         return CUDA_SUCCESS;
     }
@@ -83,6 +90,7 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData* out, CUdeviceptr
         if (!pool || !pool->shareable) return CUDA_ERROR_INVALID_VALUE;
         HandleForOthers handle;
         auto result = lend_memory(address, Kind::pool_memory, handle);
+        if (result == CUDA_SUCCESS) result = name_of(*pool, handle.of_pool);
         if (result == CUDA_SUCCESS) std::memcpy(out, &handle, sizeof handle);
         return result;
     });
@@ -93,7 +101,9 @@ CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool handle, C
         auto* pool = find_pool(handle);
         if (!out || !data || !pool || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
         auto given = handle_in(*data);
-        return given.is(Kind::pool_memory) ? open_memory(given, *out) : CUDA_ERROR_INVALID_VALUE;
+        // Programs try pointers on their pools until one takes it.
+        bool its = given.is(Kind::pool_memory) && given.of_pool == pool->name;
+        return its ? open_memory(given, *out) : CUDA_ERROR_INVALID_VALUE;
     });
 }
 

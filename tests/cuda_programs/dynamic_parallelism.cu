@@ -76,6 +76,28 @@ __global__ void too_large(int* counter) {
     count<<<1, 1>>>(counter);
 }
 
+// Memory of the kernel's own, filled, written and copied by what it launches, in that order.
+__global__ void give_back(int* values) {
+    cudaFree(values);
+}
+__global__ void by_way_of_own_memory(int* out, int* errors) {
+    int* own = nullptr;
+    errors[0] = cudaMalloc(&own, 4 * sizeof(int));
+    own[1] = 5;
+    errors[1] = cudaMemsetAsync(own + 2, 1, 2 * sizeof(int), nullptr);
+    count<<<1, 3>>>(own + 1);
+    count<<<1, 2>>>(own + 2);
+    errors[2] = cudaMemcpyAsync(out, own + 1, 3 * sizeof(int), cudaMemcpyDeviceToDevice, nullptr);
+    count<<<1, 7>>>(own + 1);  // after the copy
+    give_back<<<1, 1, 0, cudaStreamTailLaunch>>>(own);
+}
+__global__ void last_errors(int* counter, int* errors) {
+    if (threadIdx.x == 1) count<<<1, 4096>>>(counter);
+    int peeked = cudaPeekAtLastError(), got = cudaGetLastError();
+    const char* name = cudaGetErrorName(static_cast<cudaError_t>(got));
+    errors[threadIdx.x] = peeked * 100 + got + cudaGetLastError() + (name[9] == 'I' ? 10000 : 0);
+}
+
 int main() {
     constexpr int n = 3000;
     std::vector<int> values(n);
@@ -106,5 +128,14 @@ int main() {
     too_large<<<1, 1>>>(counter.data);
     CUDA_OK(cudaDeviceSynchronize());
     EXPECT(counter.host()[0] == 4 * 32 * 6 + 1);
+
+    check::Array<int> copied(3), errors(std::vector<int>{-1, -1, -1});
+    by_way_of_own_memory<<<1, 1>>>(copied.data, errors.data);
+    CUDA_LAUNCHED();
+    EXPECT_EQUAL(copied.host(), (std::vector<int>{8, 0x01010101 + 2, 0x01010101}));
+    EXPECT_EQUAL(errors.host(), (std::vector<int>{0, 0, 0}));
+    last_errors<<<1, 3>>>(counter.data, errors.data);
+    CUDA_LAUNCHED();
+    EXPECT_EQUAL(errors.host(), (std::vector<int>{0, 10000 + 909, 0}));  // cudaErrorInvalidConfiguration
     return check::finish();
 }

@@ -146,6 +146,10 @@ void first(Line line) {
     CUDA_OK(cudaMemPoolExportPointer(&data, pooled));
     CUDA_OK(cudaDeviceSynchronize());
     line.put_descriptor(fd);
+    cudaMemPool_t other{};
+    CUDA_OK(cudaMemPoolCreate(&other, &pool_properties));
+    CUDA_OK(cudaMemPoolExportToShareableHandle(&fd, other, cudaMemHandleTypePosixFileDescriptor, 0));
+    line.put_descriptor(fd);
     line.put(data);
     EXPECT(line.get<int>() == 3);
     CUDA_OK(cudaMemcpy(&value, pooled + 3, sizeof value, cudaMemcpyDeviceToHost));
@@ -154,6 +158,14 @@ void first(Line line) {
     CUDA_OK(cudaDeviceSynchronize());
     cudaIpcMemHandle_t gone{};
     EXPECT(cudaIpcGetMemHandle(&gone, pooled) != cudaSuccess);
+}
+
+cudaMemPool_t imported_pool(int fd) {
+    cudaMemPool_t pool{};
+    auto* handle = reinterpret_cast<void*>(intptr_t(fd));
+    CUDA_OK(cudaMemPoolImportFromShareableHandle(&pool, handle, cudaMemHandleTypePosixFileDescriptor, 0));
+    close(fd);
+    return pool;
 }
 
 void second(Line line) {
@@ -205,13 +217,11 @@ void second(Line line) {
     EXPECT(cuMemRelease(physical) == CUDA_SUCCESS);
     line.put(2);
 
-    fd = line.get_descriptor();
+    cudaMemPool_t pool = imported_pool(line.get_descriptor()), other = imported_pool(line.get_descriptor());
     auto data = line.get<cudaMemPoolPtrExportData>();
-    cudaMemPool_t pool{};
-    auto* handle = reinterpret_cast<void*>(intptr_t(fd));
-    CUDA_OK(cudaMemPoolImportFromShareableHandle(&pool, handle, cudaMemHandleTypePosixFileDescriptor, 0));
-    close(fd);
     int* pooled = nullptr;
+    EXPECT(cudaMemPoolImportPointer(reinterpret_cast<void**>(&pooled), other, &data) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
     CUDA_OK(cudaMemPoolImportPointer(reinterpret_cast<void**>(&pooled), pool, &data));
     negate<<<blocks, 256>>>(pooled);
     CUDA_OK(cudaFreeAsync(pooled, nullptr));
@@ -219,6 +229,7 @@ void second(Line line) {
     (void)cudaGetLastError();
     CUDA_OK(cudaDeviceSynchronize());
     CUDA_OK(cudaMemPoolDestroy(pool));
+    CUDA_OK(cudaMemPoolDestroy(other));
     line.put(3);
 }
 

@@ -6,6 +6,8 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/emulated_gpu/ptx/access.hpp"
+#include "gpu_server/emulated_gpu/ptx/builtin_call.hpp"
+#include "gpu_server/emulated_gpu/ptx/device_runtime.hpp"
 
 namespace tnr::ptx {
 namespace {
@@ -26,22 +28,6 @@ private:
     Warp& warp_;
     uint32_t lane_;
 };
-
-std::byte* frame_bytes(Warp& w, uint32_t lane, const ByteRange& range) {
-    return w.local + lane * w.local_stride + w.frame->local_base + range.offset;
-}
-
-template <class T>
-T argument(Warp& w, uint32_t lane, const Call& call, size_t index) {
-    T value;
-    std::memcpy(&value, frame_bytes(w, lane, call.arguments[index]), sizeof value);
-    return value;
-}
-
-template <class T>
-void result(Warp& w, uint32_t lane, const Call& call, T value) {
-    if (!call.results.empty()) std::memcpy(frame_bytes(w, lane, call.results[0]), &value, sizeof value);
-}
 
 void print(Warp& w, uint32_t lane, const Call& call) {
     LaneSource source(w, lane);
@@ -100,32 +86,6 @@ void launch_graph(Warp& w, uint32_t lane, const Call& call) {
     result(w, lane, call, graph ? graph->launch(exec, stream) : error_value);
 }
 
-// cudaGetParameterBufferV2(kernel, grid, block, bytes of shared memory)
-void prepare_child(Warp& w, uint32_t lane, const Call& call) {
-    ChildGrid child;
-    child.grid = argument<Dim3>(w, lane, call, 1);
-    child.block = argument<Dim3>(w, lane, call, 2);
-    child.dynamic_shared_bytes = argument<uint32_t>(w, lane, call, 3);
-    auto& grid = *w.block->grid;
-    result(w, lane, call, grid.children.prepare(*grid.launch, argument<uint64_t>(w, lane, call, 0), std::move(child)));
-}
-
-// cudaLaunchDeviceV2(what that gave, stream)
-void launch_child(Warp& w, uint32_t lane, const Call& call) {
-    auto parameters = argument<uint64_t>(w, lane, call, 0), stream = argument<uint64_t>(w, lane, call, 1);
-    result(w, lane, call, w.block->grid->children.launch(parameters, stream));
-}
-
-// cudaStreamCreateWithFlags(&stream, flags). All streams of a grid are alike (child_grids.hpp).
-void make_stream(Warp& w, uint32_t lane, const Call& call) {
-    constexpr uint64_t any_stream = 0x1000;
-    auto to = argument<uint64_t>(w, lane, call, 0);
-    auto* at = generic_pointer(w, lane, to, sizeof any_stream, true);
-    if (!at) return memory_fault(w, to, lane, sizeof any_stream, "write", false);
-    std::memcpy(at, &any_stream, sizeof any_stream);
-    result(w, lane, call, int32_t{0});
-}
-
 bool long_enough(const Call& call, std::initializer_list<uint32_t> arguments, uint32_t result_bytes) {
     if (call.arguments.size() != arguments.size()) return false;
     size_t k = 0;
@@ -145,10 +105,7 @@ Builtin builtin_named(std::string_view name) {
     for (std::string_view prefix : {"__cudaCDP2", "cuda"}) {  // from CUDA 12 on, and before
         if (!name.starts_with(prefix)) continue;
         auto rest = name.substr(prefix.size());
-        if (rest == "GetParameterBufferV2") return Builtin::child_parameters;
-        if (rest == "LaunchDeviceV2" || rest == "LaunchDeviceV2_ptsz") return Builtin::child_launch;
-        if (rest == "StreamCreateWithFlags") return Builtin::child_stream;
-        if (rest == "StreamDestroy") return Builtin::child_stream_end;
+        if (auto found = device_runtime_named(rest); found != Builtin::none) return found;
     }
     return name == "free" ? Builtin::free : Builtin::none;
 }
@@ -174,7 +131,20 @@ bool builtin_fits(const Call& call) {
         case Builtin::child_stream:
             return long_enough(call, {8, 4}, 4);
         case Builtin::child_stream_end:
+        case Builtin::child_free:
             return long_enough(call, {8}, 4);
+        case Builtin::child_malloc:
+            return long_enough(call, {8, 8}, 4);
+        case Builtin::child_copy:
+            return long_enough(call, {8, 8, 8, 4, 8}, 4);
+        case Builtin::child_fill:
+            return long_enough(call, {8, 4, 8, 8}, 4);
+        case Builtin::child_last_error:
+        case Builtin::child_peek_error:
+            return long_enough(call, {}, 4);
+        case Builtin::child_error_name:
+        case Builtin::child_error_text:
+            return long_enough(call, {4}, 8);
         default:
             return false;
     }
@@ -203,19 +173,8 @@ void call_builtin(Warp& w, const Call& call) {
             case Builtin::free:
                 DeviceHeap::instance().release(argument<uint64_t>(w, lane, call, 0));
                 break;
-            case Builtin::child_parameters:
-                prepare_child(w, lane, call);
-                break;
-            case Builtin::child_launch:
-                launch_child(w, lane, call);
-                break;
-            case Builtin::child_stream:
-                make_stream(w, lane, call);
-                break;
-            case Builtin::child_stream_end:
-                result(w, lane, call, int32_t{0});
-                break;
-            case Builtin::none:
+            default:
+                call_device_runtime(w, lane, call);
                 break;
         }
     }

@@ -2,6 +2,7 @@
 #include "gpu_server/emulated_gpu/ptx/child_grids.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "gpu_server/emulated_gpu/ptx/builtin.hpp"
@@ -43,9 +44,34 @@ int32_t ChildGrids::launch(uint64_t parameters, uint64_t stream) {
     ChildGrid child = std::move(found->second);
     prepared_.erase(found);
     if (depth_ >= child_depth_max) return error_depth;
+    return enter(std::move(child), stream);
+}
+
+int32_t ChildGrids::add(const Transfer& transfer, uint64_t stream) {
+    ChildGrid child;
+    child.transfer = transfer;
+    LockGuard lock(mutex_);
+    return enter(std::move(child), stream);
+}
+
+int32_t ChildGrids::enter(ChildGrid child, uint64_t stream) {
     if (launched_.size() + tail_.size() >= child_grids_max) return error_pending;
     (stream == tail_stream ? tail_ : launched_).push_back(std::move(child));
     return launched;
+}
+
+void ChildGrids::note(uint64_t thread, int32_t error) {
+    LockGuard lock(mutex_);
+    if (errors_.size() < child_grids_max || errors_.contains(thread)) errors_[thread] = error;
+}
+
+int32_t ChildGrids::last_error(uint64_t thread, bool forget) {
+    LockGuard lock(mutex_);
+    auto found = errors_.find(thread);
+    if (found == errors_.end()) return launched;
+    int32_t error = found->second;
+    if (forget) errors_.erase(found);
+    return error;
 }
 
 std::vector<ChildGrid> ChildGrids::take() {
@@ -53,6 +79,22 @@ std::vector<ChildGrid> ChildGrids::take() {
     auto all = std::move(launched_);
     std::move(tail_.begin(), tail_.end(), std::back_inserter(all));
     return all;
+}
+
+static bool is_memory(const Launch& parent, uint64_t address, uint64_t bytes) {
+    auto in = [&](const Memory::Range& range) {
+        return range.begin <= address && address < range.end && bytes <= range.end - address;
+    };
+    return (parent.memory && in(parent.memory->range_of(address))) || in(DeviceHeap::instance().range_of(address));
+}
+
+bool run_transfer(const Transfer& transfer, const Launch& parent) {
+    auto* to = reinterpret_cast<std::byte*>(transfer.to);
+    if (!is_memory(parent, transfer.to, transfer.bytes)) return false;
+    if (!transfer.from) return std::memset(to, transfer.value, transfer.bytes), true;
+    if (!is_memory(parent, *transfer.from, transfer.bytes)) return false;
+    std::memmove(to, reinterpret_cast<const std::byte*>(*transfer.from), transfer.bytes);
+    return true;
 }
 
 Launch launch_of(const ChildGrid& child, const Launch& parent) {

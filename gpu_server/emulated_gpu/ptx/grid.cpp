@@ -318,11 +318,19 @@ static Report run_alone(const Launch& launch, unsigned threads, uint32_t depth, 
     return std::move(grid.report);
 }
 
+static Report no_memory(const Transfer& transfer) {
+    return {Outcome::illegal_address, "a kernel's copy or fill of " + std::to_string(transfer.bytes) + " bytes", 0};
+}
+
 static Report run_family(const Launch& launch, unsigned threads, uint32_t depth) {
     std::vector<ChildGrid> children;
     Report report = run_alone(launch, threads, depth, children);
     for (auto& child : children) {
         if (report.outcome != Outcome::done) break;
+        if (child.transfer) {
+            if (!run_transfer(*child.transfer, launch)) report = no_memory(*child.transfer);
+            continue;
+        }
         uint64_t before = report.warp_instructions;
         report = run_family(launch_of(child, launch), threads, depth + 1);
         report.warp_instructions += before;

@@ -71,7 +71,15 @@ enum class Builtin : uint8_t {
     child_parameters,
     child_launch,
     child_stream,
-    child_stream_end
+    child_stream_end,
+    child_malloc,
+    child_free,
+    child_copy,
+    child_fill,
+    child_last_error,
+    child_peek_error,
+    child_error_name,
+    child_error_text
 };
 
 struct Call {

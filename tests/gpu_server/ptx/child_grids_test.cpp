@@ -96,3 +96,20 @@ TEST_CASE("a kernel cannot free the parameters of its launches", "[ptx][children
     bench.run("parent", {1}, {1}, out, 1u);
     CHECK(out[0] == 3);
 }
+
+TEST_CASE("a kernel's fill of what is no memory is a fault of its grid", "[ptx][children]") {
+    Bench bench(declarations + ".extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 t, .param .b32 v,\n" +
+                "    .param .b64 n, .param .b64 s);\n.visible .entry fill" + begin +
+                "{ .param .b64 t; .param .b32 v; .param .b64 c; .param .b64 s; .param .b32 r; cvt.u64.u32 %q, %n;\n"
+                "st.param.b64 [t], %p; st.param.b32 [v], 2; st.param.b64 [c], %q; st.param.b64 [s], 0;\n"
+                "call.uni (r), __cudaCDP2MemsetAsync, (t, v, c, s); ld.param.b32 %x, [r]; }\n"
+                "st.global.u32 [%p], 7; ret; }\n");
+    auto out = bench.array<uint32_t>(2);
+    bench.run("fill", {1}, {1}, out, 8u);
+    CHECK(out[0] == 0x02020202);  // after the kernel's own
+    CHECK(out[1] == 0x02020202);
+    auto report = bench.launch("fill", {1}, {1}, {}, out, 9u);
+    CHECK(report.outcome == Outcome::illegal_address);
+    CHECK(report.detail.find("9 bytes") != std::string::npos);
+    CHECK(out[0] == 7);
+}
