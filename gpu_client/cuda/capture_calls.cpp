@@ -62,11 +62,12 @@ static CUresult begin_capture_to_graph(CUstream handle, CUgraph graph, const Dep
 }
 
 static CUresult end_capture(CUstream handle, CUgraph* out) {
-    if (!out) return CUDA_ERROR_INVALID_VALUE;
     StreamRef stream;
     if (auto result = resolve_stream(handle, stream); result != CUDA_SUCCESS) return result;
     EndedCapture ended;
-    if (auto result = capture_ends(stream, ended); result != CUDA_SUCCESS) return result;
+    if (auto result = capture_ends(stream, out != nullptr, ended); result != CUDA_SUCCESS) return result;
+    CUgraph has_it_already = nullptr;
+    if (!out) out = &has_it_already;
     *out = nullptr;
     Minted<CUgraph> made;
     bool discard = ended.spoilt && ended.owns_graph;

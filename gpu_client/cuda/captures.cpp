@@ -228,11 +228,12 @@ void capture_begins(const StreamRef& stream, CUstreamCaptureMode mode, CUgraph g
     captures().count();
 }
 
-CUresult capture_ends(const StreamRef& stream, EndedCapture& ended) {
+CUresult capture_ends(const StreamRef& stream, bool takes_graph, EndedCapture& ended) {
     LockGuard lock(captures().mutex);
     if (auto result = check_legacy(stream, true); result != CUDA_SUCCESS) return result;
     auto* capture = captures().of(stream);
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+    if (!takes_graph && capture->owns_graph) return CUDA_ERROR_INVALID_VALUE;
     if (capture->origin != stream.object->handle) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

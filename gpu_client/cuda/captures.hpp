@@ -70,7 +70,8 @@ struct EndedCapture {
     CUgraph graph = nullptr;  // if the program knows it
     GraphNeeds needs;
 };
-CUresult capture_ends(const StreamRef& stream, EndedCapture& ended);
+// A program that does not take the graph must have had it before.
+CUresult capture_ends(const StreamRef& stream, bool takes_graph, EndedCapture& ended);
 CUstreamCaptureMode& capture_mode_of_thread();
 CUresult find_capture(const StreamRef& stream, CUstreamCaptureStatus& status, uint64_t& id);
 // What the stream's next node comes after, as the program was told; good until it asks again. Null: no capture any more.

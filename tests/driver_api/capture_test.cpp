@@ -323,6 +323,12 @@ TEST_CASE("a stream can be captured into a graph that exists", "[graph][capture]
     CHECK(dependencies_of(graph.nodes()[1]) == std::vector<CUgraphNode>{root});
     GraphExec(graph).run(stream);
     CHECK(value.first<int>() == 3);
+    CUgraphNode last = graph.nodes()[1];
+    CU_OK(cu.cuStreamBeginCaptureToGraph(stream, graph, &last, nullptr, 1, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CU_OK(launch(module.function("store"), stream, value.address, 4));
+    CU_OK(cu.cuStreamEndCapture(stream, nullptr));  // the graph is known
+    GraphExec(graph).run(stream);
+    CHECK(value.first<int>() == 4);
     CUgraphNode stranger = nullptr;
     Graph other;
     CU_OK(cu.cuGraphAddEmptyNode(&stranger, other, nullptr, 0));

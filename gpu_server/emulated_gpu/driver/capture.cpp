@@ -320,6 +320,7 @@ CUresult end_capture(Stream& stream, CUgraph* graph) {
     if (CUresult error = check_legacy(stream, true)) return error;
     auto capture = stream.capture;
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+    if (!graph && capture->owns_graph) return CUDA_ERROR_INVALID_VALUE;  // nobody would have it
     if (capture->origin != &stream) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -327,7 +328,7 @@ CUresult end_capture(Stream& stream, CUgraph* graph) {
                       : !capture->joined() ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                            : CUDA_SUCCESS;
     capture->release();
-    *graph = result ? nullptr : capture->graph->as<CUgraph>();
+    if (graph) *graph = result ? nullptr : capture->graph->as<CUgraph>();
     if (result && capture->owns_graph) unlist(*capture->graph);
     return result;
 }

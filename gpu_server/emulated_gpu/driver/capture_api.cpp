@@ -39,9 +39,7 @@ CUresult begin_to_graph(CUstream handle, CUgraph graph_handle, const CUgraphNode
 }
 
 CUresult end(CUstream handle, CUgraph* graph) {
-    return on_captured_stream(handle, [&](Stream& stream) -> CUresult {
-        return graph ? end_capture(stream, graph) : CUDA_ERROR_INVALID_VALUE;
-    });
+    return on_captured_stream(handle, [&](Stream& stream) { return end_capture(stream, graph); });
 }
 
 CUstreamCaptureStatus status_of(const std::shared_ptr<Capture>& capture) {
