@@ -69,8 +69,10 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void* out, CUmemGenericAllocationH
     return guarded("cuMemExportToShareableHandle", [&]() -> CUresult {
         if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-        HandleForOthers handle;
-        if (auto result = lend_allocation(memory, handle); result != CUDA_SUCCESS) return result;
+        Lent lent;
+        if (auto result = lend_allocation(memory, lent); result != CUDA_SUCCESS) return result;
+        HandleForOthers handle{.kind = lent.multicast ? Kind::multicast : Kind::allocation, .name = lent.name};
+        handle.bytes = lent.bytes;
         int descriptor = to_descriptor(handle);
         if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
         *static_cast<int*>(out) = descriptor;
@@ -85,7 +87,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ou
         if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
         HandleForOthers handle;
         bool sound = from_descriptor(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), handle);
-        if (sound && handle.is(Kind::multicast)) return borrow_multicast(handle, *out);
+        if (sound && handle.is(Kind::multicast)) return borrow_multicast(handle.name, handle.bytes, *out);
         if (!sound || !handle.is(Kind::allocation)) return CUDA_ERROR_INVALID_VALUE;
         uint64_t bytes = 0;
         return borrow_allocation(handle.name, *out, bytes);

@@ -108,7 +108,7 @@ static Device* device_numbered(const ClientSession* session, uint32_t number) {
     return nullptr;
 }
 
-CUresult lend_allocation(CUmemGenericAllocationHandle handle, HandleForOthers& for_others) {
+CUresult lend_allocation(CUmemGenericAllocationHandle handle, Lent& lent) {
     uint64_t number = 0;
     Device* device = nullptr;
     {
@@ -119,15 +119,15 @@ CUresult lend_allocation(CUmemGenericAllocationHandle handle, HandleForOthers& f
             return CUDA_ERROR_INVALID_VALUE;
         number = physical->number;
         device = find_device(physical->properties.location.id);
-        for_others.kind = physical->multicast ? HandleForOthers::Kind::multicast : HandleForOthers::Kind::allocation;
-        for_others.bytes = physical->bytes;
+        lent.multicast = physical->multicast;
+        lent.bytes = physical->bytes;
     }
     RemoteCall call(wire::LendAllocation<>{number});
     call.on(*device);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     wire::LendAllocation<>::Reply reply;
     auto result = call.take(reply);
-    for_others.name = reply.name;
+    lent.name = reply.name;
     return result;
 }
 
@@ -167,12 +167,12 @@ CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHa
     return CUDA_SUCCESS;
 }
 
-CUresult borrow_multicast(const HandleForOthers& from_other, CUmemGenericAllocationHandle& handle) {
+CUresult borrow_multicast(const wire::ThingName& name, uint64_t bytes, CUmemGenericAllocationHandle& handle) {
     auto& here = *reserving_device();
     if (auto result = open_session(here); result != CUDA_SUCCESS) return result;
     Physical* made = nullptr;
     handle = make_unknown(made);
-    RemoteCall call(wire::BorrowMulticast{made->number, from_other.name});
+    RemoteCall call(wire::BorrowMulticast{made->number, name});
     call.on(here);
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         physicals().destroy(handle);
@@ -180,7 +180,7 @@ CUresult borrow_multicast(const HandleForOthers& from_other, CUmemGenericAllocat
     }
     LockGuard lock(mappings().mutex);
     made->multicast = true;
-    made->bytes = from_other.bytes;  // a false one is the worker's driver's to refuse
+    made->bytes = bytes;  // a false one is the worker's driver's to refuse
     made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, here.ordinal};
     made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     made->held = 1;

@@ -7,8 +7,8 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/driver_api.hpp"
-#include "gpu_client/cuda/handles_for_others.hpp"
 #include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/exchange_records.hpp"
 
 namespace tnr::cuda {
 
@@ -84,11 +84,16 @@ bool may_be_mapped(uint64_t address, uint64_t bytes) TNR_REQUIRES(mappings().mut
 // kernels' multimem instructions may use it.
 void note_access(uint64_t address, const Mapping& mapping) TNR_REQUIRES(mappings().mutex);
 
-// What the claim's other processes need to find the memory or the object.
-CUresult lend_allocation(CUmemGenericAllocationHandle handle, HandleForOthers& for_others);
+// What the claim's other processes need to find the memory or the multicast object.
+struct Lent {
+    wire::ThingName name{};
+    uint64_t bytes = 0;
+    bool multicast = false;
+};
+CUresult lend_allocation(CUmemGenericAllocationHandle handle, Lent& lent);
 // A handle for memory of another process, which counts as that one's.
 CUresult borrow_allocation(const wire::ThingName& name, CUmemGenericAllocationHandle& handle, uint64_t& bytes);
 // A handle for a multicast object of another process.
-CUresult borrow_multicast(const HandleForOthers& from_other, CUmemGenericAllocationHandle& handle);
+CUresult borrow_multicast(const wire::ThingName& name, uint64_t bytes, CUmemGenericAllocationHandle& handle);
 
 }  // namespace tnr::cuda

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gpu_client/nvidia_smi/fields.hpp"
+#include "gpu_client/nvidia_smi/field.hpp"
 
 namespace tnr::smi {
 

@@ -10,14 +10,6 @@
 
 namespace tnr::smi {
 
-std::string mib(unsigned long long bytes) {
-    return std::to_string(bytes >> 20);
-}
-
-std::string missing(nvmlReturn_t why) {
-    return why == NVML_ERROR_GPU_IS_LOST ? "[GPU is lost]" : not_available;
-}
-
 // The value of an NVML function with one number, as text.
 template <auto Function, class Number = unsigned>
 static std::string number(const System&, const Gpu& gpu) {

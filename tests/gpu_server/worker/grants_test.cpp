@@ -314,8 +314,12 @@ TEST_CASE("memory stays charged while it is bound, and a multicast object is not
     const uint64_t beside = map_all(address);
     CHECK(beside == all - step);
     unmap_all(address, beside, wire::op_memory_unmap);
-    SECTION("until it is unbound") { REQUIRE(unbind(team) == CUDA_SUCCESS); }
-    SECTION("or the object has gone") { REQUIRE(release(team) == CUDA_SUCCESS); }
+    SECTION("until it is unbound") {
+        REQUIRE(unbind(team) == CUDA_SUCCESS);
+    }
+    SECTION("or the object has gone") {
+        REQUIRE(release(team) == CUDA_SUCCESS);
+    }
     const uint64_t after = map_all(address);
     CHECK(after == all);
     unmap_all(address, after, wire::op_memory_unmap);
