@@ -40,21 +40,26 @@ constexpr auto session_takes = 30s;  // a hundred times what it takes: the machi
 
 // ---- in the session's process
 
-// Grants what is asked, as long as there is any.
+// Grants what is asked, as long as there is any; takes what is lent, and knows of nobody else's.
 void supervise(int control) {
     std::thread([control] {
+        auto tell = [control](const nlohmann::json& message) {
+            auto text = message.dump();
+            (void)!::send(control, text.data(), text.size(), MSG_NOSIGNAL);
+        };
         uint64_t left = uint64_t{48} << 20;
         std::string message(wire::control_bytes_max, '\0');
         while (true) {
             auto size = ::recv(control, message.data(), message.size(), 0);
             if (size <= 0) return;
             auto wish = nlohmann::json::parse(message.begin(), message.begin() + size);
+            if (auto thing = wish.find("exchange"); thing != wish.end() && thing->contains("ticket"))
+                tell({{"exchanged", {{"ticket", (*thing)["ticket"]}, {"ok", thing->contains("lend")}}}});
             if (!wish.contains("grant")) continue;
             auto bytes = wish["grant"]["bytes"].get<uint64_t>();
             if (bytes > left) bytes = 0;
             left -= bytes;
-            auto answer = nlohmann::json{{"granted", {{"ticket", wish["grant"]["ticket"]}, {"bytes", bytes}}}}.dump();
-            (void)!::send(control, answer.data(), answer.size(), MSG_NOSIGNAL);
+            tell({{"granted", {{"ticket", wish["grant"]["ticket"]}, {"bytes", bytes}}}});
         }
     }).detach();
 }
