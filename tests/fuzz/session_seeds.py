@@ -209,7 +209,7 @@ SEEDS = {
     record("cuMemMap", block(4), MIB2, number(0), number(1)) + record("cuMemSetAccess", block(4), MIB2, short(0), short(3)) +
     record("cuMemRelease", number(1)) + record("cuMemUnmap", block(4), MIB2) + ask("memory_info") +
     ask("cuMemGetInfo_v2"),
-    "multicast": start + ask("cuMulticastCreate", number(1), short(2), MIB2, number(1)) +
+    "multicast": start + ask("cuMulticastCreate", number(1), short(2), MIB2, number(0)) +
     ask("cuMulticastAddDevice", number(1), short(0)) + ask("cuMulticastAddDevice", number(1), short(1)) +
     ask("cuMemCreate", number(2), short(0), MIB2) + ask("cuMemExportToShareableHandle", number(1)) +
     ask("cuMulticastBindMem", number(1), number(0), number(2), number(0), MIB2) +
