@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/protocol/code_records.hpp"
@@ -27,21 +30,36 @@ inline wire::JitOptions plain_jit_options(const JitArguments& given) {
     return plain;
 }
 
+// What compiling tells the program: its logs, and how long it took.
 class JitLogs {
 public:
     // The program's arrays and buffers must last as long as logs are written.
     explicit JitLogs(const JitArguments& given) {
+        for (unsigned i = 0; i < given.count; ++i)
+            if (given.options[i] == CU_JIT_WALL_TIME) wall_time_ = &given.values[i];
         errors_.find(given, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
         information_.find(given, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
     }
     JitLogs() = default;
-    bool wanted() const { return errors_.start || information_.start; }
+    bool wanted() const { return errors_.start || information_.start || wall_time_; }
+    // Who keeps the object between calls says when each begins: only what passes within calls is the compiler's time.
+    void begin_call() { began_ = Clock::now(); }
     void write(const wire::JitLogs& said) {
         errors_.write(said.errors);
         information_.write(said.information);
+        if (wall_time_) write_wall_time();
     }
 
 private:
+    using Clock = std::chrono::steady_clock;
+
+    // The option's value becomes a float of milliseconds.
+    void write_wall_time() {
+        auto now = Clock::now();
+        spent_ += now - std::exchange(began_, now);
+        *wall_time_ = handle_of<void*>(std::bit_cast<uint32_t>(spent_.count()));
+    }
+
     struct Buffer {
         char* start = nullptr;
         size_t size = 0;
@@ -65,6 +83,9 @@ private:
         }
     };
     Buffer errors_, information_;
+    void** wall_time_ = nullptr;
+    Clock::time_point began_ = Clock::now();
+    std::chrono::duration<float, std::milli> spent_{};
 };
 
 }  // namespace tnr::cuda

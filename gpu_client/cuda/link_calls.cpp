@@ -60,6 +60,7 @@ CUresult add_to_link(CUlinkState handle, CUjitInputType type, const Image& data,
     auto* link = find_link(handle);
     if (!link) return CUDA_ERROR_INVALID_HANDLE;
     TakenTurn turn(link->turn);
+    link->logs.begin_call();
     if (!link->image.empty() || data.size() == 0 || data.size() > wire::image_bytes_max)
         return CUDA_ERROR_INVALID_VALUE;
     auto* context = contexts().find(link->context);
@@ -97,6 +98,7 @@ CUresult fetch_linked_piece(LinkState& link, wire::Bytes& image, uint64_t& total
 }
 
 CUresult complete_link(LinkState& link) TNR_REQUIRES(link.turn) {
+    link.logs.begin_call();
     wire::Bytes image;
     uint64_t total = 0;
     do {
