@@ -133,6 +133,10 @@ bool builtin_fits(const Call& call) {
         case Builtin::child_stream_end:
         case Builtin::child_free:
             return long_enough(call, {8}, 4);
+        case Builtin::child_event_record:
+            return long_enough(call, {8, 8}, 4);
+        case Builtin::child_event_wait:
+            return long_enough(call, {8, 8, 4}, 4);
         case Builtin::child_malloc:
             return long_enough(call, {8, 8}, 4);
         case Builtin::child_copy:

@@ -20,6 +20,12 @@ constexpr Named names[] = {
     {"LaunchDeviceV2_ptsz", Builtin::child_launch},
     {"StreamCreateWithFlags", Builtin::child_stream},
     {"StreamDestroy", Builtin::child_stream_end},
+    {"EventCreateWithFlags", Builtin::child_stream},
+    {"EventDestroy", Builtin::child_stream_end},
+    {"EventRecord", Builtin::child_event_record},
+    {"EventRecord_ptsz", Builtin::child_event_record},
+    {"StreamWaitEvent", Builtin::child_event_wait},
+    {"StreamWaitEvent_ptsz", Builtin::child_event_wait},
     {"Malloc", Builtin::child_malloc},
     {"Free", Builtin::child_free},
     {"MemcpyAsync", Builtin::child_copy},
@@ -86,10 +92,19 @@ void allocate(Warp& w, uint32_t lane, const Call& call) {
         answer(w, lane, call, address != 0 ? 0 : error_memory);
 }
 
-// cudaStreamCreateWithFlags(&stream, flags). All streams of a grid are alike (child_grids.hpp).
+// cudaStreamCreateWithFlags(&stream, flags), cudaEventCreateWithFlags(&event, flags). All streams of a grid are alike
+// (child_grids.hpp), and so are its events.
 void make_stream(Warp& w, uint32_t lane, const Call& call) {
     constexpr uint64_t any_stream = 0x1000;
     if (write_pointer(w, lane, argument<uint64_t>(w, lane, call, 0), any_stream)) answer(w, lane, call, 0);
+}
+
+// cudaEventRecord(event, stream), cudaStreamWaitEvent(stream, event, flags). What is launched keeps its order anyhow;
+// the streams for what nothing waits for take no events.
+void order(Warp& w, uint32_t lane, const Call& call) {
+    constexpr uint64_t tail_stream = 3, forgotten_stream = 4;
+    auto stream = argument<uint64_t>(w, lane, call, call.builtin == Builtin::child_event_record ? 1 : 0);
+    answer(w, lane, call, stream == tail_stream || stream == forgotten_stream ? error_value : 0);
 }
 
 // cudaMemcpyAsync(to, from, bytes, kind, stream), cudaMemsetAsync(to, value, bytes, stream)
@@ -147,6 +162,9 @@ void call_device_runtime(Warp& w, uint32_t lane, const Call& call) {
             return make_stream(w, lane, call);
         case Builtin::child_stream_end:
             return answer(w, lane, call, 0);
+        case Builtin::child_event_record:
+        case Builtin::child_event_wait:
+            return order(w, lane, call);
         case Builtin::child_malloc:
             return allocate(w, lane, call);
         case Builtin::child_free:

@@ -72,6 +72,8 @@ enum class Builtin : uint8_t {
     child_launch,
     child_stream,
     child_stream_end,
+    child_event_record,
+    child_event_wait,
     child_malloc,
     child_free,
     child_copy,

@@ -113,3 +113,34 @@ TEST_CASE("a kernel's fill of what is no memory is a fault of its grid", "[ptx][
     CHECK(report.detail.find("9 bytes") != std::string::npos);
     CHECK(out[0] == 7);
 }
+
+TEST_CASE("a kernel orders its launches by events, but not in the streams that nothing waits for", "[ptx][children]") {
+    auto event_of = [](const std::string& stream) {
+        return "{ .param .b64 a; .param .b64 b; .param .b32 f; .param .b32 r; mov.u64 %b, " + stream +
+               "; st.param.b64 [a], %q; st.param.b64 [b], %b;\n"
+               "call.uni (r), __cudaCDP2EventRecord, (a, b); ld.param.b32 %x, [r]; st.global.u32 [%p], %x;\n"
+               "st.param.b64 [a], %b; st.param.b64 [b], %q; st.param.b32 [f], 0;\n"
+               "call.uni (r), __cudaCDP2StreamWaitEvent, (a, b, f); ld.param.b32 %x, [r];\n"
+               "st.global.u32 [%p+4], %x; add.u64 %p, %p, 8; }\n";
+    };
+    Bench bench(
+        declarations + ".extern .func (.param .b32 r) __cudaCDP2EventCreateWithFlags(.param .b64 e,\n" +
+        "    .param .b32 f);\n.extern .func (.param .b32 r) __cudaCDP2EventDestroy(.param .b64 e);\n"
+        ".extern .func (.param .b32 r) __cudaCDP2EventRecord(.param .b64 e, .param .b64 s);\n"
+        ".extern .func (.param .b32 r) __cudaCDP2StreamWaitEvent(.param .b64 s, .param .b64 e, .param .b32 f);\n"
+        ".visible .entry events" +
+        begin +
+        "{ .param .b64 e; .param .b32 f; .param .b32 r; st.param.b64 [e], %p; st.param.b32 [f], 2;\n"
+        "call.uni (r), __cudaCDP2EventCreateWithFlags, (e, f); ld.param.b32 %x, [r]; }\n"
+        "ld.global.u64 %q, [%p]; st.global.u32 [%p+8], %x; add.u64 %p, %p, 12;\n" +
+        event_of("0") + event_of("3") + event_of("4") +
+        "{ .param .b64 e; .param .b32 r; st.param.b64 [e], %q; call.uni (r), __cudaCDP2EventDestroy, (e);\n"
+        "ld.param.b32 %x, [r]; st.global.u32 [%p], %x; } ret; }\n");
+    auto out = bench.array<uint32_t>(10);
+    out[9] = 7;
+    bench.run("events", {1}, {1}, out, 1u);
+    CHECK((out[0] | out[1]) != 0);  // an event
+    CHECK((out[2] | out[3] | out[4]) == 0);
+    for (int i = 5; i < 9; ++i) CHECK(out[i] == 1);  // cudaErrorInvalidValue
+    CHECK(out[9] == 0);
+}
