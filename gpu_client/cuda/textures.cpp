@@ -163,7 +163,6 @@ CUresult create_surface(CUsurfObject* out, const CUDA_RESOURCE_DESC* resource) {
         return CUDA_ERROR_INVALID_VALUE;
     auto* array = find_array(resource->res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
-    if (!(array->described.Flags & CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_INVALID_VALUE;
     return create(wire::CreateSurface<>{array->number}, Surface(*resource), out);
 }
 

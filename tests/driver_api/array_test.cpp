@@ -158,6 +158,12 @@ TEST_CASE("a mipmap's levels shrink to one texel", "[array]") {
     CU_OK(cu.cuMemcpyHtoA(level, 0, values.data(), 20));
     CU_OK(cu.cuMemcpyAtoH(back.data(), level, 0, 20));
     CHECK(back == values);
+    CUDA_RESOURCE_DESC resource{};
+    resource.resType = CU_RESOURCE_TYPE_ARRAY;
+    resource.res.array.hArray = level;
+    CUsurfObject surface = 0;
+    CU_OK(cu.cuSurfObjectCreate(&surface, &resource));  // though the mipmap was not made for it
+    CU_OK(cu.cuSurfObjectDestroy(surface));
     CU_CHECK(cu.cuMipmappedArrayGetLevel(&level, mipmap, 5), CUDA_ERROR_INVALID_VALUE);
     CU_CHECK(cu.cuArrayDestroy(again), CUDA_ERROR_INVALID_HANDLE);  // goes with the mipmap
     CU_OK(cu.cuMipmappedArrayDestroy(mipmap));
