@@ -14,7 +14,6 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "gpu_server/supervisor/gpus.hpp"
@@ -45,14 +44,14 @@ private:
     using Key = std::pair<int64_t, std::string>;  // claim, name
     using At = std::map<Key, Thing>::iterator;
 
-    bool understand(Worker& worker, const nlohmann::json& message, UniqueFd file);
-    bool lend(Worker& worker, const nlohmann::json& message, UniqueFd file);
-    bool borrow(Worker& worker, const nlohmann::json& message);
-    bool withdraw(Worker& worker, const nlohmann::json& message);
+    // False: it makes no sense.
+    bool lend(Worker& worker, const Lend& thing, UniqueFd file);
+    bool borrow(Worker& worker, const Borrow& thing);
+    bool withdraw(Worker& worker, const Withdraw& thing);
     bool take_back(Worker& worker, const std::string& name);
     void gone(Worker& worker);
     void settle(At thing);
-    void answer(Worker& worker, const nlohmann::json& message, bool ok);
+    void answer(Worker& worker, uint64_t ticket, bool ok);
 
     Workers& workers_;
     Gpus& gpus_;
