@@ -90,6 +90,7 @@ struct Standing {
     std::vector<std::string> refused = {};  // GPUs that belong to another node
     int64_t gpus_fence = 0;  // when those that belong to this one were last found to: larger than all before
     std::string pool = {};   // its identity: fencing numbers of another have nothing to do with these
+    std::string hint = {};   // what helps against the trouble, where we know
     bool good() const { return joined && boot_ms() < until_ms; }
 };
 

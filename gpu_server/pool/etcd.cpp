@@ -1,6 +1,7 @@
 // See etcd.hpp.
 #include "gpu_server/pool/etcd.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -61,8 +62,18 @@ std::string end_of(std::string prefix) {
     return prefix;
 }
 
-json all_under(const std::string& prefix) {
-    return {{"key", base64(prefix)}, {"range_end", base64(end_of(prefix))}};
+json to_json(const Span& span) {
+    json range = {{"key", base64(span.first)}, {"range_end", base64(span.end)}};
+    if (span.most > 0) range["limit"] = std::to_string(span.most);
+    return range;
+}
+
+Listing listing_in(const json& answer) {
+    Listing listing;
+    listing.revision = number(answer.at("header"), "revision");
+    if (auto pairs = answer.find("kvs"); pairs != answer.end())
+        for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
+    return listing;
 }
 
 Error nonsense(const Address& address, const std::string& why) {
@@ -70,7 +81,26 @@ Error nonsense(const Address& address, const std::string& why) {
             "is that an etcd of version 3.4 or newer?"};
 }
 
+Error refusal(const Address& address, int code, const std::string& why) {
+    const std::string store = "the pool's store, " + address.text + ",";
+    if (code == exhausted && why.find("space exceeded") != std::string::npos)
+        return {Error::Kind::remote, store + " is full (" + why + ")", full_hint};
+    if (code == exhausted)
+        return {Error::Kind::remote, store + " has too much to do (" + why + ")", "try again in some seconds"};
+    return {code == not_found || code == out_of_range ? Error::Kind::not_found : Error::Kind::remote,
+            store + " refused: " + why};
+}
+
 }  // namespace
+
+Span all_under(const std::string& prefix) {
+    return {prefix, end_of(prefix)};
+}
+
+std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most) {
+    const auto next = after + '\0';
+    return {{next, end_of(prefix), most}, {prefix, next, most}};
+}
 
 bool is_address(const std::string& text) {
     return text.starts_with("etcd://") || text.starts_with("etcds://");
@@ -157,32 +187,38 @@ Result<json> Client::call(const std::string& path, const json& body, bool repeat
     auto answer = json::parse(response->body, nullptr, /*allow_exceptions=*/false);
     if (!answer.is_object()) return nonsense(address_, response->body.substr(0, 200));
     if (response->ok()) return answer;
-    const auto code = answer.value("code", 0);
-    return Error{
-        code == not_found || code == out_of_range ? Error::Kind::not_found : Error::Kind::remote,
-        "the pool's store refused: " + printable(answer.value("error", "status " + std::to_string(response->status))),
-        code == exhausted ? full_hint : ""};
+    return refusal(address_, answer.value("code", 0),
+                   printable(answer.value("error", "status " + std::to_string(response->status))));
 } catch (const json::exception& error) {
     return nonsense(address_, error.what());
 }
 
-Result<Listing> Client::list(const std::string& prefix) {
-    return range(all_under(prefix));
-}
-
-Result<Listing> Client::list_some(const std::string& prefix, const std::string& after, int most) {
-    return range(
-        {{"key", base64(after + '\0')}, {"range_end", base64(end_of(prefix))}, {"limit", std::to_string(most)}});
-}
-
-Result<Listing> Client::range(const json& wanted) try {
-    auto answer = call("/v3/kv/range", wanted, true);
+Result<Listing> Client::list(const std::string& prefix) try {
+    auto answer = call("/v3/kv/range", to_json(all_under(prefix)), true);
     if (!answer) return answer.error();
-    Listing listing;
-    listing.revision = number(answer->at("header"), "revision");
-    if (auto pairs = answer->find("kvs"); pairs != answer->end())
-        for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
-    return listing;
+    return listing_in(*answer);
+} catch (const std::exception& error) {
+    return nonsense(address_, error.what());
+}
+
+Result<std::vector<Listing>> Client::list(const std::vector<Span>& spans) {
+    std::vector<Listing> all;
+    while (all.size() < spans.size())
+        if (auto listed = list_at_once(spans, all.size(), all); !listed) return listed.error();
+    return all;
+}
+
+// A transaction that only reads is one question for etcd, and writes nothing.
+Result<> Client::list_at_once(const std::vector<Span>& spans, size_t from, std::vector<Listing>& all) try {
+    const auto count = std::min(spans.size() - from, spans_max);
+    json ranges = json::array();
+    for (size_t i = from; i < from + count; ++i) ranges.push_back({{"request_range", to_json(spans[i])}});
+    auto answer = call("/v3/kv/txn", {{"success", std::move(ranges)}}, true);
+    if (!answer) return answer.error();
+    auto& responses = answer->at("responses");
+    if (responses.size() != count) return nonsense(address_, answer->dump().substr(0, 200));
+    for (auto& response : responses) all.push_back(listing_in(response.at("response_range")));
+    return Ok{};
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
 }
@@ -271,7 +307,7 @@ Result<News> parse_news(std::string_view line) try {
 
 Result<> Client::watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told) {
     http::Request request;
-    json create = all_under(prefix);
+    json create = to_json(all_under(prefix));
     create["start_revision"] = std::to_string(from);
     request.body = json{{"create_request", create}}.dump();
     request.repeatable = true;

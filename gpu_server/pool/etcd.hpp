@@ -36,6 +36,15 @@ struct Listing {
     int64_t revision = 0;
 };
 
+// Keys from `first` on, up to `end` and without it; at most so many of them, unless that is 0.
+struct Span {
+    std::string first, end;
+    int most = 0;
+};
+Span all_under(const std::string& prefix);
+// Those under the prefix that come after the key `after` (or the prefix itself), and then those before: a place to begin.
+std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most);
+
 // All of the operations, if all of the conditions hold; else none.
 struct Txn {
     // These return *this, to be chained.
@@ -73,7 +82,10 @@ struct News {
 };
 
 inline constexpr const char* full_hint =
-    "the operator makes room: etcdctl defrag, then etcdctl alarm disarm (a larger one: --quota-backend-bytes)";
+    "the pool's operator makes room: etcdctl defrag, then etcdctl alarm disarm (a larger one: --quota-backend-bytes)";
+
+// etcd takes 128 operations in a transaction, unless told otherwise.
+inline constexpr size_t spans_max = 100;
 
 class Client {
 public:
@@ -81,8 +93,8 @@ public:
     explicit Client(Address address, http::Limits limits, std::function<bool()> stopped = {});
 
     Result<Listing> list(const std::string& prefix);
-    // The first so many behind `after`, a key under the prefix or the prefix itself.
-    Result<Listing> list_some(const std::string& prefix, const std::string& after, int most);
+    // What each of them has, in their order and as of one moment: one request for up to spans_max of them.
+    Result<std::vector<Listing>> list(const std::vector<Span>& spans);
     Result<Committed> commit(const Txn& txn);
     Result<int64_t> grant_lease(int64_t ttl_s);
     // Whether it was still there.
@@ -97,7 +109,7 @@ public:
     Result<> watch(const std::string& prefix, int64_t from, const std::function<bool(const News&)>& told);
 
 private:
-    Result<Listing> range(const nlohmann::json& wanted);
+    Result<> list_at_once(const std::vector<Span>& spans, size_t from, std::vector<Listing>& all);
     Result<nlohmann::json> call(const std::string& path, const nlohmann::json& body, bool repeatable);
     Result<http::Response> send(http::Request request, const std::string& path);
 

@@ -29,8 +29,9 @@ constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
 // A watch that nothing happens on is begun anew after this: its connection may be broken without a word.
 constexpr http::Limits lasting{.connect_ms = 2'000, .total_ms = 60'000};
 
-// As many nodes as are told of at once where some will do.
-constexpr int some_nodes = 32;
+// As many nodes as are told of at once where some will do: from a place in the list of them that is another each time, round
+// its end.
+constexpr size_t some_nodes = 32;
 // If these have no GPUs to spare, all are asked, but no more often than this.
 constexpr int64_t all_asked_every_ms = 1'000;
 
@@ -203,23 +204,40 @@ public:
         return false;
     }
 
+    // One request for all of it: that is what a claim costs etcd beside its own transaction.
     Result<std::vector<Entry>> look(const Question& question, const std::string& from) override {
-        std::vector<Entry> found;
-        std::optional<Error> failed;
-        auto add = [&](const Result<etcd::Listing>& listing, const std::string& under, const std::string& kind) {
-            if (!listing && !failed) failed = listing.error();
-            if (listing) add_entries(found, *listing, under, kind);
-        };
+        std::vector<etcd::Span> spans;
         if (question.all_claims)
-            add(looker_.list(keys_.claims()), keys_.claims(), "claims/");
+            spans.push_back(etcd::all_under(keys_.claims()));
         else
-            for (auto& account : question.accounts)
-                add(looker_.list(keys_.account(account)), keys_.account(account), "claims/");
+            for (auto& account : question.accounts) spans.push_back(etcd::all_under(keys_.account(account)));
         if (question.all_free)
-            add(looker_.list(keys_.free()), keys_.free(), "free/");
+            spans.push_back(etcd::all_under(keys_.free()));
         else
-            for (auto& [type, count] : question.free) add(with_free(type, count, from), keys_.free(), "free/");
-        if (failed) return *failed;
+            for (auto& [type, count] : question.free)
+                for (auto& part : etcd::all_around(keys_.free(type), keys_.free(type) + from, int{some_nodes}))
+                    spans.push_back(part);
+        auto listed = looker_.list(spans);
+        if (!listed) return listed.error();
+        std::vector<Entry> found;
+        auto part = listed->begin();
+        if (question.all_claims) {
+            add_entries(found, *part++, keys_.claims(), "claims/");
+        } else {
+            for (auto& account : question.accounts) add_entries(found, *part++, keys_.account(account), "claims/");
+        }
+        if (question.all_free) {
+            add_entries(found, *part, keys_.free(), "free/");
+            return found;
+        }
+        for (auto& [type, count] : question.free) {
+            auto some = std::move(*part++), rest = std::move(*part++);
+            const auto room = some_nodes - std::min(some.values.size(), some_nodes);
+            rest.values.resize(std::min(rest.values.size(), room));
+            some.values.insert(some.values.end(), rest.values.begin(), rest.values.end());
+            if (auto all = all_with(type, count, some); !all) return all.error();
+            add_entries(found, some, keys_.free(), "free/");
+        }
         return found;
     }
 
@@ -298,21 +316,20 @@ private:
         for (auto& key : {keys_.claim(claim), keys_.of_account(claim)}) txn.put(key, to_text(claim), lease);
     }
 
-    // What some nodes have of this type, from a place in the list of them that is another each time, round its end; of
-    // all, if those have nothing.
-    Result<etcd::Listing> with_free(const std::string& type, int count, const std::string& from) {
-        const auto prefix = keys_.free(type);
-        auto some = looker_.list_some(prefix, prefix + from, some_nodes);
-        if (some && some->values.size() < some_nodes) {
-            auto rest = looker_.list_some(prefix, prefix, some_nodes - static_cast<int>(some->values.size()));
-            if (!rest) return rest.error();
-            some->values.insert(some->values.end(), rest->values.begin(), rest->values.end());
-        }
-        if (!some || boot_ms() < all_asked_at_ + all_asked_every_ms) return some;
-        for (auto& pair : some->values)
-            if (auto told = count_from_text(pair.value); told && told->free >= count) return some;
+    // All nodes of this type, if the ones asked have not enough free and are not all.
+    Result<> all_with(const std::string& type, int count, etcd::Listing& asked) {
+        auto has_free = [&](auto& pair) {
+            auto told = count_from_text(pair.value);
+            return told && told->free >= count;
+        };
+        if (asked.values.size() < some_nodes || std::any_of(asked.values.begin(), asked.values.end(), has_free) ||
+            boot_ms() < all_asked_at_ + all_asked_every_ms)
+            return Ok{};
         all_asked_at_ = boot_ms();
-        return looker_.list(prefix);
+        auto all = looker_.list(keys_.free(type));
+        if (!all) return all.error();
+        asked = std::move(*all);
+        return Ok{};
     }
 
     static Error name_taken(const std::string& name) {

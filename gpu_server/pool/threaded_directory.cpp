@@ -192,7 +192,7 @@ private:
             if (!made) {
                 if (std::exchange(told, made.error().what) != made.error().what)
                     log(LogLevel::warning, "not a node of the pool: " + made.error().what);
-                tell_standing({.trouble = made.error().what});
+                tell_standing({.trouble = made.error().what, .hint = made.error().hint});
                 pause(register_again_after);
                 continue;
             }
@@ -232,7 +232,7 @@ private:
                     ++follow_anew_;  // its connection may be broken without a word
                 }
                 standing.until_ms = certain_from(asked);
-                standing.trouble.clear();
+                standing.trouble.clear(), standing.hint.clear();
                 if (!standing.refused.empty() && boot_ms() > ask_again_at) {
                     ask_again_at = boot_ms() + refused_asked_every.count();
                     if (auto adopted = backend_->adopt(self(), standing.fence, standing.refused)) {
@@ -242,7 +242,7 @@ private:
                 }
             } else {
                 if (!std::exchange(failed, true)) log(LogLevel::warning, there.error().what);
-                standing.trouble = there.error().what;
+                standing.trouble = there.error().what, standing.hint = there.error().hint;
             }
             tell_standing(standing);
         }

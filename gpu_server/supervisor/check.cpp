@@ -149,7 +149,7 @@ void check_etcd(const std::string& store, Findings& found) {
         auto alone = *address;
         alone.urls = {url};
         etcd::Client member(alone, {.connect_ms = connect_ms, .total_ms = total_ms});
-        if (member.list_some(address->prefix, address->prefix, 1)) {
+        if (member.list(etcd::all_around(address->prefix, address->prefix, 1))) {
             if (auto wrong = member.troubles(); wrong && !wrong->empty())
                 return found.fail("etcd", url + ": " + *wrong,
                                   wrong->find("NOSPACE") != std::string::npos ? etcd::full_hint

@@ -184,8 +184,7 @@ void Claims::registered(int64_t id, Result<int64_t> fence) {
     Claim* claim = registering(id);
     if (!claim) return;
     if (!fence)  // out of touch with the pool: the queue waits for that, too
-        return options_.pool->may_begin() ? end(*claim, fence.error().what)
-                                          : end_or_wait_on(*claim, fence.error().what);
+        return options_.pool->may_begin() ? refuse(*claim, fence.error()) : end_or_wait_on(*claim, fence.error());
     if (!options_.limits(claim->account).gpus_max) return begin(id, *fence);
     options_.pool->look({.accounts = {claim->account}}, [=, this] { begin(id, *fence); });
 }
@@ -197,16 +196,26 @@ void Claims::begin(int64_t id, int64_t fence) {
     if (!claim) return;
     const auto most = options_.limits(claim->account).gpus_max;
     if (most && held_before(*claim, fence) + std::ssize(claim->gpus) > *most)
-        return end_or_wait_on(*claim, claim->user + " may use " + std::to_string(*most) +
-                                          " GPUs at once, and has asked several nodes for more at the same moment");
+        return end_or_wait_on(*claim, {Error::Kind::remote,
+                                       claim->user + " may use " + std::to_string(*most) +
+                                           " GPUs at once, and has asked several nodes for more at the same moment",
+                                       "try again when the other programs have ended, or wait for that: --wait"});
     claim->fence = fence;
     for (auto& session : claim->sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
             serve(*claim, session);
 }
 
+// registering → ending. Those who wait for an answer hear what helps, which only the pool's store knows.
+void Claims::refuse(Claim& claim, const Error& why) {
+    for (auto& session : claim.sessions)
+        if (auto reply = std::exchange(session.reply, nullptr))
+            reply(Error{why.kind, "the GPU could not be claimed: " + why.what, why.hint});
+    end(claim, why.what);
+}
+
 // registering → ending. Who is willing to wait is back in the queue, where it was.
-void Claims::end_or_wait_on(Claim& claim, const std::string& why) {
+void Claims::end_or_wait_on(Claim& claim, const Error& why) {
     std::vector<Session> willing;
     for (auto& session : claim.sessions) {
         if (!session.reply || !session.waits_since || session.state == Session::State::ending) continue;
@@ -215,7 +224,7 @@ void Claims::end_or_wait_on(Claim& claim, const std::string& why) {
         waits.reply = std::exchange(session.reply, nullptr);
         waits.waits_since = session.waits_since;
     }
-    end(claim, why);
+    refuse(claim, why);
     for (auto& one : willing) enter_queue(one.caller, one.wish, one.process, one.reply, *one.waits_since);
 }
 

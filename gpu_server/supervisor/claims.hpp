@@ -249,7 +249,8 @@ private:
     void registered(int64_t id, Result<int64_t> fence);
     void begin(int64_t id, int64_t fence);
     int held_before(const Claim& claim, int64_t fence) const;
-    void end_or_wait_on(Claim& claim, const std::string& why);
+    void end_or_wait_on(Claim& claim, const Error& why);
+    void refuse(Claim& claim, const Error& why);
     Result<Session*> add_session(Claim& claim, const Caller& caller, const Process& process, const Reply& reply);
     Result<Worker*> worker_for(Claim& claim);
     void serve(Claim& claim, Session& session);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "gpu_client/protocol/exchange_records.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/worker/event_page.hpp"
 
@@ -20,30 +19,18 @@ using worker::EventPage;
 
 Exchange::Exchange(Workers& workers, Gpus& gpus, ClaimOf claim_of, int descriptors)
     : workers_(workers), gpus_(gpus), claim_of_(std::move(claim_of)), descriptors_(descriptors) {
-    workers_.on_exchange({[this](Worker& worker, const json& message, UniqueFd file) {
-                              return understand(worker, message, std::move(file));
+    workers_.on_exchange({[this](Worker& worker, const ExchangeMessage& message, UniqueFd file) {
+                              if (auto* thing = std::get_if<Lend>(&message))
+                                  return lend(worker, *thing, std::move(file));
+                              if (auto* wanted = std::get_if<Borrow>(&message)) return borrow(worker, *wanted);
+                              if (auto* mine = std::get_if<Withdraw>(&message)) return withdraw(worker, *mine);
+                              return take_back(worker, std::get<Return>(message).name);
                           },
                           [this](Worker& worker) { gone(worker); }});
 }
 
-void Exchange::answer(Worker& worker, const json& message, bool ok) {
-    workers_.tell(worker, {{"exchanged", {{"ticket", message.at("ticket").get<uint64_t>()}, {"ok", ok}}}});
-}
-
-// Throws what json throws: the caller takes that for nonsense, too.
-bool Exchange::understand(Worker& worker, const json& message, UniqueFd file) {
-    if (auto done = message.find("return"); done != message.end())
-        return take_back(worker, done->at("name").get<std::string>());
-    auto& wanted = message.at("exchange");
-    if (wanted.contains("lend")) return lend(worker, wanted, std::move(file));
-    if (wanted.contains("borrow")) return borrow(worker, wanted);
-    if (wanted.contains("withdraw")) return withdraw(worker, wanted);
-    return false;
-}
-
-static bool is_thing_name(const std::string& name) {
-    auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-    return name.size() == 2 * sizeof(wire::ThingName) && std::all_of(name.begin(), name.end(), is_digit);
+void Exchange::answer(Worker& worker, uint64_t ticket, bool ok) {
+    workers_.tell(worker, {{"exchanged", {{"ticket", ticket}, {"ok", ok}}}});
 }
 
 // It is to be written here, so it must stay as long as it is.
@@ -54,21 +41,18 @@ static bool is_event_page(const UniqueFd& file) {
            status.st_size == static_cast<off_t>(event_page_bytes);
 }
 
-bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
-    auto name = message.at("lend").get<std::string>();
+bool Exchange::lend(Worker& worker, const Lend& lent, UniqueFd file) {
     int64_t claim = claim_of_(worker);
     Thing thing;
-    thing.kind = message.at("kind").get<std::string>();
+    thing.kind = lent.kind;
     thing.owner = &worker;
-    bool known = thing.is_event() || thing.kind == "memory" || thing.kind == "multicast";
-    if (!known || !is_thing_name(name) || !file || claim == 0) return false;
+    if (!file || claim == 0) return false;
     if (thing.is_event()) {
         if (!is_event_page(file)) return false;
     } else {
-        auto device = message.at("device").get<size_t>();
-        if (device >= worker.gpus.size()) return false;
-        thing.gpu = worker.gpus[device];
-        thing.bytes = std::min(message.at("bytes").get<uint64_t>(), gpus_.at(thing.gpu).memory.size());
+        if (lent.device >= worker.gpus.size()) return false;
+        thing.gpu = worker.gpus[lent.device];
+        thing.bytes = std::min(lent.bytes, gpus_.at(thing.gpu).memory.size());
     }
     thing.file = std::move(file);
     auto of_claim = static_cast<size_t>(
@@ -76,22 +60,22 @@ bool Exchange::lend(Worker& worker, const json& message, UniqueFd file) {
     // A claim's part of all is that of its GPUs: so whatever others lend, there is room for its own.
     const auto part = std::min(things_of_claim_max, things_max * worker.gpus.size() / gpus_.all().size());
     bool room = of_claim < part && thing.file.get() < descriptors_;
-    answer(worker, message, room && things_.try_emplace({claim, name}, std::move(thing)).second);
+    answer(worker, lent.ticket, room && things_.try_emplace({claim, lent.name}, std::move(thing)).second);
     return true;
 }
 
-bool Exchange::borrow(Worker& worker, const json& message) {
-    auto found = things_.find({claim_of_(worker), message.at("borrow").get<std::string>()});
-    if (found == things_.end() || found->second.withdrawn || message.at("kind") != found->second.kind) {
-        answer(worker, message, false);
+bool Exchange::borrow(Worker& worker, const Borrow& wanted) {
+    auto found = things_.find({claim_of_(worker), wanted.name});
+    if (found == things_.end() || found->second.withdrawn || found->second.kind != wanted.kind) {
+        answer(worker, wanted.ticket, false);
         return true;
     }
     auto& thing = found->second;
-    json reply{{"ticket", message.at("ticket").get<uint64_t>()}, {"ok", true}};
+    json reply{{"ticket", wanted.ticket}, {"ok", true}};
     if (!thing.is_event()) {
         auto mine = std::find(worker.gpus.begin(), worker.gpus.end(), thing.gpu);
         if (mine == worker.gpus.end()) {
-            answer(worker, message, false);
+            answer(worker, wanted.ticket, false);
             return true;
         }
         reply["device"] = mine - worker.gpus.begin();
@@ -102,12 +86,12 @@ bool Exchange::borrow(Worker& worker, const json& message) {
     return true;
 }
 
-bool Exchange::withdraw(Worker& worker, const json& message) {
-    auto found = things_.find({claim_of_(worker), message.at("withdraw").get<std::string>()});
+bool Exchange::withdraw(Worker& worker, const Withdraw& mine) {
+    auto found = things_.find({claim_of_(worker), mine.name});
     if (found == things_.end() || found->second.owner != &worker || found->second.withdrawn) return false;
     auto& thing = found->second;
     thing.withdrawn = true;
-    thing.withdrawal = message.at("ticket").get<uint64_t>();
+    thing.withdrawal = mine.ticket;
     if (!thing.is_event()) thing.file.reset();
     settle(found);
     return true;

@@ -15,7 +15,6 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "gpu_server/supervisor/gpus.hpp"
@@ -33,7 +32,7 @@ public:
 
 private:
     struct Thing {
-        std::string kind;
+        ThingKind kind = ThingKind::memory;
         int gpu = -1;  // unless it is an event: the node's index
         uint64_t bytes = 0;
         UniqueFd file;
@@ -42,19 +41,19 @@ private:
         bool withdrawn = false;
         uint64_t withdrawal = 0;  // the ticket to be answered
         bool charged = false;     // to the GPU's ledger, by us
-        bool is_event() const { return kind == "event"; }
+        bool is_event() const { return kind == ThingKind::event; }
     };
     using Key = std::pair<int64_t, std::string>;  // claim, name
     using At = std::map<Key, Thing>::iterator;
 
-    bool understand(Worker& worker, const nlohmann::json& message, UniqueFd file);
-    bool lend(Worker& worker, const nlohmann::json& message, UniqueFd file);
-    bool borrow(Worker& worker, const nlohmann::json& message);
-    bool withdraw(Worker& worker, const nlohmann::json& message);
+    // False: it makes no sense.
+    bool lend(Worker& worker, const Lend& thing, UniqueFd file);
+    bool borrow(Worker& worker, const Borrow& thing);
+    bool withdraw(Worker& worker, const Withdraw& thing);
     bool take_back(Worker& worker, const std::string& name);
     void gone(Worker& worker);
     void settle(At thing);
-    void answer(Worker& worker, const nlohmann::json& message, bool ok);
+    void answer(Worker& worker, uint64_t ticket, bool ok);
 
     Workers& workers_;
     Gpus& gpus_;

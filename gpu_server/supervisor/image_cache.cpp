@@ -165,9 +165,11 @@ void ImageCache::drop(Tenant& tenant, const std::string& tenant_name, const std:
     tenant.images.erase(image);
 }
 
-void ImageCache::remove(const std::string& tenant_name, const wire::ImageHash& hash) {
+bool ImageCache::remove(const std::string& tenant_name, const wire::ImageHash& hash) {
     auto tenant = tenants_.find(tenant_name);
-    if (tenant != tenants_.end()) drop(tenant->second, tenant_name, wire::to_hex(hash));
+    if (tenant == tenants_.end() || tenant->second.images.count(wire::to_hex(hash)) == 0) return false;
+    drop(tenant->second, tenant_name, wire::to_hex(hash));
+    return true;
 }
 
 void ImageCache::forget(const std::string& tenant_name) {

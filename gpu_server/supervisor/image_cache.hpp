@@ -50,7 +50,8 @@ public:
     // Tells whether what begin() made room for has been written. Call it once for each begin() that found room.
     void end(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes, bool written);
 
-    void remove(const std::string& tenant, const wire::ImageHash& hash);
+    // False: it was not there.
+    bool remove(const std::string& tenant, const wire::ImageHash& hash);
     void forget(const std::string& tenant);
     // Forgets the tenants that are not `known` any more, and images that nobody has used for the time `unused`.
     void tidy(const std::function<bool(const std::string& tenant)>& known, std::chrono::hours unused);

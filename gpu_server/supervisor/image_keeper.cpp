@@ -18,7 +18,7 @@ using nlohmann::json;
 
 ImageKeeper::ImageKeeper(EventLoop& loop, Reaper& reaper, Workers& workers, ImageCache cache, Known known)
     : loop_(loop), reaper_(reaper), workers_(workers), cache_(std::move(cache)), known_(std::move(known)) {
-    workers_.on_image_message([this](Worker& worker, const json& message, UniqueFd file) {
+    workers_.on_image_message([this](Worker& worker, const ImageMessage& message, UniqueFd file) {
         return understand(worker, message, std::move(file));
     });
     tidy();
@@ -29,29 +29,23 @@ ImageKeeper::~ImageKeeper() {
         if (one.writer > 0) kill_child(one.writer);
 }
 
-// Throws what json throws: the caller takes that for nonsense, too.
-static wire::ImageHash hash_in(const json& value) {
-    auto hash = wire::image_hash_from_hex(value.at("hash").get_ref<const std::string&>());
-    if (!hash) throw json::other_error::create(501, "no hash", nullptr);
-    return *hash;
+bool ImageKeeper::understand(Worker& worker, const ImageMessage& message, UniqueFd file) {
+    if (auto* wanted = std::get_if<FindImage>(&message)) {
+        auto found = find(worker.tenant, wanted->hash, wanted->bytes);
+        workers_.tell(worker, {{"image", {{"ticket", wanted->ticket}}}}, found.get());
+        return true;
+    }
+    if (auto* brought = std::get_if<KeepImage>(&message))
+        return keep(worker.tenant, brought->hash, brought->bytes, std::move(file));
+    const auto& hash = std::get<DamagedImage>(message).hash;
+    if (cache_.remove(worker.tenant, hash))
+        warn(worker.tenant, "the code image " + wire::to_hex(hash) + " of " + worker.tenant +
+                                " is damaged; removed, it will be sent again");
+    return true;
 }
 
-bool ImageKeeper::understand(Worker& worker, const json& message, UniqueFd file) {
-    if (auto wanted = message.find("find_image"); wanted != message.end()) {
-        auto found = find(worker.tenant, hash_in(*wanted), wanted->at("bytes").get<uint64_t>());
-        workers_.tell(worker, {{"image", {{"ticket", wanted->at("ticket").get<uint64_t>()}}}}, found.get());
-        return true;
-    }
-    if (auto brought = message.find("keep_image"); brought != message.end())
-        return keep(worker.tenant, hash_in(*brought), brought->at("bytes").get<uint64_t>(), std::move(file));
-    if (auto damaged = message.find("damaged_image"); damaged != message.end()) {
-        auto hash = hash_in(*damaged);
-        log(LogLevel::warning, "the code image " + wire::to_hex(hash) + " of " + worker.tenant +
-                                   " is damaged; removed, it will be sent again");
-        cache_.remove(worker.tenant, hash);
-        return true;
-    }
-    return false;
+void ImageKeeper::warn(const std::string& tenant, const std::string& what) {
+    if (lines_.take(tenant, loop_.now())) log(LogLevel::warning, what);
 }
 
 UniqueFd ImageKeeper::find(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes) {
@@ -136,7 +130,7 @@ void ImageKeeper::written(At arriving, int status) {
     } else {
         std::string how = "its writer " + describe_exit(status);
         if (answer && answer->contains("failed") && (*answer)["failed"].is_string()) how = (*answer)["failed"];
-        log(LogLevel::warning, "a code image could not be kept: " + printable(how));
+        warn(arriving->tenant, "a code image could not be kept: " + printable(how));
     }
     cache_.end(arriving->tenant, arriving->hash, arriving->bytes, stored);
     if (arriving->forgotten) cache_.remove(arriving->tenant, arriving->hash);

@@ -8,11 +8,11 @@
 #include <deque>
 #include <functional>
 #include <list>
-#include <nlohmann/json_fwd.hpp>
 
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/image_cache.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/turns.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
 namespace tnr::server {
@@ -40,13 +40,15 @@ private:
     };
     using At = std::list<Arriving>::iterator;
 
-    bool understand(Worker& worker, const nlohmann::json& message, UniqueFd file);
+    bool understand(Worker& worker, const ImageMessage& message, UniqueFd file);
     UniqueFd find(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes);
     bool keep(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes, UniqueFd file);
     bool has_room_for(const std::string& tenant, const wire::ImageHash& hash, uint64_t bytes) const;
     void write_next();
     bool write(At arriving);
     void written(At arriving, int status);
+    // Tenants can have these lines written as often as they like: some of them are.
+    void warn(const std::string& tenant, const std::string& what);
     void tidy();
 
     EventLoop& loop_;
@@ -55,6 +57,7 @@ private:
     ImageCache cache_;
     Known known_;
     std::list<Arriving> arriving_;
+    Allowances lines_{image_lines_per_second_max, image_lines_burst};  // by tenant
 };
 
 }  // namespace tnr::server

@@ -208,6 +208,9 @@ inline constexpr uint64_t disk_bytes_kept_free = uint64_t{1} << 30;
 inline constexpr std::chrono::hours images_unused_max{24 * 30};
 inline constexpr milliseconds image_cache_tidied_every{3'600'000};
 
+// Lines of our log about one tenant's images that are damaged or could not be kept, in the long run and at once.
+inline constexpr double image_lines_per_second_max = 0.1, image_lines_burst = 20;
+
 // Images that workers have handed over and that are not on the disk yet. They are in memory. What comes beyond is left to
 // the next program that brings it. No tenant may have more than half of the bytes.
 inline constexpr uint64_t arriving_image_bytes_max = uint64_t{4} << 30;

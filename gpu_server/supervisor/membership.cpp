@@ -137,14 +137,17 @@ Result<> Membership::may_begin() const {
     std::string why = standing.trouble.empty() ? "it does not answer" : standing.trouble;
     return Error{Error::Kind::remote,
                  "node '" + self_.name + "' begins nothing new: it is out of touch with its pool (" + why + ")",
-                 "programs that run are not touched; try again in some seconds"};
+                 "programs that run are not touched; try again in some seconds" +
+                     (standing.hint.empty() ? "" : "; " + standing.hint)};
 }
 
 Error Membership::why_not_joined() const {
-    auto& trouble = directory_->standing().trouble;
+    auto& standing = directory_->standing();
     return {Error::Kind::remote,
-            "the pool does not take in the node '" + self_.name + "'" + (trouble.empty() ? "" : ": " + trouble),
-            "the nodes that it has: tnr-gpu-server nodes; another name: --node NAME"};
+            "the pool does not take in the node '" + self_.name + "'" +
+                (standing.trouble.empty() ? "" : ": " + standing.trouble),
+            standing.hint.empty() ? "the nodes that it has: tnr-gpu-server nodes; another name: --node NAME"
+                                  : standing.hint};
 }
 
 bool Membership::draining() const {

@@ -13,7 +13,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/foreign_files.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -160,52 +159,35 @@ void WorkerProcesses::read_errors(Worker& worker) {
     if (size == 0) loop_.unwatch(worker.errors.get());
 }
 
-static MemoryWish memory_wish(const json& value) {
-    return {value.at("device").get<size_t>(), value.at("bytes").get<uint64_t>(), value.value("ticket", uint64_t{0})};
-}
-
-bool WorkerProcesses::understand(Worker& worker, Received& received) try {
-    auto parsed = control::parse(received.text.data(), received.text.size());
-    if (!parsed) return false;
-    auto& message = *parsed;
-    if (message.contains("ready")) {
-        if (worker.state != Worker::State::starting) return false;
-        for (auto& value : message.at("devices")) {
-            auto device = device_from_json(value);
-            if (!device) return false;
-            worker.devices.push_back(std::move(*device));
-        }
-        if (worker.devices.size() != worker.gpus.size()) return false;
+// False: it makes no sense, or not now.
+bool WorkerProcesses::understand(Worker& worker, Received& received) {
+    auto message = parse_worker_message(received.text);
+    if (!message) return false;
+    const bool serves = worker.state == Worker::State::serving;
+    if (auto* ready = std::get_if<WorkerReady>(&*message)) {
+        if (worker.state != Worker::State::starting || ready->devices.size() != worker.gpus.size()) return false;
+        worker.devices = std::move(ready->devices);
         worker.state = Worker::State::warm;
         events_.ready(worker);
-    } else if (message.contains("connected")) {
-        if (worker.state != Worker::State::serving) return false;
-        events_.connected(worker);
-    } else if (message.contains("away")) {
-        if (worker.state != Worker::State::serving) return false;
-        events_.away(worker, message["away"].get<bool>());
-    } else if (message.contains("moved")) {
-        if (worker.state != Worker::State::serving) return false;
-        auto& moved = message["moved"];
-        auto bounded = [](uint64_t told) { return static_cast<int64_t>(std::min<uint64_t>(told, claim_use_max)); };
-        events_.used(worker, {bounded(moved.at("up").get<uint64_t>()), bounded(moved.at("down").get<uint64_t>()),
-                              bounded(moved.value("busy_ms", uint64_t{0}))});
-    } else if (message.contains("grant")) {
-        auto wish = memory_wish(message.at("grant"));
-        if (wish.device >= worker.gpus.size() || worker.state != Worker::State::serving) return false;
-        events_.wants_memory(worker, wish);
-    } else if (message.contains("ended") || message.contains("failed")) {
-        worker.last_word = printable(message.at(message.contains("ended") ? "ended" : "failed").get<std::string>());
-    } else if (exchange_.message && (message.contains("exchange") || message.contains("return"))) {
-        return worker.state != Worker::State::serving || exchange_.message(worker, message, std::move(received.file));
-    } else if (image_message_ && worker.state == Worker::State::serving) {
-        return image_message_(worker, message, std::move(received.file));
-    } else {
+    } else if (auto* last = std::get_if<LastWord>(&*message)) {
+        worker.last_word = std::move(last->why);
+    } else if (auto* thing = std::get_if<ExchangeMessage>(&*message)) {
+        return !serves || (exchange_.message && exchange_.message(worker, *thing, std::move(received.file)));
+    } else if (!serves) {
         return false;
+    } else if (auto* image = std::get_if<ImageMessage>(&*message)) {
+        return image_message_ && image_message_(worker, *image, std::move(received.file));
+    } else if (auto* wish = std::get_if<MemoryWish>(&*message)) {
+        if (wish->device >= worker.gpus.size()) return false;
+        events_.wants_memory(worker, *wish);
+    } else if (auto* use = std::get_if<WorkerUse>(&*message)) {
+        events_.used(worker, *use);
+    } else if (auto* client = std::get_if<ClientAway>(&*message)) {
+        events_.away(worker, client->away);
+    } else {
+        events_.connected(worker);
     }
     return true;
-} catch (const json::exception&) {
-    return false;
 }
 
 void WorkerProcesses::exited(Worker& worker, int status) {

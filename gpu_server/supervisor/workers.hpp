@@ -33,11 +33,11 @@
 #include <string>
 #include <vector>
 
-#include "gpu_client/protocol/device_description.hpp"
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/foreign_lines.hpp"
+#include "gpu_server/supervisor/worker_messages.hpp"
 
 namespace tnr::server {
 
@@ -60,18 +60,6 @@ struct Worker {
     uint64_t door_number = 0;  // while it serves, at the front door; 0: it has a port
 };
 
-struct MemoryWish {
-    size_t device = 0;  // of the worker's own
-    uint64_t bytes = 0;
-    uint64_t ticket = 0;
-};
-
-// Since it serves. Each within claim_use_max.
-struct WorkerUse {
-    int64_t bytes_up = 0, bytes_down = 0;
-    int64_t busy_ms = 0;
-};
-
 class Workers {
 public:
     struct Events {
@@ -87,13 +75,13 @@ public:
     virtual ~Workers() = default;
     void on(Events events) { events_ = std::move(events); }
     // What serving workers say about code images (image_keeper.hpp). False: it makes no sense.
-    using ImageMessage = std::function<bool(Worker&, const nlohmann::json& message, UniqueFd file)>;
-    void on_image_message(ImageMessage told) { image_message_ = std::move(told); }
+    using ImageEvent = std::function<bool(Worker&, const ImageMessage& message, UniqueFd file)>;
+    void on_image_message(ImageEvent told) { image_message_ = std::move(told); }
 
     // What serving workers say about things that processes of a claim give each other (exchange.hpp), and which have
     // ended: just before Events::gone.
     struct ExchangeEvents {
-        ImageMessage message;
+        std::function<bool(Worker&, const ExchangeMessage& message, UniqueFd file)> message;
         std::function<void(Worker&)> gone;
     };
     void on_exchange(ExchangeEvents events) { exchange_ = std::move(events); }
@@ -110,7 +98,7 @@ public:
 
 protected:
     Events events_;
-    ImageMessage image_message_;
+    ImageEvent image_message_;
     ExchangeEvents exchange_;
 };
 

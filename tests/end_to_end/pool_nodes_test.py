@@ -102,8 +102,8 @@ class PoolNodes(unittest.TestCase):
         out, errors = program.communicate(timeout=60)
         self.assertIn("done", out, errors)
 
-    def refused(self, user, gpu, count=1):
-        program = self.program(user, gpu, 0.1, count)
+    def refused(self, user, gpu, count=1, **environment):
+        program = self.program(user, gpu, 0.1, count, **environment)
         out, errors = program.communicate(timeout=60)
         self.assertNotEqual(program.returncode, 0, out)
         return errors
@@ -258,7 +258,13 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(check.returncode, 1)
         self.ends(runs)
         wait_until(lambda: self.node("a")["claims"] == "0", 10)
-        self.assertIn("database space exceeded", self.refused(alice, "h100"))
+        full = r"the pool's store, etcd://\S+, is full \(.*database space exceeded\)[\s\S]*etcdctl alarm disarm"
+        self.assertRegex(self.refused(alice, "h100"), full)
+        self.assertRegex(self.refused(alice, "h100", TNR_WAIT="forever"), full)
+        with self.assertRaises(AssertionError) as not_started:
+            self.serve("b", "h100")
+        self.assertRegex(str(not_started.exception), "does not take in the node 'b': " + full)
+        self.pool.stop("b")
         now = self.ask_etcd("kv/range", key=key)["header"]["revision"]
         self.ask_etcd("kv/compaction", revision=now, physical=True)
         self.ask_etcd("maintenance/defragment")

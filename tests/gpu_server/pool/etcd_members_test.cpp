@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/support/catch.hpp"
@@ -15,7 +16,7 @@ using namespace tnr::server;
 
 namespace {
 
-// Three members that answer every question with nothing, and count who comes.
+// Three members that answer every question with `body`, and count who comes.
 class Members {
 public:
     Members() {
@@ -35,6 +36,7 @@ public:
     etcd::Address address() const { return *etcd::parse_address(text_); }
     std::array<std::atomic<int>, 3> asked{};
     std::atomic<int> silent = -1;  // one that hangs up at once
+    std::string body = R"({"header":{"revision":"1"}})";
 
 private:
     void answer() {
@@ -53,7 +55,6 @@ private:
                 if (size <= 0) break;
                 request.append(bytes, static_cast<size_t>(size));
             }
-            const std::string body = R"({"header":{"revision":"1"}})";
             const std::string reply =
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
                 "Content-Length: " +
@@ -68,6 +69,18 @@ private:
 };
 
 }  // namespace
+
+TEST_CASE("what a claim has to know of the other nodes is one request to etcd", "[pool]") {
+    Members members;
+    members.body = R"({"header":{"revision":"1"},"responses":[{"response_range":{"header":{"revision":"1"}}},)"
+                   R"({"response_range":{"header":{"revision":"1"}}},{"response_range":{"header":{"revision":"1"}}}]})";
+    auto backend = make_etcd_backend(members.address(), {});
+    auto found = backend->look({.accounts = {"alice"}, .free = {{"h100", 1}}}, "node-7");
+    REQUIRE(found);
+    CHECK(found->empty());
+    CHECK(members.asked[0] + members.asked[1] + members.asked[2] == 1);
+    CHECK_FALSE(backend->look({.all_claims = true, .all_free = true}, ""));  // two questions, and three answers
+}
 
 TEST_CASE("the nodes of a pool spread over etcd's members, and come to another where one is away", "[pool]") {
     Members members;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -199,8 +200,20 @@ static bool trap_command(int client, char first) {
     return true;
 }
 
+// As one that its tenant has taken over: as much as it can, for two seconds, of what needs no answer.
+static void flood() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (uint64_t sent = 0; std::chrono::steady_clock::now() < until; ++sent) {
+        tnr::server::send_message(child_control_fd, {{"away", sent % 2 == 0}});
+        tnr::server::send_message(child_control_fd, {{"damaged_image", {{"hash", hash_of_image('d')}}}});
+        tnr::server::send_message(child_control_fd, {{"moved", {{"up", sent}, {"down", sent}}}});
+    }
+    note("has flooded");
+}
+
 // What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
 static bool said_about_client(char byte) {
+    if (byte == 'F') return flood(), true;
     json message;
     if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}, {"busy_ms", 700}};
     if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before

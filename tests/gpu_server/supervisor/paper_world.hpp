@@ -124,7 +124,7 @@ public:
         if (asked.empty()) return;
         auto [id, done] = std::move(asked.front());
         asked.pop_front();
-        if (!good) return done(Error{Error::Kind::remote, "taken for dead"});
+        if (!good) return done(Error{Error::Kind::remote, "taken for dead", "what helps"});
         registered.insert(id);
         done(++fences);
     }

@@ -108,6 +108,20 @@ TEST_CASE("who does not wait hears why", "[races]") {
     CHECK(race.answers.at("first").error().what.find("asked several nodes") != std::string::npos);
 }
 
+TEST_CASE("who is refused by the pool's store hears what helps, also who waits", "[races]") {
+    for (auto wait : {std::chrono::hours(0), std::chrono::hours(1)}) {
+        Race race;
+        race.asks("first", wait);
+        race.pool.answer(false);
+        REQUIRE(race.answers.count("first") == 1);
+        auto& error = race.answers.at("first").error();
+        CHECK(error.what == "the GPU could not be claimed: taken for dead");
+        CHECK(error.hint == "what helps");
+        race.takes_its_course();
+        CHECK(race.pool.holders.empty());
+    }
+}
+
 TEST_CASE("who waits while a node loses touch with its pool waits for that, too", "[races]") {
     Race race;
     race.asks("first", std::chrono::hours(1));

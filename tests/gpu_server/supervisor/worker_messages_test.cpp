@@ -1,0 +1,114 @@
+// What workers say, which a stranger may have taken over: its form first, then a real server that one says it to.
+#include "gpu_server/supervisor/worker_messages.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "gpu_server/supervisor/limits.hpp"
+#include "server.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr::server;
+using namespace tnr::test;
+
+namespace {
+
+const std::string hash(64, 'a'), name(32, 'b');
+
+// The message, if it is of this kind.
+template <class Kind>
+std::optional<Kind> understood(const std::string& text) {
+    auto message = parse_worker_message(text);
+    auto* found = message ? std::get_if<Kind>(&*message) : nullptr;
+    return found ? std::optional(*found) : std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("what a worker says is understood", "[worker-messages]") {
+    CHECK(understood<ClientConnected>(R"({"connected": true})"));
+    CHECK(understood<ClientAway>(R"({"away": true})")->away);
+    CHECK(understood<WorkerUse>(R"({"moved": {"up": 7, "down": 18446744073709551615}})")->bytes_up == 7);
+    CHECK(understood<WorkerUse>(R"({"moved": {"up": 7, "down": 18446744073709551615}})")->bytes_down == claim_use_max);
+    CHECK(understood<MemoryWish>(R"({"grant": {"device": 1, "bytes": 5, "ticket": 9}})")->ticket == 9);
+    CHECK(understood<LastWord>(R"({"ended": "it\nis 2026"})")->why == "it?is 2026");
+    CHECK(understood<LastWord>(R"({"failed": ")" + std::string(100'000, 'x') + R"("})")->why.size() < 1'000);
+    auto thing = understood<ExchangeMessage>(R"({"exchange": {"lend": ")" + name +
+                                             R"(", "kind": "memory", "device": 0, "bytes": 5, "ticket": 2}})");
+    REQUIRE(thing);
+    CHECK(std::get<Lend>(*thing).bytes == 5);
+    auto image = understood<ImageMessage>(R"({"keep_image": {"hash": ")" + hash + R"(", "bytes": 5}})");
+    REQUIRE(image);
+    CHECK(std::get<KeepImage>(*image).bytes == 5);
+}
+
+TEST_CASE("what is no message of a worker is nonsense, whatever it looks like", "[worker-messages]") {
+    for (std::string text : {
+             R"()",
+             R"({)",
+             R"(7)",
+             R"([])",
+             R"({})",
+             R"({"serve": {}})",
+             R"({"session": "another's"})",
+             R"({"away": 1})",
+             R"({"away": null})",
+             R"({"moved": 5})",
+             R"({"moved": []})",
+             R"({"moved": {"up": 1}})",
+             R"({"moved": {"up": -1, "down": 0}})",
+             R"({"moved": {"up": 1.5, "down": 0}})",
+             R"({"moved": {"up": 1e300, "down": 0}})",
+             R"({"moved": {"up": "1", "down": 0}})",
+             R"({"moved": {"up": 18446744073709551616, "down": 0}})",
+             R"({"moved": {"up": 1, "down": 1, "busy_ms": -1}})",
+             R"({"grant": {"device": -1, "bytes": 1}})",
+             R"({"grant": {"device": 0, "bytes": -1}})",
+             R"({"grant": {"device": 0, "bytes": 1, "ticket": -1}})",
+             R"({"grant": {"device": 0}})",
+             R"({"grant": true})",
+             R"({"ended": 1})",
+             R"({"failed": ["x"]})",
+             R"({"ready": true})",
+             R"({"ready": true, "devices": 1})",
+             R"({"ready": true, "devices": [{}]})",
+             R"({"exchange": {}})",
+             R"({"exchange": "x"})",
+             R"({"exchange": {"lend": "../x", "kind": "event", "ticket": 1}})",
+             R"({"return": {"name": ""}})",
+             R"({"return": "x"})",
+             R"({"find_image": {"hash": "../../../x", "bytes": 1, "ticket": 1}})",
+             R"({"keep_image": {"bytes": 1}})",
+             R"({"damaged_image": {"hash": 7}})",
+         }) {
+        INFO(text);
+        CHECK_FALSE(parse_worker_message(text));
+    }
+    CHECK_FALSE(parse_worker_message(std::string(200'000, '[')));
+    CHECK_FALSE(parse_worker_message(R"({"exchange": {"borrow": ")" + name + R"(", "kind": "event", "ticket": -2}})"));
+    CHECK_FALSE(parse_worker_message(R"({"find_image": {"hash": ")" + hash + R"(", "bytes": -1, "ticket": 1}})"));
+}
+
+TEST_CASE("a worker that says as much as it can delays nobody, and does not fill the log", "[worker-messages]") {
+    Server server({"--plain", "--emulate", "h100:2"});
+    auto client = client_of(server);
+    auto hostile = connect_to(ask(*client, session_request("hostile"))["endpoint"]);
+    REQUIRE(write(hostile.get(), "#kdF", 4) == 4);
+    auto slowest = std::chrono::steady_clock::duration::zero();
+    int answers = 0;
+    while (server.notes().find("has flooded") == std::string::npos) {
+        auto asked = std::chrono::steady_clock::now();
+        REQUIRE(ask(*client, {{"op", "types"}}).contains("types"));
+        slowest = std::max(slowest, std::chrono::steady_clock::now() - asked);
+        ++answers;
+    }
+    CHECK(answers > 20);
+    CHECK(slowest < std::chrono::seconds(1));  // a flood read to its end would be two
+    auto log = server.log();
+    CHECK(std::count(log.begin(), log.end(), '\n') < 100);
+    uint64_t granted = 0;
+    REQUIRE(write(hostile.get(), "1", 1) == 1);  // it is as before
+    CHECK(read(hostile.get(), &granted, sizeof granted) == sizeof granted);
+    CHECK(granted > 0);
+}
