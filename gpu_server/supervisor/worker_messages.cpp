@@ -63,7 +63,8 @@ WorkerReady ready(const json& message) {
 WorkerMessage exchange(const json& value) {
     if (auto lent = value.find("lend"); lent != value.end()) {
         Lend lend{thing_name(*lent), thing_kind(value.at("kind")), 0, 0, number(value.at("ticket"))};
-        if (lend.kind != ThingKind::event) lend.device = number(value.at("device")), lend.bytes = number(value.at("bytes"));
+        if (lend.kind != ThingKind::event)
+            lend.device = number(value.at("device")), lend.bytes = number(value.at("bytes"));
         return ExchangeMessage(std::move(lend));
     }
     if (auto wanted = value.find("borrow"); wanted != value.end())
