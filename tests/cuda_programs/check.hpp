@@ -56,6 +56,8 @@ struct Array {
     explicit Array(size_t count) : count(count) {
         ok(cudaMalloc(&data, count * sizeof(T)), "cudaMalloc", __LINE__);
         ok(cudaMemset(data, 0xA5, count * sizeof(T)), "cudaMemset", __LINE__);
+        // The fill need not be done when the call returns, and streams that do not block would not wait for it.
+        ok(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize", __LINE__);
     }
     explicit Array(const std::vector<T>& host) : Array(host.size()) {
         ok(cudaMemcpy(data, host.data(), count * sizeof(T), cudaMemcpyHostToDevice), "copy to the device", __LINE__);
