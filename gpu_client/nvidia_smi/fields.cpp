@@ -113,13 +113,6 @@ static std::string host_name(const System&, const Gpu&) {
     return gethostname(name, sizeof name - 1) == 0 ? name : not_available;
 }
 
-static std::string ecc_errors(const System&, const Gpu& gpu) {
-    unsigned long long count = 0;
-    auto result =
-        nvmlDeviceGetTotalEccErrors(gpu.handle, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &count);
-    return result == NVML_SUCCESS ? std::to_string(count) : missing(result);
-}
-
 static std::string compute_capability(const System&, const Gpu& gpu) {
     int major = 0, minor = 0;
     if (nvmlDeviceGetCudaComputeCapability(gpu.handle, &major, &minor) != NVML_SUCCESS) return not_available;
@@ -187,7 +180,6 @@ static std::vector<Field> told_fields() {
         {"pcie.link.width.current", "", number<nvmlDeviceGetCurrPcieLinkWidth>},
         {"pcie.link.width.max", "", number<nvmlDeviceGetMaxPcieLinkWidth>},
         {"pcie.replay_counter", "", number<nvmlDeviceGetPcieReplayCounter>},
-        {"ecc.errors.uncorrected.volatile.total", "", ecc_errors},
         {"hostname", "", host_name},
     };
 }

@@ -45,15 +45,29 @@ std::string untold(S, G) {
     return not_available;
 }
 
-// "ecc.errors.corrected.volatile.dram" and its siblings, but the one total that NVML tells.
+template <nvmlMemoryErrorType_t Type, nvmlEccCounterType_t Since>
+std::string ecc_errors(S, G gpu) {
+    unsigned long long count = 0;
+    auto result = nvmlDeviceGetTotalEccErrors(gpu.handle, Type, Since, &count);
+    return result == NVML_SUCCESS ? std::to_string(count) : missing(result);
+}
+
+std::string memory_temperature(S, G gpu) {
+    nvmlFieldValue_t field{};
+    field.fieldId = NVML_FI_DEV_MEMORY_TEMP;
+    auto result = nvmlDeviceGetFieldValues(gpu.handle, 1, &field);
+    if (result == NVML_SUCCESS) result = field.nvmlReturn;
+    return result == NVML_SUCCESS ? std::to_string(field.value.uiVal) : missing(result);
+}
+
+// "ecc.errors.corrected.volatile.dram" and its siblings, but the totals.
 std::set<std::string> names_of_ecc_counters() {
     std::set<std::string> names;
     for (const char* kind : {"corrected.", "uncorrected."})
         for (const char* since : {"volatile.", "aggregate."})
-            for (const char* where : {"device_memory", "dram", "register_file", "l1_cache", "l2_cache",
-                                      "texture_memory", "cbu", "sram", "total"})
+            for (const char* where :
+                 {"device_memory", "dram", "register_file", "l1_cache", "l2_cache", "texture_memory", "cbu", "sram"})
                 names.insert(std::string("ecc.errors.") + kind + since + where);
-    names.erase("ecc.errors.uncorrected.volatile.total");
     return names;
 }
 
@@ -71,6 +85,13 @@ std::vector<Field> health_fields() {
          is_slowed_by<nvmlClocksThrottleReasonHwPowerBrakeSlowdown>},
         {"clocks_event_reasons.sw_thermal_slowdown", "", is_slowed_by<nvmlClocksEventReasonSwThermalSlowdown>},
         {"clocks_event_reasons.sync_boost", "", is_slowed_by<nvmlClocksEventReasonSyncBoost>},
+        {"temperature.memory", "", memory_temperature},
+        {"ecc.errors.corrected.volatile.total", "", ecc_errors<NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC>},
+        {"ecc.errors.corrected.aggregate.total", "", ecc_errors<NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_AGGREGATE_ECC>},
+        {"ecc.errors.uncorrected.volatile.total", "",
+         ecc_errors<NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC>},
+        {"ecc.errors.uncorrected.aggregate.total", "",
+         ecc_errors<NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_AGGREGATE_ECC>},
         {"retired_pages.single_bit_ecc.count", "",
          retired_pages<NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS>},
         {"retired_pages.double_bit.count", "", retired_pages<NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR>},
@@ -136,7 +157,6 @@ std::vector<Field> untold_fields() {
                                             "remapped_rows.histogram.low",
                                             "remapped_rows.histogram.none",
                                             "temperature.gpu.tlimit",
-                                            "temperature.memory",
                                             "power.management",
                                             "module.power.draw.average",
                                             "module.power.draw.instant",

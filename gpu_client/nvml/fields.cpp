@@ -18,7 +18,12 @@ struct Field {
 constexpr Field known_fields[] = {
     {NVML_FI_DEV_ECC_CURRENT, gpu_value::ecc},
     {NVML_FI_DEV_ECC_PENDING, gpu_value::ecc},
-    {NVML_FI_DEV_ECC_DBE_VOL_TOTAL, gpu_value::ecc_uncorrected},
+    {NVML_FI_DEV_ECC_SBE_VOL_TOTAL, gpu_value::ecc_errors[NVML_MEMORY_ERROR_TYPE_CORRECTED][NVML_VOLATILE_ECC]},
+    {NVML_FI_DEV_ECC_DBE_VOL_TOTAL, gpu_value::ecc_errors[NVML_MEMORY_ERROR_TYPE_UNCORRECTED][NVML_VOLATILE_ECC]},
+    {NVML_FI_DEV_ECC_SBE_AGG_TOTAL, gpu_value::ecc_errors[NVML_MEMORY_ERROR_TYPE_CORRECTED][NVML_AGGREGATE_ECC]},
+    {NVML_FI_DEV_ECC_DBE_AGG_TOTAL, gpu_value::ecc_errors[NVML_MEMORY_ERROR_TYPE_UNCORRECTED][NVML_AGGREGATE_ECC]},
+    {NVML_FI_DEV_MEMORY_TEMP, gpu_value::memory_temperature_c},
+    {NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, gpu_value::energy_mj},
     {NVML_FI_DEV_PCIE_REPLAY_COUNTER, gpu_value::pcie_replays},
     {NVML_FI_DEV_POWER_AVERAGE, gpu_value::power_mw},
     {NVML_FI_DEV_POWER_INSTANT, gpu_value::power_mw},
@@ -31,10 +36,10 @@ constexpr Field known_fields[] = {
     {NVML_FI_DEV_RETIRED_PENDING, nullptr},
     {NVML_FI_DEV_RETIRED_PENDING_SBE, nullptr},
     {NVML_FI_DEV_RETIRED_PENDING_DBE, nullptr},
-    {NVML_FI_DEV_REMAPPED_COR, nullptr},
-    {NVML_FI_DEV_REMAPPED_UNC, nullptr},
-    {NVML_FI_DEV_REMAPPED_PENDING, nullptr},
-    {NVML_FI_DEV_REMAPPED_FAILURE, nullptr},
+    {NVML_FI_DEV_REMAPPED_COR, gpu_value::remapped_rows[0]},
+    {NVML_FI_DEV_REMAPPED_UNC, gpu_value::remapped_rows[1]},
+    {NVML_FI_DEV_REMAPPED_PENDING, gpu_value::remapped_rows[2]},
+    {NVML_FI_DEV_REMAPPED_FAILURE, gpu_value::remapped_rows[3]},
     {NVML_FI_DEV_C2C_LINK_COUNT, nullptr},
     {NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED, nullptr},
     {NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE, nullptr},
@@ -43,7 +48,21 @@ constexpr Field known_fields[] = {
 
 // Wide counters are 64 bits in NVML, everything else here 32.
 nvmlValueType_t type_of(unsigned field) {
-    return field == NVML_FI_DEV_ECC_DBE_VOL_TOTAL ? NVML_VALUE_TYPE_UNSIGNED_LONG_LONG : NVML_VALUE_TYPE_UNSIGNED_INT;
+    switch (field) {
+        case NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
+        case NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
+        case NVML_FI_DEV_ECC_SBE_AGG_TOTAL:
+        case NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
+        case NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION:
+            return NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+        default:
+            return NVML_VALUE_TYPE_UNSIGNED_INT;
+    }
+}
+
+bool is_zero_if_emulated(const Field& field) {
+    return !field.key || field.id == NVML_FI_DEV_PCIE_REPLAY_COUNTER ||
+           (field.id >= NVML_FI_DEV_REMAPPED_COR && field.id <= NVML_FI_DEV_REMAPPED_FAILURE);
 }
 
 std::optional<int64_t> value_of_field(const GpuFacts& gpu, unsigned id, unsigned scope) {
@@ -51,8 +70,7 @@ std::optional<int64_t> value_of_field(const GpuFacts& gpu, unsigned id, unsigned
     for (auto& field : known_fields) {
         if (field.id != id) continue;
         auto value = field.key ? value_of(gpu, field.key) : std::nullopt;
-        bool zero = !field.key || id == NVML_FI_DEV_PCIE_REPLAY_COUNTER;
-        return value || !zero ? value : zero_if_emulated(gpu);
+        return value || !is_zero_if_emulated(field) ? value : zero_if_emulated(gpu);
     }
     return std::nullopt;
 }

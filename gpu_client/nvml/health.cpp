@@ -1,5 +1,5 @@
-// What is broken. Of an emulated GPU nothing ever is; a real one's repairs are its operator's business, and the pool does
-// not tell of them.
+// What is broken. Of an emulated GPU nothing ever is; of a real one's repairs, which are its operator's business, the pool
+// tells of remapped rows only.
 #include "gpu_client/nvml/export.hpp"
 #include "gpu_client/nvml/library.hpp"
 
@@ -38,7 +38,12 @@ NVML_EXPORT nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, nvmlEnab
 }
 NVML_EXPORT nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned* correctable, unsigned* uncorrectable,
                                       unsigned* pending, unsigned* failed) {
-    return zeros_if_emulated(device, correctable, uncorrectable, pending, failed);
+    unsigned* numbers[] = {correctable, uncorrectable, pending, failed};
+    for (size_t i = 0; i < std::size(numbers); ++i)
+        if (auto result = give(device, gpu_value::remapped_rows[i], numbers[i], zero_if_emulated);
+            result != NVML_SUCCESS)
+            return result;
+    return NVML_SUCCESS;
 }
 NVML_EXPORT nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t* status) {
     if (!status) return NVML_ERROR_INVALID_ARGUMENT;

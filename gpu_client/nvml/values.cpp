@@ -56,6 +56,12 @@ NVML_EXPORT nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t* te
     if (temperature->version != nvmlTemperature_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return give(device, gpu_value::temperature_c, &temperature->temperature);
 }
+NVML_EXPORT nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t limit,
+                                              unsigned* celsius) {
+    if (limit < 0 || limit >= NVML_TEMPERATURE_THRESHOLD_COUNT) return NVML_ERROR_INVALID_ARGUMENT;
+    if (size_t{limit} >= std::size(gpu_value::temperature_limit_c)) return NVML_ERROR_NOT_SUPPORTED;
+    return give(device, gpu_value::temperature_limit_c[limit], celsius);
+}
 NVML_EXPORT nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned* percent) {
     return give(device, gpu_value::fan_percent, percent);
 }
@@ -67,6 +73,9 @@ NVML_EXPORT nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned* count) {
 }
 NVML_EXPORT nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned* milliwatts) {
     return give(device, gpu_value::power_mw, milliwatts);
+}
+NVML_EXPORT nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long* millijoules) {
+    return give(device, gpu_value::energy_mj, millijoules);
 }
 NVML_EXPORT nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned* milliwatts) {
     return give(device, gpu_value::power_limit_mw, milliwatts);
@@ -109,10 +118,11 @@ NVML_EXPORT nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t* current
 NVML_EXPORT nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
     return give(device, gpu_value::ecc, mode);
 }
-NVML_EXPORT nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t,
+NVML_EXPORT nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t since,
                                         unsigned long long* count) {
-    if (type != NVML_MEMORY_ERROR_TYPE_UNCORRECTED) return NVML_ERROR_NOT_SUPPORTED;
-    return give(device, gpu_value::ecc_uncorrected, count);
+    if (type < 0 || type >= NVML_MEMORY_ERROR_TYPE_COUNT || since < 0 || since >= NVML_ECC_COUNTER_TYPE_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return give(device, gpu_value::ecc_errors[type][since], count);
 }
 NVML_EXPORT nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned* current, unsigned* pending) {
     if (pending) (void)give(device, gpu_value::mig, pending);

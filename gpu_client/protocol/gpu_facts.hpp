@@ -17,9 +17,11 @@ namespace gpu_value {
 // 1: the hardware does not answer any more, and NVML says so of everything else.
 inline constexpr const char* lost = "lost";
 inline constexpr const char* temperature_c = "temperature_c";
+inline constexpr const char* memory_temperature_c = "memory_temperature_c";
 inline constexpr const char* fan_percent = "fan_percent";
 inline constexpr const char* power_mw = "power_mw";
 inline constexpr const char* power_limit_mw = "power_limit_mw";
+inline constexpr const char* energy_mj = "energy_mj";  // since the node's driver was loaded
 inline constexpr const char* gpu_percent = "gpu_percent";
 inline constexpr const char* memory_percent = "memory_percent";
 inline constexpr const char* encoder_percent = "encoder_percent";
@@ -28,7 +30,6 @@ inline constexpr const char* performance_state = "performance_state";
 inline constexpr const char* persistence = "persistence";
 inline constexpr const char* compute_mode = "compute_mode";
 inline constexpr const char* ecc = "ecc";
-inline constexpr const char* ecc_uncorrected = "ecc_uncorrected";
 inline constexpr const char* mig = "mig";
 inline constexpr const char* pcie_generation = "pcie_generation";
 inline constexpr const char* pcie_width = "pcie_width";
@@ -50,6 +51,15 @@ inline constexpr const char* pci_device_id = "pci_device_id";  // and the vendor
 inline constexpr const char* pci_subsystem_id = "pci_subsystem_id";
 inline constexpr const char* compute_major = "compute_major";
 inline constexpr const char* compute_minor = "compute_minor";
+// By nvmlTemperatureThresholds_t, as far as all GPUs have them: shutdown, slowdown, most for the memory, for the GPU.
+inline constexpr const char* temperature_limit_c[] = {"temperature_shutdown_c", "temperature_slowdown_c",
+                                                      "temperature_memory_max_c", "temperature_gpu_max_c"};
+// By nvmlMemoryErrorType_t and nvmlEccCounterType_t.
+inline constexpr const char* ecc_errors[2][2] = {{"ecc_corrected", "ecc_corrected_ever"},
+                                                 {"ecc_uncorrected", "ecc_uncorrected_ever"}};
+// In the order of nvmlDeviceGetRemappedRows.
+inline constexpr const char* remapped_rows[] = {"remapped_rows_correctable", "remapped_rows_uncorrectable",
+                                                "remapping_pending", "remapping_failed"};
 // By nvmlClockType_t: graphics, SM, memory, video.
 inline constexpr const char* clock_mhz[] = {"clock_graphics_mhz", "clock_sm_mhz", "clock_memory_mhz",
                                             "clock_video_mhz"};

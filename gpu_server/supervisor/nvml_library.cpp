@@ -97,7 +97,16 @@ private:
         auto state = reading_.values.find(gpu_value::performance_state);
         if (state != reading_.values.end() && state->second > NVML_PSTATE_15) reading_.values.erase(state);  // unknown
         of_kind(TNR_NVML(nvmlDeviceGetTemperature), NVML_TEMPERATURE_GPU, gpu_value::temperature_c);
+        one(TNR_NVML(nvmlDeviceGetTotalEnergyConsumption), gpu_value::energy_mj);
+        read_memory_temperature();
         one(TNR_NVML(nvmlDeviceGetCurrentClocksEventReasons), gpu_value::clock_reasons);
+    }
+    // No function of its own: a field, which may be refused although the question was taken.
+    void read_memory_temperature() {
+        nvmlFieldValue_t field{};
+        field.fieldId = NVML_FI_DEV_MEMORY_TEMP;
+        if (ok(nvml_.call(TNR_NVML(nvmlDeviceGetFieldValues), gpu_, 1, &field)) && ok(field.nvmlReturn))
+            reading_.values[gpu_value::memory_temperature_c] = field.value.uiVal;
     }
     void read_board() {
         one(TNR_NVML(nvmlDeviceGetBrand), gpu_value::brand);
@@ -106,6 +115,9 @@ private:
         one(TNR_NVML(nvmlDeviceGetVirtualizationMode), gpu_value::virtualization);
         first(TNR_NVML(nvmlDeviceGetGspFirmwareMode), gpu_value::gsp_firmware);
         one(TNR_NVML(nvmlDeviceGetPowerManagementDefaultLimit), gpu_value::power_limit_default_mw);
+        for (unsigned limit = 0; limit < std::size(gpu_value::temperature_limit_c); ++limit)
+            of_kind(TNR_NVML(nvmlDeviceGetTemperatureThreshold), static_cast<nvmlTemperatureThresholds_t>(limit),
+                    gpu_value::temperature_limit_c[limit]);
         unsigned least = 0, most = 0;
         if (!ok(nvml_.call(TNR_NVML(nvmlDeviceGetPowerManagementLimitConstraints), gpu_, &least, &most))) return;
         reading_.values[gpu_value::power_limit_min_mw] = least;
@@ -163,10 +175,16 @@ private:
     void read_errors() {
         first(TNR_NVML(nvmlDeviceGetEccMode), gpu_value::ecc);
         first(TNR_NVML(nvmlDeviceGetMigMode), gpu_value::mig);
+        for (auto type : {NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED})
+            for (auto since : {NVML_VOLATILE_ECC, NVML_AGGREGATE_ECC}) read_ecc_errors(type, since);
+        unsigned rows[std::size(gpu_value::remapped_rows)] = {};
+        if (!ok(nvml_.call(TNR_NVML(nvmlDeviceGetRemappedRows), gpu_, &rows[0], &rows[1], &rows[2], &rows[3]))) return;
+        for (size_t i = 0; i < std::size(rows); ++i) reading_.values[gpu_value::remapped_rows[i]] = rows[i];
+    }
+    void read_ecc_errors(nvmlMemoryErrorType_t type, nvmlEccCounterType_t since) {
         unsigned long long errors = 0;
-        if (ok(nvml_.call(TNR_NVML(nvmlDeviceGetTotalEccErrors), gpu_, NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                          NVML_VOLATILE_ECC, &errors)))
-            reading_.values[gpu_value::ecc_uncorrected] = static_cast<int64_t>(errors);
+        if (ok(nvml_.call(TNR_NVML(nvmlDeviceGetTotalEccErrors), gpu_, type, since, &errors)))
+            reading_.values[gpu_value::ecc_errors[type][since]] = static_cast<int64_t>(errors);
     }
     // What nvidia-smi shows as used: without the driver's own part, where the library tells the two apart.
     void read_memory() {

@@ -124,6 +124,7 @@ ONE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned)
 TWO(nvmlDeviceGetPowerManagementLimitConstraints, unsigned)
 ONE(nvmlDeviceGetPcieReplayCounter, unsigned)
 ONE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long)
+ONE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long)
 ONE(nvmlDeviceGetPerformanceState, nvmlPstates_t)
 ONE(nvmlDeviceGetPersistenceMode, nvmlEnableState_t)
 ONE(nvmlDeviceGetComputeMode, nvmlComputeMode_t)
@@ -156,10 +157,33 @@ extern "C" nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClock
 extern "C" nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* rates) {
     return answer(device, "nvmlDeviceGetUtilizationRates", &rates->gpu, &rates->memory);
 }
+// A line with the corrected errors since the start and ever, then the uncorrected ones.
 extern "C" nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
                                                     nvmlEccCounterType_t counter, unsigned long long* count) {
-    bool known = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC;
-    return known ? answer(device, "nvmlDeviceGetTotalEccErrors", count) : NVML_ERROR_INVALID_ARGUMENT;
+    unsigned long long all[2][2] = {};
+    auto result = answer(device, "nvmlDeviceGetTotalEccErrors", &all[0][0], &all[0][1], &all[1][0], &all[1][1]);
+    *count = all[type][counter];
+    return result;
+}
+// A line with a number for each of the first four nvmlTemperatureThresholds_t.
+extern "C" nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThresholds_t limit,
+                                                          unsigned* celsius) {
+    unsigned all[4] = {};
+    auto result = answer(device, "nvmlDeviceGetTemperatureThreshold", &all[0], &all[1], &all[2], &all[3]);
+    *celsius = all[limit];
+    return result;
+}
+extern "C" nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned* correctable, unsigned* uncorrectable,
+                                                  unsigned* pending, unsigned* failed) {
+    return answer(device, "nvmlDeviceGetRemappedRows", correctable, uncorrectable, pending, failed);
+}
+// `nvmlDeviceGetFieldValues N`: the memory's temperature; each field says for itself whether it is known.
+extern "C" nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* fields) {
+    for (int i = 0; i < count; ++i)
+        fields[i].nvmlReturn = fields[i].fieldId == NVML_FI_DEV_MEMORY_TEMP
+                                   ? answer(device, "nvmlDeviceGetFieldValues", &fields[i].value.uiVal)
+                                   : NVML_ERROR_NOT_SUPPORTED;
+    return NVML_SUCCESS;
 }
 extern "C" nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
     return answer(device, "nvmlDeviceGetMemoryInfo", &memory->total, &memory->free, &memory->used);

@@ -49,6 +49,17 @@ NO_PEER = 5  # NVML_P2P_STATUS_NOT_SUPPORTED
 
 # What NVML tells of each GPU: P2P to read from the others, and of three links the code with which their state is told and
 # what is at the other end.
+ENERGY_MJ = 5_000_000_000  # more than 32 bits hold
+SENSORS = """
+import ctypes
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+nvml.nvmlInit_v2()
+gpu, energy, limit = ctypes.c_void_p(), ctypes.c_ulonglong(), ctypes.c_uint()
+nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu))
+print(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu, ctypes.byref(energy)), energy.value)
+for kind in range(6):
+    print(nvml.nvmlDeviceGetTemperatureThreshold(gpu, kind, ctypes.byref(limit)), limit.value)
+"""
 LINKS = """
 import ctypes
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -155,10 +166,11 @@ def hot(uuid, minor):
     values = ["HandleByUUID 1", f"MinorNumber {minor}", "Temperature 61", "PowerUsage 350500", "EnforcedPowerLimit 700000",
               "PerformanceState 0", "PersistenceMode 1", "ComputeMode 0", "CurrPcieLinkGeneration 5", "CurrPcieLinkWidth 16",
               "MaxPcieLinkGeneration 5", "MaxPcieLinkWidth 16", "ClockInfo 1755 1760 2619 1500", "MaxClockInfo 1980 1981 2620 1600",
-              "UtilizationRates 87 43", "EccMode 1 1", "TotalEccErrors 2", "MigMode 0 0", "EncoderUtilization 5 1000",
+              "UtilizationRates 87 43", "EccMode 1 1", "TotalEccErrors 7 9 2 5", "MigMode 0 0", "EncoderUtilization 5 1000",
               f"MemoryInfo_v2 {64 * MIB} {MIB} {43 * MIB} {20 * MIB}", f"MemoryInfo {64 * MIB} {43 * MIB} {21 * MIB}",
               "ComputeRunningProcesses_v2 1", "ComputeRunningProcesses_v3 1", "PowerManagementDefaultLimit 650000",
-              "PowerManagementLimitConstraints 200000 700000", "PcieReplayCounter 3", "CurrentClocksEventReasons 4"]
+              "PowerManagementLimitConstraints 200000 700000", "PcieReplayCounter 3", "CurrentClocksEventReasons 4",
+              f"TotalEnergyConsumption {ENERGY_MJ}", "FieldValues 72", "TemperatureThreshold 95 92 105 87", "RemappedRows 1 2 0 1"]
     return [f"{uuid} nvmlDeviceGet{value}" for value in values]
 
 
@@ -234,6 +246,11 @@ class RealGpu(unittest.TestCase):
             node.query("power.default_limit,power.min_limit,power.max_limit,pcie.replay_counter,"
                        "clocks_event_reasons.active,utilization.encoder"),
             [["650.00", "200.00", "700.00", "3", "0x0000000000000004", "5"]])
+        self.assertEqual(
+            node.query("temperature.memory,ecc.errors.corrected.volatile.total,ecc.errors.corrected.aggregate.total,"
+                       "ecc.errors.uncorrected.aggregate.total,remapped_rows.correctable,remapped_rows.uncorrectable,"
+                       "remapped_rows.pending,remapped_rows.failure"),
+            [["72", "7", "9", "5", "1", "2", "No", "Yes"]])
         # The reading with the process is at most a second away; each question waits for one that is fresh enough.
         rows = ""
         while not rows.endswith(", 17\n"):
@@ -242,6 +259,13 @@ class RealGpu(unittest.TestCase):
         self.assertEqual(rows.splitlines(), [f"{program.pid}, 17"])
         self.assertIn(f"{program.pid}", node.smi().stdout)
         self.end(program)
+
+    def test_energy_and_limits_of_temperature_are_told(self):
+        node = self.node(hot(self.uuids[0], 0) + hot(self.uuids[1], 1))
+        done = subprocess.run([sys.executable, "-c", SENSORS], env=node.client(), capture_output=True, text=True)
+        not_supported = "3 87"  # the last one's number is left as it was
+        self.assertEqual(done.stdout.splitlines(), [f"0 {ENERGY_MJ}", "0 95", "0 92", "0 105", "0 87", not_supported,
+                                                    not_supported], done.stderr)
 
     def test_programs_see_peers_and_links_among_their_own_gpus(self):
         """GPU 0 has two links to a switch, GPU 1 one to GPU 0; a claim of one GPU hears nothing of the other."""
