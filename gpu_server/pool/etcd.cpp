@@ -65,12 +65,14 @@ std::string end_of(std::string prefix) {
 json to_json(const Span& span) {
     json range = {{"key", base64(span.first)}, {"range_end", base64(span.end)}};
     if (span.most > 0) range["limit"] = std::to_string(span.most);
+    if (span.changed_after > 0) range["min_mod_revision"] = std::to_string(span.changed_after + 1);
     return range;
 }
 
 Listing listing_in(const json& answer) {
     Listing listing;
     listing.revision = number(answer.at("header"), "revision");
+    listing.count = number(answer, "count");
     if (auto pairs = answer.find("kvs"); pairs != answer.end())
         for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
     return listing;
@@ -95,6 +97,10 @@ Error refusal(const Address& address, int code, const std::string& why) {
 
 Span all_under(const std::string& prefix) {
     return {prefix, end_of(prefix)};
+}
+
+Span just(const std::string& key) {
+    return {key, key + '\0'};
 }
 
 std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most) {

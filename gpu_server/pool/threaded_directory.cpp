@@ -20,7 +20,7 @@ constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_
     follow_again_after{300};
 // GPUs that belong to another node may be free after a while.
 constexpr milliseconds refused_asked_every{2'000};
-// After a registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
+// After another registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
 // waits for any more is done within etcd's own 7 s for a request, or never.
 constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{1'000};
 // Claims of others, after they were looked for last.
@@ -179,7 +179,7 @@ private:
 
     void keep_registered() {
         std::string told;
-        while (!stopping_) {
+        for (bool first = true; !stopping_;) {
             auto asked = boot_ms();
             PoolNode self;
             std::vector<PoolClaim> claims;
@@ -193,6 +193,7 @@ private:
                 if (std::exchange(told, made.error().what) != made.error().what)
                     log(LogLevel::warning, "not a node of the pool: " + made.error().what);
                 tell_standing({.trouble = made.error().what, .hint = made.error().hint});
+                first = false;
                 pause(register_again_after);
                 continue;
             }
@@ -201,7 +202,8 @@ private:
                 log(LogLevel::warning, "GPU " + gpu + " belongs to another node of the pool: not served here");
             log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
             fence_ = made->fence;
-            in_doubt();
+            // Before a process's first registration it has written nothing; what an earlier one wrote has gone with its lease.
+            if (!std::exchange(first, false) || !claims.empty()) in_doubt();
             Standing standing{true, made->fence, certain_from(asked), {}, made->refused, made->fence, made->pool};
             tell_standing(standing);
             renew(standing);
