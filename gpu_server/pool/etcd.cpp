@@ -18,6 +18,10 @@ namespace {
 
 // A line of a watch's answer that is longer than this is none: etcd's own limit for a request is 1.5 MiB.
 constexpr size_t line_bytes_max = size_t{16} << 20;
+constexpr const char* password_hint =
+    "nodes have no password at etcd: etcdctl auth disable, and a network of its own for it";
+constexpr const char* certificate_hint =
+    "SSL_CERT_FILE names the authorities that it is checked against; for the service, in /etc/default/tnr-gpu-server";
 // gRPC's codes.
 constexpr int not_found = 5, exhausted = 8, out_of_range = 11;
 
@@ -87,6 +91,9 @@ Error refusal(const Address& address, int code, const std::string& why) {
     const std::string store = "the pool's store, " + address.text + ",";
     if (code == exhausted && why.find("space exceeded") != std::string::npos)
         return {Error::Kind::remote, store + " is full (" + why + ")", full_hint};
+    // gRPC says "invalid argument", and etcd one of several sentences.
+    if (why.find("user name is empty") != std::string::npos || why.find("permission denied") != std::string::npos)
+        return {Error::Kind::remote, store + " wants to know who asks (" + why + ")", password_hint};
     if (code == exhausted)
         return {Error::Kind::remote, store + " has too much to do (" + why + ")", "try again in some seconds"};
     return {code == not_found || code == out_of_range ? Error::Kind::not_found : Error::Kind::remote,
@@ -180,8 +187,9 @@ Result<http::Response> Client::send(http::Request request, const std::string& pa
         current_ = (current_ + 1) % address_.urls.size();
         if (!request.repeatable) break;
     }
+    const bool mistrusted = trouble->what.find("is not trusted") != std::string::npos;
     return Error{Error::Kind::network, "the pool's store, " + address_.text + ", does not answer: " + trouble->what,
-                 "look at the etcd there: etcdctl endpoint health"};
+                 mistrusted ? certificate_hint : "look at the etcd there: etcdctl endpoint health"};
 }
 
 Result<json> Client::call(const std::string& path, const json& body, bool repeatable) try {

@@ -229,8 +229,30 @@ class PoolNodes(unittest.TestCase):
             return done.stdout
         dead = f"127.0.0.1:{etcd.free_port()}"
         self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
-        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer; the others do")
-        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer\n +→ look at the etcd")
+        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer \(.*\); the others do")
+        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer \(.*\)\n +→ look at the etcd")
+        # One that wants passwords says so, and what helps; nodes have none.
+        for path, body in (("user/add", {"name": "root", "password": "x"}), ("user/grant", {"user": "root", "role": "root"}),
+                           ("enable", {})):
+            self.ask_etcd(f"auth/{path}", **body)
+        self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
+
+    def test_check_finds_the_addresses_that_serve_refuses(self):
+        for words, said in (
+                (["--control-address", "nonsense"], "'nonsense' is no address"),
+                (["--control-address", "tcp://0.0.0.0:14900"], "leads nowhere"),
+                (["--worker-bind", "192.0.2.1"], "--worker-bind: cannot bind"),
+                (["--worker-address", "tcp://here:1"], "is no host"),
+                (["--node", "a/b"], "is no name for a node"),
+                (["--listen", "tcp://0.0.0.0:0"], "--control-address"),
+                (["--state", "/etc/passwd"], "is not a folder")):
+            words = [*words, *([] if "--listen" in words else ["--listen", "tcp://127.0.0.1:0"]),
+                     *([] if "--state" in words else ["--state", f"{self.folder}/new"]), "--emulate", "h100", "--store",
+                     self.etcd.store]
+            for command, expect in (("check", 1), ("serve", 2)):
+                done = subprocess.run([BIN / "tnr-gpu-server", command, *words], capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+                self.assertIn(said, done.stdout + done.stderr)
 
     def ask_etcd(self, path, **body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
