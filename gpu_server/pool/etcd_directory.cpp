@@ -59,7 +59,7 @@ struct Keys {
 // As nodes call them: the name under which the store has them, with `kind` in place of `under`.
 Entry entry_of(const etcd::KeyValue& pair, const std::string& under, const std::string& kind, bool removed = false) {
     return {kind + pair.key.substr(under.size()), removed ? std::nullopt : std::optional(pair.value),
-            pair.create_revision};
+            removed ? pair.mod_revision : pair.create_revision};
 }
 void add_entries(std::vector<Entry>& entries, const etcd::Listing& listing, const std::string& under,
                  const std::string& kind) {
@@ -81,6 +81,9 @@ public:
         auto found = registered(self);
         if (!found) return found.error();
         if (auto mine = end_earlier(self, *found); !mine) return mine.error();
+        // Ours, where somebody has removed the node from under it: what is left of it there is in the way.
+        if (auto lease = lease_.exchange(0); lease != 0)
+            if (auto ended = keeper_.revoke(lease); !ended) return ended.error();
         auto pool = found->identity ? pool_of(*found->identity) : make_identity();
         if (!pool) return pool.error();
         auto lease = keeper_.grant_lease(times_.ttl_s);

@@ -56,11 +56,14 @@ struct Accounts {
     Pages pages;
     size_t count = 0;
     int64_t changed_at = 0;  // the head's revision; 0: there are none yet
-    std::string image() const {
+    // Empty: there are none yet. What somebody has damaged must not be taken for that: the next change would begin anew.
+    Result<std::string> image() const {
         std::string all;
         for (auto& [number, page] : pages)
             if (number < count) all += page;
-        return all.size() == count * page_bytes ? all : "";
+        if (all.size() == count * page_bytes && (count > 0 || pages.empty())) return all;
+        return Error{Error::Kind::internal, "the pool's accounts in etcd are damaged: there are pages that do not fit",
+                     "restore etcd from a snapshot: etcdctl snapshot restore"};
     }
 };
 
@@ -127,7 +130,9 @@ private:
     }
 
     Result<> show(const Accounts& accounts) TNR_EXCLUDES(mutex_) {
-        auto opened = open_store_image(accounts.image());
+        auto image = accounts.image();
+        if (!image) return image.error();
+        auto opened = open_store_image(*image);
         if (!opened) return opened.error();
         LockGuard lock(mutex_);
         if (accounts.changed_at < shown_at_)
@@ -167,7 +172,9 @@ private:
         for (int tries = 0; tries < tries_max; ++tries) {
             auto before = load(etcd);
             if (!before) return before.error();
-            auto copy = open_store_image(before->image());
+            auto image = before->image();
+            if (!image) return image.error();
+            auto copy = open_store_image(*image);
             if (!copy) return copy.error();
             if (auto made = make(*copy->store); !made) return made;
             auto after = pages_of(copy->image());

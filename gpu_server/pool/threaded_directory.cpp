@@ -223,7 +223,7 @@ private:
         for (bool failed = false; !stopping_; pause(failed ? renew_again_after : until_next())) {
             asked = boot_ms();
             auto there = backend_->renew();
-            if (there && !*there) {
+            if (removed_at_ > standing.fence || (there && !*there)) {
                 log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
                 fence_ = 0;
                 return tell_standing({.trouble = "this node was out of touch with the pool for too long"});
@@ -429,12 +429,20 @@ private:
 
     // ---- what others do
 
+    // Its lease may be as it was: an operator may have removed it, or all there was.
+    void note_removal(const Change& change) {
+        const auto own = "nodes/" + self().name;
+        for (auto& entry : change.entries)
+            if (entry.name == own && !entry.text) removed_at_ = std::max(removed_at_.load(), entry.fence);
+    }
+
     void follow() {
         while (!stopping_) {
             auto anew = follow_anew_.load();
             auto stopped = [this, anew] { return stopping_ || follow_anew_ != anew; };
             (void)backend_->follow(
                 [&](const Change& change) {
+                    note_removal(change);
                     tell_owner([this, change] {
                         apply(change, nodes_, claims_, drains_);
                         if (changed_) changed_();
@@ -450,7 +458,7 @@ private:
     Post post_;
     LeaseTimes times_;
     std::atomic<bool> stopping_{false};
-    std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0};
+    std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0}, removed_at_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;
     Condition to_write_, to_look_, to_stop_;  // for the writer, the looker, and whoever pauses

@@ -237,6 +237,11 @@ class PoolNodes(unittest.TestCase):
             self.ask_etcd(f"auth/{path}", **body)
         self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
 
+    def test_a_backup_says_what_is_not_in_it(self):
+        self.serve("a", "h100")
+        said = self.operator("backup", f"{self.folder}/backup")
+        self.assertIn(f"accounts and prices are not in it, but in {self.etcd.store}: etcdctl snapshot save", said)
+
     def test_check_finds_the_addresses_that_serve_refuses(self):
         for words, said in (
                 (["--control-address", "nonsense"], "'nonsense' is no address"),

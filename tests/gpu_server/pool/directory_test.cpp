@@ -296,6 +296,28 @@ TEST_CASE("a node asks etcd three times to register, however many GPUs it has", 
     CHECK(world.etcd.counted(asked) - before == 3);
 }
 
+TEST_CASE("a node that somebody removes from etcd registers again", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    REQUIRE(add(world, *a, claim("a", 1, {"A1"})));
+    const auto before = a->standing().fence;
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto all = etcd.list(world.etcd.address().prefix);
+    REQUIRE(all);
+    etcd::Txn nothing_left;
+    for (auto& pair : all->values) nothing_left.remove(pair.key);
+    REQUIRE(etcd.commit(nothing_left));
+    CHECK(world.inbox.run_until([&] { return a->standing().good() && a->standing().fence > before; }));
+    CHECK(add(world, *a, claim("a", 2, {"A2"})));
+    look(world, *a);
+    CHECK(a->claims().size() == 2);
+    const auto again = a->standing().fence;
+    world.inbox.run_until([] { return false; }, 2'000);
+    CHECK(a->standing().fence == again);  // once
+}
+
 // A thousand nodes would be told of every claim.
 TEST_CASE("a claim is news to nobody", "[pool][directory]") {
     if (!OwnEtcd::there()) return;

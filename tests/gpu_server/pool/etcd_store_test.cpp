@@ -97,3 +97,30 @@ TEST_CASE("no account's name has anything to do with how the accounts are kept",
     CHECK((*here)->keys()->size() == 4);
     CHECK((*here)->find_key("alice")->has_value());
 }
+
+TEST_CASE("accounts that somebody has damaged are not begun anew", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    auto here = open_etcd_store(server.address());
+    REQUIRE(here);
+    REQUIRE((*here)->add_account("alice", "A1", false));
+    const auto root = server.address().prefix + "accounts/";
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    auto head = client.list(root + "head");
+    REQUIRE(head);
+    for (auto* wrong : {"99999999", "-1", "0", "x"}) {
+        REQUIRE(client.commit(etcd::Txn().put(root + "head", wrong)));
+        auto refused = (*here)->add_account("bob", "B1", false);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what.find("damaged") != std::string::npos);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK((*here)->find_key("A1")->has_value());  // as it was heard of last
+    CHECK_FALSE(open_etcd_store(server.address()));
+    REQUIRE(client.commit(etcd::Txn().put(root + "head", head->values.front().value)));
+    CHECK((*here)->add_account("bob", "B1", false));
+    CHECK((*here)->keys()->size() == 2);
+}
