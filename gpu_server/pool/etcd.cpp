@@ -273,10 +273,11 @@ Result<int64_t> Client::grant_lease(int64_t ttl_s) try {
     return nonsense(address_, error.what());
 }
 
-Result<bool> Client::keep_alive(int64_t lease) try {
+Result<Client::Kept> Client::keep_alive(int64_t lease) try {
     auto answer = call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, true);
     if (!answer) return answer.error();
-    return number(answer->at("result"), "TTL") > 0;
+    auto& result = answer->at("result");
+    return Kept{number(result, "TTL") > 0, number(result.at("header"), "revision")};
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
 }

@@ -100,8 +100,11 @@ public:
     Result<std::vector<Listing>> list(const std::vector<Span>& spans);
     Result<Committed> commit(const Txn& txn);
     Result<int64_t> grant_lease(int64_t ttl_s);
-    // Whether it was still there.
-    Result<bool> keep_alive(int64_t lease);
+    struct Kept {
+        bool there = false;    // the lease
+        int64_t revision = 0;  // as far as the member that answered has come
+    };
+    Result<Kept> keep_alive(int64_t lease);
     Result<> revoke(int64_t lease);
     // What was before this revision is not kept any more: how things are stays.
     Result<> forget_before(int64_t revision);

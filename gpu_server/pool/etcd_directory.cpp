@@ -17,6 +17,7 @@
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/etcd_follower.hpp"
+#include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
 namespace {
@@ -84,7 +85,7 @@ public:
         // Ours, where somebody has removed the node from under it: what is left of it there is in the way.
         if (auto lease = lease_.exchange(0); lease != 0)
             if (auto ended = keeper_.revoke(lease); !ended) return ended.error();
-        auto pool = found->identity ? pool_of(*found->identity) : make_identity();
+        auto pool = identity_of(*found);
         if (!pool) return pool.error();
         auto lease = keeper_.grant_lease(times_.ttl_s);
         if (!lease) return lease.error();
@@ -116,12 +117,21 @@ public:
         if (!made) return made.error();
         if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
         lease_ = *lease;
-        registration.fence = made->revision;
-        registration.pool = *pool;
+        highest_ = registration.fence = made->revision;
+        registration.pool = pool_ = *pool;
         return registration;
     }
 
-    Result<bool> renew() override { return keeper_.keep_alive(lease_); }
+    Result<bool> renew() override {
+        const auto known = highest_.load();
+        auto kept = keeper_.keep_alive(lease_);
+        if (!kept) return kept.error();
+        if (!kept->there || kept->revision >= known) return kept->there;
+        // That member lags behind; or etcd was restored from a snapshot, and knows nothing of what came later.
+        auto now = keeper_.list(std::vector{etcd::just(keys_.identity())});
+        if (!now) return now.error();
+        return now->front().revision >= known;
+    }
 
     Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) override {
         Adopted adopted;
@@ -161,7 +171,7 @@ public:
                 .put(keys_.held(uuid), claim_name(claim.node, claim.id), lease_);
         auto added = writer_.commit(txn);
         if (!added) return added.error();
-        if (added->done) return added->revision;
+        if (added->done) return highest_ = added->revision;
         // Was it us, a moment ago, and the answer was lost?
         auto found = writer_.list(keys_.claim(claim));
         if (!found) return found.error();
@@ -298,6 +308,7 @@ private:
     struct Registered {
         std::optional<etcd::KeyValue> node, member, identity;
         std::vector<std::optional<etcd::KeyValue>> owners;  // of its GPUs, in their order
+        int64_t revision = 0;
     };
     // One request: when all nodes of a large pool register at once, etcd has enough to do.
     Result<Registered> registered(const PoolNode& self) {
@@ -314,6 +325,7 @@ private:
             return std::move(values.front());
         };
         Registered found;
+        found.revision = listed->front().revision;
         for (auto* one : {&found.node, &found.member, &found.identity}) *one = value();
         for (size_t i = 0; i < self.gpus.size(); ++i) found.owners.push_back(value());
         return found;
@@ -328,9 +340,16 @@ private:
         return keeper_.revoke(found.node->lease);
     }
 
-    // The first node that asks makes it.
-    Result<std::string> make_identity() {
-        auto made = keeper_.commit(etcd::Txn().if_absent(keys_.identity()).put(keys_.identity(), wire::random_id()));
+    // Numbers that begin again (etcd was restored from a snapshot) are another pool's: hosts know larger ones of this (fences.hpp).
+    // The first node that finds out says so to the others.
+    Result<std::string> identity_of(const Registered& found) {
+        if (!found.identity) return make_identity(etcd::Txn().if_absent(keys_.identity()));
+        if (found.revision >= highest_ || found.identity->value != pool_) return pool_of(*found.identity);
+        log(LogLevel::warning, "the pool's store was restored: fencing numbers begin again, as another pool's");
+        return make_identity(etcd::Txn().if_is(keys_.identity(), pool_));
+    }
+    Result<std::string> make_identity(etcd::Txn first) {
+        auto made = keeper_.commit(first.put(keys_.identity(), wire::random_id()));
         if (!made) return made.error();
         auto listed = keeper_.list(std::vector{etcd::just(keys_.identity())});
         if (!listed) return listed.error();
@@ -346,7 +365,8 @@ private:
     const etcd::Address address_;
     const Keys keys_;
     const LeaseTimes times_;
-    std::atomic<int64_t> lease_{0};
+    std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
+    std::string pool_;                            // the keeper's: its identity, as we registered
     etcd::Client keeper_, writer_, looker_;  // each of one thread
     int64_t all_asked_at_ = 0;               // the looker's
     etcd::Follower follower_;

@@ -69,6 +69,8 @@ Result<> Follower::skip_what_happened_elsewhere(Client& client, Heard& heard) {
     auto listed = client.list(std::vector{span});
     if (!listed) return listed.error();
     auto& since = listed->front();
+    if (since.revision < heard.revision)
+        return Error{Error::Kind::not_found, "etcd was restored, and knows less than it told"};
     if (since.values.empty() && since.count == heard.count) heard.revision = since.revision;
     return Ok{};
 }

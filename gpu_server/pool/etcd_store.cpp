@@ -129,13 +129,14 @@ private:
         return now_;
     }
 
-    Result<> show(const Accounts& accounts) TNR_EXCLUDES(mutex_) {
+    // `anew`: all of it was asked for; a smaller number than before says that etcd was restored.
+    Result<> show(const Accounts& accounts, bool anew = false) TNR_EXCLUDES(mutex_) {
         auto image = accounts.image();
         if (!image) return image.error();
         auto opened = open_store_image(*image);
         if (!opened) return opened.error();
         LockGuard lock(mutex_);
-        if (accounts.changed_at < shown_at_)
+        if (accounts.changed_at < shown_at_ && !anew)
             return Ok{};  // our own change, which the follower has yet to hear of, is newer
         shown_at_ = accounts.changed_at;
         now_ = std::move(opened->store);
@@ -205,7 +206,7 @@ private:
                 [&](bool all, const std::vector<etcd::Event>& events) {
                     if (all) accounts = {};
                     for (auto& event : events) take(accounts, event.pair, event.removed);
-                    if (auto shown = show(accounts); !shown) log(LogLevel::error, shown.error().what);
+                    if (auto shown = show(accounts, all); !shown) log(LogLevel::error, shown.error().what);
                     return !stopping_;
                 },
                 [this] { return stopping_.load(); });

@@ -181,6 +181,7 @@ private:
         std::string told;
         for (bool first = true; !stopping_;) {
             auto asked = boot_ms();
+            removed_at_ = 0;
             PoolNode self;
             std::vector<PoolClaim> claims;
             {

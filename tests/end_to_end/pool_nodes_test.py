@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,6 +237,34 @@ class PoolNodes(unittest.TestCase):
                            ("enable", {})):
             self.ask_etcd(f"auth/{path}", **body)
         self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
+
+    @unittest.skipUnless(shutil.which("etcdctl"), "needs etcd-client")
+    def test_etcd_is_restored_from_a_snapshot(self):
+        """What came later is forgotten; GPUs are had as before, though the numbers of their claims begin again."""
+        def etcdctl(*words):
+            subprocess.run(["etcdctl", *words], check=True, capture_output=True, env=dict(os.environ, ETCDCTL_API="3"))
+        self.serve("a", "h100")
+        self.serve("b", "a100")
+        alice = self.user("alice")
+        etcdctl(f"--endpoints=127.0.0.1:{self.etcd.port}", "snapshot", "save", f"{self.folder}/snapshot")
+        for _ in range(20):
+            self.runs(alice, "h100", 0)
+        self.user("bob")
+        running = self.program(alice, "a100", 60)
+        running.stdout.readline()
+        self.etcd.kill()
+        shutil.rmtree(f"{self.folder}/etcd")
+        peer = f"http://127.0.0.1:{self.etcd.peer_port}"
+        etcdctl("snapshot", "restore", f"{self.folder}/snapshot", "--data-dir", f"{self.folder}/etcd", "--name", "test",
+                "--initial-cluster", f"test={peer}", "--initial-advertise-peer-urls", peer)
+        self.etcd.start()
+        wait_until(lambda: self.program(alice, "h100", 0).wait() == 0, 20)
+        wait_until(lambda: "bob" not in self.operator("user", "list"), 10)
+        carol = self.user("carol")
+        wait_until(lambda: self.program(carol, "h100", 0).wait() == 0, 10)
+        self.assertEqual(self.node("b")["claims"], "1")
+        self.ends(running)
+        self.runs(alice, "a100", 0)
 
     def test_a_backup_says_what_is_not_in_it(self):
         self.serve("a", "h100")
