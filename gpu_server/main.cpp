@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/config_file.hpp"
@@ -340,23 +341,20 @@ void add_status(CLI::App& app, Result<>& result) {
     command->callback([=, &result] { result = show_status(*state, *format, *limits, std::cout); });
 }
 
-// Not for people: what the supervisor starts (supervisor/child.hpp).
-void add_hidden(CLI::App& app) {
-    app.add_subcommand("worker", "")->group("")->callback([] {
-        worker::run_worker(child_control_fd, child_listen_fd);
-    });
-    app.add_subcommand("probe-gpus", "")->group("")->callback([] { std::exit(run_probe(child_control_fd)); });
-    auto bytes_max = std::make_shared<uint64_t>(0);
-    auto* wipe = app.add_subcommand("wipe-gpu", "")->group("");
-    wipe->add_option("bytes", *bytes_max);
-    wipe->callback([bytes_max] { std::exit(run_wipe(child_control_fd, *bytes_max)); });
-    auto path = std::make_shared<std::string>();
-    auto bytes = std::make_shared<uint64_t>(0);
-    auto* store_image = app.add_subcommand("store-image", "")->group("");
-    store_image->add_option("path", *path);
-    store_image->add_option("bytes", *bytes);
-    store_image->callback(
-        [path, bytes] { std::exit(run_store_image(child_control_fd, child_file_fd, *path, *bytes)); });
+uint64_t number(const char* text) {
+    return text ? std::strtoull(text, nullptr, 10) : 0;
+}
+
+// Not for people: what the supervisor starts (supervisor/child.hpp), several for each claim. So it does without the grammar,
+// which takes milliseconds to make. Nothing: it is a command for people.
+std::optional<int> run_helper(int argc, char** argv) {
+    const std::string name = argc > 1 ? argv[1] : "";
+    if (name == "worker") worker::run_worker(child_control_fd, child_listen_fd);
+    if (name == "probe-gpus") return run_probe(child_control_fd);
+    if (name == "wipe-gpu") return run_wipe(child_control_fd, number(argv[2]));
+    if (name == "store-image" && argc > 3)
+        return run_store_image(child_control_fd, child_file_fd, argv[2], number(argv[3]));
+    return std::nullopt;
 }
 
 int exit_code(const Result<>& result) {
@@ -371,6 +369,7 @@ int exit_code(const Result<>& result) {
 
 int main(int argc, char** argv) {
     using namespace tnr::server;
+    if (auto helped = run_helper(argc, argv)) return *helped;
     CLI::App app{"Puts this machine's GPUs into a pool, for programs on machines without one.", "tnr-gpu-server"};
     app.footer(
         "Try it on one machine, without a GPU and without keys:\n"
@@ -394,7 +393,6 @@ int main(int argc, char** argv) {
     app.add_subcommand("version", "Print the version")->callback([] {
         std::cout << "tnr-gpu-server " << tnr::control::version() << "\n";
     });
-    add_hidden(app);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -19,6 +19,8 @@ using CurlEasy = Handle<CURL, curl_easy_cleanup>;
 using CurlHeaders = Handle<curl_slist, curl_slist_free_all>;
 
 constexpr int first_pause_ms = 500, pause_ms_max = 20'000;
+// The kernel takes a peer for gone that answers none of nine: within a minute.
+constexpr int keepalive_after_s = 15, keepalive_every_s = 5;
 // A secret shorter than this is no secret, and hiding it would garble every message.
 constexpr size_t secret_length_min = 6;
 
@@ -195,6 +197,10 @@ Client::Outcome Client::transfer(const Request& request) {
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
     if (is_metadata_service(request.url) || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    // For a reply that comes while things happen (on_bytes), and may be silent for minutes, on whichever kept connection.
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{keepalive_after_s});
+    curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, long{keepalive_every_s});
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);

@@ -17,7 +17,7 @@ namespace tnr::server {
 struct Entry {
     std::string name;
     std::optional<std::string> text;  // nothing: it is gone
-    int64_t fence = 0;                // when it was made
+    int64_t fence = 0;                // when it was made; of one that is gone, when it went, where the store tells
 };
 struct Change {
     bool all = false;  // these are all there are

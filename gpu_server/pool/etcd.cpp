@@ -18,6 +18,10 @@ namespace {
 
 // A line of a watch's answer that is longer than this is none: etcd's own limit for a request is 1.5 MiB.
 constexpr size_t line_bytes_max = size_t{16} << 20;
+constexpr const char* password_hint =
+    "nodes have no password at etcd: etcdctl auth disable, and a network of its own for it";
+constexpr const char* certificate_hint =
+    "SSL_CERT_FILE names the authorities that it is checked against; for the service, in /etc/default/tnr-gpu-server";
 // gRPC's codes.
 constexpr int not_found = 5, exhausted = 8, out_of_range = 11;
 
@@ -65,12 +69,14 @@ std::string end_of(std::string prefix) {
 json to_json(const Span& span) {
     json range = {{"key", base64(span.first)}, {"range_end", base64(span.end)}};
     if (span.most > 0) range["limit"] = std::to_string(span.most);
+    if (span.changed_after > 0) range["min_mod_revision"] = std::to_string(span.changed_after + 1);
     return range;
 }
 
 Listing listing_in(const json& answer) {
     Listing listing;
     listing.revision = number(answer.at("header"), "revision");
+    listing.count = number(answer, "count");
     if (auto pairs = answer.find("kvs"); pairs != answer.end())
         for (auto& pair : *pairs) listing.values.push_back(key_value(pair));
     return listing;
@@ -85,6 +91,9 @@ Error refusal(const Address& address, int code, const std::string& why) {
     const std::string store = "the pool's store, " + address.text + ",";
     if (code == exhausted && why.find("space exceeded") != std::string::npos)
         return {Error::Kind::remote, store + " is full (" + why + ")", full_hint};
+    // gRPC says "invalid argument", and etcd one of several sentences.
+    if (why.find("user name is empty") != std::string::npos || why.find("permission denied") != std::string::npos)
+        return {Error::Kind::remote, store + " wants to know who asks (" + why + ")", password_hint};
     if (code == exhausted)
         return {Error::Kind::remote, store + " has too much to do (" + why + ")", "try again in some seconds"};
     return {code == not_found || code == out_of_range ? Error::Kind::not_found : Error::Kind::remote,
@@ -95,6 +104,10 @@ Error refusal(const Address& address, int code, const std::string& why) {
 
 Span all_under(const std::string& prefix) {
     return {prefix, end_of(prefix)};
+}
+
+Span just(const std::string& key) {
+    return {key, key + '\0'};
 }
 
 std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most) {
@@ -174,8 +187,9 @@ Result<http::Response> Client::send(http::Request request, const std::string& pa
         current_ = (current_ + 1) % address_.urls.size();
         if (!request.repeatable) break;
     }
+    const bool mistrusted = trouble->what.find("is not trusted") != std::string::npos;
     return Error{Error::Kind::network, "the pool's store, " + address_.text + ", does not answer: " + trouble->what,
-                 "look at the etcd there: etcdctl endpoint health"};
+                 mistrusted ? certificate_hint : "look at the etcd there: etcdctl endpoint health"};
 }
 
 Result<json> Client::call(const std::string& path, const json& body, bool repeatable) try {
@@ -259,10 +273,11 @@ Result<int64_t> Client::grant_lease(int64_t ttl_s) try {
     return nonsense(address_, error.what());
 }
 
-Result<bool> Client::keep_alive(int64_t lease) try {
+Result<Client::Kept> Client::keep_alive(int64_t lease) try {
     auto answer = call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, true);
     if (!answer) return answer.error();
-    return number(answer->at("result"), "TTL") > 0;
+    auto& result = answer->at("result");
+    return Kept{number(result, "TTL") > 0, number(result.at("header"), "revision")};
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
 }

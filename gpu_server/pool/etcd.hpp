@@ -34,14 +34,17 @@ struct KeyValue {
 struct Listing {
     std::vector<KeyValue> values;
     int64_t revision = 0;
+    int64_t count = 0;  // of all keys there, also of those that were not asked for
 };
 
 // Keys from `first` on, up to `end` and without it; at most so many of them, unless that is 0.
 struct Span {
     std::string first, end;
     int most = 0;
+    int64_t changed_after = 0;  // only those that changed after this revision
 };
 Span all_under(const std::string& prefix);
+Span just(const std::string& key);
 // Those under the prefix that come after the key `after` (or the prefix itself), and then those before: a place to begin.
 std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most);
 
@@ -97,8 +100,11 @@ public:
     Result<std::vector<Listing>> list(const std::vector<Span>& spans);
     Result<Committed> commit(const Txn& txn);
     Result<int64_t> grant_lease(int64_t ttl_s);
-    // Whether it was still there.
-    Result<bool> keep_alive(int64_t lease);
+    struct Kept {
+        bool there = false;    // the lease
+        int64_t revision = 0;  // as far as the member that answered has come
+    };
+    Result<Kept> keep_alive(int64_t lease);
     Result<> revoke(int64_t lease);
     // What was before this revision is not kept any more: how things are stays.
     Result<> forget_before(int64_t revision);

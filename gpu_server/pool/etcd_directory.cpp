@@ -4,7 +4,8 @@
 //   view/drains/NAME       there: the node begins no claims
 //   free/TYPE/NAME         under the lease: to_text(TypeCount)
 //   claims/NAME/ID         under the lease: to_text(PoolClaim)
-//   accounts/ACCOUNT/NAME/ID   the same, to be found by its account
+//   owners/ACCOUNT/NAME/ID     the same, to be found by its account. Not beside what etcd_store.cpp has of the accounts: every
+//                          node follows that, and would be told of every claim.
 //   members/NAME           the identity of the server that has this name, also while it is away
 //   gpus/UUID              the node that the GPU belongs to, likewise
 //   held/UUID              under the lease: the claim that has the GPU
@@ -15,6 +16,7 @@
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/etcd_follower.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -22,12 +24,8 @@ namespace {
 
 // A lease is worth three seconds: what takes longer than this may as well be asked again.
 constexpr http::Limits quick{.connect_ms = 800, .total_ms = 1'200};
-// One that ends sooner did not end because of that, and is not begun anew at once.
-constexpr int64_t lasted_ms = 1'000;
 // Somebody's request waits for the answer, and can do without.
 constexpr http::Limits impatient{.connect_ms = 400, .total_ms = 800};
-// A watch that nothing happens on is begun anew after this: its connection may be broken without a word.
-constexpr http::Limits lasting{.connect_ms = 2'000, .total_ms = 60'000};
 
 // As many nodes as are told of at once where some will do: from a place in the list of them that is another each time, round
 // its end.
@@ -44,7 +42,7 @@ struct Keys {
     std::string free(const std::string& type) const { return free() + type + "/"; }
     std::string claims() const { return prefix + "claims/"; }
     std::string claims_of(const std::string& node) const { return claims() + node + "/"; }
-    std::string account(const std::string& account) const { return prefix + "accounts/" + account + "/"; }
+    std::string account(const std::string& account) const { return prefix + "owners/" + account + "/"; }
     std::string claim(const PoolClaim& claim) const { return claims() + claim_name(claim.node, claim.id); }
     std::string of_account(const PoolClaim& claim) const {
         return account(claim.account) + claim_name(claim.node, claim.id);
@@ -62,7 +60,7 @@ struct Keys {
 // As nodes call them: the name under which the store has them, with `kind` in place of `under`.
 Entry entry_of(const etcd::KeyValue& pair, const std::string& under, const std::string& kind, bool removed = false) {
     return {kind + pair.key.substr(under.size()), removed ? std::nullopt : std::optional(pair.value),
-            pair.create_revision};
+            removed ? pair.mod_revision : pair.create_revision};
 }
 void add_entries(std::vector<Entry>& entries, const etcd::Listing& listing, const std::string& under,
                  const std::string& kind) {
@@ -77,40 +75,37 @@ public:
           times_(times),
           keeper_(address, quick),
           writer_(address, quick),
-          looker_(address, impatient) {}
+          looker_(address, impatient),
+          follower_(address, keys_.view(), keys_.history(), {.history_ms = times.history_ms}) {}
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
-        if (auto mine = end_earlier(self); !mine) return mine.error();
-        auto pool = identity();
+        auto found = registered(self);
+        if (!found) return found.error();
+        if (auto mine = end_earlier(self, *found); !mine) return mine.error();
+        // Ours, where somebody has removed the node from under it: what is left of it there is in the way.
+        if (auto lease = lease_.exchange(0); lease != 0)
+            if (auto ended = keeper_.revoke(lease); !ended) return ended.error();
+        auto pool = identity_of(*found);
         if (!pool) return pool.error();
-        auto member = keeper_.list(keys_.member(self.name));
-        if (!member) return member.error();
-        std::map<std::string, etcd::KeyValue> owners;
-        for (auto& uuid : self.gpus) {  // one by one: a pool may have thousands
-            auto owner = keeper_.list(keys_.gpu(uuid));
-            if (!owner) return owner.error();
-            for (auto& pair : owner->values) owners[pair.key] = pair;
-        }
         auto lease = keeper_.grant_lease(times_.ttl_s);
         if (!lease) return lease.error();
 
         Registration registration;
         etcd::Txn txn;
         txn.if_absent(keys_.node(self.name)).put(keys_.node(self.name), to_text(self), *lease);
-        for (auto& pair : member->values)
-            if (pair.key == keys_.member(self.name)) {
-                if (pair.value != self.identity) return name_taken(self.name);
-                txn.if_is(pair.key, pair.value);
-            }
-        if (txn.conditions.size() == 1) txn.if_absent(keys_.member(self.name));
+        if (found->member)
+            txn.if_is(keys_.member(self.name), found->member->value);
+        else
+            txn.if_absent(keys_.member(self.name));
         txn.put(keys_.member(self.name), self.identity);
-        for (auto& uuid : self.gpus) {
-            auto owner = owners.find(keys_.gpu(uuid));
-            if (owner != owners.end() && owner->second.value != self.name) {
+        for (size_t i = 0; i < self.gpus.size(); ++i) {
+            auto& uuid = self.gpus[i];
+            auto& owner = found->owners[i];
+            if (owner && owner->value != self.name) {
                 registration.refused.push_back(uuid);
                 continue;
             }
-            txn.if_changed_at(keys_.gpu(uuid), owner == owners.end() ? 0 : owner->second.mod_revision);
+            txn.if_changed_at(keys_.gpu(uuid), owner ? owner->mod_revision : 0);
             txn.put(keys_.gpu(uuid), self.name);
         }
         put_free(txn, self, *lease);
@@ -122,12 +117,21 @@ public:
         if (!made) return made.error();
         if (!made->done) return Error{Error::Kind::remote, "another node registered at the same moment"};
         lease_ = *lease;
-        registration.fence = made->revision;
-        registration.pool = *pool;
+        highest_ = registration.fence = made->revision;
+        registration.pool = pool_ = *pool;
         return registration;
     }
 
-    Result<bool> renew() override { return keeper_.keep_alive(lease_); }
+    Result<bool> renew() override {
+        const auto known = highest_.load();
+        auto kept = keeper_.keep_alive(lease_);
+        if (!kept) return kept.error();
+        if (!kept->there || kept->revision >= known) return kept->there;
+        // That member lags behind; or etcd was restored from a snapshot, and knows nothing of what came later.
+        auto now = keeper_.list(std::vector{etcd::just(keys_.identity())});
+        if (!now) return now.error();
+        return now->front().revision >= known;
+    }
 
     Result<Adopted> adopt(const PoolNode& self, int64_t fence, const std::vector<std::string>& refused) override {
         Adopted adopted;
@@ -167,7 +171,7 @@ public:
                 .put(keys_.held(uuid), claim_name(claim.node, claim.id), lease_);
         auto added = writer_.commit(txn);
         if (!added) return added.error();
-        if (added->done) return added->revision;
+        if (added->done) return highest_ = added->revision;
         // Was it us, a moment ago, and the answer was lost?
         auto found = writer_.list(keys_.claim(claim));
         if (!found) return found.error();
@@ -250,29 +254,14 @@ public:
     }
 
     Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
-        auto limits = lasting;
-        limits.total_ms = static_cast<int>(std::min<int64_t>(limits.total_ms, times_.history_ms));
-        etcd::Client client(address_, limits, stopped);
         const auto view = keys_.view();
-        auto listing = client.list(view);
-        if (!listing) return listing.error();
-        Change all{true, {}};
-        add_entries(all.entries, *listing, view, "");
-        if (!told(all)) return Ok{};
-        for (auto heard = listing->revision; !stopped();) {
-            forget_history(client);
-            const auto begun = boot_ms();
-            auto ended = client.watch(view, heard + 1, [&](const etcd::News& news) {
-                Change change;
-                for (auto& event : news.events) change.entries.push_back(entry_of(event.pair, view, "", event.removed));
-                heard = std::max(heard, news.revision);
-                return change.entries.empty() ? !stopped() : told(change);
-            });
-            if (ended) return Ok{};
-            // Else its time was over, most likely: on from where it was.
-            if (ended.error().kind != Error::Kind::network || boot_ms() - begun < lasted_ms) return ended;
-        }
-        return Ok{};
+        return follower_.follow(
+            [&](bool all, const std::vector<etcd::Event>& events) {
+                Change change{all, {}};
+                for (auto& event : events) change.entries.push_back(entry_of(event.pair, view, "", event.removed));
+                return told(change);
+            },
+            stopped);
     }
 
     void leave(const PoolNode& self) override {
@@ -282,28 +271,6 @@ public:
     }
 
 private:
-    // etcd keeps all that ever was until it is told not to. A busy pool would fill it within days, and then nobody could
-    // claim anything. Of all nodes, the one that comes first has it forget what was before its last look.
-    void forget_history(etcd::Client& client) {
-        if (boot_ms() < history_.looked_at_ms + times_.history_ms) return;
-        history_.looked_at_ms = boot_ms();
-        auto mark = client.list(keys_.history());
-        if (!mark) return;
-        int64_t changed = 0;
-        for (auto& pair : mark->values)
-            if (pair.key == keys_.history()) changed = pair.mod_revision;
-        if (history_.revision > 0 && changed == history_.changed) {
-            auto first = client.commit(etcd::Txn().if_changed_at(keys_.history(), changed).put(keys_.history(), ""));
-            // A full store takes no mark, and needs this most.
-            if (first ? !first->done : first.error().kind == Error::Kind::network) return;
-            if (first) changed = first->revision;
-            if (auto forgotten = client.forget_before(history_.revision); !forgotten)
-                log(LogLevel::warning, forgotten.error().what);
-        }
-        history_.changed = changed;
-        history_.revision = mark->revision;
-    }
-
     Result<bool> tell(const PoolNode& self, int64_t fence, etcd::Txn& what) {
         auto told = writer_.commit(what.if_created_at(keys_.node(self.name), fence));
         if (!told) return told.error();
@@ -337,40 +304,72 @@ private:
                 "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " + name};
     }
 
-    // The first node that asks makes it.
-    Result<std::string> identity() {
-        auto made = keeper_.commit(etcd::Txn().if_absent(keys_.identity()).put(keys_.identity(), wire::random_id()));
-        auto found = made ? keeper_.list(keys_.identity()) : Result<etcd::Listing>(made.error());
-        if (!found) return found.error();
-        for (auto& pair : found->values)
-            if (pair.key == keys_.identity() && pair.value.find_first_not_of("0123456789abcdef") == std::string::npos)
-                return pair.value;
-        return Error{Error::Kind::remote, "the pool's identity in etcd makes no sense"};
+    // What etcd has of a node before it registers.
+    struct Registered {
+        std::optional<etcd::KeyValue> node, member, identity;
+        std::vector<std::optional<etcd::KeyValue>> owners;  // of its GPUs, in their order
+        int64_t revision = 0;
+    };
+    // One request: when all nodes of a large pool register at once, etcd has enough to do.
+    Result<Registered> registered(const PoolNode& self) {
+        std::vector<etcd::Span> spans;
+        for (auto& key : {keys_.node(self.name), keys_.member(self.name), keys_.identity()})
+            spans.push_back(etcd::just(key));
+        for (auto& uuid : self.gpus) spans.push_back(etcd::just(keys_.gpu(uuid)));
+        auto listed = keeper_.list(spans);
+        if (!listed) return listed.error();
+        auto next = listed->begin();
+        auto value = [&]() -> std::optional<etcd::KeyValue> {
+            auto& values = (next++)->values;
+            if (values.empty()) return std::nullopt;
+            return std::move(values.front());
+        };
+        Registered found;
+        found.revision = listed->front().revision;
+        for (auto* one : {&found.node, &found.member, &found.identity}) *one = value();
+        for (size_t i = 0; i < self.gpus.size(); ++i) found.owners.push_back(value());
+        return found;
     }
 
     // The lease of an earlier process of this node, which has ended: its state folder is ours now.
-    Result<> end_earlier(const PoolNode& self) {
-        auto found = keeper_.list(keys_.node(self.name));
-        if (!found) return found.error();
-        for (auto& pair : found->values) {
-            if (pair.key != keys_.node(self.name)) continue;
-            auto node = node_from_text(pair.value);
-            if (node && node->identity != self.identity) return name_taken(self.name);
-            if (auto ended = keeper_.revoke(pair.lease); !ended) return ended;
-        }
-        return Ok{};
+    Result<> end_earlier(const PoolNode& self, const Registered& found) {
+        if (found.member && found.member->value != self.identity) return name_taken(self.name);
+        if (!found.node) return Ok{};
+        auto node = node_from_text(found.node->value);
+        if (node && node->identity != self.identity) return name_taken(self.name);
+        return keeper_.revoke(found.node->lease);
     }
+
+    // Numbers that begin again (etcd was restored from a snapshot) are another pool's: hosts know larger ones of this (fences.hpp).
+    // The first node that finds out says so to the others.
+    Result<std::string> identity_of(const Registered& found) {
+        if (!found.identity) return make_identity(etcd::Txn().if_absent(keys_.identity()));
+        if (found.revision >= highest_ || found.identity->value != pool_) return pool_of(*found.identity);
+        log(LogLevel::warning, "the pool's store was restored: fencing numbers begin again, as another pool's");
+        return make_identity(etcd::Txn().if_is(keys_.identity(), pool_));
+    }
+    Result<std::string> make_identity(etcd::Txn first) {
+        auto made = keeper_.commit(first.put(keys_.identity(), wire::random_id()));
+        if (!made) return made.error();
+        auto listed = keeper_.list(std::vector{etcd::just(keys_.identity())});
+        if (!listed) return listed.error();
+        for (auto& pair : listed->front().values) return pool_of(pair);
+        return no_identity();
+    }
+    static Result<std::string> pool_of(const etcd::KeyValue& identity) {
+        if (identity.value.find_first_not_of("0123456789abcdef") == std::string::npos) return identity.value;
+        return no_identity();
+    }
+    static Error no_identity() { return {Error::Kind::remote, "the pool's identity in etcd makes no sense"}; }
 
     const etcd::Address address_;
     const Keys keys_;
     const LeaseTimes times_;
-    std::atomic<int64_t> lease_{0};
+    std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
+    std::string pool_;                            // the keeper's: its identity, as we registered
     etcd::Client keeper_, writer_, looker_;  // each of one thread
     int64_t all_asked_at_ = 0;               // the looker's
-    struct {
-        int64_t looked_at_ms = INT64_MIN / 2;
-        int64_t changed = 0, revision = 0;  // of the mark, and of etcd, at that time
-    } history_;                             // the follower's
+    etcd::Follower follower_;
 };
 
 class EtcdAdmin : public NodeAdmin {

@@ -14,6 +14,7 @@
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/turn.hpp"
 #include "gpu_server/pool/etcd.hpp"
+#include "gpu_server/pool/etcd_follower.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/sqlite_image.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -22,18 +23,27 @@ namespace tnr::server {
 namespace {
 
 constexpr size_t page_bytes = 4096;
+constexpr size_t page_digits = 8;
 // etcd takes 128 operations in one transaction: a first change, which makes all tables, has some dozens.
 constexpr size_t pages_changed_max = 120;
 // Two nodes that enroll at the same moment take turns.
 constexpr int tries_max = 20;
-constexpr http::Limits change_limits{.connect_ms = 1'000, .total_ms = 3'000},
-    follow_limits{.connect_ms = 2'000, .total_ms = 60'000};
+constexpr http::Limits change_limits{.connect_ms = 1'000, .total_ms = 3'000};
+// What is followed is asked for anew after this, when etcd did not answer.
+constexpr auto follow_again_after = std::chrono::milliseconds(100);
+constexpr int follow_pauses = 3;
+
+const std::string pages_under = "pages/";
 
 using Pages = std::map<size_t, std::string>;
 
 std::string page_name(size_t number) {
     auto digits = std::to_string(number);
-    return std::string(8 - std::min<size_t>(digits.size(), 8), '0') + digits;
+    return std::string(page_digits - std::min(digits.size(), page_digits), '0') + digits;
+}
+std::optional<size_t> page_number(const std::string& name) {
+    const bool digits = name.size() == page_digits && name.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::optional(std::stoul(name)) : std::nullopt;
 }
 
 Pages pages_of(const std::string& image) {
@@ -46,11 +56,14 @@ struct Accounts {
     Pages pages;
     size_t count = 0;
     int64_t changed_at = 0;  // the head's revision; 0: there are none yet
-    std::string image() const {
+    // Empty: there are none yet. What somebody has damaged must not be taken for that: the next change would begin anew.
+    Result<std::string> image() const {
         std::string all;
         for (auto& [number, page] : pages)
             if (number < count) all += page;
-        return all.size() == count * page_bytes ? all : "";
+        if (all.size() == count * page_bytes && (count > 0 || pages.empty())) return all;
+        return Error{Error::Kind::internal, "the pool's accounts in etcd are damaged: there are pages that do not fit",
+                     "restore etcd from a snapshot: etcdctl snapshot restore"};
     }
 };
 
@@ -65,12 +78,10 @@ public:
     // The first picture; from then on it follows.
     Result<> start() {
         etcd::Client etcd(address_, change_limits);
-        int64_t revision = 0;
-        auto accounts = load(etcd, revision);
+        auto accounts = load(etcd);
         if (!accounts) return accounts.error();
         if (auto shown = show(*accounts); !shown) return shown;
-        follower_ =
-            std::thread([this, accounts = *accounts, revision]() mutable { follow(std::move(accounts), revision); });
+        follower_ = std::thread([this] { follow(); });
         return Ok{};
     }
 
@@ -118,11 +129,14 @@ private:
         return now_;
     }
 
-    Result<> show(const Accounts& accounts) TNR_EXCLUDES(mutex_) {
-        auto opened = open_store_image(accounts.image());
+    // `anew`: all of it was asked for; a smaller number than before says that etcd was restored.
+    Result<> show(const Accounts& accounts, bool anew = false) TNR_EXCLUDES(mutex_) {
+        auto image = accounts.image();
+        if (!image) return image.error();
+        auto opened = open_store_image(*image);
         if (!opened) return opened.error();
         LockGuard lock(mutex_);
-        if (accounts.changed_at < shown_at_)
+        if (accounts.changed_at < shown_at_ && !anew)
             return Ok{};  // our own change, which the follower has yet to hear of, is newer
         shown_at_ = accounts.changed_at;
         now_ = std::move(opened->store);
@@ -134,21 +148,21 @@ private:
         if (name == "head") {
             accounts.count = removed ? 0 : std::strtoul(pair.value.c_str(), nullptr, 10);
             accounts.changed_at = pair.mod_revision;
-        } else if (name.starts_with("pages/")) {
-            auto number = std::strtoul(name.c_str() + 6, nullptr, 10);
-            if (removed)
-                accounts.pages.erase(number);
-            else
-                accounts.pages[number] = pair.value;
+        } else if (name.starts_with(pages_under)) {
+            // Servers before this one had claims there, too, of the account called "pages".
+            auto number = page_number(name.substr(pages_under.size()));
+            if (number && removed)
+                accounts.pages.erase(*number);
+            else if (number)
+                accounts.pages[*number] = pair.value;
         }
     }
 
-    Result<Accounts> load(etcd::Client& etcd, int64_t& revision) const {
+    Result<Accounts> load(etcd::Client& etcd) const {
         auto listing = etcd.list(root_);
         if (!listing) return listing.error();
         Accounts accounts;
         for (auto& pair : listing->values) take(accounts, pair, false);
-        revision = listing->revision;
         return accounts;
     }
 
@@ -157,10 +171,11 @@ private:
         etcd::Client etcd(address_, change_limits);
         std::minstd_rand dice(std::random_device{}());
         for (int tries = 0; tries < tries_max; ++tries) {
-            int64_t revision = 0;
-            auto before = load(etcd, revision);
+            auto before = load(etcd);
             if (!before) return before.error();
-            auto copy = open_store_image(before->image());
+            auto image = before->image();
+            if (!image) return image.error();
+            auto copy = open_store_image(*image);
             if (!copy) return copy.error();
             if (auto made = make(*copy->store); !made) return made;
             auto after = pages_of(copy->image());
@@ -168,7 +183,7 @@ private:
             txn.if_changed_at(root_ + "head", before->changed_at).put(root_ + "head", std::to_string(after.size()));
             for (auto& [number, page] : after)
                 if (auto old = before->pages.find(number); old == before->pages.end() || old->second != page)
-                    txn.put(root_ + "pages/" + page_name(number), page);
+                    txn.put(root_ + pages_under + page_name(number), page);
             if (txn.operations.size() > pages_changed_max)
                 return Error{Error::Kind::internal, "this changes more of the accounts than etcd takes at once"};
             auto done = etcd.commit(txn);
@@ -183,23 +198,19 @@ private:
         return Error{Error::Kind::remote, "too many others change the pool's accounts at the same moment", "try again"};
     }
 
-    void follow(Accounts accounts, int64_t heard) {
-        etcd::Client etcd(address_, follow_limits, [this] { return stopping_.load(); });
+    void follow() {
+        etcd::Follower follower(address_, root_, "", {});
+        Accounts accounts;
         while (!stopping_) {
-            auto ended = etcd.watch(root_, heard + 1, [&](const etcd::News& news) {
-                for (auto& event : news.events) take(accounts, event.pair, event.removed);
-                heard = std::max(heard, news.revision);
-                if (!news.events.empty())
-                    if (auto shown = show(accounts); !shown) log(LogLevel::error, shown.error().what);
-                return !stopping_;
-            });
-            if (ended || stopping_) return;
-            if (ended.error().kind == Error::Kind::not_found) {
-                auto again = load(etcd, heard);
-                if (again) accounts = *again;
-                if (again) (void)show(accounts);
-            }
-            for (int i = 0; i < 3 && !stopping_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            (void)follower.follow(
+                [&](bool all, const std::vector<etcd::Event>& events) {
+                    if (all) accounts = {};
+                    for (auto& event : events) take(accounts, event.pair, event.removed);
+                    if (auto shown = show(accounts, all); !shown) log(LogLevel::error, shown.error().what);
+                    return !stopping_;
+                },
+                [this] { return stopping_.load(); });
+            for (int i = 0; i < follow_pauses && !stopping_; ++i) std::this_thread::sleep_for(follow_again_after);
         }
     }
 

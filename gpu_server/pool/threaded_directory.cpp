@@ -20,7 +20,7 @@ constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_
     follow_again_after{300};
 // GPUs that belong to another node may be free after a while.
 constexpr milliseconds refused_asked_every{2'000};
-// After a registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
+// After another registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
 // waits for any more is done within etcd's own 7 s for a request, or never.
 constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{1'000};
 // Claims of others, after they were looked for last.
@@ -179,8 +179,9 @@ private:
 
     void keep_registered() {
         std::string told;
-        while (!stopping_) {
+        for (bool first = true; !stopping_;) {
             auto asked = boot_ms();
+            removed_at_ = 0;
             PoolNode self;
             std::vector<PoolClaim> claims;
             {
@@ -193,6 +194,7 @@ private:
                 if (std::exchange(told, made.error().what) != made.error().what)
                     log(LogLevel::warning, "not a node of the pool: " + made.error().what);
                 tell_standing({.trouble = made.error().what, .hint = made.error().hint});
+                first = false;
                 pause(register_again_after);
                 continue;
             }
@@ -201,7 +203,8 @@ private:
                 log(LogLevel::warning, "GPU " + gpu + " belongs to another node of the pool: not served here");
             log(LogLevel::info, "node " + self.name + " of the pool, registration " + std::to_string(made->fence));
             fence_ = made->fence;
-            in_doubt();
+            // Before a process's first registration it has written nothing; what an earlier one wrote has gone with its lease.
+            if (!std::exchange(first, false) || !claims.empty()) in_doubt();
             Standing standing{true, made->fence, certain_from(asked), {}, made->refused, made->fence, made->pool};
             tell_standing(standing);
             renew(standing);
@@ -221,7 +224,7 @@ private:
         for (bool failed = false; !stopping_; pause(failed ? renew_again_after : until_next())) {
             asked = boot_ms();
             auto there = backend_->renew();
-            if (there && !*there) {
+            if (removed_at_ > standing.fence || (there && !*there)) {
                 log(LogLevel::warning, "the pool has taken this node for dead: it registers again");
                 fence_ = 0;
                 return tell_standing({.trouble = "this node was out of touch with the pool for too long"});
@@ -427,12 +430,20 @@ private:
 
     // ---- what others do
 
+    // Its lease may be as it was: an operator may have removed it, or all there was.
+    void note_removal(const Change& change) {
+        const auto own = "nodes/" + self().name;
+        for (auto& entry : change.entries)
+            if (entry.name == own && !entry.text) removed_at_ = std::max(removed_at_.load(), entry.fence);
+    }
+
     void follow() {
         while (!stopping_) {
             auto anew = follow_anew_.load();
             auto stopped = [this, anew] { return stopping_ || follow_anew_ != anew; };
             (void)backend_->follow(
                 [&](const Change& change) {
+                    note_removal(change);
                     tell_owner([this, change] {
                         apply(change, nodes_, claims_, drains_);
                         if (changed_) changed_();
@@ -448,7 +459,7 @@ private:
     Post post_;
     LeaseTimes times_;
     std::atomic<bool> stopping_{false};
-    std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0};
+    std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0}, removed_at_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;
     Condition to_write_, to_look_, to_stop_;  // for the writer, the looker, and whoever pauses

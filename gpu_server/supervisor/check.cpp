@@ -20,6 +20,7 @@
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
 #include "gpu_server/pool/sqlite.hpp"
+#include "gpu_server/supervisor/addresses.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/print.hpp"
@@ -144,12 +145,13 @@ void check_etcd(const std::string& store, Findings& found) {
     auto address = etcd::parse_address(store);
     if (!address) return found.fail("etcd", address.error().what, address.error().hint);
     size_t silent = 0;
-    std::string which;
+    std::string which, hint;
     for (auto& url : address->urls) {
         auto alone = *address;
         alone.urls = {url};
         etcd::Client member(alone, {.connect_ms = connect_ms, .total_ms = total_ms});
-        if (member.list(etcd::all_around(address->prefix, address->prefix, 1))) {
+        auto listed = member.list(etcd::all_around(address->prefix, address->prefix, 1));
+        if (listed) {
             if (auto wrong = member.troubles(); wrong && !wrong->empty())
                 return found.fail("etcd", url + ": " + *wrong,
                                   wrong->find("NOSPACE") != std::string::npos ? etcd::full_hint
@@ -157,11 +159,11 @@ void check_etcd(const std::string& store, Findings& found) {
             continue;
         }
         ++silent;
-        which += (which.empty() ? "" : ", ") + url;
+        which += (which.empty() ? "" : "; ") + url + ": no answer (" + listed.error().what + ")";
+        hint = listed.error().hint;
     }
-    const std::string hint = "look at the etcd there: etcdctl endpoint health";
-    if (silent == address->urls.size()) return found.fail("etcd", which + ": no answer", hint);
-    if (silent > 0) return found.warn("etcd", which + ": no answer; the others do", hint);
+    if (silent == address->urls.size()) return found.fail("etcd", which, hint);
+    if (silent > 0) return found.warn("etcd", which + "; the others do", hint);
     found.ok("etcd", store + " answers");
 }
 
@@ -186,7 +188,9 @@ bool check_state(const ServeOptions& options, Findings& found) {
         fs::path parent = fs::absolute(options.state.empty() ? fs::path(".") : fs::path(options.state)).parent_path();
         std::error_code error;
         while (!parent.empty() && !fs::exists(parent, error)) parent = parent.parent_path();
-        if (folder.error().what.find("there is no server's folder") == std::string::npos)
+        if (!options.state.empty() && fs::exists(options.state, error))
+            found.fail("state", options.state + " is not a folder", "give another: --state DIR");
+        else if (folder.error().what.find("there is no server's folder") == std::string::npos)
             found.fail("state", folder.error().what, folder.error().hint);
         else if (!options.state.empty() && !may_write(parent))
             found.fail("state", "this user may not make " + options.state,
@@ -220,18 +224,23 @@ void check_port(const std::string& about, const std::string& address, const std:
     found.ok(about, address.substr(address.find("//") + 2) + " is free");
 }
 
+void check_names(const ServeOptions& options, Findings& found) {
+    if (auto sound = check_addresses(options); !sound)
+        return found.fail("addresses", sound.error().what, sound.error().hint);
+    found.ok("addresses", "of node " + node_name(options));
+}
+
 void check_ports(const ServeOptions& options, Findings& found) {
     check_port("listen", options.listen, "--listen", found);
     auto endpoint = parse_endpoint(options.listen);
-    if (endpoint && options.plain && !endpoint->loopback())
-        found.fail("listen", "--plain is for loopback only, and " + options.listen + " is not", "leave --plain away");
     if (!options.http.empty()) check_port("http", "tcp://" + options.http, "--http", found);
     const auto range = options.worker_ports;
     if (!range.first || !endpoint) return;
     int taken = 0;
+    const auto host = options.worker_bind.empty() ? endpoint->host : options.worker_bind;
     for (int port = range.first; port <= range.last; ++port) {
         Endpoint where;
-        taken += !bind_to(endpoint->host, port, where);
+        taken += !bind_to(host, port, where);
     }
     const int all = range.last - range.first + 1;
     const auto text = std::to_string(taken) + " of the " + std::to_string(all) + " worker ports are taken";
@@ -321,6 +330,7 @@ Result<> check(const ServeOptions& options, const std::string& format, std::ostr
     check_nvml(options, found);
     const bool running = check_state(options, found);
     if (!options.store.empty()) check_etcd(options.store, found);
+    check_names(options, found);
     if (!running) check_ports(options, found);
     check_clock(found);
     check_descriptors(found);

@@ -74,10 +74,13 @@ void Membership::fence_what_is_ours(const std::set<std::string>& refused) {
 }
 
 Result<UniqueFd> Membership::fence(const std::string& uuid, int64_t number) {
-    if (!fences_) {
-        auto opened = Fences::open(directory_->standing().pool);
+    auto& pool = directory_->standing().pool;
+    if (!fences_ || fences_pool_ != pool) {
+        auto opened = Fences::open(pool);
         if (!opened) return opened.error();
+        fenced_.clear();
         fences_ = std::move(*opened);
+        fences_pool_ = pool;
     }
     auto file = fences_->raise(uuid, number);
     if (!file) return file;

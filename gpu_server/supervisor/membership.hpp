@@ -86,6 +86,7 @@ private:
     std::set<std::string> refused_;  // likewise: GPUs of other nodes
     std::set<std::string> seen_;     // names of nodes, since the start
     std::optional<Fences> fences_;   // once we know our pool
+    std::string fences_pool_;        // which that was
     struct Fenced {
         int64_t number;  // the highest that we gave
         Fence fence;

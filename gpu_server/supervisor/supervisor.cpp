@@ -14,6 +14,7 @@
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/addresses.hpp"
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
@@ -39,15 +40,6 @@ Result<> recover(Ledger& ledger) {
         log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " + claim.machine + " on " + claim.gpu +
                                    " was open when the server ended; closed in the ledger");
     return Ok{};
-}
-
-// Whom the ledger shall name: pools have several nodes, and people know them by their hosts' names.
-std::string node_name(const ServeOptions& options) {
-    if (!options.node.empty()) return options.node;
-    if (!options.name.empty()) return options.name;
-    char host[machine_name_bytes_max + 1] = "";
-    gethostname(host, sizeof host - 1);
-    return host;
 }
 
 // A store in trouble limits nobody.
@@ -133,29 +125,17 @@ Result<OpenDirectory> directory_of(const ServeOptions& options, const StateFolde
 }
 
 // What other nodes tell clients about this one.
-Result<PoolNode> own_entry(const ServeOptions& options, const Endpoint& listen, const std::string& address,
-                           const std::string& public_key, const std::string& identity) {
-    PoolNode self{node_name(options), options.control_address.empty() ? address : options.control_address,
-                  options.plain ? "" : public_key, control::version(), identity};
-    if (!is_name(self.name))
-        return Error{Error::Kind::usage, "'" + self.name + "' is no name for a node",
-                     "letters, digits, '-', '_' and '.', at most 64: --node NAME"};
-    if (!options.control_address.empty())
-        if (auto sound = parse_endpoint(options.control_address); !sound) return sound.error();
-    if (!options.store.empty() && options.control_address.empty() && listen.wildcard())
-        return Error{Error::Kind::usage,
-                     "other nodes have to tell clients where this one is, and it listens everywhere",
-                     "say how clients reach it: --control-address tcp://HOST:" + std::to_string(listen.port)};
-    return self;
+PoolNode own_entry(const ServeOptions& options, const std::string& address, const std::string& public_key,
+                   const std::string& identity) {
+    return {node_name(options), options.control_address.empty() ? address : options.control_address,
+            options.plain ? "" : public_key, control::version(), identity};
 }
 
 Result<ControlSocketOptions> control_options(const ServeOptions& options) {
+    if (auto sound = check_addresses(options); !sound) return sound.error();
     ControlSocketOptions control;
     auto listen = parse_endpoint(options.listen);
     if (!listen) return listen.error();
-    if (options.plain && !listen->loopback())
-        return Error{Error::Kind::usage, "plain text is for loopback only, and " + options.listen + " is not",
-                     "leave --plain away: clients then need a key, see tnr-gpu-server user add --help"};
     control.listen = *listen;
     control.plain = options.plain;
     control.descriptors = raise_descriptor_limit();
@@ -231,10 +211,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
     if (auto* front_door = (*socket)->front_door()) workers.stand_behind(*front_door, (*socket)->endpoint());
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
-    auto self = own_entry(options, control->listen, (*socket)->address(), keys.public_key(), *identity);
-    if (!self) return self.error();
+    auto self = own_entry(options, (*socket)->address(), keys.public_key(), *identity);
     Membership pool(loop, gpus, *open_directory);
-    Books books(loop, **ledger, self->name);
+    Books books(loop, **ledger, self.name);
     Claims claims(loop, gpus, workers, books,
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
                    [&](const std::string& account) { return limits_of(**store, account); }, &pool, options.one_port});
@@ -278,7 +257,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     workers.hold(std::move(groups), host_bytes + (source->emulated() ? largest_memory(*found) : 0));
     std::string types = summary(*found);
     gpus.add_later(std::move(*found));
-    pool.join(std::move(*self), options.history);
+    pool.join(std::move(self), options.history);
     // Nobody shall ask before anything may begin.
     const auto give_up_at = loop.now() + join_timeout;
     while (!ending && !pool.may_begin() && loop.now() < give_up_at) loop.run_once(join_looked_at_every);

@@ -10,7 +10,6 @@ last moment of a program that has the only GPU to the first answer of one that w
 Exit status 0; 1: a client was not served. Never because of a time.
 """
 import argparse
-import ctypes
 import json
 import os
 import random
@@ -53,6 +52,12 @@ class Pool:
         self.server.stdout.close()
         self.folder.cleanup()
 
+    def processor_ms(self):
+        """Of the server, its workers and its helpers, as far as they have ended."""
+        with open(f"/proc/{self.server.pid}/stat") as file:
+            ticks = file.read().rsplit(")", 1)[1].split()[11:15]
+        return sum(map(int, ticks)) * 1e3 / os.sysconf("SC_CLK_TCK")
+
     def environment(self, machine):
         config = os.path.join(self.folder.name, machine + ".json")
         with open(config, "w") as file:
@@ -63,28 +68,8 @@ class Pool:
 
 def client(pool, machine):
     """A program that takes a GPU, says when it has it, and gives it back when its input ends (or it is killed)."""
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--client"], env=pool.environment(machine),
+    return subprocess.Popen([os.path.join(pool.build, "bin", "pool_client")], env=pool.environment(machine),
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def run_client():
-    """`client`'s other side. Prints when it began to ask for the GPU and when it had it, then when it let go."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    device, context, free, total = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
-
-    def call(name, *arguments):
-        if error := getattr(cuda, name)(*arguments):
-            sys.exit(f"{name}: error {error}")
-
-    call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    began = time.monotonic()
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    print(began, time.monotonic(), flush=True)
-    sys.stdin.read()
-    print(time.monotonic(), flush=True)
 
 
 def has_it(process):
@@ -160,18 +145,16 @@ def main():
     parser.add_argument("--hand-overs", type=int, default=20)
     parser.add_argument("--json", help="write the figures there")
     parser.add_argument("--markdown", help="write the table there")
-    parser.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.client:
-        return run_client()
-
     figures, status = [], 0
 
     def figure(row, name, value, unit="ms", aim=""):
         figures.append({"row": row, "figure": name, "value": value, "unit": unit, "delay_ms": 0, "aim": aim})
 
     with Pool(options.build, options.gpus, 256) as pool:
+        before = pool.processor_ms()
         took, failed = claims(pool, options.clients, options.seconds)
+        server_ms = (pool.processor_ms() - before) / max(len(took), 1)
     for error in failed:
         print("pool_bench: " + error, file=sys.stderr)
         status = 1
@@ -180,6 +163,7 @@ def main():
     if took:
         figure(row, "claim, median", share(took, 0.5), aim="<= 5 ms")
         figure(row, "claim, 99 of 100", share(took, 0.99), aim="<= 20 ms")
+        figure(row, "processor time of the server, its next worker and the wipe", server_ms)
     with Pool(options.build, 1, 2048) as pool:
         for name, killed in (("its tenant ended", False), ("its tenant was killed", True)):
             took = hand_overs(pool, options.hand_overs, killed)

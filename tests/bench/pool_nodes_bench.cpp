@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -19,6 +20,7 @@
 #include <thread>
 
 #include "gpu_server/pool/directory.hpp"
+#include "gpu_server/pool/store.hpp"
 
 using namespace tnr;
 using namespace tnr::server;
@@ -28,6 +30,8 @@ namespace {
 
 constexpr int gpus_per_node = 8;
 constexpr int rest_s = 6;  // what a pool costs in which nothing happens
+// For all nodes to register and to hear of each other: a thousand tell a million times of each other.
+constexpr std::chrono::seconds join_limit{150};
 // A node's server has its lease and its claims to itself; here a thousand share two cores with etcd.
 constexpr LeaseTimes patient{.ttl_s = 15, .renewed_ms = 3'000, .margin_ms = 1'000};
 
@@ -91,6 +95,7 @@ private:
 struct Node {
     PoolNode entry;
     std::unique_ptr<Directory> directory;
+    std::unique_ptr<Store> accounts;  // it follows these, too
 };
 
 struct Took {
@@ -102,9 +107,9 @@ double at(std::vector<double>& sorted, double part) {
     return sorted.empty() ? 0 : sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
 }
 
-class Owner {
+class Host {
 public:
-    Owner(int first, int step, int count, const etcd::Address& address) : first_(first), step_(step) {
+    Host(int first, int step, int count, const etcd::Address& address) : first_(first), step_(step) {
         for (int i = first; i < count; i += step) {
             auto name = "node-" + std::to_string(i);
             Node node;
@@ -113,19 +118,23 @@ public:
             for (int gpu = 0; gpu < gpus_per_node; ++gpu)
                 node.entry.gpus.push_back(name + "-gpu-" + std::to_string(gpu));
             node.directory = make_etcd_directory(address, inbox_.post(), patient);
+            node.accounts = std::move(*open_etcd_store(address));
             nodes_.push_back(std::move(node));
         }
     }
-    void join() {
+    // As many as there is time for; false: not all of them.
+    bool join(Clock::time_point deadline) {
         for (auto& node : nodes_) {
             node.directory->join(node.entry);
-            inbox_.run_until([&] { return node.directory->standing().good(); });
+            inbox_.run_until([&] { return node.directory->standing().good() || Clock::now() > deadline; });
         }
+        return Clock::now() <= deadline;
     }
-    // All others; and a new node looks for a while whether the store has claims that it has not.
-    void settle(size_t count) {
-        for (auto& node : nodes_) inbox_.run_until([&] { return node.directory->nodes().size() >= count; });
-        rest(11);
+    // Until all have heard of all.
+    bool settle(size_t count, Clock::time_point deadline) {
+        for (auto& node : nodes_)
+            inbox_.run_until([&] { return node.directory->nodes().size() >= count || Clock::now() > deadline; });
+        return Clock::now() <= deadline;
     }
     // Leases are renewed, nothing else.
     void rest(int seconds) {
@@ -159,9 +168,6 @@ public:
         return took;
     }
     static TypeCounts all_but(int claimed) { return {{"h100", {gpus_per_node, gpus_per_node - claimed, 1}}}; }
-    void leave() {
-        for (auto& node : nodes_) node.directory.reset();
-    }
 
 private:
     const int first_, step_;
@@ -171,9 +177,9 @@ private:
 
 // Each does its own, all at once.
 template <class Work>
-void all_at_once(std::vector<std::unique_ptr<Owner>>& owners, Work work) {
+void all_at_once(std::vector<std::unique_ptr<Host>>& hosts, Work work) {
     std::vector<std::thread> threads;
-    for (auto& owner : owners) threads.emplace_back([&work, &owner] { work(*owner); });
+    for (auto& host : hosts) threads.emplace_back([&work, &host] { work(*host); });
     for (auto& thread : threads) thread.join();
 }
 
@@ -185,25 +191,32 @@ int main(int argc, char** argv) {
     const int count = std::atoi(argv[2]), seconds = std::atoi(argv[3]), threads = std::atoi(argv[4]);
     rlimit files{};
     getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;  // a node has four connections
+    files.rlim_cur = files.rlim_max;  // a node has five connections
     setrlimit(RLIMIT_NOFILE, &files);
 
-    std::vector<std::unique_ptr<Owner>> owners;
-    for (int i = 0; i < threads; ++i) owners.push_back(std::make_unique<Owner>(i, threads, count, *address));
+    std::vector<std::unique_ptr<Host>> hosts;
+    for (int i = 0; i < threads; ++i) hosts.push_back(std::make_unique<Host>(i, threads, count, *address));
     auto begun = Clock::now();
-    all_at_once(owners, [](Owner& owner) { owner.join(); });
+    const auto deadline = begun + join_limit;
+    std::atomic<int> late = 0;
+    all_at_once(hosts, [&](Host& host) { late += !host.join(deadline); });
     const double registered_ms = ms_since(begun);
-    all_at_once(owners, [&](Owner& owner) { owner.settle(static_cast<size_t>(count)); });
+    all_at_once(hosts, [&](Host& host) { late += !host.settle(static_cast<size_t>(count), deadline); });
+    if (late) {
+        std::cerr << "not all of " << count << " nodes had registered, and heard of each other, within "
+                  << join_limit.count() << " s\n";
+        quick_exit(1);
+    }
     auto before = work_done(argv[5]);
-    all_at_once(owners, [&](Owner& owner) { owner.rest(rest_s); });
+    all_at_once(hosts, [&](Host& host) { host.rest(rest_s); });
     const auto resting = work_done(argv[5]) - before;
 
     std::mutex mutex;
     Took took;
     begun = Clock::now();
     before = work_done(argv[5]);
-    all_at_once(owners, [&](Owner& owner) {
-        auto mine = owner.claim_for(seconds);
+    all_at_once(hosts, [&](Host& host) {
+        auto mine = host.claim_for(seconds);
         std::lock_guard lock(mutex);
         took.looks.insert(took.looks.end(), mine.looks.begin(), mine.looks.end());
         took.claims.insert(took.claims.end(), mine.claims.begin(), mine.claims.end());
@@ -232,6 +245,6 @@ int main(int argc, char** argv) {
                                 {"claim_nodes_ms", per_claim(busy.nodes, resting.nodes)},
                                 {"claim_etcd_ms", per_claim(busy.etcd, resting.etcd)}}
               << "\n";
-    all_at_once(owners, [](Owner& owner) { owner.leave(); });
-    return 0;
+    std::cout.flush();
+    quick_exit(0);  // the members end, too: nobody has to be told
 }

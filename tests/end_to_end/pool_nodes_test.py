@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -229,8 +230,63 @@ class PoolNodes(unittest.TestCase):
             return done.stdout
         dead = f"127.0.0.1:{etcd.free_port()}"
         self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
-        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer; the others do")
-        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer\n +→ look at the etcd")
+        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer \(.*\); the others do")
+        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer \(.*\)\n +→ look at the etcd")
+        # One that wants passwords says so, and what helps; nodes have none.
+        for path, body in (("user/add", {"name": "root", "password": "x"}), ("user/grant", {"user": "root", "role": "root"}),
+                           ("enable", {})):
+            self.ask_etcd(f"auth/{path}", **body)
+        self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
+
+    @unittest.skipUnless(shutil.which("etcdctl"), "needs etcd-client")
+    def test_etcd_is_restored_from_a_snapshot(self):
+        """What came later is forgotten; GPUs are had as before, though the numbers of their claims begin again."""
+        def etcdctl(*words):
+            subprocess.run(["etcdctl", *words], check=True, capture_output=True, env=dict(os.environ, ETCDCTL_API="3"))
+        self.serve("a", "h100")
+        self.serve("b", "a100")
+        alice = self.user("alice")
+        etcdctl(f"--endpoints=127.0.0.1:{self.etcd.port}", "snapshot", "save", f"{self.folder}/snapshot")
+        for _ in range(20):
+            self.runs(alice, "h100", 0)
+        self.user("bob")
+        running = self.program(alice, "a100", 60)
+        running.stdout.readline()
+        self.etcd.kill()
+        shutil.rmtree(f"{self.folder}/etcd")
+        peer = f"http://127.0.0.1:{self.etcd.peer_port}"
+        etcdctl("snapshot", "restore", f"{self.folder}/snapshot", "--data-dir", f"{self.folder}/etcd", "--name", "test",
+                "--initial-cluster", f"test={peer}", "--initial-advertise-peer-urls", peer)
+        self.etcd.start()
+        wait_until(lambda: self.program(alice, "h100", 0).wait() == 0, 20)
+        wait_until(lambda: "bob" not in self.operator("user", "list"), 10)
+        carol = self.user("carol")
+        wait_until(lambda: self.program(carol, "h100", 0).wait() == 0, 10)
+        self.assertEqual(self.node("b")["claims"], "1")
+        self.ends(running)
+        self.runs(alice, "a100", 0)
+
+    def test_a_backup_says_what_is_not_in_it(self):
+        self.serve("a", "h100")
+        said = self.operator("backup", f"{self.folder}/backup")
+        self.assertIn(f"accounts and prices are not in it, but in {self.etcd.store}: etcdctl snapshot save", said)
+
+    def test_check_finds_the_addresses_that_serve_refuses(self):
+        for words, said in (
+                (["--control-address", "nonsense"], "'nonsense' is no address"),
+                (["--control-address", "tcp://0.0.0.0:14900"], "leads nowhere"),
+                (["--worker-bind", "192.0.2.1"], "--worker-bind: cannot bind"),
+                (["--worker-address", "tcp://here:1"], "is no host"),
+                (["--node", "a/b"], "is no name for a node"),
+                (["--listen", "tcp://0.0.0.0:0"], "--control-address"),
+                (["--state", "/etc/passwd"], "is not a folder")):
+            words = [*words, *([] if "--listen" in words else ["--listen", "tcp://127.0.0.1:0"]),
+                     *([] if "--state" in words else ["--state", f"{self.folder}/new"]), "--emulate", "h100", "--store",
+                     self.etcd.store]
+            for command, expect in (("check", 1), ("serve", 2)):
+                done = subprocess.run([BIN / "tnr-gpu-server", command, *words], capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+                self.assertIn(said, done.stdout + done.stderr)
 
     def ask_etcd(self, path, **body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())

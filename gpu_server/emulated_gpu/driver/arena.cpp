@@ -80,6 +80,8 @@ bool Arena::commit(uint64_t begin, uint64_t end) {
     begin = round_down(begin, commit_step);
     end = round_up(end, commit_step);
     if (file_) return commit_pages(begin, end);
+    // What is larger than a step is mostly used as a whole: a fault for each step, and not for each of its 512 pages.
+    if (end - begin > commit_step) madvise(pointer(begin), end - begin, MADV_HUGEPAGE);
     return mprotect(pointer(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/store.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 
 using namespace tnr;
@@ -181,7 +182,12 @@ TEST_CASE("a claim that is written after it was removed is removed again", "[poo
     }
     EtcdWorld world;
     auto a = world.open();
-    join(world, *a, node("a", {"A1"}));
+    join(world, *a, node("a", {"A1", "A2"}));
+    world.etcd.signal(SIGSTOP);
+    CHECK_FALSE(add(world, *a, claim("a", 6, {"A2"})));
+    a->remove_claim(6, h100s(2, 2));
+    world.etcd.signal(SIGCONT);
+    REQUIRE(world.inbox.run_until([&] { return a->standing().good(); }));
     auto late = make_etcd_backend(world.etcd.address(), {});
     REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence, nullptr));
     look(world, *a);
@@ -278,6 +284,61 @@ TEST_CASE("a claim is written to etcd once, and its end", "[pool][directory]") {
     look(world, *a);  // else there are none because nobody has looked
     CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
     CHECK(written() - before == 10);
+}
+
+TEST_CASE("a node asks etcd three times to register, however many GPUs it has", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    REQUIRE(make_etcd_backend(world.etcd.address(), {})->join(node("first", {}), {}));  // it names the pool
+    const std::string asked = "grpc_server_started_total";
+    const auto before = world.etcd.counted(asked);
+    REQUIRE(make_etcd_backend(world.etcd.address(), {})->join(node("a", {"A1", "A2", "A3", "A4", "A5"}), {}));
+    CHECK(world.etcd.counted(asked) - before == 3);
+}
+
+TEST_CASE("a node that somebody removes from etcd registers again", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    REQUIRE(add(world, *a, claim("a", 1, {"A1"})));
+    const auto before = a->standing().fence;
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto all = etcd.list(world.etcd.address().prefix);
+    REQUIRE(all);
+    etcd::Txn nothing_left;
+    for (auto& pair : all->values) nothing_left.remove(pair.key);
+    REQUIRE(etcd.commit(nothing_left));
+    CHECK(world.inbox.run_until([&] { return a->standing().good() && a->standing().fence > before; }));
+    CHECK(add(world, *a, claim("a", 2, {"A2"})));
+    look(world, *a);
+    CHECK(a->claims().size() == 2);
+    const auto again = a->standing().fence;
+    world.inbox.run_until([] { return false; }, 2'000);
+    CHECK(a->standing().fence == again);  // once
+}
+
+// A thousand nodes would be told of every claim.
+TEST_CASE("a claim is news to nobody", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open(), b = world.open();
+    join_both(world, *a, *b);
+    auto accounts = open_etcd_store(world.etcd.address());
+    REQUIRE(accounts);
+    REQUIRE((*accounts)->add_account("alice", "key", false));
+    world.inbox.run_until([] { return false; }, 500);
+    const std::string told = "etcd_debugging_mvcc_events_total";
+    const auto before = world.etcd.counted(told);
+    for (int64_t id = 1; id <= 5; ++id) {
+        REQUIRE(add(world, *a, claim("a", id, {"A1"}), h100s(1, 0)));
+        a->remove_claim(id, h100s(1, 1));
+    }
+    look(world, *a);
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(world.etcd.counted(told) == before);
+    REQUIRE((*accounts)->add_account("bob", "another", false));
+    CHECK(world.inbox.run_until([&] { return world.etcd.counted(told) > before; }));  // that is how news are counted
 }
 
 // Whoever is asked tells of some of many nodes, in turn, and of all when those are full.

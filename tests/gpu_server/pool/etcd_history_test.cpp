@@ -1,7 +1,11 @@
 // What etcd keeps of what was: the nodes have it forget, so that it never fills.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <atomic>
 
 #include "gpu_server/pool/directory.hpp"
+#include "gpu_server/pool/etcd_follower.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 
 using namespace tnr;
@@ -36,7 +40,62 @@ bool within(int limit_s, const std::function<bool()>& true_now) {
     return false;
 }
 
+// Of our connections to it.
+bool all_kept_alive(OwnEtcd& server) {
+    int found = 0, kept = 0;
+    constexpr int descriptors = 1024;
+    for (int fd = 0; fd < descriptors; ++fd) {
+        sockaddr_in peer{};
+        socklen_t size = sizeof peer;
+        if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || ntohs(peer.sin_port) != server.port())
+            continue;
+        int on = 0;
+        socklen_t on_size = sizeof on;
+        getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &on_size);
+        ++found, kept += on;
+    }
+    return found > 0 && kept == found;
+}
+
 }  // namespace
+
+// To go on where it was, etcd would read through all that has happened: here it cannot, since it has forgotten that.
+TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    const std::string there = server.address().prefix + "there/";
+    REQUIRE(client.commit(etcd::Txn().put(there + "a", "1").put(there + "b", "1")));
+    std::atomic<int> alls = 0, put = 0, removed = 0;
+    std::atomic<bool> stopping = false, kept_alive = false;
+    etcd::Follower follower(server.address(), there, "", {.watched_ms = 3'000});
+    std::optional<Result<>> ended;
+    std::thread follows([&] {
+        ended = follower.follow(
+            [&](bool all, const std::vector<etcd::Event>& events) {
+                alls += all;
+                for (auto& event : events) ++(event.removed ? removed : put);
+                if (!all) kept_alive = all_kept_alive(server);
+                return true;
+            },
+            [&] { return stopping.load(); });
+    });
+    CHECK(within(5, [&] { return put == 2; }));
+    REQUIRE(client.commit(etcd::Txn().put(there + "c", "1").remove(there + "a")));
+    CHECK(within(5, [&] { return put == 3 && removed == 1; }));
+    for (int i = 0; i < 20; ++i) change_something(server);
+    REQUIRE(client.forget_before(revision_of(server)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3'500));  // its watch has ended, and the next has begun
+    REQUIRE(client.commit(etcd::Txn().put(there + "b", "2")));
+    CHECK(within(5, [&] { return put == 4; }));
+    stopping = true;
+    follows.join();
+    CHECK(alls == 1);
+    CHECK(kept_alive);
+}
 
 TEST_CASE("nodes have etcd forget what was, and go on hearing what is", "[pool]") {
     if (!OwnEtcd::there()) {

@@ -2,6 +2,7 @@
 // database itself (store_test.cpp), which is the same.
 #include <atomic>
 
+#include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "tests/gpu_server/pool/own_etcd.hpp"
 
@@ -67,4 +68,59 @@ TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[po
     for (auto& thread : threads) thread.join();
     CHECK(failed == 0);
     CHECK((*open_etcd_store(etcd.address()))->keys()->size() == nodes * each);
+}
+
+// Claims are found by their account in the same etcd, and "pages" is a fine name for one.
+TEST_CASE("no account's name has anything to do with how the accounts are kept", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    auto here = open_etcd_store(server.address());
+    REQUIRE(here);
+    for (auto* name : {"alice", "pages", "head"}) REQUIRE((*here)->add_account(name, name, false));
+    auto backend = make_etcd_backend(server.address(), {.ttl_s = 60});
+    auto joined = backend->join({"gpu-1", "tcp://a:1", "", "", "identity", {}, {"A1", "A2"}}, {});
+    REQUIRE(joined);
+    REQUIRE(backend->add({"gpu-1", 1, "pages", "trainer", "h100", {"A1"}, 1}, joined->fence, nullptr));
+    REQUIRE(backend->add({"gpu-1", 2, "head", "trainer", "h100", {"A2"}, 1}, joined->fence, nullptr));
+    // What a server of before this has there for a claim of "pages".
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    REQUIRE(client.commit(etcd::Txn().put(server.address().prefix + "accounts/pages/gpu-1/1", "a claim")));
+    REQUIRE(client.commit(etcd::Txn().put(server.address().prefix + "accounts/pages/00000000x", "nobody's")));
+    auto there = open_etcd_store(server.address());
+    REQUIRE(there);
+    CHECK((*there)->keys()->size() == 3);
+    REQUIRE((*there)->add_account("bob", "bob", false));
+    for (int i = 0; i < 500 && (*here)->keys()->size() < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK((*here)->keys()->size() == 4);
+    CHECK((*here)->find_key("alice")->has_value());
+}
+
+TEST_CASE("accounts that somebody has damaged are not begun anew", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    auto here = open_etcd_store(server.address());
+    REQUIRE(here);
+    REQUIRE((*here)->add_account("alice", "A1", false));
+    const auto root = server.address().prefix + "accounts/";
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    auto head = client.list(root + "head");
+    REQUIRE(head);
+    for (auto* wrong : {"99999999", "-1", "0", "x"}) {
+        REQUIRE(client.commit(etcd::Txn().put(root + "head", wrong)));
+        auto refused = (*here)->add_account("bob", "B1", false);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().what.find("damaged") != std::string::npos);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK((*here)->find_key("A1")->has_value());  // as it was heard of last
+    CHECK_FALSE(open_etcd_store(server.address()));
+    REQUIRE(client.commit(etcd::Txn().put(root + "head", head->values.front().value)));
+    CHECK((*here)->add_account("bob", "B1", false));
+    CHECK((*here)->keys()->size() == 2);
 }

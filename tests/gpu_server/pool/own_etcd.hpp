@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 
+#include "api_client/http/http.hpp"
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/support/catch.hpp"
@@ -58,6 +60,19 @@ public:
     int port() const { return port_; }
     etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port_)); }
     void signal(int number) const { ::kill(pid_, number); }
+    // What it counts itself, for Prometheus: the sum of all lines that begin so.
+    double counted(const std::string& name) const {
+        http::Client client({}, {.total_ms = 5'000});
+        http::Request request;
+        request.url = "http://127.0.0.1:" + std::to_string(port_) + "/metrics";
+        auto told = client.send(request);
+        REQUIRE(told);
+        double sum = 0;
+        std::istringstream lines(told->body);
+        for (std::string line; std::getline(lines, line);)
+            if (line.starts_with(name)) sum += std::stod(line.substr(line.rfind(' ')));
+        return sum;
+    }
 
 private:
     std::string folder_;

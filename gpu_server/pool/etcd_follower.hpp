@@ -1,0 +1,52 @@
+// Tells of all keys under a prefix, and then of what changes there, for as long as somebody wants to hear. A thousand nodes do
+// so of one etcd: while nothing changes under the prefix they cost it next to nothing, whatever happens elsewhere in it.
+//
+// Beside that it has etcd forget what was: all that ever was is kept until somebody says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "gpu_server/pool/etcd.hpp"
+
+namespace tnr::server::etcd {
+
+struct FollowTimes {
+    // etcd forgets what is older than once to twice this.
+    int64_t history_ms = 300'000;
+    // A watch that nothing happens on is begun anew after half of this to all of it: by chance, so that nodes that began
+    // together do not come together, and never after longer than history_ms. One that is broken without a word TCP finds out.
+    int64_t watched_ms = 300'000;
+};
+
+// Belongs to one thread.
+class Follower {
+public:
+    // `mark`: a key, not under the prefix, that all who follow share: of them, the one that comes first has etcd forget. Empty:
+    // that is another follower's task.
+    Follower(Address address, std::string prefix, std::string mark, FollowTimes times);
+
+    // `all`: these are all there are. Until it says false (Ok), or the connection ends.
+    using Told = std::function<bool(bool all, const std::vector<Event>& events)>;
+    Result<> follow(const Told& told, const std::function<bool()>& stopped);
+
+private:
+    // What was told last: as of which revision, and how many keys there were.
+    struct Heard {
+        int64_t revision = 0, count = 0;
+    };
+    Result<> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
+    void forget_history(Client& client);
+
+    const Address address_;
+    const std::string prefix_, mark_;
+    const FollowTimes times_;
+    struct {
+        int64_t looked_at_ms = INT64_MIN / 2;
+        int64_t changed = 0, revision = 0;  // of the mark, and of etcd, at that time
+    } history_;
+};
+
+}  // namespace tnr::server::etcd
