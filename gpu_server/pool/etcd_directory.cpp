@@ -367,8 +367,8 @@ private:
     const LeaseTimes times_;
     std::atomic<int64_t> lease_{0}, highest_{0};  // the largest fence that we were given
     std::string pool_;                            // the keeper's: its identity, as we registered
-    etcd::Client keeper_, writer_, looker_;  // each of one thread
-    int64_t all_asked_at_ = 0;               // the looker's
+    etcd::Client keeper_, writer_, looker_;       // each of one thread
+    int64_t all_asked_at_ = 0;                    // the looker's
     etcd::Follower follower_;
 };
 

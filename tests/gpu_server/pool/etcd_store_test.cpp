@@ -93,7 +93,8 @@ TEST_CASE("no account's name has anything to do with how the accounts are kept",
     REQUIRE(there);
     CHECK((*there)->keys()->size() == 3);
     REQUIRE((*there)->add_account("bob", "bob", false));
-    for (int i = 0; i < 500 && (*here)->keys()->size() < 4; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 500 && (*here)->keys()->size() < 4; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK((*here)->keys()->size() == 4);
     CHECK((*here)->find_key("alice")->has_value());
 }
