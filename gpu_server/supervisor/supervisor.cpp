@@ -17,7 +17,6 @@
 #include "gpu_server/pool/patience.hpp"
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
-#include "gpu_server/supervisor/connections_here.hpp"
 #include "gpu_server/supervisor/control_socket.hpp"
 #include "gpu_server/supervisor/exchange.hpp"
 #include "gpu_server/supervisor/host_memory.hpp"
@@ -98,13 +97,11 @@ void look_at_host_memory(EventLoop& loop, Claims& claims, const WorkerProcesses&
     loop.after(host_memory_looked_at_every, [&, rule] { look_at_host_memory(loop, claims, workers, memory, rule); });
 }
 
-// By their ports: behind one port they have none, and only they know.
-void look_for_left_clients(EventLoop& loop, Claims& claims) {
-    const auto connected = connected_ports();
-    if (connected)
-        claims.end_left([&](const Worker& worker) { return connected->count(worker.endpoint.port) > 0; },
+void look_for_left_clients(EventLoop& loop, Claims& claims, const WorkerProcesses& workers) {
+    if (auto open = connections_here())
+        claims.end_left([&](const Worker& worker) { return workers.has_client(worker, *open); },
                         grace_for_clients() + worker_notices_within);
-    loop.after(left_clients_looked_for_every, [&] { look_for_left_clients(loop, claims); });
+    loop.after(left_clients_looked_for_every, [&] { look_for_left_clients(loop, claims, workers); });
 }
 
 // As many descriptors as the system allows and we have a use for: each connection is one.
@@ -294,7 +291,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     syncing.emplace(**ledger);
     HostMemory memory;
     look_at_host_memory(loop, claims, workers, memory, {host_bytes, source->emulated()});
-    if (!options.one_port) look_for_left_clients(loop, claims);
+    look_for_left_clients(loop, claims, workers);
     auto groups = WorkerGroups::divide_ours();
     log(LogLevel::info, groups.summary());
     workers.hold(std::move(groups), host_bytes + (source->emulated() ? largest_memory(*found) : 0));

@@ -55,6 +55,11 @@ void WorkerProcesses::close_way_in(Worker& worker) {
     front_door_->let_nobody_in(worker.door_number);
 }
 
+bool WorkerProcesses::has_client(const Worker& worker, const ConnectionsHere& open) const {
+    return front_door_ ? front_door_->has_one_of(worker.door_number, open.sockets)
+                       : open.ports.count(worker.endpoint.port) > 0;
+}
+
 size_t WorkerProcesses::ports_left() const {
     return front_door_ ? std::numeric_limits<size_t>::max() : ports_.left();
 }

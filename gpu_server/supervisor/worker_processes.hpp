@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "gpu_server/supervisor/connections_here.hpp"
 #include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
@@ -34,6 +35,9 @@ public:
     bool tell(Worker& worker, const nlohmann::json& message, int file = -1) override;
     void kill(Worker& worker) override;
     size_t ports_left() const override;
+
+    // Of one whose client has come: is a client still connected to it?
+    bool has_client(const Worker& worker, const ConnectionsHere& open) const;
 
     bool none() const { return workers_.empty(); }
     std::vector<Worker*> all() const;

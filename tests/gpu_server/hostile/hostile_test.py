@@ -81,7 +81,7 @@ class Victim:
 
 
 class Node:
-    def __init__(self, case, user=None):
+    def __init__(self, case, user=None, more=()):
         folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
         case.addCleanup(folder.cleanup)
         self.case, self.folder = case, folder.name
@@ -103,7 +103,7 @@ class Node:
         self.server = subprocess.Popen(
             [*become, "sh", "-c", 'TNR_WORKER_HOSTILE_SERVER=$$ exec "$@"', "sh", SERVER, "serve", "--plain", "--listen",
              "tcp://127.0.0.1:0", "--linger-ms", "0", "--state", state, "--driver", DRIVER, "--host-memory-mib",
-             str(HOST_MEMORY_MIB)],
+             str(HOST_MEMORY_MIB), *more],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment,
             start_new_session=True)
         case.addCleanup(self.stop)
@@ -160,10 +160,10 @@ def is_there(process):
 
 
 class HostileWorker(unittest.TestCase):
-    def beside(self, user=None):
+    def beside(self, user=None, more=()):
         if user and os.geteuid() != 0:
             self.skipTest("only root is anybody else")
-        node = Node(self, user)
+        node = Node(self, user, more)
         victim = Victim(node)
         victim.look(20)
         return node, victim
@@ -209,7 +209,12 @@ class HostileWorker(unittest.TestCase):
         self.assertTrue(victim.ends_well())
 
     def test_it_ends_with_its_session(self):
-        node, victim = self.beside()
+        self.it_ends_with_its_session(*self.beside())
+
+    def test_it_ends_with_its_session_behind_one_port(self):
+        self.it_ends_with_its_session(*self.beside(more=["--one-port"]))
+
+    def it_ends_with_its_session(self, node, victim):
         program = node.attack(STAY)
         node.wait_for_log("stays")
         worker = node.worker_of("attacker")

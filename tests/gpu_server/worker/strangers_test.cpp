@@ -76,11 +76,35 @@ TEST_CASE("only so many strangers are at a worker's port, and the client is let 
     CHECK(open_ones(crowd) <= strangers_max);
 }
 
+// As ZeroMQ tells of connections, which here are pairs of sockets.
 TEST_CASE("of strangers from several addresses those go whose address has most", "[strangers]") {
-    Worker worker;
-    std::vector<UniqueFd> few, many;
-    for (uint32_t i = 0; i < 4; ++i) few.push_back(connect_from(INADDR_LOOPBACK + 2, worker.port));
-    for (size_t i = 0; i < 2 * strangers_max; ++i) many.push_back(connect_from(INADDR_LOOPBACK + 1, worker.port));
-    CHECK(open_ones(few) == few.size());
-    CHECK(open_ones(many) <= strangers_max - few.size());
+    Strangers strangers({});
+    auto& hooks = *strangers.hooks();
+    std::vector<UniqueFd> ours, theirs;
+    auto come = [&](const char* address) {
+        int ends[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+        ours.emplace_back(ends[0]);
+        theirs.emplace_back(ends[1]);
+        CHECK(hooks.accepted(hooks.hint, ends[0], address) == 1);
+        return theirs.size() - 1;
+    };
+    auto is_open = [&](size_t number) {
+        char byte = 0;
+        return recv(theirs[number].get(), &byte, 1, MSG_DONTWAIT) < 0;
+    };
+    auto one = come("10.0.0.1"), client = come("10.0.0.1"), first = come("10.0.0.2");
+    strangers.proven(ours[client].get());
+    for (size_t i = 0; i < 2 * strangers_max; ++i) come("10.0.0.2");
+    auto last = come("10.0.0.2");
+    CHECK(is_open(one));
+    CHECK(is_open(client));
+    CHECK_FALSE(is_open(first));
+    CHECK(is_open(last));
+    size_t open = 0;
+    for (size_t i = first; i <= last; ++i) open += is_open(i);
+    CHECK(open == strangers_max - 1);
+    hooks.closed(hooks.hint, ours[one].get());  // leaves room for another
+    come("10.0.0.3");
+    CHECK(is_open(last - open + 1));
 }
