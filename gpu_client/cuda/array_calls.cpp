@@ -10,16 +10,12 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/array_charge.hpp"
 #include "gpu_client/protocol/array_records.hpp"
 
 namespace tnr::cuda {
 
 namespace {
-
-// What a driver hands out memory for arrays in.
-constexpr uint64_t array_granularity = 64 << 10;
-// No array of any GPU has longer sides; keeps sums from overflowing.
-constexpr size_t side_max = size_t{1} << 20;
 
 // Never used again: a call whose number the client has given up may have succeeded all the same.
 uint64_t next_number() {
@@ -27,42 +23,13 @@ uint64_t next_number() {
     return ++last;
 }
 
-bool is_stacked(const CUDA_ARRAY3D_DESCRIPTOR& described) {
-    return described.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-}
-
-CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsigned level) {
-    auto shrink = [&](size_t& side) {
-        if (side != 0) side = std::max<size_t>(side >> level, 1);
-    };
-    shrink(described.Width);
-    shrink(described.Height);
-    if (!is_stacked(described)) shrink(described.Depth);
-    return described;
-}
-
-uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& described) {
-    return described.Width * texel_bytes_of(described.Format, described.NumChannels) *
-           std::max<size_t>(described.Height, 1) * std::max<size_t>(described.Depth, 1);
-}
-
-uint64_t charge_of(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
-    uint64_t bytes = 0;
-    for (unsigned level = 0; level < levels; ++level) bytes += bytes_of(level_of(described, level));
-    return (bytes + array_granularity - 1) / array_granularity * array_granularity;
-}
-
 // What the rules of the shape are, the driver knows; here is only what must not go wrong before it is asked.
 CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& described) {
-    if (described.Width == 0) return CUDA_ERROR_INVALID_VALUE;
-    for (auto side : {described.Width, described.Height, described.Depth})
-        if (side > side_max) return CUDA_ERROR_INVALID_VALUE;
-    if (described.NumChannels != 1 && described.NumChannels != 2 && described.NumChannels != 4)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!wire::is_array_shape(described)) return CUDA_ERROR_INVALID_VALUE;
     constexpr unsigned not_remoted =
         CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
     if (described.Flags & not_remoted) return static_cast<CUresult>(unsupported("sparse and video arrays"));
-    if (texel_bytes_of(described.Format, described.NumChannels) == 0)
+    if (wire::texel_bytes_of(described.Format, described.NumChannels) == 0)
         return static_cast<CUresult>(unsupported("block-compressed and video formats of arrays"));
     return CUDA_SUCCESS;
 }
@@ -90,7 +57,7 @@ CUresult create_charged(uint64_t bytes, Ask&& ask) {
 uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped, uint64_t bytes,
                      const CUDA_ARRAY3D_DESCRIPTOR& described) {
     return arrays().create([&](Array& array, uint64_t, uint64_t handle) {
-        auto texel = texel_bytes_of(described.Format, described.NumChannels);
+        auto texel = wire::texel_bytes_of(described.Format, described.NumChannels);
         array = {number, handle, context.handle, mipmapped, bytes, described, texel};
     });
 }
@@ -98,7 +65,7 @@ uint64_t enter_array(const Context& context, uint64_t number, uint64_t mipmapped
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& described) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
-    uint64_t bytes = charge_of(described, 1);
+    uint64_t bytes = wire::array_charge(described, 1);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_number();
         RemoteCall call(wire::CreateArray<>{number, device.number, shape_of(described, bytes)});
@@ -117,7 +84,7 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
         for (unsigned index = 0; index < levels; ++index) {
             uint64_t level_number = next_number();
             context.session.load()->append(context.number, wire::GetArrayLevel<>{level_number, number, index});
-            array.levels.push_back(enter_array(context, level_number, handle, 0, level_of(described, index)));
+            array.levels.push_back(enter_array(context, level_number, handle, 0, wire::level_of(described, index)));
         }
     });
 }
@@ -125,9 +92,9 @@ uint64_t enter_mipmapped(const Context& context, uint64_t number, uint64_t bytes
 CUresult create_mipmapped(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
     if (!out || levels == 0) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = check(described); result != CUDA_SUCCESS) return result;
-    auto longest = std::max({described.Width, described.Height, is_stacked(described) ? 1 : described.Depth});
+    auto longest = std::max({described.Width, described.Height, wire::is_stacked(described) ? 1 : described.Depth});
     levels = std::min(levels, static_cast<unsigned>(std::bit_width(longest)));
-    uint64_t bytes = charge_of(described, levels);
+    uint64_t bytes = wire::array_charge(described, levels);
     return create_charged(bytes, [&](const Context& context, const Device& device) {
         uint64_t number = next_number();
         RemoteCall call(wire::CreateMipmappedArray<>{number, device.number, shape_of(described, bytes), levels});

@@ -15,40 +15,6 @@ MipmappedArrays& mipmapped_arrays() {
     return *all;
 }
 
-uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
-    switch (format) {
-        case CU_AD_FORMAT_UNSIGNED_INT8:
-        case CU_AD_FORMAT_SIGNED_INT8:
-            return channels;
-        case CU_AD_FORMAT_UNSIGNED_INT16:
-        case CU_AD_FORMAT_SIGNED_INT16:
-        case CU_AD_FORMAT_HALF:
-            return uint64_t{2} * channels;
-        case CU_AD_FORMAT_UNSIGNED_INT32:
-        case CU_AD_FORMAT_SIGNED_INT32:
-        case CU_AD_FORMAT_FLOAT:
-            return uint64_t{4} * channels;
-        case CU_AD_FORMAT_UNORM_INT8X1:
-        case CU_AD_FORMAT_SNORM_INT8X1:
-            return 1;
-        case CU_AD_FORMAT_UNORM_INT8X2:
-        case CU_AD_FORMAT_SNORM_INT8X2:
-        case CU_AD_FORMAT_UNORM_INT16X1:
-        case CU_AD_FORMAT_SNORM_INT16X1:
-            return 2;
-        case CU_AD_FORMAT_UNORM_INT8X4:
-        case CU_AD_FORMAT_SNORM_INT8X4:
-        case CU_AD_FORMAT_UNORM_INT16X2:
-        case CU_AD_FORMAT_SNORM_INT16X2:
-            return 4;
-        case CU_AD_FORMAT_UNORM_INT16X4:
-        case CU_AD_FORMAT_SNORM_INT16X4:
-            return 8;
-        default:
-            return 0;
-    }
-}
-
 void return_array_grant(const Context& context, uint64_t bytes) {
     if (auto* device = find_device(context.device); device && bytes != 0) device->memory->return_grant(bytes);
 }

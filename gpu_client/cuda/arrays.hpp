@@ -43,9 +43,6 @@ inline CUresult number_of(CUmipmappedArray handle, uint64_t& number) {
     return number_of_object(find_mipmapped_array(handle), number);
 }
 
-// 0 for formats that are not remoted: block-compressed and video formats.
-uint64_t texel_bytes_of(CUarray_format format, unsigned channels);
-
 // What the session was charged for an array of the context.
 void return_array_grant(const Context& context, uint64_t bytes);
 // A mipmap's levels go with it.

@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
+#include "gpu_client/protocol/array_charge.hpp"
 #include "gpu_client/protocol/array_records.hpp"
 
 namespace tnr::cuda {
@@ -68,7 +69,7 @@ CUresult read_resource(const CUDA_RESOURCE_DESC& given, wire::TextureResource<>&
             resource.width = pitched.width;
             resource.height = pitched.height;
             resource.pitch = pitched.pitchInBytes;
-            uint64_t texel = texel_bytes_of(pitched.format, pitched.numChannels), bytes = 0;
+            uint64_t texel = wire::texel_bytes_of(pitched.format, pitched.numChannels), bytes = 0;
             bool sound = texel != 0 && pitched.width <= UINT32_MAX && pitched.height != 0 &&
                          !__builtin_mul_overflow(pitched.height - 1, pitched.pitchInBytes, &bytes) &&
                          !__builtin_add_overflow(bytes, pitched.width * texel, &bytes);

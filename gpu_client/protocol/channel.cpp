@@ -165,7 +165,8 @@ void Channel::close() {
 }
 
 Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int listening_fd, const KeyPair& keys,
-                                                const std::string& peer, size_t lanes) try {
+                                                const std::string& peer, size_t lanes,
+                                                const zmq_peer_hooks_t* hooks) try {
     std::unique_ptr<Channel> channel(new Channel(context, peer, lanes));
     auto socket = channel->make_socket(ZMQ_ROUTER);
     socket.set(zmq::sockopt::router_mandatory, false);
@@ -176,9 +177,10 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
         socket.set(zmq::sockopt::curve_secretkey, keys.secret_key);
     }
     // Of our own patch of libzmq, and unknown to zmq.hpp: see packaging/third_party/libzmq.patch.
-    auto set = [&](int option, int value) {
+    auto set = [&](int option, auto value) {
         if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
     };
+    if (hooks) set(ZMQ_PEER_HOOKS, hooks);
     set(ZMQ_USE_FD, listening_fd);
     socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(worker_handshake_timeout.count()));
     set(ZMQ_MAXMSGPARTS, static_cast<int>(batch_frames_max) + 1);

@@ -48,9 +48,11 @@ public:
                                                     const ClientKeys& keys, const std::string& identity,
                                                     size_t lanes = 0);
     // The worker's end, on a socket that already listens. Only messages of `peer` are received. An empty secret key
-    // means plain text. Who may connect is decided by the ZAP handler that runs in `context`.
+    // means plain text. Who may connect is decided by the ZAP handler that runs in `context`; `hooks`, if there are any, are
+    // asked before (packaging/third_party/libzmq.patch), must outlive the channel, and know the secret key themselves.
     static Result<std::unique_ptr<Channel>> serve(zmq::context_t& context, int listening_fd, const KeyPair& keys,
-                                                  const std::string& peer, size_t lanes = 0);
+                                                  const std::string& peer, size_t lanes = 0,
+                                                  const zmq_peer_hooks_t* hooks = nullptr);
     ~Channel();
     bool dials() const { return !endpoint_.empty(); }
     size_t lanes() const { return lanes_; }

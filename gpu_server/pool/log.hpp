@@ -19,7 +19,10 @@ void set_log_format(LogFormat format);
 // Any thread. The line is written with one write(), so lines of several processes on one stderr do not mix.
 void log(LogLevel level, std::string_view text);
 
-// Text that came from elsewhere, fit for one log line: control characters become '?', what is long is cut.
+// Text that came from elsewhere, fit for a line that people read: what controls a terminal, turns the direction of writing or
+// is no UTF-8 becomes '?'.
+std::string harmless(std::string_view foreign);
+// And not too long to be a part of one.
 std::string printable(std::string_view foreign);
 
 }  // namespace tnr::server

@@ -85,10 +85,11 @@ struct Session {
     std::optional<EventLoop::Clock::time_point> waits_since;  // of one that is willing to wait for a GPU
     Reply reply;                                              // empty once answered
     std::shared_ptr<const nlohmann::json> answer;
-    bool connected = false;  // its client has come
-    bool away = false;       // and has left, perhaps for good
-    WorkerUse use;           // as its worker told last
-    double busy_share = 0;   // of its GPUs' time, when it told that
+    bool connected = false;                                  // its client has come
+    bool away = false;                                       // and has left, perhaps for good
+    std::optional<EventLoop::Clock::time_point> left_since;  // likewise, as we see it
+    WorkerUse use;                                           // as its worker told last
+    double busy_share = 0;                                   // of its GPUs' time, when it told that
     EventLoop::Clock::time_point told_at{};
     // For memory that there is not, while another session of the claim is about to leave some.
     struct HeldWish {
@@ -156,6 +157,9 @@ public:
     // Ends the largest session of every claim whose workers hold more of the host's memory than `bytes_max` for each of its
     // GPUs. `bytes_of`: a worker's.
     void end_hungry(const std::function<uint64_t(const Session&)>& bytes_of, uint64_t bytes_max);
+    // Ends the sessions whose client has been gone for as long: a worker says when its client leaves, but not one that hangs in
+    // its driver, or that its tenant has taken over. `has_client`: of a worker whose client has come.
+    void end_left(const std::function<bool(const Worker&)>& has_client, std::chrono::milliseconds for_so_long);
     void end_all(const std::string& why);  // and refuse everything from now on
     // Ends the claims on GPUs that are another node's now.
     void end_on(const std::set<std::string>& uuids, const std::string& why);

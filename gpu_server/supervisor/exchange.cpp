@@ -55,12 +55,13 @@ bool Exchange::lend(Worker& worker, const Lend& lent, UniqueFd file) {
         thing.bytes = std::min(lent.bytes, gpus_.at(thing.gpu).memory.size());
     }
     thing.file = std::move(file);
-    auto of_claim = static_cast<size_t>(
-        std::count_if(things_.begin(), things_.end(), [&](auto& one) { return one.first.first == claim; }));
+    auto of_claim = of_claim_.find(claim);
     // A claim's part of all is that of its GPUs: so whatever others lend, there is room for its own.
     const auto part = std::min(things_of_claim_max, things_max * worker.gpus.size() / gpus_.all().size());
-    bool room = of_claim < part && thing.file.get() < descriptors_;
-    answer(worker, lent.ticket, room && things_.try_emplace({claim, lent.name}, std::move(thing)).second);
+    bool room = (of_claim == of_claim_.end() || of_claim->second < part) && thing.file.get() < descriptors_;
+    bool taken = room && things_.try_emplace({claim, lent.name}, std::move(thing)).second;
+    if (taken) ++of_claim_[claim];
+    answer(worker, lent.ticket, taken);
     return true;
 }
 
@@ -147,6 +148,8 @@ void Exchange::settle(At at) {
     if (!thing.borrowers.empty() || (thing.owner && !thing.withdrawn)) return;
     if (thing.charged) gpus_.at(thing.gpu).memory.take_back(thing.bytes);
     if (thing.owner) workers_.tell(*thing.owner, {{"exchanged", {{"ticket", thing.withdrawal}, {"ok", true}}}});
+    auto of_claim = of_claim_.find(at->first.first);
+    if (--of_claim->second == 0) of_claim_.erase(of_claim);
     things_.erase(at);
 }
 

@@ -60,6 +60,7 @@ private:
     ClaimOf claim_of_;
     const int descriptors_;
     std::map<Key, Thing> things_;
+    std::map<int64_t, size_t> of_claim_;  // how many of them
 };
 
 }  // namespace tnr::server

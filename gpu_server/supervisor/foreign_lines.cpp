@@ -31,9 +31,7 @@ void ForeignLines::finish() {
 }
 
 void ForeignLines::tell() {
-    for (char& c : begun_)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-    line_(begun_);
+    line_(harmless(begun_));
     begun_.clear();
 }
 

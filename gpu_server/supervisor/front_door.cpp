@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,14 @@ using Clock = std::chrono::steady_clock;
 static constexpr int accepted_at_once = 64;
 // Without descriptors nobody can be accepted; somebody's end gives one back.
 static constexpr milliseconds full_pause{20};
+
+// A session has a connection and one for each lane, and after a break as many anew.
+static constexpr size_t remembered_per_worker_max = 64;
+
+static ino_t socket_inode(int descriptor) {
+    struct stat status {};
+    return fstat(descriptor, &status) == 0 ? status.st_ino : 0;
+}
 
 static Error failed(const std::string& doing) {
     return {Error::Kind::internal, "the front door cannot " + doing + ": " + std::strerror(errno)};
@@ -69,7 +78,7 @@ uint64_t FrontDoor::let_in(UniqueFd worker) {
     (void)!getrandom(&number, sizeof number, 0);  // never less, of so few bytes
     number = number >> 2 | wire::first_greeting_number;
     LockGuard lock(mutex_);
-    workers_[number] = std::move(worker);
+    workers_[number] = {std::move(worker), {}};
     return number;
 }
 
@@ -160,8 +169,20 @@ void FrontDoor::show_in(Waiting& waiting, uint64_t number) {
         return;
     }
     LockGuard lock(mutex_);
-    auto worker = workers_.find(number);
-    if (worker != workers_.end()) (void)send_packet(worker->second.get(), "1", descriptor);
+    auto found = workers_.find(number);
+    if (found == workers_.end()) return;
+    auto& [worker, shown_in] = found->second;
+    (void)send_packet(worker.get(), "1", descriptor);
+    shown_in.push_back(socket_inode(descriptor));
+    if (shown_in.size() > remembered_per_worker_max) shown_in.pop_front();
+}
+
+bool FrontDoor::has_one_of(uint64_t number, const std::set<ino_t>& sockets) {
+    LockGuard lock(mutex_);
+    auto found = workers_.find(number);
+    if (found == workers_.end()) return false;
+    auto& shown_in = found->second.shown_in;
+    return std::any_of(shown_in.begin(), shown_in.end(), [&](ino_t one) { return sockets.count(one) > 0; });
 }
 
 void FrontDoor::remove(Waiters::iterator waiting) {

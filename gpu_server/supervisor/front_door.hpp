@@ -12,10 +12,14 @@
 // closed, and so is, when too many wait, the one that has waited longest.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -43,6 +47,8 @@ public:
     // From now on connections with the number that is returned go to `worker`, until let_nobody_in().
     uint64_t let_in(UniqueFd worker) TNR_EXCLUDES(mutex_);
     void let_nobody_in(uint64_t number) TNR_EXCLUDES(mutex_);
+    // Whether one of these sockets (connections_here.hpp) has been shown in to the worker with this number.
+    bool has_one_of(uint64_t number, const std::set<ino_t>& sockets) TNR_EXCLUDES(mutex_);
 
 private:
     struct Waiting {
@@ -71,7 +77,11 @@ private:
     std::map<std::string, size_t> by_source_;
 
     Mutex mutex_;
-    std::map<uint64_t, UniqueFd> workers_ TNR_GUARDED_BY(mutex_);
+    struct Behind {
+        UniqueFd worker;
+        std::deque<ino_t> shown_in;  // the last ones
+    };
+    std::map<uint64_t, Behind> workers_ TNR_GUARDED_BY(mutex_);
     std::thread thread_;
 };
 

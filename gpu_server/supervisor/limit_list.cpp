@@ -43,6 +43,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"GPUs in one claim", "a machine", std::to_string(gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},
         {"sessions", "a user", number(sessions_per_user_max), refused},
+        {"connections to its worker that have proven no key", "a session", number(worker::strangers_max),
+         "the oldest goes"},
         {"data in flight", "a session", exact_bytes(wire::window_bytes) + " each way", "the sender waits"},
         {"device memory", "a session", "what its GPUs have, shared with the claim's others",
          "out of memory, as CUDA says"},
@@ -57,6 +59,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"files and sockets", "a session", number(worker::files_max), "an error of CUDA's"},
         {"things lent between its processes", "a machine",
          number(things_of_claim_max) + ", of all " + number(things_max) + " its GPUs' part", "an error of CUDA's"},
+        {"what its workers tell the server", "a user", rate(worker_messages_per_second_max, worker_messages_burst),
+         "they wait"},
         {"code kept on disk", "a user", exact_bytes(tenant_image_bytes_max), "what was used longest ago goes"},
         {"lines in the audit log", "a user or address", number(audit_lines_per_peer_max) + " a minute", "counted"},
     };

@@ -62,6 +62,13 @@ inline constexpr int descriptors_kept_back = 256;
 inline constexpr size_t descriptors_wanted = 65'536;
 // Messages of one worker that are read before the others get their turn.
 inline constexpr int worker_messages_at_once = 16;
+// What a worker says once it serves has some hundred bytes; its last word may be a driver's complaint.
+inline constexpr size_t serving_worker_message_bytes_max = size_t{4} << 10;
+// Messages of all workers of a user, in the long run and at once. One costs the supervisor some ten microseconds. What comes
+// beyond waits in the workers' sockets, and those are looked at again after the pause. A process that lends all that it may
+// (things_of_claim_max) says so much in one go.
+inline constexpr double worker_messages_per_second_max = 5'000, worker_messages_burst = 20'000;
+inline constexpr milliseconds worker_unheard_for{20};
 // What a worker may add to the log: in one line, and within ten seconds. A driver's complaint has some lines.
 inline constexpr size_t foreign_line_bytes_max = 500;
 inline constexpr size_t foreign_log_bytes_max = size_t{64} << 10;
@@ -103,10 +110,18 @@ inline constexpr int unconnected_sessions_max = 3;
 inline constexpr milliseconds unconnected_pause_min{15'000};
 inline constexpr milliseconds unconnected_pause_max{600'000};
 
+// A worker whose client is gone says so within its grace (pool/patience.hpp). One that has not by then and this is ended.
+inline constexpr milliseconds worker_notices_within{5'000};
+inline constexpr milliseconds left_clients_looked_for_every{2'000};
+
 // Host memory of a claim's workers, for each of its GPUs, is at most a GPU's share of three quarters of what there is; and
 // never less than this, which is two code images of the largest size with something to spare.
 inline constexpr uint64_t host_bytes_per_gpu_min = uint64_t{4} << 30;
 inline constexpr milliseconds host_memory_looked_at_every{500};
+// Files in memory, of which a worker may have thousands, are looked at when all of the host have changed by this much, and for
+// so long each time.
+inline constexpr uint64_t memory_files_looked_at_after = uint64_t{64} << 20;
+inline constexpr milliseconds memory_files_looked_at_for{5};
 
 // A program that was killed holds its GPU memory until its worker is sure that it does not come back, and gone itself. How
 // long a program that needs that memory waits for it, and with how many wishes, before it hears that there is none.

@@ -313,6 +313,19 @@ void Claims::end_hungry(const std::function<uint64_t(const Session&)>& bytes_of,
     }
 }
 
+void Claims::end_left(const std::function<bool(const Worker&)>& has_client, milliseconds for_so_long) {
+    for (auto& claim : claims_)
+        for (auto& session : claim->sessions) {
+            if (session.state != Session::State::serving || !session.connected) continue;
+            if (has_client(*session.worker))
+                session.left_since.reset();
+            else if (!session.left_since)
+                session.left_since = loop_.now();
+            else if (loop_.now() - *session.left_since >= for_so_long)
+                end_session(session, "its client is gone, which its worker has not noticed");
+        }
+}
+
 // starting or serving → ending. Its worker is gone soon; `gone` does the rest.
 void Claims::end_session(Session& session, const std::string& why) {
     if (session.state == Session::State::ending) return;

@@ -14,6 +14,7 @@
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/pool/patience.hpp"
 #include "gpu_server/supervisor/addresses.hpp"
 #include "gpu_server/supervisor/books.hpp"
 #include "gpu_server/supervisor/claims.hpp"
@@ -67,16 +68,32 @@ void look_at_folder(EventLoop& loop, ServerKeys& keys, AuditLog& audit, Membersh
 }
 
 // The emulated GPU's memory is the host's, and granted.
-void look_at_host_memory(EventLoop& loop, Claims& claims, uint64_t bytes_max, bool emulated) {
-    claims.end_hungry(
-        [&](const Session& session) {
-            uint64_t bytes = host_bytes_of(session.worker->pid), granted = 0;
-            for (auto each : session.granted_bytes) granted += emulated ? each : 0;
-            return bytes - std::min(bytes, granted);
-        },
-        bytes_max);
-    loop.after(host_memory_looked_at_every,
-               [&loop, &claims, bytes_max, emulated] { look_at_host_memory(loop, claims, bytes_max, emulated); });
+uint64_t ungranted_bytes(const HostMemory& memory, const Session& session, bool emulated) {
+    uint64_t bytes = memory.bytes_of(session.worker->pid), granted = 0;
+    for (auto each : session.granted_bytes) granted += emulated ? each : 0;
+    return bytes - std::min(bytes, granted);
+}
+
+struct HostMemoryRule {
+    uint64_t bytes_per_gpu;
+    bool emulated;
+};
+
+void look_at_host_memory(EventLoop& loop, Claims& claims, const WorkerProcesses& workers, HostMemory& memory,
+                         HostMemoryRule rule) {
+    std::vector<pid_t> processes;
+    for (auto* worker : workers.all()) processes.push_back(worker->pid);
+    memory.look_at(processes);
+    claims.end_hungry([&](const Session& session) { return ungranted_bytes(memory, session, rule.emulated); },
+                      rule.bytes_per_gpu);
+    loop.after(host_memory_looked_at_every, [&, rule] { look_at_host_memory(loop, claims, workers, memory, rule); });
+}
+
+void look_for_left_clients(EventLoop& loop, Claims& claims, const WorkerProcesses& workers) {
+    if (auto open = connections_here())
+        claims.end_left([&](const Worker& worker) { return workers.has_client(worker, *open); },
+                        grace_for_clients() + worker_notices_within);
+    loop.after(left_clients_looked_for_every, [&] { look_for_left_clients(loop, claims, workers); });
 }
 
 // As many descriptors as the system allows and we have a use for: each connection is one.
@@ -251,7 +268,9 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     asked_to_end = [&](int signal) { stopping.asked(signal); };
 
     syncing.emplace(**ledger);
-    look_at_host_memory(loop, claims, host_bytes, source->emulated());
+    HostMemory memory;
+    look_at_host_memory(loop, claims, workers, memory, {host_bytes, source->emulated()});
+    look_for_left_clients(loop, claims, workers);
     auto groups = WorkerGroups::divide_ours();
     log(LogLevel::info, groups.summary());
     workers.hold(std::move(groups), host_bytes + (source->emulated() ? largest_memory(*found) : 0));

@@ -27,7 +27,7 @@ static constexpr int worker_backlog = 16;
 
 WorkerProcesses::~WorkerProcesses() {
     for (auto& worker : workers_) {
-        loop_.unwatch(worker->control.get());
+        stop_listening_to(*worker);
         loop_.unwatch(worker->errors.get());
         kill_child(worker->pid);
         (void)worker->control.release();  // our process's end closes it, and does not wait for what is queued there
@@ -53,6 +53,11 @@ Result<UniqueFd> WorkerProcesses::way_in(Worker& worker) {
 void WorkerProcesses::close_way_in(Worker& worker) {
     if (!front_door_) return ports_.give_back(worker.endpoint.port);
     front_door_->let_nobody_in(worker.door_number);
+}
+
+bool WorkerProcesses::has_client(const Worker& worker, const ConnectionsHere& open) const {
+    return front_door_ ? front_door_->has_one_of(worker.door_number, open.sockets)
+                       : open.ports.count(worker.endpoint.port) > 0;
 }
 
 size_t WorkerProcesses::ports_left() const {
@@ -90,7 +95,7 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     });
     Worker* started = worker.get();
     workers_.push_back(std::move(worker));
-    loop_.watch(started->control.get(), [this, started] { read_messages(*started); });
+    listen_to(*started);
     loop_.watch(started->errors.get(), [this, started] { read_errors(*started); });
     reaper_.expect(started->pid, [this, started](int status) { exited(*started, status); });
     log(LogLevel::debug, "worker " + std::to_string(started->pid) + " started at " + started->endpoint.text());
@@ -116,7 +121,7 @@ bool WorkerProcesses::tell(Worker& worker, const json& message, int file) {
 }
 
 void WorkerProcesses::kill(Worker& worker) {
-    if (worker.state != Worker::State::dying) loop_.unwatch(worker.control.get());
+    if (worker.state != Worker::State::dying) stop_listening_to(worker);
     worker.state = Worker::State::dying;
     worker.killed_by_us = true;
     kill_child(worker.pid);
@@ -138,8 +143,24 @@ Received WorkerProcesses::hear(Worker& worker) {
     return received;
 }
 
+void WorkerProcesses::listen_to(Worker& worker) {
+    loop_.watch(worker.control.get(), [this, &worker] { read_messages(worker); });
+}
+
+// What it says meanwhile stays in its socket; once that is full, it waits.
+void WorkerProcesses::listen_later(Worker& worker) {
+    loop_.unwatch(worker.control.get());
+    worker.heard_again = loop_.after(worker_unheard_for, [this, &worker] { listen_to(worker); });
+}
+
+void WorkerProcesses::stop_listening_to(Worker& worker) {
+    loop_.unwatch(worker.control.get());
+    loop_.cancel(worker.heard_again);
+}
+
 void WorkerProcesses::read_messages(Worker& worker) {
     for (int i = 0; i < worker_messages_at_once && worker.state != Worker::State::dying; ++i) {
+        if (!worker.tenant.empty() && !messages_.take(worker.tenant, loop_.now())) return listen_later(worker);
         auto received = hear(worker);
         if (received.what == Received::What::nothing_now) return;
         if (received.what == Received::What::message && understand(worker, received)) continue;
@@ -161,9 +182,10 @@ void WorkerProcesses::read_errors(Worker& worker) {
 
 // False: it makes no sense, or not now.
 bool WorkerProcesses::understand(Worker& worker, Received& received) {
+    const bool serves = worker.state == Worker::State::serving;
+    if (serves && received.text.size() > serving_worker_message_bytes_max) return false;
     auto message = parse_worker_message(received.text);
     if (!message) return false;
-    const bool serves = worker.state == Worker::State::serving;
     if (auto* ready = std::get_if<WorkerReady>(&*message)) {
         if (worker.state != Worker::State::starting || ready->devices.size() != worker.gpus.size()) return false;
         worker.devices = std::move(ready->devices);
@@ -198,7 +220,7 @@ void WorkerProcesses::exited(Worker& worker, int status) {
     if (worker.state != Worker::State::dying) {
         auto received = hear(worker);
         while (received.what == Received::What::message && understand(worker, received)) received = hear(worker);
-        loop_.unwatch(worker.control.get());
+        stop_listening_to(worker);
         worker.state = Worker::State::dying;
     }
     // Nor may descriptors stay there: closing the socket would close them.

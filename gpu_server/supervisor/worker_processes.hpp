@@ -3,9 +3,11 @@
 
 #include <memory>
 
+#include "gpu_server/supervisor/connections_here.hpp"
 #include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
+#include "gpu_server/supervisor/turns.hpp"
 #include "gpu_server/supervisor/worker_groups.hpp"
 #include "gpu_server/supervisor/worker_ports.hpp"
 #include "gpu_server/supervisor/workers.hpp"
@@ -34,11 +36,17 @@ public:
     void kill(Worker& worker) override;
     size_t ports_left() const override;
 
+    // Of one whose client has come: is a client still connected to it?
+    bool has_client(const Worker& worker, const ConnectionsHere& open) const;
+
     bool none() const { return workers_.empty(); }
     std::vector<Worker*> all() const;
 
 private:
     Received hear(Worker& worker);
+    void listen_to(Worker& worker);
+    void listen_later(Worker& worker);
+    void stop_listening_to(Worker& worker);
     void read_messages(Worker& worker);
     void read_errors(Worker& worker);
     bool understand(Worker& worker, Received& received);
@@ -54,6 +62,7 @@ private:
     Endpoint front_;
     WorkerGroups groups_;
     uint64_t memory_bytes_per_gpu_ = 0;
+    Allowances messages_{worker_messages_per_second_max, worker_messages_burst};  // by tenant
     std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -1,4 +1,6 @@
-// Arrays and mipmapped arrays. The client says what each is charged; the driver alone knows what it takes.
+// Arrays and mipmapped arrays. The client says what each is charged, which is no less than its texels; the driver alone knows
+// what it takes.
+#include "gpu_client/protocol/array_charge.hpp"
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/memory_grants.hpp"
 
@@ -20,9 +22,17 @@ static bool is_number(uint64_t number) {
     return number != 0 && number < wire::first_number_of_worker;
 }
 
+// 0: no shape that a client of ours asks for.
+static uint64_t charge_of(const wire::ArrayShape& shape, unsigned levels) {
+    const auto described = description_of(shape);
+    if (!wire::is_array_shape(described) || !wire::texel_bytes_of(described.Format, described.NumChannels)) return 0;
+    return std::max(shape.charged_bytes, wire::array_charge(described, levels));
+}
+
 static Answer create_array(WorkerSession& session, Call& call, const wire::CreateArray<Resolved>& wanted) {
     if (!driver().cuArray3DCreate_v2 || !driver().cuArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t bytes = charge_of(wanted.shape, 1);
+    if (!is_number(wanted.array) || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     auto make = [&session, number = wanted.array, described = description_of(wanted.shape),
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUarray made = nullptr;
@@ -32,12 +42,13 @@ static Answer create_array(WorkerSession& session, Call& call, const wire::Creat
         driver().cuArrayDestroy(made);
         return CUDA_ERROR_INVALID_VALUE;
     };
-    return with_memory(session, call, wanted.device, wanted.shape.charged_bytes, make);
+    return with_memory(session, call, wanted.device, bytes, make);
 }
 
 static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::CreateMipmappedArray<Resolved>& wanted) {
     if (!driver().cuMipmappedArrayCreate || !driver().cuMipmappedArrayDestroy) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_number(wanted.array)) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t bytes = charge_of(wanted.shape, wanted.levels);
+    if (!is_number(wanted.array) || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     auto make = [&session, number = wanted.array, described = description_of(wanted.shape), levels = wanted.levels,
                  context = session.current_number()](std::shared_ptr<Physical> charged) {
         CUmipmappedArray made = nullptr;
@@ -47,7 +58,7 @@ static Answer create_mipmapped(WorkerSession& session, Call& call, const wire::C
         driver().cuMipmappedArrayDestroy(made);
         return CUDA_ERROR_INVALID_VALUE;
     };
-    return with_memory(session, call, wanted.device, wanted.shape.charged_bytes, make);
+    return with_memory(session, call, wanted.device, bytes, make);
 }
 
 static Answer get_level(WorkerSession& session, Call&, const wire::GetArrayLevel<Resolved>& wanted) {

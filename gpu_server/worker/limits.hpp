@@ -20,9 +20,14 @@ inline constexpr size_t resource_descriptions_max = 65536;
 // Descriptors: the driver opens a handful per GPU, ZeroMQ a few per connection; memory and events of other processes, and
 // each piece of the emulated GPU's memory, have one each.
 inline constexpr size_t files_max = 16384;
+// Connections that have proven no key yet; a client has one, and one for each lane. ZeroMQ may hold 2 MiB for each.
+inline constexpr size_t strangers_max = 32;
 // Threads of the user: a worker has some dozens, and one that waits much some hundreds. Where all workers of the node
 // are one user, it is the limit of all together.
 inline constexpr size_t threads_max = 1024;
 inline constexpr size_t threads_of_all_max = 32768;
+// A host that runs out of memory ends a process: rather a worker than the supervisor, or a service of the host's own. As if it
+// held so many thousandths of the host's memory more.
+inline constexpr int ended_first_score = 500;
 
 }  // namespace tnr::worker

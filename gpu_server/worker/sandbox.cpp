@@ -33,8 +33,9 @@ namespace fs = std::filesystem;
 using server::log;
 using server::LogLevel;
 
-// What the private /tmp may hold: the driver's compile cache of one process.
-constexpr const char* tmp_options = "size=256m,mode=1777";
+// What the private /tmp may hold: the driver's compile cache of one process. Empty files take memory, too.
+constexpr const char* tmp_options = "size=256m,nr_inodes=16k,mode=1777";
+constexpr const char* shared_memory_options = "size=64m,nr_inodes=4k,mode=1777";
 constexpr uid_t nobody = 65534;
 // User ids that nobody else has: one for each worker, told apart by the host's process id of it (at most 2^22). No system
 // gives such numbers to people or services.
@@ -91,6 +92,7 @@ public:
         for (const char* path : {"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache",
                                  "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nvidia", "/etc/localtime", "/sys"})
             if (!show(path, true)) return "show the system's files";
+        if (!hide_groups()) return "hide the control groups";
         if (!show_processes()) return "show /proc";
         if (!make_tmp()) return "make a private /tmp";  // first: what is shown next may lie below it
         for (auto& path : options_.readable)
@@ -134,6 +136,15 @@ private:
         return mount(nullptr, path.c_str(), nullptr, flags, nullptr) == 0;
     }
 
+    // They tell of every other worker what it uses.
+    bool hide_groups() {
+        auto groups = inside("/sys/fs/cgroup");
+        std::error_code error;
+        if (!fs::is_directory(groups, error)) return true;
+        constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
+        return mount("tmpfs", groups.c_str(), "tmpfs", flags, "size=4k,mode=0555") == 0;
+    }
+
     // Shows our own processes only: others' command lines are their business. Linux before 5.8 does not know the word;
     // it would take a number, but then hide processes from the whole host. The root of a user namespace may not mount
     // /proc, and sees all.
@@ -169,7 +180,7 @@ private:
         std::error_code error;
         fs::create_directories(inside("/dev/shm"), error);
         constexpr unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-        return mount("tmpfs", inside("/dev/shm").c_str(), "tmpfs", flags, "size=64m,mode=1777") == 0;
+        return mount("tmpfs", inside("/dev/shm").c_str(), "tmpfs", flags, shared_memory_options) == 0;
     }
 
     bool enter() {
@@ -282,6 +293,7 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     std::string missing;
     pid_t parent = getppid(), process = process_id_of_host();
     bool root = geteuid() == 0 && users_to_choose_from();
+    write_file("/proc/self/oom_score_adj", std::to_string(ended_first_score));
     auto groups = device_groups(options);
 
     bool offline = unshare(CLONE_NEWNET) == 0;

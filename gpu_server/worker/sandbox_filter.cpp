@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/ioprio.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,6 +48,8 @@ constexpr long denied[] = {
     // where kernel bugs have most often been found
     SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
     SYS_keyctl, SYS_add_key, SYS_request_key, SYS_fanotify_init,
+    // memory that no process is seen to have (host_memory.hpp)
+    SYS_shmget, SYS_msgget, SYS_semget, SYS_mq_open,
 #if defined(__x86_64__)
     SYS_iopl, SYS_ioperm, SYS_fork, SYS_vfork, SYS_mknod,
 #endif
@@ -153,8 +157,13 @@ Result<> filter_system_calls(const FilterOptions& options) {
     // call does nothing and reports success.
     for (long number : {SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setaffinity, SYS_sched_setattr})
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, 0); });
+    // Of this process alone: "all of my user" would be other workers where the server is not root.
+    program.when(SYS_setpriority, [&] { program.refuse_unless_argument(0, PRIO_PROCESS, EPERM); });
+    program.when(SYS_ioprio_set, [&] { program.refuse_unless_argument(0, IOPRIO_WHO_PROCESS, EPERM); });
     for (long number : {SYS_setpriority, SYS_ioprio_set})
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(1, 0, self, EPERM); });
+    // It ends with its supervisor.
+    program.when(SYS_prctl, [&] { program.refuse_if_argument(0, PR_SET_PDEATHSIG, EPERM); });
 
     program.when(SYS_socket, [&] {
         // libzmq aborts on what getifaddrs() reports of this family, unless it is exactly this error.

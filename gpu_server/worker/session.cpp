@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "gpu_server/pool/patience.hpp"
 #include "gpu_server/worker/driver.hpp"
 
 namespace tnr::worker {
@@ -16,16 +17,6 @@ using namespace std::chrono_literals;
 static constexpr auto goodbye_takes = 50ms;
 
 using Clock = std::chrono::steady_clock;
-
-static std::chrono::milliseconds from_environment(const char* name, std::chrono::milliseconds otherwise) {
-    const char* wanted = std::getenv(name);
-    return wanted ? std::chrono::milliseconds(std::strtoul(wanted, nullptr, 10)) : otherwise;
-}
-
-static Presence::Patience patience_from_environment() {
-    return {from_environment("TNR_WORKER_GRACE_MS", wire::default_grace),
-            from_environment("TNR_WORKER_KNOCK_MS", wire::knocks_within)};
-}
 
 WorkerSession::WorkerSession(std::unique_ptr<wire::Link> link, std::vector<Device>& devices, SupervisorLink& supervisor)
     : devices(devices),
@@ -72,7 +63,7 @@ std::string WorkerSession::run() {
 
 std::string WorkerSession::serve() {
     prints.start([this](std::string_view text) { outbox.tell(wire::Printed{text}); });
-    Presence presence(patience_from_environment(), Clock::now());
+    Presence presence({server::grace_for_clients(), server::knock_of_clients()}, Clock::now());
     while (reason_.empty()) {
         wire::Batch batch;
         auto patience = busy.look_within(profiler.look_within(presence.next_look()), !held_back_);

@@ -11,6 +11,7 @@
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/sandbox.hpp"
 #include "gpu_server/worker/session.hpp"
+#include "gpu_server/worker/strangers.hpp"
 
 namespace tnr::worker {
 
@@ -48,19 +49,24 @@ static std::vector<Device>& warm_up(SupervisorLink& supervisor) {
 }
 
 // Only the key that the claim was made with may connect; plain text only from this host.
-static Result<std::unique_ptr<server::Zap>> admit_only(zmq::context_t& context, const std::string& client_key) {
-    return server::Zap::start(context, [client_key](const server::Knock& knock) -> std::optional<std::string> {
-        bool welcome = client_key.empty() ? knock.plain && knock.from_loopback() : knock.public_key == client_key;
-        return welcome ? std::optional<std::string>("client") : std::nullopt;
-    });
+static Result<std::unique_ptr<server::Zap>> admit_only(zmq::context_t& context, const std::string& client_key,
+                                                       Strangers& strangers) {
+    return server::Zap::start(
+        context, [client_key, &strangers](const server::Knock& knock) -> std::optional<std::string> {
+            bool welcome = client_key.empty() ? knock.plain && knock.from_loopback() : knock.public_key == client_key;
+            if (welcome) strangers.proven(knock.connection);
+            return welcome ? std::optional<std::string>("client") : std::nullopt;
+        });
 }
 
 static std::string serve(SupervisorLink& supervisor, std::vector<Device>& devices, const Serve& wanted, int listen_fd) {
     auto& context = *new zmq::context_t(static_cast<int>(1 + wanted.lanes));
-    auto zap = admit_only(context, wanted.client_key);
+    auto& strangers = *new Strangers(wanted.keys.secret_key);
+    auto zap = admit_only(context, wanted.client_key, strangers);
     if (!zap) return zap.error().what;
     forever(std::move(*zap));
-    auto channel = wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session, wanted.lanes);
+    auto channel =
+        wire::Channel::serve(context, listen_fd, wanted.keys, wanted.session, wanted.lanes, strangers.hooks());
     if (!channel) return channel.error().what;
     auto& session = *new WorkerSession(std::make_unique<wire::Link>(std::move(*channel)), devices, supervisor);
     supervisor.start([&session](const std::string& why) { session.say_goodbye(why); });

@@ -7,13 +7,19 @@
 #include <arpa/inet.h>
 #include <asm/sockios.h>
 #include <fcntl.h>
+#include <linux/ioprio.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +33,7 @@
 #include "tests/support/catch.hpp"
 
 #include "gpu_client/protocol/channel.hpp"
+#include "gpu_server/worker/limits.hpp"
 
 using tnr::UniqueFd;
 using namespace tnr::worker;
@@ -169,11 +176,19 @@ TEST_CASE("nothing reaches another worker, be it of the same user", "[sandbox]")
     CHECK(sched_getscheduler(other) == SCHED_OTHER);
     CHECK(fails([&] { return setpriority(PRIO_PROCESS, static_cast<id_t>(other), 19); }) == EPERM);
     CHECK(fails([&] { return syscall(SYS_migrate_pages, other, 0, nullptr, nullptr); }) == EPERM);
+    // "All of my group" and "all of my user's" are others, too.
+    CHECK(fails([&] { return setpriority(PRIO_USER, 0, 19); }) == EPERM);
+    CHECK(fails([&] { return setpriority(PRIO_PGRP, 0, 19); }) == EPERM);
+    constexpr int idle_class = 3 << 13;
+    for (int which : {IOPRIO_WHO_PGRP, IOPRIO_WHO_USER})
+        CHECK(fails([&] { return syscall(SYS_ioprio_set, which, 0, idle_class); }) == EPERM);
+    CHECK(getpriority(PRIO_PROCESS, static_cast<id_t>(other)) == 0);
     // To itself it may do all that.
     CHECK(fails([&] { return fcntl(ends[0], F_SETFL, O_NONBLOCK); }) == 0);
     CHECK(fails([&] { return sched_setaffinity(0, sizeof cpus, &cpus); }) == 0);
     CHECK(fails([&] { return prlimit(getpid(), RLIMIT_NOFILE, nullptr, &none); }) == 0);
     CHECK(fails([&] { return setpriority(PRIO_PROCESS, 0, 5); }) == 0);
+    CHECK(fails([&] { return syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle_class); }) == 0);
     close(ends[0]);
     close(ends[1]);
     kill(other, SIGKILL);
@@ -193,6 +208,53 @@ TEST_CASE("a worker sees no other process, and its threads are counted for itsel
               getrlimit(RLIMIT_NPROC, &threads);
               return threads.rlim_max == 1024;
           }) == 1);
+}
+
+TEST_CASE("it cannot outlive its supervisor, and is what a host without memory ends first", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    CHECK(inside({}, as_root, [] { return errno_of(prctl(PR_SET_PDEATHSIG, 0)); }) == EPERM);
+    CHECK(inside({}, as_root, [] {
+              int signal = 0;
+              prctl(PR_GET_PDEATHSIG, &signal);
+              return signal;
+          }) == SIGKILL);
+    CHECK(inside({}, as_root, [] {
+              int score = 0;
+              std::ifstream("/proc/self/oom_score_adj") >> score;
+              return score / 10;
+          }) == ended_first_score / 10);
+}
+
+TEST_CASE("no memory that is nobody's", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    CHECK(inside({}, as_root, [] { return errno_of(shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600)); }) == EPERM);
+    CHECK(inside({}, as_root, [] { return errno_of(msgget(IPC_PRIVATE, IPC_CREAT | 0600)); }) == EPERM);
+    CHECK(inside({}, as_root, [] { return errno_of(semget(IPC_PRIVATE, 1, IPC_CREAT | 0600)); }) == EPERM);
+    CHECK(inside({}, as_root, [] { return errno_of(mq_open("/x", O_RDWR | O_CREAT, 0600, nullptr)); }) == EPERM);
+    if (!namespaces_work(as_root)) return;
+    // Files without content, in the folders that it may write.
+    for (const char* folder : {"/tmp", "/dev/shm"}) {
+        CAPTURE(folder);
+        CHECK(inside({}, as_root, [&] {
+                  for (int i = 0; i < 20'000; ++i) {
+                      UniqueFd file(
+                          open((std::string(folder) + "/" + std::to_string(i)).c_str(), O_WRONLY | O_CREAT, 0600));
+                      if (!file) return errno;
+                  }
+                  return 0;
+              }) == ENOSPC);
+    }
+}
+
+TEST_CASE("control groups of others are not seen", "[sandbox]") {
+    bool as_root = GENERATE(true, false);
+    CAPTURE(as_root);
+    if (!namespaces_work(as_root) || !std::filesystem::exists("/sys/fs/cgroup")) return;
+    REQUIRE_FALSE(std::filesystem::is_empty("/sys/fs/cgroup"));
+    CHECK(inside({}, as_root, [] { return std::filesystem::is_empty("/sys/fs/cgroup") ? 7 : 0; }) == 7);
+    CHECK(inside({}, as_root, [] { return std::filesystem::exists("/sys/devices/system/cpu") ? 7 : 0; }) == 7);
 }
 
 TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {

@@ -396,3 +396,16 @@ TEST_CASE("a claim's workers hold only so much of the host's memory, and only wh
     REQUIRE(send(small.get(), "m", 1, 0) == 1);
     CHECK(recv(small.get(), &bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes);
 }
+
+TEST_CASE("what a worker holds in files in memory is its memory, though nobody has mapped them", "[attacks]") {
+    if (geteuid() != 0) return;  // then control groups hold it, or nothing does
+    Server server({"--plain", "--emulate", "h100", "--host-memory-mib", "150"});
+    auto client = client_of(server);
+    auto session = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    REQUIRE(send(session.get(), "H", 1, 0) == 1);
+    REQUIRE(server.wait_for_note("holds a file"));
+    REQUIRE(send(session.get(), "H", 1, 0) == 1);
+    CHECK(server.wait_for_log("of the GPU node's own memory; the limit is 150 MiB"));
+    char byte;
+    CHECK(::read(session.get(), &byte, 1) <= 0);
+}

@@ -211,14 +211,34 @@ static void flood() {
     note("has flooded");
 }
 
+// Counts what the supervisor takes of what it says, as quickly as it can.
+static void say_much() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    int said = 0;
+    for (; std::chrono::steady_clock::now() < until; ++said)
+        tnr::server::send_message(child_control_fd, {{"away", said % 2 == 0}});
+    note("has said " + std::to_string(said) + ";");
+}
+
+// Memory that no process has mapped.
+static void hold_in_a_file(size_t bytes) {
+    int file = memfd_create("held", MFD_CLOEXEC);
+    const std::string piece(1 << 20, 'f');
+    for (size_t done = 0; done < bytes; done += piece.size()) (void)!write(file, piece.data(), piece.size());
+    note("holds a file");
+}
+
 // What a session's traffic comes to, as honest workers tell it and as others do; and that its client is away, or back.
 static bool said_about_client(char byte) {
     if (byte == 'F') return flood(), true;
+    if (byte == 'S') return say_much(), true;
+    if (byte == 'H') return hold_in_a_file(100'000'000), true;
     json message;
     if (byte == 'v') message["moved"] = {{"up", 1000}, {"down", 10}, {"busy_ms", 700}};
     if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before
     if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}, {"busy_ms", ~uint64_t{0}}};
     if (byte == 'a' || byte == 'r') message["away"] = byte == 'a';
+    if (byte == 'L') message = {{"away", true}, {"and", std::string(5'000, 'x')}};
     if (message.is_null()) return false;
     tnr::server::send_message(child_control_fd, message);
     return true;

@@ -112,3 +112,36 @@ TEST_CASE("a worker that says as much as it can delays nobody, and does not fill
     CHECK(read(hostile.get(), &granted, sizeof granted) == sizeof granted);
     CHECK(granted > 0);
 }
+
+TEST_CASE("all workers of a user together are listened to for a part of the time, and others' at once",
+          "[worker-messages]") {
+    Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});
+    auto client = client_of(server);
+    std::vector<tnr::UniqueFd> hostile;
+    for (int i = 0; i < 3; ++i) hostile.push_back(connect_to(ask(*client, session_request("hostile"))["endpoint"]));
+    auto other = connect_to(ask(*client, session_request("other"))["endpoint"]);
+    for (auto& one : hostile) REQUIRE(write(one.get(), "S", 1) == 1);
+    for (int i = 0; i < 10; ++i) {
+        uint64_t granted = 0;
+        REQUIRE(write(other.get(), "1", 1) == 1);
+        REQUIRE(read(other.get(), &granted, sizeof granted) == sizeof granted);
+    }
+    REQUIRE(server.wait_for_note("has said", 3));
+    auto notes = server.notes();
+    double said = 0;
+    for (auto at = notes.find("has said "); at != std::string::npos; at = notes.find("has said ", at + 1))
+        said += std::stod(notes.substr(at + 9));
+    WARN(said << " messages in two seconds");
+    constexpr double in_sockets = 3 * 500, seconds = 4;  // a busy machine's two
+    CHECK(said < worker_messages_burst + seconds * worker_messages_per_second_max + in_sockets);
+}
+
+TEST_CASE("a worker that serves and says something long is no worker", "[worker-messages]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    auto hostile = connect_to(ask(*client, session_request("hostile"))["endpoint"]);
+    REQUIRE(write(hostile.get(), "L", 1) == 1);
+    CHECK(server.wait_for_log("talks nonsense"));
+    char byte;
+    CHECK(read(hostile.get(), &byte, 1) <= 0);
+}

@@ -1,0 +1,84 @@
+// What arrays are charged to a session's memory: the client says so when it makes one, and the worker charges no less.
+#pragma once
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tnr::wire {
+
+// What a driver hands out memory for arrays in.
+inline constexpr uint64_t array_granularity = 64 << 10;
+// No array of any GPU has longer sides or more levels; keeps sums from overflowing.
+inline constexpr size_t array_side_max = size_t{1} << 18;
+inline constexpr unsigned array_levels_max = 19;
+
+// 0: a format that is not remoted.
+inline uint64_t texel_bytes_of(CUarray_format format, unsigned channels) {
+    switch (format) {
+        case CU_AD_FORMAT_UNSIGNED_INT8:
+        case CU_AD_FORMAT_SIGNED_INT8:
+            return channels;
+        case CU_AD_FORMAT_UNSIGNED_INT16:
+        case CU_AD_FORMAT_SIGNED_INT16:
+        case CU_AD_FORMAT_HALF:
+            return uint64_t{2} * channels;
+        case CU_AD_FORMAT_UNSIGNED_INT32:
+        case CU_AD_FORMAT_SIGNED_INT32:
+        case CU_AD_FORMAT_FLOAT:
+            return uint64_t{4} * channels;
+        case CU_AD_FORMAT_UNORM_INT8X1:
+        case CU_AD_FORMAT_SNORM_INT8X1:
+            return 1;
+        case CU_AD_FORMAT_UNORM_INT8X2:
+        case CU_AD_FORMAT_SNORM_INT8X2:
+        case CU_AD_FORMAT_UNORM_INT16X1:
+        case CU_AD_FORMAT_SNORM_INT16X1:
+            return 2;
+        case CU_AD_FORMAT_UNORM_INT8X4:
+        case CU_AD_FORMAT_SNORM_INT8X4:
+        case CU_AD_FORMAT_UNORM_INT16X2:
+        case CU_AD_FORMAT_SNORM_INT16X2:
+            return 4;
+        case CU_AD_FORMAT_UNORM_INT16X4:
+        case CU_AD_FORMAT_SNORM_INT16X4:
+            return 8;
+        default:
+            return 0;
+    }
+}
+
+// Whether what follows can be computed; whether a driver makes it is the driver's affair.
+inline bool is_array_shape(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    const auto longest = std::max({described.Width, described.Height, described.Depth});
+    const auto channels = described.NumChannels;
+    return described.Width != 0 && longest <= array_side_max && (channels == 1 || channels == 2 || channels == 4);
+}
+
+// Its layers are no side of it that levels shrink.
+inline bool is_stacked(const CUDA_ARRAY3D_DESCRIPTOR& described) {
+    return described.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+}
+
+inline CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR described, unsigned level) {
+    auto shrink = [&](size_t& side) {
+        if (side != 0) side = std::max<size_t>(side >> level, 1);
+    };
+    shrink(described.Width);
+    shrink(described.Height);
+    if (!is_stacked(described)) shrink(described.Depth);
+    return described;
+}
+
+inline uint64_t array_charge(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+    uint64_t bytes = 0;
+    for (unsigned index = 0; index < std::min(levels, array_levels_max); ++index) {
+        auto level = level_of(described, index);
+        bytes += level.Width * texel_bytes_of(level.Format, level.NumChannels) * std::max<size_t>(level.Height, 1) *
+                 std::max<size_t>(level.Depth, 1);
+    }
+    return (bytes + array_granularity - 1) / array_granularity * array_granularity;
+}
+
+}  // namespace tnr::wire

@@ -1,0 +1,25 @@
+// Foreign text in lines that people read.
+#include "gpu_server/pool/log.hpp"
+
+#include "tests/support/catch.hpp"
+
+using tnr::server::harmless;
+using tnr::server::printable;
+
+TEST_CASE("foreign text controls no terminal, forges no line and is UTF-8", "[pool][log]") {
+    CHECK(harmless("train.py --größe 7 猫 🐈") == "train.py --größe 7 猫 🐈");
+    CHECK(harmless("a\nb\x1b[2J\x7f") == "a?b?[2J?");
+    CHECK(harmless("\xc2\x9b[2J") == "?[2J");  // the same, as one character
+    CHECK(harmless("gpj.\xe2\x80\xae"
+                   "exe") == "gpj.?exe");  // what follows would be written from right to left
+    CHECK(harmless("\xe2\x81\xa6x\xe2\x81\xa9") == "?x?");
+    CHECK(harmless("one\xe2\x80\xa8two") == "one?two");  // a line's end to some
+    CHECK(harmless("\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82") == std::string(12, '?'));
+    CHECK(harmless(std::string_view("a\0b", 3)) == "a?b");
+}
+
+TEST_CASE("a long text is cut between characters, or what is left of one is no character", "[pool][log]") {
+    std::string text(199, 'x');
+    CHECK(printable(text + "é") == text + "?…");
+    CHECK(printable(text + "y") == text + "y");
+}
