@@ -302,10 +302,10 @@ bool decode_float(Decoder& d) {
     bool sign = name == "neg" || name == "abs", extremes = name == "min" || name == "max";
     bool fused = name == "fma" || name == "mad";
     if (!two && !one && !sign && !extremes && !fused && name != "testp") return false;
-    auto last = d.inst().modifiers.empty() ? std::nullopt : type_named(d.inst().modifiers.back());
-    if (!last || (*last != Type::f32 && *last != Type::f64)) return false;
+    auto last = d.last_type();
+    if (last != Type::f32 && last != Type::f64) return false;
     auto type = d.take_type();
-    if (type != *last) return d.unsupported(), true;  // add.f32.f16 and the like
+    if (type != last) return d.unsupported(), true;  // add.f32.f16 and the like
     bool narrow = type == Type::f32;
     if (extremes) return decode_extreme(d, type, name == "max"), true;
     if (name == "testp") return decode_testp(d, type), true;
