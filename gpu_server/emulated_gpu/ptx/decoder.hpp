@@ -139,6 +139,7 @@ bool decode_multimem(Decoder& d);
 bool decode_collective(Decoder& d);
 bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);
+bool decode_stack(Decoder& d);
 bool decode_async(Decoder& d);
 bool decode_mbarrier(Decoder& d);
 bool decode_cluster(Decoder& d);

@@ -54,10 +54,11 @@ struct Frame {
     uint32_t return_pc = 0;
     uint32_t call = 0;  // Program::calls
     uint32_t depth = 0;
-    uint32_t lanes = 0;        // still inside
-    uint64_t local_base = 0;   // its part of each lane's local memory
-    uint64_t chain_bytes = 0;  // of registers, its callers' included
-    uint64_t capacity = 0;     // bytes of `registers`
+    uint32_t lanes = 0;                    // still inside
+    uint64_t local_base = 0;               // its part of each lane's local memory
+    uint64_t chain_bytes = 0;              // of registers, its callers' included
+    uint64_t capacity = 0;                 // bytes of `registers`
+    uint64_t alloca_top[warp_lanes] = {};  // at the call, if the module has alloca
     std::unique_ptr<std::byte[]> storage;
     std::byte* registers = nullptr;
 };
@@ -96,6 +97,7 @@ struct Warp {
     Frame* lane_frame[warp_lanes] = {};
     std::byte* local = nullptr;  // all lanes' local memory
     uint64_t local_stride = 0;
+    uint64_t alloca_top[warp_lanes] = {};  // the lowest local address that alloca has given away
     uint64_t instructions = 0;
 
     template <class T>

@@ -102,7 +102,7 @@ struct Program {
     std::vector<std::byte> constants;              // each broadcast to 32 lanes
     std::vector<LaunchConstant> launch_constants;  // each becomes 32 x 8 bytes at launch
     std::vector<std::string> absent;               // names of instructions that are not emulated
-    bool uses_reserved_shared = false;
+    bool uses_reserved_shared = false, uses_alloca = false;
 };
 
 // Code addresses as programs see them: no memory lies there, so they can never be mistaken for data.

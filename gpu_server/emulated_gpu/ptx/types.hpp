@@ -29,6 +29,7 @@ enum class Type : uint8_t {
     bf16x2,
     tf32,
     f32,
+    f32x2,
     f64,
     u16x2,
     s16x2,
@@ -77,6 +78,7 @@ constexpr uint32_t size_of(Type type) {
         case Type::b64:
         case Type::u64:
         case Type::s64:
+        case Type::f32x2:
         case Type::f64:
             return 8;
         case Type::b128:

@@ -298,3 +298,18 @@ TEST_CASE("memory and atomics", "[ptx][memory]") {
         {"atom.global.cas.b16 %k, [%in+8], 4, %h; ld.global.u64 %o, [%in+8];", 3, 4, 0, 3},
     });
 }
+
+TEST_CASE("two floats in one register", "[ptx][float]") {
+    auto two = [](float low, float high) { return word(low) | word(high) << 32; };
+    float above = std::nextafter(1.0f, 2.0f), below = std::nextafter(-1.0f, 0.0f);
+    check({
+        {"add.rn.f32x2 %o, %x, %y;", two(1, 2), two(0.5f, -4), 0, two(1.5f, -2)},
+        {"sub.f32x2 %o, %x, %y;", two(1, 2), two(0.5f, -4), 0, two(0.5f, 6)},
+        {"mul.rz.f32x2 %o, %x, %y;", two(above, 3), two(above, 5), 0, two(std::nextafter(above, 2.0f), 15)},
+        {"fma.rn.f32x2 %o, %x, %y, %z;", two(2, 3), two(4, 5), two(1, -1), two(9, 14)},
+        {"add.rp.f32x2 %o, %x, %y;", two(1, -1), two(1e-20f, 1e-20f), 0, two(above, below)},
+        {"add.ftz.f32x2 %o, %x, %y;", two(1e-40f, 1), two(0, 1), 0, two(0, 2)},
+        {"fma.rn.ftz.f32x2 %o, %x, %y, %z;", two(1e-40f, 1), two(1, 1), two(0, 1), two(0, 2)},
+    });
+    CHECK_FALSE(load(module_of(".reg .b64 %x; max.f32x2 %x, %x, %x;", 0)));
+}
