@@ -94,10 +94,10 @@ void replace_field(Warp& w, const Instr& i) {
         if (!p) return;
         TensorMap map;
         std::memcpy(&map, p, sizeof map);
-        bool known = map.mark == TensorMap::ours;
-        if (!known || !replace(map, static_cast<Field>(i.count), i.flags, values[lane]))
-            return fault(w, Outcome::illegal_instruction, lane,
-                         known ? "a tensor map cannot hold this value" : "no tensor map");
+        bool held = replace(map, static_cast<Field>(i.count), i.flags, values[lane]);
+        // Hardware does not look whether it is a map that it changes; a copy by it does.
+        if (!held && map.mark == TensorMap::ours)
+            return fault(w, Outcome::illegal_instruction, lane, "a tensor map cannot hold this value");
         std::memcpy(p, &map, sizeof map);
     }
 }
