@@ -102,6 +102,8 @@ PROGRAMS = {
     # OpenMP's threads have stacks of 2.1 GB together.
     "gcc-offload": Program([], {"gcc-offload": job("gcc_offload")}, memory_mib=4096,
                            debian=["gcc-offload-nvptx", "g++", "gfortran"]),
+    # It is linked with the distribution's loader of OpenCL, which brings pocl along; the job keeps to CUDA.
+    "hashcat": Program(["nvidia-cuda-nvrtc==13.0.88"], {"hashcat": job("hashcat")}, hide_toolkit=True, debian=["hashcat"]),
     "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
                            {"onnxruntime": job("onnxruntime")}, disk_gb=4),
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
