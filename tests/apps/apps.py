@@ -18,7 +18,7 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-JOB_LIMIT_S = 1800
+JOB_LIMIT_S = 3600  # numba-cuda's suite takes half an hour on a busy machine
 FREE_MARGIN_GB = 5
 
 # Runs a command where the machine's CUDA toolkit is out of sight: programs that find its compilers make machine code with
@@ -55,7 +55,7 @@ PROGRAMS = {
     # Without nvJitLink, cuda.core links with the driver, which takes PTX.
     "numba-cuda": Program(
         ["numba-cuda==0.30.4", "numba==0.68.1", "cuda-core==1.2.2", "cuda-bindings==13.5.0", TOOLKIT, "pytest==9.2.0",
-         "filecheck==1.0.6", "psutil==7.2.2", "cffi==2.1.1"],
+         "filecheck==1.0.6", "psutil==7.2.2", "cffi==2.1.1", "ml_dtypes==0.6.0"],
         {"numba-cuda": job("numba_cuda"), "numba-cuda-suite": suite("numba.cuda.tests", "numba_cuda.txt")},
         hide_toolkit=True),
     "cupy": Program(["cupy-cuda13x==14.2.0", TOOLKIT], {"cupy": job("cupy")},
@@ -79,7 +79,7 @@ PROGRAMS = {
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
     "cuda-python": Program(["cuda-bindings==13.5.0", "cuda-core==1.2.2", "numpy==2.4.6", TOOLKIT],
                            {"cuda-python": job("cuda_python")}),
-    "pycuda": Program(["pycuda==2026.1"], {"pycuda": job("pycuda")}),
+    "pycuda": Program(["pycuda==2026.1", "numpy==2.4.6"], {"pycuda": job("pycuda")}),
     "drjit": Program(["drjit==1.5.0", "numpy==2.4.6"], {"drjit": job("drjit")}),
     # It looks for nvrtc's library by name.
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
@@ -102,6 +102,8 @@ PROGRAMS = {
     # OpenMP's threads have stacks of 2.1 GB together.
     "gcc-offload": Program([], {"gcc-offload": job("gcc_offload")}, memory_mib=4096,
                            debian=["gcc-offload-nvptx", "g++", "gfortran"]),
+    # It is linked with the distribution's loader of OpenCL, which brings pocl along; the job keeps to CUDA.
+    "hashcat": Program(["nvidia-cuda-nvrtc==13.0.88"], {"hashcat": job("hashcat")}, hide_toolkit=True, debian=["hashcat"]),
     "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
                            {"onnxruntime": job("onnxruntime")}, disk_gb=4),
     "runtimes": Program([], {"runtimes": job("runtimes"), "runtime-programs": job("runtime_programs")}, disk_gb=1),
@@ -170,11 +172,13 @@ def passes(build, python, program, command):
                    str(build / "bin" / "tnr-gpu-server"), "--client", str(build / "lib"), "--gpu", program.gpus,
                    "--emulate", program.gpus if ":" in program.gpus else "h100:2",
                    "--memory-mib", str(program.memory_mib), "--", *line]
+    job = subprocess.Popen(with_server, env={**os.environ, "TNR_BUILD": str(build), **program.environment})
     try:
-        environment = {**os.environ, "TNR_BUILD": str(build), **program.environment}
-        return subprocess.run(with_server, env=environment, timeout=JOB_LIMIT_S).returncode == 0
+        return job.wait(JOB_LIMIT_S) == 0
     except subprocess.TimeoutExpired:
         print(f"apps: more than {JOB_LIMIT_S} s", flush=True)
+        job.terminate()  # it ends its server; kill() would leave that behind
+        job.wait()
         return False
 
 

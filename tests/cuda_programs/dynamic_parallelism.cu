@@ -98,6 +98,21 @@ __global__ void last_errors(int* counter, int* errors) {
     errors[threadIdx.x] = peeked * 100 + got + cudaGetLastError() + (name[9] == 'I' ? 10000 : 0);
 }
 
+// A column of a matrix of 8 is filled, and two are copied to a matrix of 4; and what a kernel finds out about its device.
+__global__ void rows_and_columns(const int* in, int* filled, int* copied, int* errors) {
+    errors[0] = cudaMemset2DAsync(filled + 2, 8 * sizeof(int), 1, sizeof(int), 3, nullptr);
+    errors[1] = cudaMemcpy2DAsync(copied, 4 * sizeof(int), in + 5, 8 * sizeof(int), 2 * sizeof(int), 3,
+                                  cudaMemcpyDeviceToDevice, nullptr);
+    errors[2] = cudaMemcpy2DAsync(copied, sizeof(int), in, 8, 8, 2, cudaMemcpyDeviceToDevice, nullptr);
+}
+__global__ void ask_device(int* answers) {
+    answers[0] = cudaGetDevice(&answers[1]);
+    answers[2] = cudaGetDeviceCount(&answers[3]);
+    answers[4] = cudaDeviceGetAttribute(&answers[5], cudaDevAttrMultiProcessorCount, answers[1]);
+    answers[6] = cudaDeviceGetAttribute(&answers[7], cudaDevAttrWarpSize, answers[1]);
+    answers[8] = cudaDeviceGetAttribute(&answers[9], cudaDevAttrWarpSize, 77);
+}
+
 int main() {
     constexpr int n = 3000;
     std::vector<int> values(n);
@@ -137,5 +152,27 @@ int main() {
     last_errors<<<1, 3>>>(counter.data, errors.data);
     CUDA_LAUNCHED();
     EXPECT_EQUAL(errors.host(), (std::vector<int>{0, 10000 + 909, 0}));  // cudaErrorInvalidConfiguration
+
+    std::vector<int> numbers(24), expected_rows(24, 0), expected_columns(12, 0);
+    for (int i = 0; i < 24; ++i) numbers[i] = i;
+    for (int row = 0; row < 3; ++row) {
+        expected_rows[row * 8 + 2] = 0x01010101;
+        for (int column = 0; column < 2; ++column) expected_columns[row * 4 + column] = row * 8 + 5 + column;
+    }
+    check::Array<int> in(numbers), filled(std::vector<int>(24, 0)), columns(std::vector<int>(12, 0)), answers(10);
+    rows_and_columns<<<1, 1>>>(in.data, filled.data, columns.data, errors.data);
+    CUDA_LAUNCHED();
+    EXPECT_EQUAL(filled.host(), expected_rows);
+    EXPECT_EQUAL(columns.host(), expected_columns);
+    EXPECT_EQUAL(errors.host(), (std::vector<int>{0, 0, cudaErrorInvalidPitchValue}));
+    ask_device<<<1, 1>>>(answers.data);
+    CUDA_LAUNCHED();
+    int device = -1, count = 0, multiprocessors = 0;
+    CUDA_OK(cudaGetDevice(&device));
+    CUDA_OK(cudaGetDeviceCount(&count));
+    CUDA_OK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    auto told = answers.host();
+    told.pop_back();  // unchanged after the error
+    EXPECT_EQUAL(told, (std::vector<int>{0, device, 0, count, 0, multiprocessors, 0, 32, cudaErrorInvalidDevice}));
     return check::finish();
 }

@@ -71,6 +71,24 @@ CUresult code_of(ptx::Outcome outcome) {
 
 }  // namespace
 
+namespace {
+
+// CUDA's runtime has the driver's numbers for attributes and for these errors.
+class KernelDevice : public ptx::DeviceAround {
+public:
+    explicit KernelDevice(const Device& device) : device_(device) {}
+    int32_t number() const override { return device_.ordinal; }
+    int32_t count(int32_t& count) const override { return cuDeviceGetCount(&count); }
+    int32_t attribute(int32_t attribute, int32_t device, int32_t& value) const override {
+        return cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
+    }
+
+private:
+    const Device& device_;
+};
+
+}  // namespace
+
 void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* graph) {
     if (context.faulted()) return;
     KernelMemory memory(context, launch.bound.get());
@@ -89,6 +107,8 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     run.print = [](void*, std::string_view text) { buffer_print(text); };
     run.set_condition = set_condition;
     run.graph = graph;
+    KernelDevice device(context.device);
+    run.device = &device;
     run.cancelled = context.cancelled();
     ptx::Report report = ptx::run(run);
     CUresult code = code_of(report.outcome);

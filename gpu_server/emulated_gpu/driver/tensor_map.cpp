@@ -7,38 +7,39 @@
 
 using namespace tnr::emulated;
 using tnr::ptx::TensorMap;
+using tnr::ptx::Type;
 
 namespace {
 
-struct ElementType {
-    uint32_t bytes = 0;  // 0: not emulated
-    bool is_float = false;
-};
-
-ElementType element_of(CUtensorMapDataType type) {
+// Type::none: not emulated.
+Type element_of(CUtensorMapDataType type) {
     switch (type) {
         case CU_TENSOR_MAP_DATA_TYPE_UINT8:
-            return {1};
+            return Type::u8;
         case CU_TENSOR_MAP_DATA_TYPE_UINT16:
-            return {2};
+            return Type::u16;
         case CU_TENSOR_MAP_DATA_TYPE_UINT32:
+            return Type::u32;
         case CU_TENSOR_MAP_DATA_TYPE_INT32:
-            return {4};
+            return Type::s32;
         case CU_TENSOR_MAP_DATA_TYPE_UINT64:
+            return Type::u64;
         case CU_TENSOR_MAP_DATA_TYPE_INT64:
-            return {8};
+            return Type::s64;
         case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
+            return Type::f16;
         case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
-            return {2, true};
+            return Type::bf16;
         case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
         case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ:
+            return Type::f32;
         case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
         case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ:
-            return {4, true};
+            return Type::tf32;
         case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
-            return {8, true};
+            return Type::f64;
         default:
-            return {};
+            return Type::none;
     }
 }
 
@@ -66,17 +67,19 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* to, CUtensorMapDataType type, cuuin
         if (!to || !sizes || !box || !steps || rank == 0 || rank > TensorMap::rank_max || (rank > 1 && !strides))
             return CUDA_ERROR_INVALID_VALUE;
         auto element = element_of(type);
-        if (!element.bytes || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-        if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && !element.is_float) return CUDA_ERROR_INVALID_VALUE;
+        uint32_t element_bytes = size_of(element);
+        if (!element_bytes || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && !is_float(element)) return CUDA_ERROR_INVALID_VALUE;
         constexpr uint64_t unit = 16, size_max = uint64_t{1} << 32, stride_end = uint64_t{1} << 40;
         TensorMap map;
         map.mark = TensorMap::ours;
         map.address = reinterpret_cast<uint64_t>(address);
         map.rank = static_cast<uint8_t>(rank);
-        map.nan_bytes = static_cast<uint8_t>(fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ? 0 : element.bytes);
+        map.element = element;
+        map.nan_bytes = static_cast<uint8_t>(fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ? 0 : element_bytes);
         if (map.address == 0 || map.address % unit) return CUDA_ERROR_INVALID_VALUE;
         for (uint32_t axis = 0; axis < rank; ++axis) {
-            uint64_t stride = axis ? strides[axis - 1] : element.bytes;
+            uint64_t stride = axis ? strides[axis - 1] : element_bytes;
             constexpr uint32_t box_max = 256, step_max = 8;
             if (sizes[axis] == 0 || sizes[axis] > size_max || box[axis] == 0 || box[axis] > box_max ||
                 steps[axis] == 0 || steps[axis] > step_max || (axis && (stride % unit || stride >= stride_end)))
@@ -86,7 +89,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* to, CUtensorMapDataType type, cuuin
             map.box[axis] = static_cast<uint16_t>(box[axis]);
             map.steps[axis] = static_cast<uint8_t>(steps[axis]);
         }
-        uint64_t row_bytes = uint64_t{box[0]} * element.bytes;
+        uint64_t row_bytes = uint64_t{box[0]} * element_bytes;
         if (row_bytes % unit) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = set_swizzle(swizzle, row_bytes, map)) return error;
         return write_map(to, map) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

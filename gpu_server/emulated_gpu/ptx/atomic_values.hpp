@@ -28,6 +28,13 @@ U larger(U a, U b) {
     return static_cast<S>(a) > static_cast<S>(b) ? a : b;
 }
 
+inline uint32_t increment(uint32_t a, uint32_t limit) {
+    return a >= limit ? 0 : a + 1;
+}
+inline uint32_t decrement(uint32_t a, uint32_t limit) {
+    return a == 0 || a > limit ? limit : a - 1;
+}
+
 inline uint32_t add_f32(uint32_t a, uint32_t b) {
     return std::bit_cast<uint32_t>(std::bit_cast<float>(a) + std::bit_cast<float>(b));
 }

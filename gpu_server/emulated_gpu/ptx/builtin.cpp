@@ -143,6 +143,15 @@ bool builtin_fits(const Call& call) {
             return long_enough(call, {8, 8, 8, 4, 8}, 4);
         case Builtin::child_fill:
             return long_enough(call, {8, 4, 8, 8}, 4);
+        case Builtin::child_copy_rows:
+            return long_enough(call, {8, 8, 8, 8, 8, 8, 4, 8}, 4);
+        case Builtin::child_fill_rows:
+            return long_enough(call, {8, 8, 4, 8, 8, 8}, 4);
+        case Builtin::child_device:
+        case Builtin::child_device_count:
+            return long_enough(call, {8}, 4);
+        case Builtin::child_device_attribute:
+            return long_enough(call, {8, 4, 4}, 4);
         case Builtin::child_last_error:
         case Builtin::child_peek_error:
             return long_enough(call, {}, 4);

@@ -88,12 +88,22 @@ static bool is_memory(const Launch& parent, uint64_t address, uint64_t bytes) {
     return (parent.memory && in(parent.memory->range_of(address))) || in(DeviceHeap::instance().range_of(address));
 }
 
-bool run_transfer(const Transfer& transfer, const Launch& parent) {
+static bool run_row(const Transfer& transfer, const Launch& parent) {
     auto* to = reinterpret_cast<std::byte*>(transfer.to);
     if (!is_memory(parent, transfer.to, transfer.bytes)) return false;
     if (!transfer.from) return std::memset(to, transfer.value, transfer.bytes), true;
     if (!is_memory(parent, *transfer.from, transfer.bytes)) return false;
     std::memmove(to, reinterpret_cast<const std::byte*>(*transfer.from), transfer.bytes);
+    return true;
+}
+
+bool run_transfer(const Transfer& transfer, const Launch& parent) {
+    Transfer row = transfer;
+    for (uint64_t k = 0; k < transfer.rows; ++k) {
+        if (!run_row(row, parent)) return false;
+        row.to += transfer.to_pitch;
+        if (row.from) *row.from += transfer.from_pitch;
+    }
     return true;
 }
 

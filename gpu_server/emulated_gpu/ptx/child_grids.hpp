@@ -21,6 +21,7 @@ struct Transfer {
     uint64_t to = 0, bytes = 0;
     std::optional<uint64_t> from = {};
     uint8_t value = 0;
+    uint64_t rows = 1, to_pitch = 0, from_pitch = 0;  // so many times the bytes, each so far behind the one before
 };
 
 struct ChildGrid {

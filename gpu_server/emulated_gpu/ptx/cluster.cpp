@@ -34,15 +34,12 @@ void wait_for_cluster(Warp& w, const Instr&) {
 // The same place in the shared memory of the block with rank b.
 template <class T>
 void map_address(Warp& w, const Instr& i) {
-    constexpr T offset = (T{1} << block_shift) - 1;
     T window = sizeof(T) == 8 ? static_cast<T>(shared_window) : 0;
     auto* d = w.reg<T>(i.dst);
     auto* a = w.reg<T>(i.a);
     auto* rank = w.reg<uint32_t>(i.b);
     bool generic = i.flags;
-    for_lanes(w.active, [=](uint32_t l) {
-        d[l] = (a[l] & offset) | static_cast<T>(rank[l] + 1) << block_shift | (generic ? window : 0);
-    });
+    for_lanes(w.active, [=](uint32_t l) { d[l] = static_cast<T>(in_block(a[l], rank[l])) | (generic ? window : 0); });
 }
 
 template <class T>

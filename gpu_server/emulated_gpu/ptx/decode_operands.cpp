@@ -40,6 +40,12 @@ Type Decoder::take_type() {
     return Type::none;
 }
 
+Type Decoder::last_type() const {
+    auto last = Type::none;
+    for (auto word : inst_->modifiers) last = type_named(word).value_or(last);
+    return last;
+}
+
 const ast::Operand& Decoder::operand(size_t index) {
     if (index < inst_->operands.size()) return inst_->operands[index];
     fail("an operand is missing");
@@ -51,6 +57,7 @@ Type Decoder::type_of(const ast::Operand& reg) const {
 }
 
 RegRef Decoder::constant(uint64_t value, uint32_t bytes) {
+    if (bytes > sizeof value) return fail("there are no constants of 128 bits"), 0;
     if (bytes < 8) value &= (uint64_t{1} << (8 * bytes)) - 1;
     auto [found, added] = constants_.try_emplace({value, bytes}, 0);
     if (!added) return found->second;
@@ -175,18 +182,8 @@ RegRef Decoder::source(const ast::Operand& operand, Type type) {
         case Kind::function:
             out_.program.functions[operand.index].address_taken = true;
             return constant(code_window | operand.index, bytes);
-        case Kind::special: {
-            auto actual = Type::none;
-            auto handler = special_handler(operand.name, actual);
-            if (!handler) {
-                fail("there is no register '" + std::string(operand.name) + "'");
-                return 0;
-            }
-            if (size_of(actual) != bytes) fail("an operand's register does not fit the type");
-            auto temp = temporary(actual);
-            emit(handler).dst = temp;
-            return temp;
-        }
+        case Kind::special:
+            return special(operand, type, temporary(type));
         case Kind::label:
             if (operand.name == "WARP_SZ") return constant(warp_lanes, bytes);
             fail("'" + std::string(operand.name) + "' is not declared");
@@ -195,6 +192,16 @@ RegRef Decoder::source(const ast::Operand& operand, Type type) {
             fail("an operand is not a register or a constant");
             return 0;
     }
+}
+
+RegRef Decoder::special(const ast::Operand& operand, Type type, RegRef to) {
+    auto actual = Type::none;
+    auto handler = special_handler(operand.name, actual);
+    if (!handler) return fail("there is no register '" + std::string(operand.name) + "'"), 0;
+    if (size_of(actual) != size_of(type)) return fail("an operand's register does not fit the type"), 0;
+    program().uses_reserved_shared |= operand.name.starts_with("%reserved_smem_");
+    emit(handler).dst = to;
+    return to;
 }
 
 RegRef Decoder::dest(const ast::Operand& operand, Type type) {
@@ -228,11 +235,9 @@ RegRef Decoder::loose_dest(const ast::Operand& operand, Type type, uint32_t& byt
 
 RegRef Decoder::predicate(const ast::Operand& operand) {
     if (operand.kind == Kind::integer) return predicate_constant((operand.value != 0) != operand.negated);
-    if (type_of(operand) != Type::pred) {
-        fail("expected a predicate");
-        return 0;
-    }
-    auto ref = register_refs_[operand.index];
+    bool is_special = operand.kind == Kind::special;
+    if (!is_special && type_of(operand) != Type::pred) return fail("expected a predicate"), 0;
+    auto ref = is_special ? special(operand, Type::pred, temporary(Type::pred)) : register_refs_[operand.index];
     if (!operand.negated) return ref;
     auto temp = temporary(Type::pred);
     auto& instr = emit(not_predicate_handler());

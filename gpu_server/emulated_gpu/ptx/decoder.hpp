@@ -35,6 +35,7 @@ public:
     bool take(std::string_view modifier);
     bool take_prefix(std::string_view prefix);  // ".L2::128B"
     Type take_type();                           // the next type in order; Type::none where there is none
+    Type last_type() const;                     // likewise the last; words may stand behind it (max.s32.relu)
     std::string_view take_any_of(std::initializer_list<std::string_view> words);
 
     // Operands of the current instruction.
@@ -48,6 +49,8 @@ public:
     RegRef loose_source(const ast::Operand& operand, Type type, uint32_t& bytes);
     RegRef loose_dest(const ast::Operand& operand, Type type, uint32_t& bytes);
     RegRef predicate(const ast::Operand& operand);  // as a source; negation is resolved
+    RegRef special(const ast::Operand& operand, Type type,
+                   RegRef to);  // a special register's value in `to`; gives `to`
     RegRef predicate_dest(const ast::Operand& operand);
     uint32_t address_bytes(const ast::Operand& memory);  // width of the base register, 8 where there is none
     RegRef constant(uint64_t value, uint32_t bytes);
@@ -136,9 +139,11 @@ bool decode_multimem(Decoder& d);
 bool decode_collective(Decoder& d);
 bool decode_barrier(Decoder& d);
 bool decode_control(Decoder& d);
+bool decode_stack(Decoder& d);
 bool decode_async(Decoder& d);
 bool decode_mbarrier(Decoder& d);
 bool decode_cluster(Decoder& d);
+bool decode_launch_control(Decoder& d);
 bool decode_matrix(Decoder& d);
 bool decode_matrix_memory(Decoder& d);
 bool decode_texture(Decoder& d);

@@ -32,6 +32,13 @@ constexpr Named names[] = {
     {"MemcpyAsync_ptsz", Builtin::child_copy},
     {"MemsetAsync", Builtin::child_fill},
     {"MemsetAsync_ptsz", Builtin::child_fill},
+    {"Memcpy2DAsync", Builtin::child_copy_rows},
+    {"Memcpy2DAsync_ptsz", Builtin::child_copy_rows},
+    {"Memset2DAsync", Builtin::child_fill_rows},
+    {"Memset2DAsync_ptsz", Builtin::child_fill_rows},
+    {"GetDevice", Builtin::child_device},
+    {"GetDeviceCount", Builtin::child_device_count},
+    {"DeviceGetAttribute", Builtin::child_device_attribute},
     {"GetLastError", Builtin::child_last_error},
     {"PeekAtLastError", Builtin::child_peek_error},
     {"GetErrorName", Builtin::child_error_name},
@@ -48,11 +55,13 @@ constexpr KnownError errors[] = {
     {1, "cudaErrorInvalidValue", "invalid argument"},
     {2, "cudaErrorMemoryAllocation", "out of memory"},
     {9, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {12, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
     {65, "cudaErrorLaunchMaxDepthExceeded", "launch would exceed maximum depth of nested launches"},
     {69, "cudaErrorLaunchPendingCountExceeded", "launch would exceed maximum number of pending launches"},
+    {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
 };
 constexpr KnownError unknown = {-1, "unrecognized error code", "unrecognized error code"};
-constexpr int32_t error_value = 1, error_memory = 2, error_configuration = 9;
+constexpr int32_t error_value = 1, error_memory = 2, error_configuration = 9, error_pitch = 12, error_device = 101;
 
 uint64_t thread_number(const Warp& w, uint32_t lane) {
     auto& at = w.block->id;
@@ -66,7 +75,8 @@ void answer(Warp& w, uint32_t lane, const Call& call, int32_t error) {
     result(w, lane, call, error);
 }
 
-bool write_pointer(Warp& w, uint32_t lane, uint64_t to, uint64_t value) {
+template <class T>
+bool write_result(Warp& w, uint32_t lane, uint64_t to, T value) {
     auto* at = generic_pointer(w, lane, to, sizeof value, true);
     if (!at) return memory_fault(w, to, lane, sizeof value, "write", false), false;
     std::memcpy(at, &value, sizeof value);
@@ -88,7 +98,7 @@ void prepare(Warp& w, uint32_t lane, const Call& call) {
 // cudaMalloc(&pointer, bytes)
 void allocate(Warp& w, uint32_t lane, const Call& call) {
     auto address = DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 1));
-    if (write_pointer(w, lane, argument<uint64_t>(w, lane, call, 0), address))
+    if (write_result(w, lane, argument<uint64_t>(w, lane, call, 0), address))
         answer(w, lane, call, address != 0 ? 0 : error_memory);
 }
 
@@ -96,7 +106,7 @@ void allocate(Warp& w, uint32_t lane, const Call& call) {
 // (child_grids.hpp), and so are its events.
 void make_stream(Warp& w, uint32_t lane, const Call& call) {
     constexpr uint64_t any_stream = 0x1000;
-    if (write_pointer(w, lane, argument<uint64_t>(w, lane, call, 0), any_stream)) answer(w, lane, call, 0);
+    if (write_result(w, lane, argument<uint64_t>(w, lane, call, 0), any_stream)) answer(w, lane, call, 0);
 }
 
 // cudaEventRecord(event, stream), cudaStreamWaitEvent(stream, event, flags). What is launched keeps its order anyhow;
@@ -105,6 +115,15 @@ void order(Warp& w, uint32_t lane, const Call& call) {
     constexpr uint64_t tail_stream = 3, forgotten_stream = 4;
     auto stream = argument<uint64_t>(w, lane, call, call.builtin == Builtin::child_event_record ? 1 : 0);
     answer(w, lane, call, stream == tail_stream || stream == forgotten_stream ? error_value : 0);
+}
+
+void start(Warp& w, uint32_t lane, const Call& call, const Transfer& wanted, uint64_t stream) {
+    // Neither the block's nor the thread's own memory is there when it happens.
+    bool own = (wanted.to & window_mask) != 0 || (wanted.from.value_or(0) & window_mask) != 0;
+    bool narrow = wanted.rows > 1 && (wanted.to_pitch < wanted.bytes || wanted.from_pitch < wanted.bytes);
+    bool nothing = wanted.bytes == 0 || wanted.rows == 0;
+    auto& children = w.block->grid->children;
+    answer(w, lane, call, own ? error_value : narrow ? error_pitch : nothing ? 0 : children.add(wanted, stream));
 }
 
 // cudaMemcpyAsync(to, from, bytes, kind, stream), cudaMemsetAsync(to, value, bytes, stream)
@@ -117,11 +136,41 @@ void transfer(Warp& w, uint32_t lane, const Call& call) {
         wanted.from = argument<uint64_t>(w, lane, call, 1);
     else
         wanted.value = static_cast<uint8_t>(argument<int32_t>(w, lane, call, 1));
-    auto stream = argument<uint64_t>(w, lane, call, copies ? 4 : 3);
-    // Neither the block's nor the thread's own memory is there when it happens.
-    bool own = (wanted.to & window_mask) != 0 || (wanted.from.value_or(0) & window_mask) != 0;
-    auto& children = w.block->grid->children;
-    answer(w, lane, call, own ? error_value : wanted.bytes == 0 ? 0 : children.add(wanted, stream));
+    start(w, lane, call, wanted, argument<uint64_t>(w, lane, call, copies ? 4 : 3));
+}
+
+// cudaMemcpy2DAsync(to, its pitch, from, its pitch, bytes, rows, kind, stream)
+void copy_rows(Warp& w, uint32_t lane, const Call& call) {
+    auto word = [&](size_t index) { return argument<uint64_t>(w, lane, call, index); };
+    Transfer wanted;
+    wanted.to = word(0), wanted.to_pitch = word(1);
+    wanted.from = word(2), wanted.from_pitch = word(3);
+    wanted.bytes = word(4), wanted.rows = word(5);
+    start(w, lane, call, wanted, word(7));
+}
+
+// cudaMemset2DAsync(to, pitch, value, bytes, rows, stream)
+void fill_rows(Warp& w, uint32_t lane, const Call& call) {
+    auto word = [&](size_t index) { return argument<uint64_t>(w, lane, call, index); };
+    Transfer wanted;
+    wanted.to = word(0), wanted.to_pitch = wanted.from_pitch = word(1);
+    wanted.value = static_cast<uint8_t>(argument<int32_t>(w, lane, call, 2));
+    wanted.bytes = word(3), wanted.rows = word(4);
+    start(w, lane, call, wanted, word(5));
+}
+
+// cudaGetDevice(&number), cudaGetDeviceCount(&count), cudaDeviceGetAttribute(&value, attribute, device)
+void ask_device(Warp& w, uint32_t lane, const Call& call) {
+    auto* device = w.block->grid->launch->device;
+    if (!device) return answer(w, lane, call, error_device);
+    int32_t value = 0, error = 0;
+    if (call.builtin == Builtin::child_device)
+        value = device->number();
+    else if (call.builtin == Builtin::child_device_count)
+        error = device->count(value);
+    else
+        error = device->attribute(argument<int32_t>(w, lane, call, 1), argument<int32_t>(w, lane, call, 2), value);
+    if (error != 0 || write_result(w, lane, argument<uint64_t>(w, lane, call, 0), value)) answer(w, lane, call, error);
 }
 
 // In the device heap, once for each text, and never given back.
@@ -173,6 +222,14 @@ void call_device_runtime(Warp& w, uint32_t lane, const Call& call) {
         case Builtin::child_copy:
         case Builtin::child_fill:
             return transfer(w, lane, call);
+        case Builtin::child_copy_rows:
+            return copy_rows(w, lane, call);
+        case Builtin::child_fill_rows:
+            return fill_rows(w, lane, call);
+        case Builtin::child_device:
+        case Builtin::child_device_count:
+        case Builtin::child_device_attribute:
+            return ask_device(w, lane, call);
         case Builtin::child_last_error:
         case Builtin::child_peek_error: {
             bool forget = call.builtin == Builtin::child_last_error;

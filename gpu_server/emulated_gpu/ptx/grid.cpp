@@ -90,14 +90,6 @@ std::unique_ptr<Block> make_block(Worker& worker) {
     return block;
 }
 
-// The blocks of a cluster lie beside each other in the grid.
-Dim3 block_id(const Launch& launch, uint64_t cluster, uint32_t rank) {
-    auto& size = launch.cluster;
-    auto first = position(cluster, {launch.grid.x / size.x, launch.grid.y / size.y, launch.grid.z / size.z});
-    auto within = position(rank, size);
-    return {first.x * size.x + within.x, first.y * size.y + within.y, first.z * size.z + within.z};
-}
-
 void start_block(Block& block, uint64_t cluster, uint32_t rank, std::shared_ptr<Cluster> peers) {
     block.id = block_id(*block.grid->launch, cluster, rank);
     block.rank = rank;
@@ -162,7 +154,7 @@ public:
     // False when no cluster is left.
     bool next(uint64_t& index) {
         auto& grid = *worker_.grid;
-        if (!grid.launch->cooperative) return (index = grid.next_cluster.fetch_add(1)) < grid.clusters;
+        if (!grid.launch->cooperative) return take_cluster(grid, index);
         index = next_;
         next_ += worker_.count;
         return index < grid.clusters;
@@ -249,6 +241,18 @@ void run_workers(Grid& grid, unsigned threads) {
 
 }  // namespace
 
+bool take_cluster(Grid& grid, uint64_t& cluster) {
+    return (cluster = grid.next_cluster.fetch_add(1)) < grid.clusters;
+}
+
+// The blocks of a cluster lie beside each other in the grid.
+Dim3 block_id(const Launch& launch, uint64_t cluster, uint32_t rank) {
+    auto& size = launch.cluster;
+    auto first = position(cluster, {launch.grid.x / size.x, launch.grid.y / size.y, launch.grid.z / size.z});
+    auto within = position(rank, size);
+    return {first.x * size.x + within.x, first.y * size.y + within.y, first.z * size.z + within.z};
+}
+
 Block::~Block() {
     if (local) munmap(local, local_bytes);
 }
@@ -306,7 +310,8 @@ static Report run_alone(const Launch& launch, unsigned threads, uint32_t depth, 
     grid.function = &grid.program->functions[layout.function];
     grid.static_shared = static_cast<uint32_t>(layout.dynamic_at);
     uint32_t asked = grid.static_shared + launch.dynamic_shared_bytes;
-    grid.shared_bytes = (asked + shared_bytes_unit - 1) / shared_bytes_unit * shared_bytes_unit;
+    grid.reserved_shared_at = (asked + shared_bytes_unit - 1) / shared_bytes_unit * shared_bytes_unit;
+    grid.shared_bytes = grid.reserved_shared_at + (grid.program->uses_reserved_shared ? reserved_shared_bytes : 0);
     grid.local_stride = (layout.local_bytes + 63) & ~uint64_t{63};
     grid.cluster_blocks = static_cast<uint32_t>(volume(launch.cluster));
     grid.clusters = volume(launch.grid) / grid.cluster_blocks;

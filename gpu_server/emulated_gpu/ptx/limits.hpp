@@ -21,6 +21,7 @@ inline constexpr int nesting_max = 64;                             // of { } and
 inline constexpr uint32_t shared_bytes_max = 1u << 20;             // per block; hardware has at most 228 KiB
 inline constexpr uint32_t call_depth_max = 4096;                   // frames of one thread
 inline constexpr uint32_t frame_bytes_max = 32u << 20;    // registers of 32 lanes, of one function and all its callers
+inline constexpr uint64_t alloca_bytes_max = 64u << 10;   // per thread, where a module has alloca
 inline constexpr uint64_t local_stack_bytes = 64u << 10;  // per thread where calls recurse; hardware's default is 1 KiB
 inline constexpr uint32_t child_depth_max = 24;           // kernels that launch kernels that launch ...; as on hardware
 inline constexpr size_t child_grids_max = 65536;          // launched by one grid; hardware's default is 2,048

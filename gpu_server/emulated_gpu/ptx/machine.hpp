@@ -31,8 +31,15 @@ inline constexpr uint64_t local_window = uint64_t{2} << 56;
 inline constexpr uint64_t param_window = uint64_t{3} << 56;
 inline constexpr uint64_t window_mask = uint64_t{0xff} << 56;
 inline constexpr uint32_t block_shift = 24;
+// The same place, given as an address of shared memory without its window, in the block with that rank.
+inline constexpr uint64_t in_block(uint64_t address, uint32_t rank) {
+    return (address & ((uint64_t{1} << block_shift) - 1)) | uint64_t{rank + 1} << block_shift;
+}
 // Hardware since compute capability 8.0 hands out shared memory in these; a block may touch all that it was given.
 inline constexpr uint32_t shared_bytes_unit = 128;
+// Shared memory of a block that belongs to the system, behind the program's own; cooperative_groups keeps its tiles'
+// barriers there. Only kernels of modules that name it get it.
+inline constexpr uint32_t reserved_shared_bytes = 1024;
 
 using Clock = std::chrono::steady_clock;
 
@@ -47,10 +54,11 @@ struct Frame {
     uint32_t return_pc = 0;
     uint32_t call = 0;  // Program::calls
     uint32_t depth = 0;
-    uint32_t lanes = 0;        // still inside
-    uint64_t local_base = 0;   // its part of each lane's local memory
-    uint64_t chain_bytes = 0;  // of registers, its callers' included
-    uint64_t capacity = 0;     // bytes of `registers`
+    uint32_t lanes = 0;                    // still inside
+    uint64_t local_base = 0;               // its part of each lane's local memory
+    uint64_t chain_bytes = 0;              // of registers, its callers' included
+    uint64_t capacity = 0;                 // bytes of `registers`
+    uint64_t alloca_top[warp_lanes] = {};  // at the call, if the module has alloca
     std::unique_ptr<std::byte[]> storage;
     std::byte* registers = nullptr;
 };
@@ -89,6 +97,7 @@ struct Warp {
     Frame* lane_frame[warp_lanes] = {};
     std::byte* local = nullptr;  // all lanes' local memory
     uint64_t local_stride = 0;
+    uint64_t alloca_top[warp_lanes] = {};  // the lowest local address that alloca has given away
     uint64_t instructions = 0;
 
     template <class T>
@@ -152,7 +161,7 @@ struct Grid {
     const Program* program = nullptr;
     const Function* function = nullptr;
     std::vector<std::byte> relocated;
-    uint32_t static_shared = 0, shared_bytes = 0;
+    uint32_t static_shared = 0, reserved_shared_at = 0, shared_bytes = 0;
     uint64_t local_stride = 0;
     uint64_t clusters = 0;
     uint32_t cluster_blocks = 1;
@@ -175,6 +184,11 @@ struct Worker {
     size_t next_range = 0;
     uint64_t generation = 0, heap_generation = 0;
 };
+
+// The next cluster that has not begun; false when there is none. Not for cooperative launches (grid.cpp).
+bool take_cluster(Grid& grid, uint64_t& cluster);
+// Where the block with this rank in the cluster lies in the grid.
+Dim3 block_id(const Launch& launch, uint64_t cluster, uint32_t rank);
 
 // Records the first fault of the grid and stops it. `lane` names the thread in the report.
 void fault(Warp& warp, Outcome outcome, uint32_t lane, const std::string& what);

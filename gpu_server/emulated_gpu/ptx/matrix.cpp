@@ -78,7 +78,7 @@ Element element_named(std::string_view word) {
         {"f16", Element::f16}, {"bf16", Element::bf16}, {"tf32", Element::tf32}, {"f32", Element::f32},
         {"f64", Element::f64}, {"e4m3", Element::e4m3}, {"e5m2", Element::e5m2}, {"s32", Element::s32},
         {"s8", Element::s8},   {"u8", Element::u8},     {"s4", Element::s4},     {"u4", Element::u4},
-        {"b1", Element::b1},
+        {"b1", Element::b1},   {"e3m2", Element::e3m2}, {"e2m3", Element::e2m3}, {"e2m1", Element::e2m1},
     };
     for (auto& [name, element] : names)
         if (name == word) return element;
@@ -100,6 +100,14 @@ double real_of(uint64_t bits, Element element) {
             return decode_bits_of(word, e4m3_format);
         case Element::e5m2:
             return decode_bits_of(word, e5m2_format);
+        case Element::e3m2:
+            return decode_bits_of(word & 63, e3m2_format);
+        case Element::e2m3:
+            return decode_bits_of(word & 63, e2m3_format);
+        case Element::e2m1:
+            return decode_bits_of(word >> 2 & 15, e2m1_format);
+        case Element::e2m1_packed:
+            return decode_bits_of(word & 15, e2m1_format);
         default:
             return std::bit_cast<double>(bits);
     }

@@ -15,7 +15,27 @@ inline constexpr uint32_t warp_lanes = 32;
 
 namespace tnr::ptx::matrix {
 
-enum class Element : uint8_t { none, f16, bf16, tf32, f32, f64, e4m3, e5m2, s32, s8, u8, s4, u4, b1 };
+// Floats of six and four bits lie in a byte each, those of four in its middle; e2m1_packed are two to a byte.
+enum class Element : uint8_t {
+    none,
+    f16,
+    bf16,
+    tf32,
+    f32,
+    f64,
+    e4m3,
+    e5m2,
+    e3m2,
+    e2m3,
+    e2m1,
+    e2m1_packed,
+    s32,
+    s8,
+    u8,
+    s4,
+    u4,
+    b1
+};
 
 Element element_named(std::string_view word);  // "bf16"; Element::none for any other word
 constexpr uint32_t bits_of(Element element) {
@@ -26,11 +46,15 @@ constexpr uint32_t bits_of(Element element) {
             return 1;
         case Element::s4:
         case Element::u4:
+        case Element::e2m1_packed:
             return 4;
         case Element::s8:
         case Element::u8:
         case Element::e4m3:
         case Element::e5m2:
+        case Element::e3m2:
+        case Element::e2m3:
+        case Element::e2m1:
             return 8;
         case Element::f16:
         case Element::bf16:
@@ -81,11 +105,23 @@ Fragment fragment(Family family, Role role, Shape shape, Element element);
 
 enum class Arithmetic : uint8_t { real, whole, xor_popc, and_popc };
 
+// Block scaling: each row of `a` and each column of `b` in `chunks` parts, all of a part times one number of a byte. Which lanes
+// of four hold them, and in which bytes, instructions choose at run time (RegRefs of 16 bits).
+struct Scale {
+    uint32_t data = 0, byte = 0, lane = 0;
+};
+struct Scales {
+    uint32_t chunks = 0;  // none
+    bool powers = true;   // ue8m0, not ue4m3
+    Scale a, b;
+};
+
 // d = a * b + c
 struct Multiply {
     Fragment d, a, b, c;
     Arithmetic arithmetic = Arithmetic::real;
     bool saturate = false;  // whole numbers: at the ends of 32 bits, else they wrap
+    Scales scales;
 };
 
 }  // namespace tnr::ptx::matrix

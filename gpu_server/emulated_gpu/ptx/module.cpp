@@ -110,6 +110,7 @@ void LoadedModule::add_kernel(const ast::Unit& unit, const Decoded& decoded, uin
         }
     }
     layout.local_bytes = recursive ? local + local_stack_bytes : deepest(program_, functions);
+    if (program_.uses_alloca) layout.local_bytes += alloca_bytes_max;
     layout.dynamic_at = (shared + dynamic_align - 1) & ~uint64_t{dynamic_align - 1};
     kernel.static_shared_bytes = static_cast<uint32_t>(std::min<uint64_t>(shared, ~0u));
     kernel.local_bytes = program_.functions[function].local_bytes;

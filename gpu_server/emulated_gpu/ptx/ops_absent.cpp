@@ -10,7 +10,7 @@ namespace tnr::ptx {
 namespace {
 
 // Of multimem what decode_multimem() leaves.
-constexpr std::array<std::string_view, 4> families = {"multimem", "wgmma", "tcgen05", "clusterlaunchcontrol"};
+constexpr std::array<std::string_view, 3> families = {"multimem", "wgmma", "tcgen05"};
 
 void absent(Warp& w, const Instr& i) {
     fault(w, Outcome::illegal_instruction, static_cast<uint32_t>(std::countr_zero(w.active)),

@@ -61,8 +61,11 @@ bool decode_async(Decoder& d) {
         if (d.take_any_of({"launch_dependents", "wait"}).empty()) d.unsupported();
         return true;
     }
-    if (name != "cp" || !d.take("async")) return false;
-    if (d.take("bulk")) return decode_bulk(d), true;
+    if (name != "cp") return false;
+    bool reduces = d.take("reduce");
+    if (!d.take("async")) return false;
+    if (d.take("bulk")) return decode_bulk(d, reduces), true;
+    if (reduces) return false;
     if (d.take("mbarrier")) return decode_copies_arrive(d), true;
     if (d.take("commit_group") || d.take("wait_all") || d.take("wait_group")) return true;
     decode_copy(d);

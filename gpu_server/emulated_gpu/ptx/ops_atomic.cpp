@@ -4,12 +4,14 @@
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
 #include "gpu_server/emulated_gpu/ptx/transaction.hpp"
+#include "gpu_server/emulated_gpu/ptx/wide.hpp"
 
 namespace tnr::ptx {
 namespace {
 
 template <class T>
 T exchange_if(std::byte* p, T expected, T wanted) {
+    if constexpr (sizeof(T) == sizeof(Wide)) return exchange_wide_if(p, expected, wanted);
     __atomic_compare_exchange_n(reinterpret_cast<T*>(p), &expected, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
 }
@@ -32,14 +34,8 @@ U fetch_xor(std::byte* p, U v) {
 }
 template <class U>
 U swap(std::byte* p, U v) {
+    if constexpr (sizeof(U) == sizeof(Wide)) return swap_wide(p, v);
     return __atomic_exchange_n(reinterpret_cast<U*>(p), v, __ATOMIC_SEQ_CST);
-}
-
-uint32_t increment(uint32_t a, uint32_t limit) {
-    return a >= limit ? 0 : a + 1;
-}
-uint32_t decrement(uint32_t a, uint32_t limit) {
-    return a == 0 || a > limit ? limit : a - 1;
 }
 
 // A lane's pointer, or nullptr after the fault.
@@ -86,12 +82,17 @@ void exchange(Warp& w, const Instr& i) {
 }
 
 template <Where W, class U>
-Handler bitwise(std::string_view op) {
+Handler replacing(std::string_view op) {
     if (op == "exch") return exchange<W, U>;
+    return op == "cas" ? compare_and_swap<W, U> : nullptr;
+}
+
+template <Where W, class U>
+Handler bitwise(std::string_view op) {
     if (op == "and") return atomic<W, U, fetch_and<U>>;
     if (op == "or") return atomic<W, U, fetch_or<U>>;
     if (op == "xor") return atomic<W, U, fetch_xor<U>>;
-    return op == "cas" ? compare_and_swap<W, U> : nullptr;
+    return replacing<W, U>(op);
 }
 
 template <Where W, class U, class S>
@@ -126,9 +127,9 @@ template <Where W>
 Handler handler_for(std::string_view op, Type type) {
     switch (type) {
         case Type::b16:
-            return op == "cas"    ? Handler{compare_and_swap<W, uint16_t>}
-                   : op == "exch" ? exchange<W, uint16_t>
-                                  : nullptr;
+            return replacing<W, uint16_t>(op);
+        case Type::b128:
+            return replacing<W, Wide>(op);
         case Type::b32:
             return bitwise<W, uint32_t>(op);
         case Type::b64:
@@ -220,7 +221,7 @@ void decode(Decoder& d, bool returns) {
 bool decode_atomic(Decoder& d) {
     auto name = d.inst().name;
     if (name != "atom" && name != "red") return false;
-    if (name == "red" && d.take("async")) return decode_remote(d, true), true;
+    if (name == "red" && d.take("async") && is_remote(d)) return decode_remote(d, true), true;
     decode(d, name == "atom");
     return true;
 }

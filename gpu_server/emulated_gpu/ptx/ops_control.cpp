@@ -144,6 +144,7 @@ void leave(Warp& w, const Instr&) {
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         w.lane_frame[first_lane(rest)] = caller;
         w.lane_pc[first_lane(rest)] = back_at;
+        if (w.program->uses_alloca) w.alloca_top[first_lane(rest)] = frame->alloca_top[first_lane(rest)];
     }
     leave_frame(w, frame, w.active);
     if (runnable(w) != w.active) {

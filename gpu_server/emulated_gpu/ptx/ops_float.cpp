@@ -131,30 +131,47 @@ void plain_fma(Warp& w, const Instr& i) {
     assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return std::fma(a[l], b[l], c[l]); });
 }
 
+template <class T, int Sources, auto F>
+T with_flags(T a, T b, T c, uint8_t flags) {
+    T x = start(a, flags);
+    if constexpr (Sources == 1)
+        return finish<T>(F(x), flags);
+    else if constexpr (Sources == 2)
+        return finish<T>(F(x, start(b, flags)), flags);
+    else
+        return finish<T>(F(x, start(b, flags), start(c, flags)), flags);
+}
+
 // Whatever `flags` say; rounds as the host's mode is. Never inlined: the arithmetic must stay between changes of the mode.
 template <class T, int Sources, auto F>
 [[gnu::noinline]] void as_host_rounds(Warp& w, const Instr& i) {
     auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
-    assign_lanes(w.active, w.reg<T>(i.dst), [=, flags = i.flags](uint32_t l) {
-        T x = start(a[l], flags);
-        if constexpr (Sources == 1)
-            return finish<T>(F(x), flags);
-        else if constexpr (Sources == 2)
-            return finish<T>(F(x, start(b[l], flags)), flags);
-        else
-            return finish<T>(F(x, start(b[l], flags), start(c[l], flags)), flags);
+    assign_lanes(w.active, w.reg<T>(i.dst),
+                 [=, flags = i.flags](uint32_t l) { return with_flags<T, Sources, F>(a[l], b[l], c[l], flags); });
+}
+
+// .f32x2: two floats in a register of 64 bits.
+template <int Sources, auto F>
+[[gnu::noinline]] void pairs_as_host_rounds(Warp& w, const Instr& i) {
+    auto *a = w.reg<float>(i.a), *b = w.reg<float>(i.b), *c = w.reg<float>(i.c), *d = w.reg<float>(i.dst);
+    for_lanes(w.active, [=, flags = i.flags](uint32_t l) {
+        for (uint32_t k = 2 * l; k < 2 * l + 2; ++k) d[k] = with_flags<float, Sources, F>(a[k], b[k], c[k], flags);
     });
 }
 
 // Every form: `count` is the rounding, `flags` the rest.
-template <class T, int Sources, auto F>
-void careful(Warp& w, const Instr& i) {
+template <Handler AsHostRounds>
+void rounded(Warp& w, const Instr& i) {
     int mode = host_rounding(static_cast<Rounding>(i.count));
-    if (mode == FE_TONEAREST) return as_host_rounds<T, Sources, F>(w, i);
+    if (mode == FE_TONEAREST) return AsHostRounds(w, i);
     std::fesetround(mode);
-    as_host_rounds<T, Sources, F>(w, i);
+    AsHostRounds(w, i);
     std::fesetround(FE_TONEAREST);
 }
+template <class T, int Sources, auto F>
+constexpr Handler careful = rounded<as_host_rounds<T, Sources, F>>;
+template <int Sources, auto F>
+constexpr Handler pairs = rounded<pairs_as_host_rounds<Sources, F>>;
 
 template <class T, bool Max>
 void extreme(Warp& w, const Instr& i) {
@@ -233,6 +250,13 @@ void emit(Decoder& d, Handler handler, Type type, int sources, const Options& o)
     instr.count = static_cast<uint16_t>(o.rounding);
 }
 
+Handler pair_handler(std::string_view name) {
+    if (name == "add") return pairs<2, add<float>>;
+    if (name == "sub") return pairs<2, sub<float>>;
+    if (name == "mul") return pairs<2, mul<float>>;
+    return name == "fma" ? pairs<3, fma<float>> : nullptr;
+}
+
 template <class T>
 Handler two_operands(std::string_view name, const Options& o) {
     if (name == "add") return o.plain() ? plain2<T, add<T>> : careful<T, 2, add<T>>;
@@ -302,14 +326,16 @@ bool decode_float(Decoder& d) {
     bool sign = name == "neg" || name == "abs", extremes = name == "min" || name == "max";
     bool fused = name == "fma" || name == "mad";
     if (!two && !one && !sign && !extremes && !fused && name != "testp") return false;
-    auto last = d.inst().modifiers.empty() ? std::nullopt : type_named(d.inst().modifiers.back());
-    if (!last || (*last != Type::f32 && *last != Type::f64)) return false;
+    auto last = d.last_type();
+    if (last != Type::f32 && last != Type::f64 && last != Type::f32x2) return false;
     auto type = d.take_type();
-    if (type != *last) return d.unsupported(), true;  // add.f32.f16 and the like
+    if (type != last) return d.unsupported(), true;  // add.f32.f16 and the like
     bool narrow = type == Type::f32;
+    if (type == Type::f32x2 && (extremes || name == "testp")) return d.unsupported(), true;
     if (extremes) return decode_extreme(d, type, name == "max"), true;
     if (name == "testp") return decode_testp(d, type), true;
     auto o = take_options(d);
+    if (type == Type::f32x2) return emit(d, pair_handler(name), type, fused ? 3 : 2, o), true;
     if (two) {
         emit(d, narrow ? two_operands<float>(name, o) : two_operands<double>(name, o), type, 2, o);
     } else if (fused) {

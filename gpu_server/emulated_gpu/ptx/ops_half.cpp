@@ -146,14 +146,14 @@ bool is_half(Type type) {
 
 bool decode_half(Decoder& d) {
     auto name = d.inst().name;
-    auto last = d.inst().modifiers.empty() ? std::nullopt : type_named(d.inst().modifiers.back());
-    if (!last || !is_half(*last)) return false;
-    bool pair = *last == Type::f16x2 || *last == Type::bf16x2;
-    bool bfloat = *last == Type::bf16 || *last == Type::bf16x2;
+    auto last = d.last_type();
+    if (!is_half(last)) return false;
+    bool pair = last == Type::f16x2 || last == Type::bf16x2;
+    bool bfloat = last == Type::bf16 || last == Type::bf16x2;
     auto handler = bfloat ? handler_for<Bfloat>(name, pair) : handler_for<Half>(name, pair);
     if (!handler) return false;
     auto type = d.take_type();
-    if (type != *last) return d.unsupported(), true;
+    if (type != last) return d.unsupported(), true;
     uint8_t flags = 0;
     if (d.take("sat")) flags |= flag_sat;
     if (d.take("relu")) flags |= flag_relu;

@@ -336,8 +336,7 @@ bool decode_integer(Decoder& d) {
     if (!two && !product && !one && name != "sad") return false;
     for (auto modifier : d.inst().modifiers)
         if (modifier == "cc") return false;
-    auto last = d.inst().modifiers.empty() ? std::nullopt : type_named(d.inst().modifiers.back());
-    if (!last || !is_integer(*last)) return false;  // floating point's business
+    if (!is_integer(d.last_type())) return false;  // floating point's business
     auto type = d.take_type();
     if (two) {
         emit_operands(d, two_operand_handler(d, name, type), type, type, type, 2);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpu_server/emulated_gpu/ptx/collective.hpp"
+#include "gpu_server/emulated_gpu/ptx/half.hpp"
 #include "gpu_server/emulated_gpu/ptx/matrix_operand.hpp"
 
 namespace tnr::ptx {
@@ -57,12 +58,35 @@ void scatter(Warp& w, const Fragment& f, uint32_t lanes, Bits&& bits_at) {
     }
 }
 
+double scale_of(Warp& w, const matrix::Scales& scales, const matrix::Scale& scale, uint32_t lane, uint32_t chunk) {
+    uint32_t byte = w.reg_of<uint16_t>(lane, scale.byte)[lane] + chunk;
+    uint32_t bits = w.reg_of<uint32_t>(lane, scale.data)[lane] >> (byte % 4 * 8) & 255;
+    if (!scales.powers) return decode_bits_of(bits & 127, e4m3_format);
+    return bits == 255 ? NAN : std::ldexp(1.0, static_cast<int>(bits) - 127);
+}
+
+// Of each four lanes, two that stand together hold the scales of the rows r and r + 8 of `a`, one that of a column of `b`.
+void apply_scales(Warp& w, const Multiply& m, uint32_t lanes, double* a, double* b) {
+    auto& scales = m.scales;
+    auto first = static_cast<uint32_t>(std::countr_zero(lanes));
+    uint32_t pair = w.reg_of<uint16_t>(first, scales.a.lane)[first] & 1;
+    uint32_t single = w.reg_of<uint16_t>(first, scales.b.lane)[first] & 3;
+    uint32_t depth = m.a.columns, columns = m.b.columns, chunk_depth = depth / scales.chunks;
+    for (uint32_t k = 0; k < depth; ++k) {
+        for (uint32_t row = 0; row < m.a.rows; ++row)
+            a[row * depth + k] *= scale_of(w, scales, scales.a, row % 8 * 4 + pair * 2 + row / 8, k / chunk_depth);
+        for (uint32_t column = 0; column < columns; ++column)
+            b[k * columns + column] *= scale_of(w, scales, scales.b, column * 4 + single, k / chunk_depth);
+    }
+}
+
 void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
     static thread_local double a[elements_max], b[elements_max], sums[elements_max];
     auto reader = [](Element element) { return [element](uint64_t bits) { return matrix::real_of(bits, element); }; };
     gather(w, m.a, lanes, a, reader(m.a.element));
     gather(w, m.b, lanes, b, reader(m.b.element));
     gather(w, m.c, lanes, sums, reader(m.c.element));
+    if (m.scales.chunks) apply_scales(w, m, lanes, a, b);
     uint32_t depth = m.a.columns, columns = m.b.columns;
     for (uint32_t row = 0; row < m.a.rows; ++row)
         for (uint32_t k = 0; k < depth; ++k) {
@@ -144,10 +168,33 @@ bool fit(const Elements& e) {
     return sums(e.d) && sums(e.c);
 }
 
+// `at`: the operand with the numbers; behind it {which byte, which lane}.
+matrix::Scale decode_scale(Decoder& d, size_t at) {
+    auto& place = d.operand(at + 1);
+    if (place.parts.size() != 2) return d.fail("expected {byte, thread} of a scale"), matrix::Scale{};
+    auto& data = d.operand(at).parts.size() == 1 ? d.operand(at).parts[0] : d.operand(at);  // with or without braces
+    return {d.source(data, Type::b32), d.source(place.parts[0], Type::u16), d.source(place.parts[1], Type::u16)};
+}
+
+// .kind::mxf4nvf4.block_scale.scale_vec::4X ... .ue4m3: words only. False: not one of the ISA's combinations.
+bool take_scales(Decoder& d, std::string_view kind, matrix::Scales& scales) {
+    bool bytes = kind == "kind::mxf8f6f4", packed = kind == "kind::mxf4" || kind == "kind::mxf4nvf4";
+    bool scaled = d.take("block_scale");
+    if (scaled != (bytes || packed)) return false;
+    if (!scaled) return true;
+    auto width = d.take_any_of({"scale_vec::1X", "scale_vec::2X", "scale_vec::4X"});
+    scales.chunks = !width.empty() ? static_cast<uint32_t>(width[11] - '0') : bytes ? 1 : 2;
+    scales.powers = d.take("ue8m0");
+    if (!scales.powers && !(kind == "kind::mxf4nvf4" && scales.chunks == 4 && d.take("ue4m3"))) return false;
+    return bytes ? scales.chunks == 1 : scales.chunks == 2 || (kind == "kind::mxf4nvf4" && scales.chunks == 4);
+}
+
 void decode_multiply(Decoder& d, Family family) {
     d.take("sync");
     d.take("rn");
-    d.take("kind::f8f6f4");
+    auto kind = d.take_any_of({"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"});
+    Multiply m;
+    if (!take_scales(d, kind, m.scales)) return d.unsupported();
     auto shape = take_shape(d);
     // How wmma's operands lay in memory is of no account here: a fragment is a matrix, however it was loaded.
     auto& words = d.inst().modifiers;
@@ -156,11 +203,14 @@ void decode_multiply(Decoder& d, Family family) {
     if (!d.take("aligned") || (family == Family::mma && !documented)) return d.unsupported();
     while (!d.take_any_of({"row", "col"}).empty()) {
     }
-    Multiply m;
     m.saturate = d.take("satfinite");
     auto elements = elements_of(d);
     if (d.failed()) return;
-    if (!fit(elements)) return d.unsupported();
+    if (kind.starts_with("kind::mxf4") && elements.a == Element::e2m1 && elements.b == Element::e2m1)
+        elements.a = elements.b = Element::e2m1_packed;
+    bool packed = elements.a == Element::e2m1_packed;
+    if (!fit(elements) || packed != kind.starts_with("kind::mxf4") || (m.scales.chunks && shape.m != 16))
+        return d.unsupported();
     if (elements.a == Element::b1)
         m.arithmetic = take_bit_operation(d);
     else if (matrix::is_whole(elements.a))
@@ -175,6 +225,7 @@ void decode_multiply(Decoder& d, Family family) {
     read_fragment(d, d.operand(2), m.b);
     read_fragment(d, d.operand(3), m.c);
     write_fragment(d, d.operand(0), m.d);
+    if (m.scales.chunks) m.scales.a = decode_scale(d, 4), m.scales.b = decode_scale(d, 6);
     auto& all = d.program().multiplies;
     emit_aligned(d, multiply).dst = static_cast<RegRef>(all.size());
     all.push_back(std::move(m));

@@ -1,5 +1,6 @@
 // Matrices between memory and a warp's registers: wmma.load, wmma.store, ldmatrix, stmatrix; and movmatrix, which
 // turns one in place.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -16,7 +17,8 @@ using matrix::Fragment;
 using matrix::Role;
 
 // Of every Instr here: a, b: address and its offset; count: the Where; flags:
-enum Flag : uint8_t { flag_columns = 4, flag_writes = 8 };  // columns: neighbours in a column are neighbours in memory
+// columns: neighbours in a column are neighbours in memory. fours, sixes: bits of an element, which gets a byte.
+enum Flag : uint8_t { flag_columns = 4, flag_writes = 8, flag_fours = 16, flag_sixes = 32 };
 
 uint64_t address_of(Warp& w, const Instr& i, uint32_t lane) {
     uint64_t offset = w.reg_of<uint64_t>(lane, i.b)[lane];
@@ -149,6 +151,18 @@ void gather_tile(Warp& w, RegRef ref, uint32_t lanes, Tile& tile, bool transpose
     }
 }
 
+// A row of 16 elements of so many bits, packed at its begin: each gets a byte.
+void spread(uint16_t (&row)[8], uint32_t bits) {
+    uint8_t packed[sizeof row], bytes[sizeof row];
+    std::memcpy(packed, row, sizeof row);
+    for (uint32_t e = 0; e < sizeof row; ++e) {
+        uint32_t at = e * bits, next = std::min<uint32_t>(at / 8 + 1, sizeof row - 1);
+        uint32_t word = packed[at / 8] | static_cast<uint32_t>(packed[next]) << 8;
+        bytes[e] = static_cast<uint8_t>(word >> at % 8 & ((1u << bits) - 1));
+    }
+    std::memcpy(row, bytes, sizeof row);
+}
+
 void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
     refresh_ranges(*w.worker);
     bool transposed = i.flags & flag_columns, writes = i.flags & flag_writes;
@@ -168,6 +182,7 @@ void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
             if (!p) return;
             writes ? std::memcpy(p, tiles[t][row], sizeof tiles[t][row])
                    : std::memcpy(tiles[t][row], p, sizeof tiles[t][row]);
+            if (i.flags & (flag_fours | flag_sixes)) spread(tiles[t][row], i.flags & flag_fours ? 4 : 6);
         }
     }
     if (writes) return;
@@ -175,12 +190,16 @@ void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
 }
 
 // ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {…}, [p] and stmatrix… [p], {…}
+// ldmatrix.sync.aligned.m8n16.x4{.shared}.b8x16.b4x16_p64 {…}, [p]: 16 elements of 4 bits (.b6x16_p32: of 6) and padding a row
 void decode_tiles(Decoder& d, bool writes) {
     d.take("sync");
     auto count = d.take_any_of({"x1", "x2", "x4"});
     bool transposed = d.take("trans");
     auto space = take_space(d);
-    if (count.empty() || !d.take("aligned") || !d.take("m8n8") || !d.take("b16")) return d.unsupported();
+    bool halves = d.take("m8n8") && d.take("b16");
+    bool narrow = !halves && !writes && !transposed && d.take("m8n16") && d.take("b8x16");
+    auto packing = narrow ? d.take_any_of({"b4x16_p64", "b6x16_p32"}) : std::string_view{};
+    if (count.empty() || !d.take("aligned") || (!halves && packing.empty())) return d.unsupported();
     if (space != Space::shared && space != Space::generic) return d.unsupported();
     auto tiles = static_cast<uint32_t>(count[1] - '0');
     auto address = decode_address(d, d.operand(writes ? 0 : 1), space);
@@ -190,6 +209,7 @@ void decode_tiles(Decoder& d, bool writes) {
     instr.dst = table;
     instr.d = tiles;
     instr.flags |= static_cast<uint8_t>((transposed ? flag_columns : 0) | (writes ? flag_writes : 0));
+    if (narrow) instr.flags |= packing == "b4x16_p64" ? flag_fours : flag_sixes;
     set_address(d, instr, address);
 }
 

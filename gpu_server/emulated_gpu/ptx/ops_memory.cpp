@@ -3,6 +3,7 @@
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
 #include "gpu_server/emulated_gpu/ptx/transaction.hpp"
+#include "gpu_server/emulated_gpu/ptx/wide.hpp"
 
 namespace tnr::ptx {
 namespace {
@@ -12,6 +13,7 @@ enum Flag : uint8_t { flag_strong = 1 };
 // A strong read is an acquire: fences on other machines order relaxed reads too, and here it costs nothing.
 template <class T>
 T read(const std::byte* p, bool strong) {
+    if constexpr (sizeof(T) == sizeof(Wide)) return read_wide(p);
     if (strong) return __atomic_load_n(reinterpret_cast<const T*>(p), __ATOMIC_ACQUIRE);
     T value;
     std::memcpy(&value, p, sizeof value);
@@ -20,6 +22,7 @@ T read(const std::byte* p, bool strong) {
 
 template <class T>
 void write(std::byte* p, T value, bool strong) {
+    if constexpr (sizeof(T) == sizeof(Wide)) return write_wide(p, value);
     if (strong) return __atomic_store_n(reinterpret_cast<T*>(p), value, __ATOMIC_RELEASE);
     std::memcpy(p, &value, sizeof value);
 }
@@ -192,7 +195,10 @@ Handler for_register(Shape shape, uint32_t bytes) {
         if (bytes == 2) return shaped<W, T, uint16_t>(shape);
     if constexpr (sizeof(T) <= 4)
         if (bytes == 4) return shaped<W, T, uint32_t>(shape);
-    return bytes == 8 ? shaped<W, T, uint64_t>(shape) : nullptr;
+    if constexpr (sizeof(T) <= 8)
+        return bytes == 8 ? shaped<W, T, uint64_t>(shape) : nullptr;
+    else
+        return bytes == sizeof(T) ? shaped<W, T, T>(shape) : nullptr;
 }
 
 template <Where W>
@@ -209,6 +215,8 @@ Handler for_type(Shape shape, Type type, uint32_t bytes) {
             return for_register<W, uint32_t>(shape, bytes);
         case 8:
             return for_register<W, uint64_t>(shape, bytes);
+        case 16:
+            return for_register<W, Wide>(shape, bytes);
         default:
             return nullptr;
     }
@@ -256,7 +264,7 @@ uint32_t decode_values(Decoder& d, const ast::Operand& operand, Type type, uint3
         auto& part = vector ? operand.parts[e] : operand;
         bool is_register = d.type_of(part) != Type::none;
         // Constants and `_` take the width of the registers beside them.
-        auto unsized = widest == 1 ? Type::b8 : widest == 2 ? Type::b16 : widest == 4 ? Type::b32 : Type::b64;
+        auto unsized = bits_of_width(widest);
         bytes = widest;
         if (results)
             refs.push_back(is_register ? d.loose_dest(part, type, bytes) : d.dest(part, unsized));
@@ -276,8 +284,8 @@ void decode_access(Decoder& d, bool is_store) {
     take_cache_hints(d);
     uint32_t width = take_width(d);
     auto type = d.take_type();
-    if (type == Type::none || type == Type::pred || type == Type::b128 || size_of(type) * width > 32)
-        return d.unsupported();
+    bool too_many = size_of(type) * width > 32 || (type == Type::b128 && width > 1);
+    if (type == Type::none || type == Type::pred || too_many) return d.unsupported();
     auto& memory = d.operand(is_store ? 0 : 1);
     auto& values = d.operand(is_store ? 1 : 0);
     if (d.operand_count() > 2 && !d.failed()) {  // a cache policy
@@ -318,13 +326,14 @@ bool decode_memory(Decoder& d) {
     auto name = d.inst().name;
     if (name == "ld" || name == "ldu")
         decode_access(d, false);
-    else if (name == "st" && d.take("async"))
+    else if (name == "st" && d.take("bulk"))
+        decode_fill(d);
+    else if (name == "st" && d.take("async") && is_remote(d))
         decode_remote(d, false);
     else if (name == "st")
         decode_access(d, true);
     else if (name == "prefetch" || name == "prefetchu" || name == "applypriority" || name == "discard") {
-        if (name == "discard") return d.unsupported(), true;  // it may change what is read: never pretend
-        ignore_all_modifiers(d);
+        ignore_all_modifiers(d);  // what is discarded has any value, so why not the old one
     } else if (name == "createpolicy") {
         ignore_all_modifiers(d);
         auto dst = d.dest(0, Type::b64);

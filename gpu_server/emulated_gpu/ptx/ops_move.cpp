@@ -41,7 +41,7 @@ void pack(Warp& w, const Instr& i) {
 
 void unpack(Warp& w, const Instr& i) {
     uint32_t width = i.flags, whole = width * i.count;
-    alignas(64) std::byte copy[warp_lanes * 8];  // an element may be the source itself
+    alignas(64) std::byte copy[warp_lanes * 16];  // an element may be the source itself
     std::memcpy(copy, w.reg<std::byte>(i.a), warp_lanes * whole);
     for (uint32_t e = 0; e < i.count; ++e) {
         auto* d = w.reg<std::byte>(w.program->registers[i.table + e]);
@@ -51,20 +51,14 @@ void unpack(Warp& w, const Instr& i) {
     }
 }
 
-// The type of each element: the register type unless it is a constant or `_`.
-Type element_type(uint32_t bytes) {
-    return bytes == 1 ? Type::b8 : bytes == 2 ? Type::b16 : bytes == 4 ? Type::b32 : Type::b64;
-}
-
 void decode_vector_move(Decoder& d, Type type, const ast::Operand& vector, bool packing) {
     auto count = static_cast<uint32_t>(vector.parts.size());
-    if (count == 0 || size_of(type) < count || size_of(type) % count != 0 || size_of(type) / count > 8 ||
-        size_of(type) > 8)
+    if (count == 0 || size_of(type) < count || size_of(type) % count != 0 || size_of(type) / count > 8)
         return d.fail("the vector does not fit the type");
     uint32_t width = size_of(type) / count;
     std::vector<RegRef> elements;
     for (auto& part : vector.parts)
-        elements.push_back(packing ? d.source(part, element_type(width)) : d.dest(part, element_type(width)));
+        elements.push_back(packing ? d.source(part, bits_of_width(width)) : d.dest(part, bits_of_width(width)));
     auto whole = packing ? d.dest(0, type) : d.source(1, type);
     auto table = d.add_table(elements);
     auto& instr = d.emit(packing ? pack : unpack);
@@ -104,19 +98,13 @@ void decode_move_vector(Decoder& d, Type type, uint32_t count) {
 void decode_mov(Decoder& d) {
     uint32_t count = d.take("v2") ? 2 : d.take("v4") ? 4 : 1;
     auto type = d.take_type();
-    if (type == Type::none || type == Type::b128 || (count > 1 && type == Type::pred)) return d.unsupported();
+    if (type == Type::none || (count > 1 && (type == Type::pred || type == Type::b128))) return d.unsupported();
     if (count > 1) return decode_move_vector(d, type, count);
     auto& to = d.operand(0);
     auto& from = d.operand(1);
     if (to.kind == Kind::vector) return decode_vector_move(d, type, to, false);
     if (from.kind == Kind::vector) return decode_vector_move(d, type, from, true);
-    auto special_type = Type::none;
-    auto special = from.kind == Kind::special ? special_handler(from.name, special_type) : nullptr;
-    if (special && size_of(special_type) == size_of(type) && special_type != Type::pred) {
-        auto dst = d.dest(0, type);
-        d.emit(special).dst = dst;
-        return;
-    }
+    if (from.kind == Kind::special) return void(d.special(from, type, d.dest(0, type)));
     auto a = d.source(1, type);
     auto dst = d.dest(0, type);
     auto& instr = d.emit(type == Type::pred ? move_predicate : move_handler(size_of(type)));
@@ -186,8 +174,10 @@ Handler move_handler(uint32_t bytes) {
             return unary<uint16_t, uint16_t, same<uint16_t>>;
         case 4:
             return unary<uint32_t, uint32_t, same<uint32_t>>;
-        default:
+        case 8:
             return unary<uint64_t, uint64_t, same<uint64_t>>;
+        default:
+            return unary<Wide, Wide, same<Wide>>;
     }
 }
 

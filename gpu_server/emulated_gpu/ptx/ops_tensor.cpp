@@ -1,7 +1,9 @@
-// cp.async.bulk.tensor: a box of a tensor (tensor_map.hpp) between global and shared memory, done at once. What of the box lies
-// outside the tensor arrives as zeros (or NaN), and is not written.
+// cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: a box of a tensor (tensor_map.hpp) between global and shared memory,
+// done at once. What of the box lies outside the tensor arrives as zeros (or NaN), and is not written.
+#include <algorithm>
 #include <cstring>
 
+#include "gpu_server/emulated_gpu/ptx/atomic_update.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
 #include "gpu_server/emulated_gpu/ptx/tensor_map.hpp"
@@ -10,8 +12,17 @@
 namespace tnr::ptx {
 namespace {
 
-// a: the map's address, generic; b: shared memory; d: the barrier; table: where the box begins, count axes; flags:
-enum Flag : uint8_t { flag_load = 1 };
+// a: the map's address, generic; b: shared memory; c: the blocks it goes to; d: the barrier; table: where the box begins, count
+// axes; imm: which reduction, or none; flags:
+enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4 };
+constexpr int64_t no_reduction = -1;
+constexpr uint32_t four_rows = 4;
+
+// What one copy does.
+struct Copying {
+    bool load = false;
+    Update update = nullptr;  // instead of a store
+};
 
 bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, TensorMap& map) {
     constexpr uint64_t alignment = 64;
@@ -34,17 +45,20 @@ constexpr uint64_t quiet_nan(uint32_t bytes) {
 }
 
 // One element between the tensor (null: outside) and the box in shared memory.
-void move_element(std::byte* in_tensor, std::byte* in_box, const TensorMap& map, bool load) {
+void move_element(std::byte* in_tensor, std::byte* in_box, const TensorMap& map, const Copying& copying) {
     size_t bytes = map.strides[0];
-    if (load && in_tensor) std::memcpy(in_box, in_tensor, bytes);
-    if (!load && in_tensor) std::memcpy(in_tensor, in_box, bytes);
-    if (!load || in_tensor) return;
+    if (in_tensor && copying.load)
+        std::memcpy(in_box, in_tensor, bytes);
+    else if (in_tensor)
+        copying.update ? copying.update(in_tensor, in_box) : void(std::memcpy(in_tensor, in_box, bytes));
+    if (!copying.load || in_tensor) return;
     uint64_t outside = map.nan_bytes ? quiet_nan(map.nan_bytes) : 0;
     std::memcpy(in_box, &outside, bytes);
 }
 
 // The bytes of the box, or 0 after a fault.
-uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, uint64_t shared, bool load) {
+uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, uint64_t shared,
+                  const Copying& copying) {
     uint32_t counts[TensorMap::rank_max] = {1, 1, 1, 1, 1}, at[TensorMap::rank_max] = {};
     uint64_t elements = 1, bytes = map.strides[0];
     for (uint32_t axis = 0; axis < map.rank; ++axis) {
@@ -65,31 +79,59 @@ uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* b
         auto* in_tensor = inside ? global_pointer(*w.worker, address, static_cast<uint32_t>(bytes)) : nullptr;
         if (inside && !in_tensor)
             return memory_fault(w, address, lane, static_cast<uint32_t>(bytes), "a tensor", false), 0;
-        move_element(in_tensor, in_box, map, load);
+        move_element(in_tensor, in_box, map, copying);
         for (uint32_t axis = 0; axis < map.rank && ++at[axis] == counts[axis]; ++axis) at[axis] = 0;
     }
     return elements * bytes;
 }
 
+// Four rows of a matrix that need not be neighbours, as one box. The bytes, or 0 after a fault.
+uint64_t copy_rows(Warp& w, uint32_t lane, TensorMap map, const int32_t* at, uint64_t shared, const Copying& copying) {
+    map.box[1] = 1;
+    uint64_t bytes = 0;
+    for (uint32_t row = 0; row < four_rows; ++row) {
+        int32_t begin[] = {at[0], at[1 + row]};
+        uint64_t more = copy_box(w, lane, map, begin, shared + bytes, copying);
+        if (more == 0) return 0;
+        bytes += more;
+    }
+    return bytes;
+}
+
+// To or from one place in shared memory. False after a fault.
+bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uint64_t shared, uint64_t barrier) {
+    constexpr uint64_t alignment = 128;
+    if (shared % alignment) return memory_fault(w, shared, lane, alignment, "a tensor's box", true), false;
+    Copying copying{(i.flags & flag_load) != 0};
+    if (i.imm != no_reduction) copying.update = update_of(reductions[static_cast<size_t>(i.imm)], map.element);
+    if (i.imm != no_reduction && !copying.update)
+        return fault(w, Outcome::illegal_instruction, lane, "a reduction that the tensor's type does not have"), false;
+    int32_t at[1 + four_rows] = {};
+    uint32_t coordinates = i.flags & flag_four_rows ? 1 + four_rows : i.count;
+    for (uint32_t k = 0; k < coordinates; ++k) at[k] = w.reg<int32_t>(w.program->registers[i.table + k])[lane];
+    uint64_t bytes = i.flags & flag_four_rows ? copy_rows(w, lane, map, at, shared, copying)
+                                              : copy_box(w, lane, map, at, shared, copying);
+    if (bytes == 0 || !copying.load) return bytes != 0;
+    auto* word = barrier_word(w, lane, barrier);
+    if (word) complete_bytes(*word, bytes);
+    return word;
+}
+
 void copy_tensor(Warp& w, const Instr& i) {
     refresh_ranges(*w.worker);
     auto *maps = w.reg<uint64_t>(i.a), *shared = w.reg<uint64_t>(i.b), *barriers = w.reg<uint64_t>(i.d);
-    bool load = i.flags & flag_load;
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         TensorMap map;
         if (!read_map(w, lane, maps[lane], i.count, map)) return;
-        constexpr uint64_t alignment = 128;
-        if (shared[lane] % alignment) return memory_fault(w, shared[lane], lane, 128, "a tensor's box", true);
-        int32_t begin[TensorMap::rank_max] = {};
-        for (uint32_t axis = 0; axis < i.count; ++axis)
-            begin[axis] = w.reg<int32_t>(w.program->registers[i.table + axis])[lane];
-        uint64_t bytes = copy_box(w, lane, map, begin, shared[lane], load);
-        if (bytes == 0) return;
-        if (!load) continue;
-        auto* barrier = barrier_word(w, lane, barriers[lane]);
-        if (!barrier) return;
-        complete_bytes(*barrier, bytes);
+        if (i.flags & flag_multicast) {
+            auto each = [&](uint32_t rank) {
+                return copy_once(w, i, lane, map, in_block(shared[lane], rank), in_block(barriers[lane], rank));
+            };
+            if (!each_block(w.reg<uint16_t>(i.c)[lane], each)) return;
+        } else if (!copy_once(w, i, lane, map, shared[lane], barriers[lane])) {
+            return;
+        }
     }
 }
 
@@ -101,35 +143,54 @@ uint32_t take_rank(Decoder& d) {
     return 0;
 }
 
-}  // namespace
-
-// cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [box], [map, {x, y}], [barrier]
-// cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [map, {x, y}], [box]
-void decode_tensor_copy(Decoder& d) {
-    uint32_t rank = take_rank(d);
-    d.take("tile");
-    d.take("L2::cache_hint");
-    bool load = d.take("mbarrier::complete_tx::bytes"), store = d.take("bulk_group");
-    bool shared = d.take("shared::cluster") || d.take("shared::cta");
-    if (d.failed()) return;
-    if (load == store || !shared || !d.take("global")) return d.unsupported();
-    auto& tensor = d.operand(load ? 1 : 0);
+// The registers of [map, {coordinates}]; empty after a failure.
+std::vector<RegRef> tensor_coordinates(Decoder& d, const ast::Operand& tensor, uint32_t count) {
     bool named = tensor.kind == ast::Operand::Kind::memory && tensor.parts.size() == 2 && tensor.value == 0 &&
-                 tensor.parts[1].kind == ast::Operand::Kind::vector && tensor.parts[1].parts.size() == rank;
-    if (!named) return d.fail("expected [tensor map, {" + std::to_string(rank) + " coordinates}]");
-    auto map = d.source(tensor.parts[0], Type::u64);
+                 tensor.parts[1].kind == ast::Operand::Kind::vector && tensor.parts[1].parts.size() == count;
+    if (!named)
+        return d.fail("expected [tensor map, {" + std::to_string(count) + " coordinates}]"), std::vector<RegRef>{};
     std::vector<RegRef> begin;
     for (auto& part : tensor.parts[1].parts) begin.push_back(d.source(part, Type::s32));
+    return begin;
+}
+
+}  // namespace
+
+// cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{.multicast::cluster}
+//     [box], [map, {x, y}], [barrier]{, blocks}
+// cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [map, {x, y}], [box]
+// cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group alike
+void decode_tensor_copy(Decoder& d, bool reduces) {
+    uint32_t rank = take_rank(d);
+    bool load = d.take("mbarrier::complete_tx::bytes"), store = d.take("bulk_group");
+    bool rows = d.take(load ? "tile::gather4" : "tile::scatter4");
+    d.take("tile");
+    d.take("L2::cache_hint");
+    bool multicast = d.take("multicast::cluster");
+    bool shared = d.take("shared::cluster") || d.take("shared::cta");
+    if (d.failed()) return;
+    bool fits = load != store && shared && d.take("global") && !(rows && rank != 2) && (load || !multicast);
+    if (!fits || (reduces && (load || rows))) return d.unsupported();
+    auto op = reduces ? take_reduction(d) : std::string_view{};
+    if (reduces && op.empty()) return d.unsupported();
+    auto& tensor = d.operand(load ? 1 : 0);
+    auto begin = tensor_coordinates(d, tensor, rows ? 1 + four_rows : rank);
+    if (d.failed()) return;
+    auto map = d.source(tensor.parts[0], Type::u64);
     auto table = d.add_table(begin);
     auto box = whole_address(d, d.operand(load ? 0 : 1), Space::shared);
     auto barrier = load ? whole_address(d, d.operand(2), Space::shared) : 0;
+    auto blocks = multicast ? d.source(3, Type::u16) : 0;
     auto& instr = d.emit(copy_tensor);
     instr.a = map;
     instr.b = box;
+    instr.c = blocks;
     instr.d = barrier;
     instr.table = table;
     instr.count = static_cast<uint16_t>(rank);
-    instr.flags = load ? flag_load : 0;
+    instr.imm = reduces ? std::find(reductions.begin(), reductions.end(), op) - reductions.begin() : no_reduction;
+    instr.flags =
+        static_cast<uint8_t>((load ? flag_load : 0) | (multicast ? flag_multicast : 0) | (rows ? flag_four_rows : 0));
 }
 
 }  // namespace tnr::ptx

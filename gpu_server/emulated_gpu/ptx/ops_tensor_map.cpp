@@ -27,13 +27,16 @@ constexpr std::array<std::string_view, 10> fields = {
     "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
     "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode"};
 
-// Bytes of the element types in the order of the ISA's table; what comes after them is packed.
-constexpr std::array<uint8_t, 13> element_bytes = {1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4};
+// The element types in the order of the ISA's table; what comes after them is packed.
+constexpr std::array<Type, 13> element_types = {Type::u8,   Type::u16,  Type::u32, Type::s32, Type::u64,
+                                                Type::s64,  Type::f16,  Type::f32, Type::f32, Type::f64,
+                                                Type::bf16, Type::tf32, Type::tf32};
 
 bool set_element_type(TensorMap& map, uint64_t type) {
-    if (type >= element_bytes.size()) return false;
-    map.strides[0] = element_bytes[type];
-    if (map.nan_bytes) map.nan_bytes = element_bytes[type];
+    if (type >= element_types.size()) return false;
+    map.element = element_types[type];
+    map.strides[0] = size_of(map.element);
+    if (map.nan_bytes) map.nan_bytes = static_cast<uint8_t>(map.strides[0]);
     return true;
 }
 
@@ -91,10 +94,10 @@ void replace_field(Warp& w, const Instr& i) {
         if (!p) return;
         TensorMap map;
         std::memcpy(&map, p, sizeof map);
-        bool known = map.mark == TensorMap::ours;
-        if (!known || !replace(map, static_cast<Field>(i.count), i.flags, values[lane]))
-            return fault(w, Outcome::illegal_instruction, lane,
-                         known ? "a tensor map cannot hold this value" : "no tensor map");
+        bool held = replace(map, static_cast<Field>(i.count), i.flags, values[lane]);
+        // Hardware does not look whether it is a map that it changes; a copy by it does.
+        if (!held && map.mark == TensorMap::ours)
+            return fault(w, Outcome::illegal_instruction, lane, "a tensor map cannot hold this value");
         std::memcpy(p, &map, sizeof map);
     }
 }

@@ -77,7 +77,7 @@ void Parser::registers() {
     else if (accept_dotted("v4"))
         width = 4;
     auto type = token_.kind == Token::Kind::dotted ? type_named(token_.text) : std::nullopt;
-    if (!type || *type == Type::b128) return fail("not a register type the emulated GPU knows");
+    if (!type) return fail("not a register type the emulated GPU knows");
     advance();
     do add_register(word("a register's name"), *type, width);
     while (accept(','));

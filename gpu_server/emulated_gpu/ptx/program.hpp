@@ -78,6 +78,11 @@ enum class Builtin : uint8_t {
     child_free,
     child_copy,
     child_fill,
+    child_copy_rows,
+    child_fill_rows,
+    child_device,
+    child_device_count,
+    child_device_attribute,
     child_last_error,
     child_peek_error,
     child_error_name,
@@ -102,6 +107,7 @@ struct Program {
     std::vector<std::byte> constants;              // each broadcast to 32 lanes
     std::vector<LaunchConstant> launch_constants;  // each becomes 32 x 8 bytes at launch
     std::vector<std::string> absent;               // names of instructions that are not emulated
+    bool uses_reserved_shared = false, uses_alloca = false;
 };
 
 // Code addresses as programs see them: no memory lies there, so they can never be mistaken for data.

@@ -117,6 +117,15 @@ public:
     virtual int32_t launch(uint64_t exec, uint64_t stream) = 0;
 };
 
+// The device that a kernel runs on, as kernels ask for it; and others, by number. A cudaError.
+class DeviceAround {
+public:
+    virtual ~DeviceAround() = default;
+    virtual int32_t number() const = 0;
+    virtual int32_t count(int32_t& count) const = 0;
+    virtual int32_t attribute(int32_t attribute, int32_t device, int32_t& value) const = 0;
+};
+
 struct Launch {
     const Module* module = nullptr;
     uint32_t kernel = 0;                         // index into Module::kernels()
@@ -132,8 +141,9 @@ struct Launch {
     void* print_context = nullptr;
     // Called for cudaGraphSetConditional, from any thread.
     void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
-    GraphAround* graph = nullptr;     // null: the kernel runs in none
-    const bool* cancelled = nullptr;  // read with atomic_ref now and then; true: stop early
+    GraphAround* graph = nullptr;          // null: the kernel runs in none
+    const DeviceAround* device = nullptr;  // null: kernels cannot ask
+    const bool* cancelled = nullptr;       // read with atomic_ref now and then; true: stop early
 };
 
 // `deadlock`: no thread of a block can ever run again (a barrier that cannot be reached); hardware would hang.

@@ -86,6 +86,7 @@ void start_warp(Warp& w, const Function& function) {
     w.live = w.exists;
     w.at_barrier = w.at_sync = w.at_cluster = w.cluster_arrived = w.asleep = w.group = 0;
     w.rotate = false;
+    std::fill_n(w.alloca_top, warp_lanes, w.local_stride);
     auto* frame = push_frame(w, function, nullptr, w.exists);
     for (uint32_t lane = 0; lane < warp_lanes; ++lane) {
         w.lane_frame[lane] = frame;
@@ -126,7 +127,8 @@ Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lan
     uint64_t local_base = caller ? caller->local_base + caller->function->local_bytes : 0;
     uint32_t depth = caller ? caller->depth + 1 : 0;
     uint64_t chain_bytes = (caller ? caller->chain_bytes : 0) + function.frame_bytes;
-    if (depth > call_depth_max || chain_bytes > frame_bytes_max || local_base + function.local_bytes > w.local_stride) {
+    uint64_t stack_bytes = w.local_stride - (w.program->uses_alloca ? alloca_bytes_max : 0);
+    if (depth > call_depth_max || chain_bytes > frame_bytes_max || local_base + function.local_bytes > stack_bytes) {
         fault(w, Outcome::illegal_address, static_cast<uint32_t>(std::countr_zero(lanes)), "stack overflow");
         return nullptr;
     }
@@ -153,6 +155,7 @@ Frame* push_frame(Warp& w, const Function& function, Frame* caller, uint32_t lan
     frame->chain_bytes = chain_bytes;
     frame->lanes = lanes;
     frame->local_base = local_base;
+    if (w.program->uses_alloca) std::copy_n(w.alloca_top, warp_lanes, frame->alloca_top);
     return frame;
 }
 

@@ -169,7 +169,13 @@ uint32_t dynamic_shared(const Warp& w) {
     return w.block->grid->launch->dynamic_shared_bytes;
 }
 uint32_t total_shared(const Warp& w) {
+    return w.block->grid->reserved_shared_at;
+}
+uint32_t total_and_reserved_shared(const Warp& w) {
     return w.block->grid->shared_bytes;
+}
+uint32_t reserved_capacity(const Warp&) {
+    return reserved_shared_bytes;
 }
 // cooperative_groups finds the memory of its grid barrier through these two.
 uint32_t workspace_high(const Warp& w) {
@@ -177,6 +183,11 @@ uint32_t workspace_high(const Warp& w) {
 }
 uint32_t workspace_low(const Warp& w) {
     return static_cast<uint32_t>(workspace(w));
+}
+
+// A cluster of one block that the launch asks for is like none.
+void is_in_cluster(Warp& w, const Instr& i) {
+    w.set_mask(i.dst, w.active, w.block->grid->cluster_blocks > 1 ? all_lanes : 0);
 }
 
 struct Special {
@@ -217,7 +228,12 @@ constexpr Special specials[] = {
     {"%globaltimer_hi", Type::u32, word<time_high>()},
     {"%dynamic_smem_size", Type::u32, word<dynamic_shared>()},
     {"%total_smem_size", Type::u32, word<total_shared>()},
-    {"%aggr_smem_size", Type::u32, word<total_shared>()},
+    {"%aggr_smem_size", Type::u32, word<total_and_reserved_shared>()},
+    {"%reserved_smem_offset_begin", Type::u32, word<total_shared>()},
+    {"%reserved_smem_offset_0", Type::u32, word<total_shared>()},
+    {"%reserved_smem_offset_1", Type::u32, word<total_shared>()},
+    {"%reserved_smem_offset_end", Type::u32, word<total_and_reserved_shared>()},
+    {"%reserved_smem_offset_cap", Type::u32, word<reserved_capacity>()},
     {"%envreg1", Type::u32, word<workspace_high>()},
     {"%envreg2", Type::u32, word<workspace_low>()},
     {"%current_graph_exec", Type::u64, per_warp<uint64_t, current_graph_exec>},
@@ -235,6 +251,7 @@ constexpr Special specials[] = {
     {"%cluster_nctaid.z", Type::u32, word<cluster_nctaid<&Dim3::z>>()},
     {"%cluster_ctarank", Type::u32, word<cluster_rank>()},
     {"%cluster_nctarank", Type::u32, word<cluster_size>()},
+    {"%is_explicit_cluster", Type::pred, is_in_cluster},
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "gpu_server/emulated_gpu/ptx/types.hpp"
+
 namespace tnr::ptx {
 
 struct TensorMap {
@@ -19,7 +21,8 @@ struct TensorMap {
     uint8_t rank = 0;
     uint8_t swizzle_chunks = 0;  // 16-byte chunks of shared memory that are exchanged: 0 (none), 2, 4, 8
     uint8_t nan_bytes = 0;       // what lies outside the tensor is not zero, but a NaN of so many bytes (0: zero)
-    uint8_t reserved[34] = {};
+    Type element = Type::none;   // what reductions take the elements for
+    uint8_t reserved[33] = {};
 };
 static_assert(sizeof(TensorMap) == 128);
 

@@ -14,7 +14,7 @@ std::optional<Type> type_named(std::string_view word) {
         {"bf16", Type::bf16},       {"bf16x2", Type::bf16x2}, {"tf32", Type::tf32},     {"f32", Type::f32},
         {"f64", Type::f64},         {"u16x2", Type::u16x2},   {"s16x2", Type::s16x2},   {"e4m3x2", Type::e4m3x2},
         {"e5m2x2", Type::e5m2x2},   {"e2m1x2", Type::e2m1x2}, {"e2m3x2", Type::e2m3x2}, {"e3m2x2", Type::e3m2x2},
-        {"ue8m0x2", Type::ue8m0x2},
+        {"ue8m0x2", Type::ue8m0x2}, {"f32x2", Type::f32x2},
     };
     for (const auto& [name, type] : names)
         if (name == word) return type;

@@ -29,6 +29,7 @@ enum class Type : uint8_t {
     bf16x2,
     tf32,
     f32,
+    f32x2,
     f64,
     u16x2,
     s16x2,
@@ -39,6 +40,9 @@ enum class Type : uint8_t {
     e3m2x2,
     ue8m0x2,
 };
+
+// The value of a .b128 register.
+__extension__ using Wide = unsigned __int128;
 
 enum class Space : uint8_t { reg, global, constant, shared, local, param, generic };
 
@@ -74,6 +78,7 @@ constexpr uint32_t size_of(Type type) {
         case Type::b64:
         case Type::u64:
         case Type::s64:
+        case Type::f32x2:
         case Type::f64:
             return 8;
         case Type::b128:
@@ -83,6 +88,22 @@ constexpr uint32_t size_of(Type type) {
             return 0;
     }
     return 0;
+}
+
+// The type of `bytes` bits without a meaning.
+constexpr Type bits_of_width(uint32_t bytes) {
+    switch (bytes) {
+        case 1:
+            return Type::b8;
+        case 2:
+            return Type::b16;
+        case 4:
+            return Type::b32;
+        case 8:
+            return Type::b64;
+        default:
+            return Type::b128;
+    }
 }
 
 constexpr bool is_signed(Type type) {

@@ -81,6 +81,10 @@ TEST_CASE("integer arithmetic", "[ptx][integer]") {
         {D32("min.s32 %d, %a, %b;"), 0xffffffff, 1, 0, 0xffffffff},
         {D32("min.u32 %d, %a, %b;"), 0xffffffff, 1, 0, 1},
         {"max.s64 %o, %x, %y;", ~0ull, 1, 0, 1},
+        {D32("max.s32.relu %d, %a, %b;"), 0xfffffff0, 0xfffffffe, 0, 0},
+        {D32("min.relu.s32 %d, %a, %b;"), 5, 9, 0, 5},
+        {D32("max.s16x2.relu %d, %a, %b;"), 0x0005fffe, 0x0003fff0, 0, 0x00050000},
+        {D32("min.s16x2.relu %d, %a, %b;"), 0x0005fffe, 0x0003fff0, 0, 0x00030000},
         {D32("sad.s32 %d, %a, %b, %c;"), 0xffffffff, 4, 10, 15},
         {D32("dp4a.s32.u32 %d, %a, %b, %c;"), 0xff020304, 0x01010101, 100, 108},
         {D32("dp4a.u32.u32 %d, %a, %b, %c;"), 0xff020304, 0x01010101, 100, 364},
@@ -181,6 +185,8 @@ TEST_CASE("floats", "[ptx][float]") {
         {D32("rcp.rn.f32 %f, %f; mov.b32 %d, %f;"), word(3.0f), 0, 0, third},
         {D32("ex2.approx.f32 %f, %f; mov.b32 %d, %f;"), word(10.0f), 0, 0, word(1024.0f)},
         {D32("lg2.approx.f32 %f, %f; mov.b32 %d, %f;"), word(1024.0f), 0, 0, word(10.0f)},
+        {D32("rsqrt.approx.f32.ftz %f, %f; mov.b32 %d, %f;"), word(4.0f), 0, 0, word(0.5f)},
+        {D32("ex2.approx.f32.ftz %f, %f; mov.b32 %d, %f;"), 1, 0, 0, word(1.0f)},
         {D32("min.f32 %f, %f, %g; mov.b32 %d, %f;"), nan, word(1.0f), 0, word(1.0f)},
         {D32("min.NaN.f32 %f, %f, %g; mov.b32 %d, %f;"), nan, word(1.0f), 0, 0x7fffffff},
         {D32("max.f32 %f, %f, %g; mov.b32 %d, %f;"), word(-0.0f), word(0.0f), 0, 0},
@@ -291,4 +297,19 @@ TEST_CASE("memory and atomics", "[ptx][memory]") {
          0x42004000},
         {"atom.global.cas.b16 %k, [%in+8], 4, %h; ld.global.u64 %o, [%in+8];", 3, 4, 0, 3},
     });
+}
+
+TEST_CASE("two floats in one register", "[ptx][float]") {
+    auto two = [](float low, float high) { return word(low) | word(high) << 32; };
+    float above = std::nextafter(1.0f, 2.0f), below = std::nextafter(-1.0f, 0.0f);
+    check({
+        {"add.rn.f32x2 %o, %x, %y;", two(1, 2), two(0.5f, -4), 0, two(1.5f, -2)},
+        {"sub.f32x2 %o, %x, %y;", two(1, 2), two(0.5f, -4), 0, two(0.5f, 6)},
+        {"mul.rz.f32x2 %o, %x, %y;", two(above, 3), two(above, 5), 0, two(std::nextafter(above, 2.0f), 15)},
+        {"fma.rn.f32x2 %o, %x, %y, %z;", two(2, 3), two(4, 5), two(1, -1), two(9, 14)},
+        {"add.rp.f32x2 %o, %x, %y;", two(1, -1), two(1e-20f, 1e-20f), 0, two(above, below)},
+        {"add.ftz.f32x2 %o, %x, %y;", two(1e-40f, 1), two(0, 1), 0, two(0, 2)},
+        {"fma.rn.ftz.f32x2 %o, %x, %y, %z;", two(1e-40f, 1), two(1, 1), two(0, 1), two(0, 2)},
+    });
+    CHECK_FALSE(load(module_of(".reg .b64 %x; max.f32x2 %x, %x, %x;", 0)));
 }

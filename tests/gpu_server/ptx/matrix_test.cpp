@@ -56,13 +56,17 @@ std::string list(const char* prefix, uint32_t count) {
 }
 
 // Each lane loads its registers of a, b and c, multiplies, and stores those of d.
-std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint32_t b, uint32_t c, bool wide) {
+// `more` operands may name %scale, whose byte j is the power of two j % 2 + the number of ones in the lane's last three bits.
+std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint32_t b, uint32_t c, bool wide,
+                   const std::string& more = "") {
     std::string type = wide ? "b64" : "b32", bytes = wide ? "8" : "4";
     std::string text =
         ".version 8.7\n.target sm_90\n.address_size 64\n"
         ".entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)\n{\n"
         ".reg .b32 %lane, %at; .reg .b64 %p, %o;\n"
-        "mov.u32 %lane, %laneid;\n";
+        "mov.u32 %lane, %laneid;\n"
+        ".reg .b32 %scale; and.b32 %scale, %lane, 7; popc.b32 %scale, %scale;\n"
+        "mad.lo.u32 %scale, %scale, 0x01010101, 0x807f807f;\n";
     auto each = [&](const char* name, uint32_t count, bool store) {
         text += ".reg ." + type + " %" + name + "<" + std::to_string(count) + ">;\n";
         text += std::string("ld.param.u64 %p, [p") + name + "];\n";
@@ -79,8 +83,8 @@ std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint3
     each("a", a, false);
     each("b", b, false);
     each("c", c, false);
-    std::string call =
-        instruction + " " + list("d", d) + ", " + list("a", a) + ", " + list("b", b) + ", " + list("c", c) + ";\n";
+    std::string call = instruction + " " + list("d", d) + ", " + list("a", a) + ", " + list("b", b) + ", " +
+                       list("c", c) + more + ";\n";
     // d is declared by `each`, which also stores it: the multiplication stands between.
     auto head = text.size();
     each("d", d, true);
@@ -95,6 +99,8 @@ struct Case {
     Encode encode, encode_sum;
     int lowest = -4, highest = 4;
     std::function<int(int, int)> multiply = [](int x, int y) { return x * y; };
+    std::string more = "";
+    std::function<int(uint32_t, uint32_t, uint32_t)> scale = [](uint32_t, uint32_t, uint32_t) { return 1; };
 };
 
 void multiplies(Case c) {
@@ -110,10 +116,11 @@ void multiplies(Case c) {
         for (uint32_t j = 0; j < c.b.columns; ++j)
             for (uint32_t k = 0; k < c.a.columns; ++k)
                 expected.values[i * c.b.columns + j] +=
-                    c.multiply(c.a.values[i * c.a.columns + k], c.b.values[k * c.b.columns + j]);
+                    c.scale(i, j, k) * c.multiply(c.a.values[i * c.a.columns + k], c.b.values[k * c.b.columns + j]);
     bool wide = c.a.bits == 64;
     auto registers = [&](const Matrix& m) { return m.elements * m.bits / (wide ? 64 : 32); };
-    Bench bench(kernel(c.instruction, registers(c.sums), registers(c.a), registers(c.b), registers(c.sums), wide));
+    Bench bench(
+        kernel(c.instruction, registers(c.sums), registers(c.a), registers(c.b), registers(c.sums), wide, c.more));
     auto wanted = words_of(expected, c.encode_sum);
     auto d = bench.array<uint32_t>(wanted.size());
     bench.run("k", {1}, {32}, d, bench.array(words_of(c.a, c.encode)), bench.array(words_of(c.b, c.encode)),
@@ -232,6 +239,107 @@ TEST_CASE("mma: small whole numbers and bits", "[ptx][matrix]") {
                 [](int x, int y) { return x ^ y; }});
     multiplies({"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc", a1, b1, sums16(32), whole, whole, 0, 1,
                 [](int x, int y) { return x & y; }});
+}
+
+TEST_CASE("mma: floats of six and four bits, and blocks with scales", "[ptx][matrix]") {
+    Matrix a8{16, 32, 8, 16, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  bool upper = i < 4 || (i >= 8 && i < 12);
+                  return {upper ? g : g + 8, t * 4 + (i & 3) + (i >= 8 ? 16 : 0)};
+              }};
+    Matrix b8{32, 8, 8, 8, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {t * 4 + (i & 3) + (i >= 4 ? 16 : 0), g};
+              }};
+    auto e3m2 = [](int x) -> uint64_t { return encode(x, e3m2_format, Rounding::nearest); };
+    auto e2m3 = [](int x) -> uint64_t { return encode(x, e2m3_format, Rounding::nearest); };
+    auto e2m1 = [](int x) -> uint64_t { return encode(x, e2m1_format, Rounding::nearest); };
+    auto in_byte = [=](int x) { return e2m1(x) << 2; };
+    auto e5m2 = [](int x) -> uint64_t { return encode(x, e5m2_format, Rounding::nearest); };
+    const std::string narrow = "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.";
+    for (auto& [type, code] : {std::pair<std::string, Encode>{"e3m2", e3m2}, {"e2m3", e2m3}, {"e2m1", in_byte}})
+        multiplies({(narrow + type + "." + type + ".f32").c_str(), a8, b8, sums16(32), code, single});
+    multiplies({"mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f16.e3m2.e3m2.f16", a8, b8, sums16(16), e3m2, half});
+
+    // Of each four lanes, two beside each other hold the scales of rows r and r + 8, and one that of a column.
+    auto power = [](uint32_t lane, uint32_t byte) {
+        return 1 << (byte % 2 + static_cast<uint32_t>(std::popcount(lane & 7)));
+    };
+    auto scales = [=](uint32_t pair, uint32_t byte_a, uint32_t lane, uint32_t byte_b, uint32_t part) {
+        return [=](uint32_t row, uint32_t column, uint32_t k) {
+            return power(row % 8 * 4 + pair * 2 + row / 8, byte_a + k / part) *
+                   power(column * 4 + lane, byte_b + k / part);
+        };
+    };
+    auto same = [](int x, int y) { return x * y; };
+    multiplies({"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e5m2.e5m2.f32.ue8m0",
+                a8, b8, sums16(32), e5m2, single, -4, 4, same, ", {%scale}, {3, 1}, {%scale}, {2, 3}",
+                scales(1, 3, 3, 2, 32)});
+    Matrix a4{16, 64, 4, 32, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  bool upper = i < 8 || (i >= 16 && i < 24);
+                  return {upper ? g : g + 8, t * 8 + (i & 7) + (i >= 16 ? 32 : 0)};
+              }};
+    Matrix b4{64, 8, 4, 16, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
+                  return {t * 8 + (i & 7) + (i >= 8 ? 32 : 0), g};
+              }};
+    multiplies({"mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", a4, b4, sums16(32),
+                e2m1, single, -4, 4, same, ", %scale, {2, 0}, %scale, {0, 1}", scales(0, 2, 1, 0, 32)});
+    multiplies({"mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
+                a4, b4, sums16(32), e2m1, single, -4, 4, same, ", %scale, {0, 1}, %scale, {0, 0}",
+                scales(1, 0, 0, 0, 16)});
+}
+
+TEST_CASE("mma: scales of a half and more, e4m3 without a sign", "[ptx][matrix]") {
+    // All of `a` and `b` are 1, the scales 1.5 and 0.5: of each product, which is the sum of 64.
+    Bench bench(R"(
+.version 8.7
+.target sm_120a
+.address_size 64
+.entry k(.param .u64 out)
+{
+    .reg .b32 %one, %sa, %sb, %lane; .reg .f32 %z, %d<4>; .reg .b64 %out, %o;
+    ld.param.u64 %out, [out]; mov.u32 %lane, %laneid; mul.wide.u32 %o, %lane, 4; add.u64 %out, %out, %o;
+    mov.b32 %one, 0x22222222; mov.b32 %sa, 0x3c3c3c3c; mov.b32 %sb, 0x30303030; mov.f32 %z, 0f00000000;
+    mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3
+        {%d0, %d1, %d2, %d3}, {%one, %one, %one, %one}, {%one, %one}, {%z, %z, %z, %z}, {%sa}, {0, 0}, {%sb}, {0, 0};
+    st.global.f32 [%out], %d3;
+    ret;
+})");
+    auto out = bench.array<float>(32);
+    bench.run("k", {1}, {32}, out);
+    for (int lane = 0; lane < 32; ++lane) CHECK(out[lane] == 64 * 1.5f * 0.5f);
+}
+
+TEST_CASE("ldmatrix gives elements of four and six bits a byte each", "[ptx][matrix]") {
+    for (uint32_t bits : {4u, 6u}) {
+        Bench bench(R"(
+.version 8.7
+.target sm_120a
+.address_size 64
+.shared .align 16 .b8 tiles[512];
+.entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %in, %out, %o; .reg .b32 %lane, %t, %s, %r<4>;
+    mov.u32 %lane, %laneid; ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
+    mul.wide.u32 %o, %lane, 16; add.u64 %in, %in, %o; add.u64 %out, %out, %o;
+    mov.u32 %t, tiles; shl.b32 %s, %lane, 4; add.u32 %t, %t, %s;
+    ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%in]; st.shared.v4.u32 [%t], {%r0, %r1, %r2, %r3};
+    bar.sync 0;
+    ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.)" +
+                    std::string(bits == 4 ? "b4x16_p64" : "b6x16_p32") + R"( {%r0, %r1, %r2, %r3}, [%t];
+    st.global.v4.u32 [%out], {%r0, %r1, %r2, %r3};
+    ret;
+})");
+        std::vector<uint8_t> rows(512), expected(512);
+        for (uint32_t row = 0; row < 32; ++row)
+            for (uint32_t e = 0; e < 16; ++e) {
+                uint32_t value = (row * 5 + e * 3 + 1) & ((1u << bits) - 1), at = e * bits, lane = row % 8 * 4 + e / 4;
+                rows[row * 16 + at / 8] |= static_cast<uint8_t>(value << at % 8);
+                rows[row * 16 + at / 8 + 1] |= static_cast<uint8_t>(value << at % 8 >> 8);
+                expected[lane * 16 + row / 8 * 4 + e % 4] = static_cast<uint8_t>(value);
+            }
+        auto out = bench.array<uint8_t>(512);
+        bench.run("k", {1}, {32}, bench.array(rows), out);
+        CHECK(std::vector<uint8_t>(out.data(), out.data() + 512) == expected);
+    }
 }
 
 TEST_CASE("mma: what does not fit is refused", "[ptx][matrix]") {

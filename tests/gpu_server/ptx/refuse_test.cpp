@@ -26,8 +26,7 @@ TEST_CASE("code with instructions of other hardware loads, and faults where it c
          {"multimem.cp.async.bulk.bulk_group.global.shared::cta [%rd1], [%r1], %r1",
           "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e4m3x4 %r1, [%rd1]", "wgmma.fence.sync.aligned",
           "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd1, %rd1, 1, 1, 1, 0, 0",
-          "tcgen05.wait::ld.sync.aligned", "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd1, %r1, %p1",
-          "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%rd1], [%rd1]"}) {
+          "tcgen05.wait::ld.sync.aligned", "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd1, %r1, %p1"}) {
         CAPTURE(instruction);
         Bench bench(
             module_of(".reg .b32 %r<3>; .reg .b64 %rd<3>; .reg .f32 %f<5>; .reg .pred %p<2>;\n"
