@@ -76,7 +76,7 @@ struct Order {
 struct Snapshot {
     std::string id = {}, name = {};
     double size_gib = 0;  // 0: not known yet
-    std::string created = {};
+    std::string created = {};  // UTC, ISO 8601; empty where it is not known
     bool ready = false;
     std::string currency = {};
     std::optional<double> per_month = {};  // unknown where empty

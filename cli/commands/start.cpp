@@ -48,12 +48,13 @@ private:
         if (old_) record_ = *old_;
         record_.name = options_.name;
         if (auto known = learn_provider(); !known) return known;
-        if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
+        // What the user has mistyped is told before anybody else is asked.
         auto tags = parse_tags(options_.tags);
         if (!tags) return tags.error();
         for (const auto& [key, value] : *tags) record_.tags[key] = value;
         if (auto wished = learn_timers(); !wished) return wished;
         if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
+        if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
         return learn_shape();
     }
 

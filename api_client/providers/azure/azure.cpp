@@ -260,7 +260,7 @@ public:
                 const Json& properties = each.at("properties");
                 all.push_back({.id = each.at("name"),
                                .name = each.at("name"),
-                               .created = properties.value("timeCreated", ""),
+                               .created = http::utc_in(properties.value("timeCreated", "")),
                                .ready = properties.value("provisioningState", "") == "Succeeded" &&
                                         properties.value("completionPercent", 100.0) >= 100});
             }

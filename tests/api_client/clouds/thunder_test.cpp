@@ -72,6 +72,7 @@ TEST_CASE("thunder: a machine lives its whole life and leaves nothing", "[clouds
     CHECK_FALSE(provider->snapshots()->front().ready);
     auto snapshots = provider->snapshots();
     CHECK(snapshots->front().ready);
+    CHECK(snapshots->front().created == "2026-01-02T03:04:05Z");  // which Thunder tells in seconds
     REQUIRE(provider->destroy(made->id));
     CHECK(cloud.ask("left") == json({"before"}));
     Order again = cloud.instance("again");
