@@ -211,7 +211,7 @@ std::string running_since(const std::vector<Sighting>& sightings, const std::str
         if (seen.provider != provider || seen.id != id) continue;
         const bool up = seen.state == MachineState::running || seen.state == MachineState::starting;
         if (!up) since.clear();
-        if (up && since.empty()) since = seen.at;
+        if (up && (since.empty() || seen.at < since)) since = seen.at;  // earlier: a clock that had been ahead
     }
     return since;
 }

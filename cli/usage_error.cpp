@@ -108,6 +108,12 @@ std::string mismatch(const std::string& said) {
     return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
 }
 
+// "Could not convert: --yes = maybe": values are texts, so only a flag's can be wrong.
+std::string not_a_flags_value(const std::string& said) {
+    const size_t begin = said.find("--"), end = said.find(' ', begin);
+    return begin == std::string::npos ? said : said.substr(begin, end - begin) + " takes no value";
+}
+
 // What the original tnr, of Thunder Compute, calls things: its users type it.
 std::string other_word_hint(const std::string& said) {
     const std::string word = unexpected_word(said);
@@ -131,7 +137,10 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
     if (auto unknown = unknown_command(at, words); !unknown.empty()) {
-        hint = ui::did_you_mean(unknown, words_below(*at.command));
+        const auto known = words_below(*at.command);
+        if (std::find(known.begin(), known.end(), unknown) != known.end())
+            return {Error::Kind::usage, "`--` goes behind the command, not before '" + unknown + "'", hint};
+        hint = ui::did_you_mean(unknown, known);
         if (at.command == &tnr)
             return {Error::Kind::usage, "there is no command '" + unknown + "'",
                     hint + "commands: " + commands_below(tnr)};
@@ -147,6 +156,7 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
             hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
     }
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = mismatch(what);
+    if (dynamic_cast<const CLI::ConversionError*>(&problem)) what = not_a_flags_value(what);
     return {Error::Kind::usage, what, hint};
 }
 

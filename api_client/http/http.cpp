@@ -90,6 +90,18 @@ bool is_metadata_service(const std::string& url) {
     return host == "metadata.google.internal" || host == "169.254.169.254";
 }
 
+// A line break in a token would end its header and begin another.
+Result<> check_headers(const Request& request) {
+    for (const auto& header : request.headers)
+        for (unsigned char letter : header)
+            if (letter < ' ' || letter == 0x7f)
+                return Error{Error::Kind::usage,
+                             "what is to be sent to " + host_of(request.url) + " as " +
+                                 header.substr(0, header.find(':')) + " has a line break or another control character in it",
+                             "is there one in the token, or in the file that it came from?"};
+    return Ok{};
+}
+
 std::string seconds(int milliseconds) {
     return std::to_string((milliseconds + 999) / 1000) + " s";
 }
@@ -272,6 +284,7 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
 Result<Response> Client::send(const Request& request) {
     if (!curl_->easy) return Error{Error::Kind::internal, "libcurl could not be started"};
     if (auto good = check_endpoint(request.url); !good && !request.own_network) return good.error();
+    if (auto good = check_headers(request); !good) return good.error();
     int timeouts = 0;
     for (int tries = 1;; ++tries) {
         if (world_.explain) explain_request(request);

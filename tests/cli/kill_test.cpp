@@ -58,8 +58,8 @@ struct KillWorld {
         cloud.now = ui::utc_text(std::time(nullptr));  // what clouds check signatures with
         std::string url = cloud.variables[place.variable];
         url.resize(url.size() - std::strlen(place.path));
-        for (const auto& [name, value] : cloud.ask("client", {{"url", url}, {"folder", cloud.folder.string()}}).items())
-            cloud.variables[name] = value;
+        const json client = cloud.ask("client", {{"url", url}, {"folder", cloud.folder.string()}});
+        for (const auto& [name, value] : client.items()) cloud.variables[name] = value;
         session.world = cloud.world;
         session.provider_names = {place.cloud};
         session.provider = [&session](const std::string& name) { return cli::open_provider(session, name); };

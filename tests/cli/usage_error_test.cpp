@@ -50,6 +50,8 @@ TEST_CASE("a command line that is not understood is answered in the user's words
         {{"start", "demo", "--tag", ""}, "--tag: its value is empty", "`tnr start --help` shows"},
         {{"start", "demo", "extra"}, "`tnr start` does not expect 'extra'", "`tnr start --help` shows"},
         {{"support", "--bogus"}, "`tnr support` has no option '--bogus'", "`tnr support --help` shows"},
+        {{"start", "demo", "--yes=maybe"}, "--yes takes no value", "`tnr start --help` shows"},
+        {{"--", "status"}, "`--` goes behind the command, not before 'status'", "`tnr --help` shows"},
         // What the original tnr has.
         {{"start", "--num-gpus", "2"}, "`tnr start` has no option '--num-gpus'", "the number of GPUs is part of --gpu"},
         {{"start", "--mode=production"}, "`tnr start` has no option '--mode=production'", "the mode is part of a size"},

@@ -1,5 +1,6 @@
 """Replies as no cloud should give them: cut off, of other types, with other members, nested without end, with numbers and words
 that nothing can be made of. The same for the same `random`."""
+import copy
 import json
 import re
 
@@ -20,7 +21,7 @@ def bend_one(node, random):
     """One place of it is another thing, or is gone, or is there twice."""
     path = random.choice(list(places(node)))
     if not path:
-        return random.choice(JUNK)
+        return copy.deepcopy(random.choice(JUNK))
     *way, last = path
     here = node
     for key in way:
@@ -31,7 +32,7 @@ def bend_one(node, random):
     elif what < 0.25 and isinstance(here, list):
         here.insert(last, here[last])
     else:
-        here[last] = random.choice(JUNK)
+        here[last] = copy.deepcopy(random.choice(JUNK))
     return node
 
 

@@ -260,3 +260,15 @@ TEST_CASE("a price is an amount of money, or none", "[http]") {
                                    http::Json("free"), http::Json(nullptr), http::Json("1e999"), http::Json::array()})
         CHECK_THROWS_AS(http::amount_in(none), std::exception);
 }
+
+TEST_CASE("a token with a line break in it is refused, and begins no header of its own", "[http]") {
+    http::Client client({});
+    for (const std::string& token :
+         std::vector<std::string>{"abc\r\nX-Evil: 1", "abc\n", "abc\r", std::string("a\0c", 3), "\x7f"}) {
+        auto refused = client.send({.url = "http://127.0.0.1:9/", .headers = {"Authorization: Bearer " + token}});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind == Error::Kind::usage);
+        CHECK(refused.error().what.find("as Authorization has a line break") != std::string::npos);
+        CHECK(refused.error().what.find("abc") == std::string::npos);
+    }
+}
