@@ -150,11 +150,13 @@ void Client::explain_request(const Request& request) const {
     world_.explain(shown(line));
 }
 
-void Client::explain_outcome(const Outcome& outcome) const {
+void Client::explain_outcome(const Request& request, const Outcome& outcome) const {
     const bool replied = outcome.code == CURLE_OK;
     std::string line = "< " + (replied ? std::to_string(outcome.response.status) : outcome.words) + " in " +
                        std::to_string(outcome.took_ms) + " ms";
-    if (replied && !outcome.response.body.empty()) line += " " + redacted(outcome.response.body, secrets_);
+    if (replied && !outcome.response.body.empty())
+        line += " " + (request.brings_secrets && outcome.response.ok() ? "(hidden)"
+                                                                       : redacted(outcome.response.body, secrets_));
     world_.explain(shown(line));
 }
 
@@ -290,7 +292,7 @@ Result<Response> Client::send(const Request& request) {
         if (world_.explain) explain_request(request);
         Outcome outcome = transfer(request);
         const bool replied = outcome.code == CURLE_OK;
-        if (world_.explain) explain_outcome(outcome);
+        if (world_.explain) explain_outcome(request, outcome);
         if (auto date = outcome.response.headers.find("date"); world_.on_date && date != outcome.response.headers.end())
             world_.on_date(date->second);
         bool again = replied ? asks_for_patience(request, outcome.response)
