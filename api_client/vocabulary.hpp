@@ -54,6 +54,7 @@ struct Machine {
     Price price = {};
     std::string gpu = {};  // the cloud's own in it, as in Offer
     int gpu_count = 0;
+    bool unfinished = false;  // parts of one, left by a create() that was cut off: Order::goes_on makes it whole
 };
 
 // What to create. `user_data` is a whole cloud-init document: user, SSH host key, authorised key.
@@ -67,6 +68,7 @@ struct Order {
     std::string user_data = {};
     std::string user = {};            // the login user that user data makes
     std::string authorised_key = {};  // a public line, for clouds that want to know it
+    bool goes_on = false;             // with what an order of ours that was cut off has left under this name
     // Told in a few words about each long step ("building the image: unpacking"), for the user to see;
     // may be empty. Called on the caller's thread.
     std::function<void(const std::string& step)> on_step = {};
@@ -76,7 +78,7 @@ struct Order {
 struct Snapshot {
     std::string id = {}, name = {};
     double size_gib = 0;  // 0: not known yet
-    std::string created = {};
+    std::string created = {};  // UTC, ISO 8601; empty where it is not known
     bool ready = false;
     std::string currency = {};
     std::optional<double> per_month = {};  // unknown where empty

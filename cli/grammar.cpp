@@ -35,6 +35,11 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Place>& p
         collect(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), places);
 }
 
+// A script's variable that is not set must not read as an option that was left out: `--max-price "$LIMIT"`.
+std::string not_empty(const std::string& value) {
+    return value.empty() ? "its value is empty" : "";
+}
+
 }  // namespace
 
 std::vector<Place> Grammar::places() const {
@@ -56,7 +61,8 @@ void Grammar::requires_command() {
 }
 
 void Grammar::option(const std::string& names, std::string& value, const std::string& what) {
-    app_.add_option(names, value, what);
+    auto* option = app_.add_option(names, value, what);
+    if (names[0] == '-') option->check(not_empty);
 }
 
 void Grammar::required(const std::string& names, std::string& value, const std::string& what) {
@@ -64,7 +70,7 @@ void Grammar::required(const std::string& names, std::string& value, const std::
 }
 
 void Grammar::options(const std::string& names, std::vector<std::string>& values, const std::string& what) {
-    app_.add_option(names, values, what)->allow_extra_args(false);
+    app_.add_option(names, values, what)->allow_extra_args(false)->check(not_empty);
 }
 
 void Grammar::flag(const std::string& names, bool& value, const std::string& what) {

@@ -28,8 +28,8 @@ void print_document(Session& session, const std::string& command, nlohmann::json
 }
 
 void tell_error(Session& session, const Error& error) {
-    session.err << session.err_paint.bad("tnr:") << " " << error.what << "\n";
-    std::istringstream hints{error.hint};
+    session.err << session.err_paint.bad("tnr:") << " " << ui::plain(error.what) << "\n";
+    std::istringstream hints{ui::plain(error.hint)};
     for (std::string hint; std::getline(hints, hint);)
         session.err << session.err_paint.strong("hint:") << " " << hint << "\n";
 }

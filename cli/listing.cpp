@@ -83,7 +83,7 @@ bool shows(const ListOptions& options, const std::string& column, const std::vec
 void print_list(std::ostream& out, ui::Paint paint, const ListOptions& options, const std::vector<Column>& columns,
                 const std::vector<Row>& rows) {
     if (options.format == "name") {
-        for (const auto& row : rows) out << row.front() << "\n";
+        for (const auto& row : rows) out << ui::plain_cell(row.front()) << "\n";
         return;
     }
     auto places = chosen(options, columns);

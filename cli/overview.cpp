@@ -59,9 +59,12 @@ MachineView stranger(const Machine& machine, const std::string& provider) {
     none.provider = provider;
     none.count = 0;
     take_own_gpu(none, machine);
+    // A name that tnr would not have given is not made part of a command.
+    const std::string way_out = check_machine_name(machine.name)
+                                    ? "`tnr delete " + machine.name + " --provider " + provider + "` removes it"
+                                    : "its name is none of tnr's; remove " + machine.id + " with the provider's own tools";
     return {none, machine, to_string(machine.state),
-            "'" + machine.name + "' was made by another computer or its record is lost: `tnr delete " + machine.name +
-                " --provider " + provider + "` removes it"};
+            "'" + machine.name + "' was made by another computer or its record is lost: " + way_out};
 }
 
 // Whom to ask: those of the machines that are named, or everybody.
@@ -208,7 +211,7 @@ std::string running_since(const std::vector<Sighting>& sightings, const std::str
         if (seen.provider != provider || seen.id != id) continue;
         const bool up = seen.state == MachineState::running || seen.state == MachineState::starting;
         if (!up) since.clear();
-        if (up && since.empty()) since = seen.at;
+        if (up && (since.empty() || seen.at < since)) since = seen.at;  // earlier: a clock that had been ahead
     }
     return since;
 }

@@ -36,4 +36,11 @@ Result<std::unique_ptr<Provider>> open_to_ask(Session& session, const std::strin
     return provider;
 }
 
+std::unique_ptr<Provider> open_to_ask(Session& session, const Cloud& cloud, const Credentials& credentials) {
+    auto before = std::exchange(session.world.limits, beside_others);
+    auto provider = open_with(session, cloud, credentials);
+    session.world.limits = before;
+    return provider;
+}
+
 }  // namespace tnr::cli

@@ -16,5 +16,7 @@ void side_by_side(const Session& session, const std::vector<std::function<void()
 
 // A provider to be asked beside others: one that does not answer is given up within seconds instead of minutes.
 Result<std::unique_ptr<Provider>> open_to_ask(Session& session, const std::string& name);
+// The same of a cloud whose credentials are at hand.
+std::unique_ptr<Provider> open_to_ask(Session& session, const Cloud& cloud, const Credentials& credentials);
 
 }  // namespace tnr::cli

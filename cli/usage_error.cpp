@@ -102,6 +102,31 @@ std::string not_expected(const Reached& at, const std::string& said) {
     return "`" + at.path + "` does not expect '" + word + "'";
 }
 
+// "--gpu: 1 required TEXT missing", "--gpu: At Most 1 required but received 2"
+std::string mismatch(const std::string& said) {
+    const std::string option = said.substr(0, said.find(':'));
+    return option + (said.find("At Most") == std::string::npos ? " needs a value" : " is given more than once");
+}
+
+// "Could not convert: --yes = maybe": values are texts, so only a flag's can be wrong.
+std::string not_a_flags_value(const std::string& said) {
+    const size_t begin = said.find("--"), end = said.find(' ', begin);
+    return begin == std::string::npos ? said : said.substr(begin, end - begin) + " takes no value";
+}
+
+// What the original tnr, of Thunder Compute, calls things: its users type it.
+std::string other_word_hint(const std::string& said) {
+    const std::string word = unexpected_word(said);
+    for (const auto& [theirs, ours] : {std::pair{"--num-gpus", "the number of GPUs is part of --gpu: `--gpu h100:2`"},
+                                       {"--mode", "the mode is part of a size: `--size h100_x1_production`, as "
+                                                  "`tnr offers --provider thunder` shows them"},
+                                       {"--vcpus", "it is called --cpus here"},
+                                       {"--disk-size-gb", "it is called --disk here"},
+                                       {"--template", "it is called --image here"}})
+        if (word.substr(0, word.find('=')) == theirs) return std::string(ours) + "; ";
+    return "";
+}
+
 }  // namespace
 
 bool takes_program(const CLI::App& command) {
@@ -112,7 +137,10 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
     if (auto unknown = unknown_command(at, words); !unknown.empty()) {
-        hint = ui::did_you_mean(unknown, words_below(*at.command));
+        const auto known = words_below(*at.command);
+        if (std::find(known.begin(), known.end(), unknown) != known.end())
+            return {Error::Kind::usage, "`--` goes behind the command, not before '" + unknown + "'", hint};
+        hint = ui::did_you_mean(unknown, known);
         if (at.command == &tnr)
             return {Error::Kind::usage, "there is no command '" + unknown + "'",
                     hint + "commands: " + commands_below(tnr)};
@@ -121,13 +149,14 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
     }
     if (dynamic_cast<const CLI::RequiredError*>(&problem)) what = missing(at);
     if (dynamic_cast<const CLI::ExtrasError*>(&problem)) {
-        hint = nearest_hint(at, what) + hint;
+        const std::string other = other_word_hint(what);
+        hint = (other.empty() ? nearest_hint(at, what) : other) + hint;
         what = not_expected(at, what);
         if (takes_program(*at.command))
             hint = "what a program shall get goes after `--`: `" + at.path + " … -- PROGRAM …`; " + hint;
     }
-    // "--gpu: 1 required TEXT missing"
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = what.substr(0, what.find(':')) + " needs a value";
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem)) what = mismatch(what);
+    if (dynamic_cast<const CLI::ConversionError*>(&problem)) what = not_a_flags_value(what);
     return {Error::Kind::usage, what, hint};
 }
 

@@ -92,6 +92,18 @@ bool is_metadata_service(const std::string& url) {
     return host == "metadata.google.internal" || host == "169.254.169.254";
 }
 
+// A line break in a token would end its header and begin another.
+Result<> check_headers(const Request& request) {
+    for (const auto& header : request.headers)
+        for (unsigned char letter : header)
+            if (letter < ' ' || letter == 0x7f)
+                return Error{Error::Kind::usage,
+                             "what is to be sent to " + host_of(request.url) + " as " +
+                                 header.substr(0, header.find(':')) + " has a line break or another control character in it",
+                             "is there one in the token, or in the file that it came from?"};
+    return Ok{};
+}
+
 std::string seconds(int milliseconds) {
     return std::to_string((milliseconds + 999) / 1000) + " s";
 }
@@ -140,11 +152,13 @@ void Client::explain_request(const Request& request) const {
     world_.explain(shown(line));
 }
 
-void Client::explain_outcome(const Outcome& outcome) const {
+void Client::explain_outcome(const Request& request, const Outcome& outcome) const {
     const bool replied = outcome.code == CURLE_OK;
     std::string line = "< " + (replied ? std::to_string(outcome.response.status) : outcome.words) + " in " +
                        std::to_string(outcome.took_ms) + " ms";
-    if (replied && !outcome.response.body.empty()) line += " " + redacted(outcome.response.body, secrets_);
+    if (replied && !outcome.response.body.empty())
+        line += " " + (request.brings_secrets && outcome.response.ok() ? "(hidden)"
+                                                                       : redacted(outcome.response.body, secrets_));
     world_.explain(shown(line));
 }
 
@@ -278,12 +292,13 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
 Result<Response> Client::send(const Request& request) {
     if (!curl_->easy) return Error{Error::Kind::internal, "libcurl could not be started"};
     if (auto good = check_endpoint(request.url); !good && !request.own_network) return good.error();
+    if (auto good = check_headers(request); !good) return good.error();
     int timeouts = 0;
     for (int tries = 1;; ++tries) {
         if (world_.explain) explain_request(request);
         Outcome outcome = transfer(request);
         const bool replied = outcome.code == CURLE_OK;
-        if (world_.explain) explain_outcome(outcome);
+        if (world_.explain) explain_outcome(request, outcome);
         if (auto date = outcome.response.headers.find("date"); world_.on_date && date != outcome.response.headers.end())
             world_.on_date(date->second);
         bool again = replied ? asks_for_patience(request, outcome.response)

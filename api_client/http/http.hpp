@@ -34,6 +34,8 @@ struct Request {
     std::optional<AwsSignature> signature = {};
     // What `--explain` shows in place of a body that is no JSON.
     std::string told = {};
+    // The reply to it is a secret, whatever its fields are called: `--explain` shows none of it.
+    bool brings_secrets = false;
     // True: the reply asks for patience, and the request is worth another try. Empty: its status decides.
     std::function<bool(const Response&)> asks_for_patience = {};
     // Not to be repeated, but conditional: where a kept connection breaks, curl may send it twice without harm.
@@ -94,7 +96,7 @@ private:
     Outcome transfer(const Request& request);
     Error failure(const Request& request, const Outcome& outcome) const;
     void explain_request(const Request& request) const;
-    void explain_outcome(const Outcome& outcome) const;
+    void explain_outcome(const Request& request, const Outcome& outcome) const;
 
     struct Curl;
     std::unique_ptr<Curl> curl_;

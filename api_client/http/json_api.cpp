@@ -1,8 +1,13 @@
 // Requests with a token, replies as JSON, pages, and a day's cache.
 #include "api_client/http/json_api.hpp"
 
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "api_client/base/files.hpp"
 #include "api_client/http/parse.hpp"
@@ -19,6 +24,17 @@ std::string with_id(const std::string& words, const std::string& request_id) {
 
 std::string day_of(const std::string& time) {
     return time.substr(0, 10);
+}
+
+// What is kept of this day, from there. Nothing where the file is another one's, or damaged.
+std::optional<Dated> kept_today(const std::filesystem::path& file, const std::string& base, const std::string& now) {
+    std::ifstream kept(file, std::ios::binary);
+    const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
+    auto text = [&](const char* name) {
+        return old.is_object() && old.contains(name) && old[name].is_string() ? old[name].get<std::string>() : "";
+    };
+    if (text("base") != base || day_of(text("date")) != day_of(now) || !old.contains("body")) return std::nullopt;
+    return Dated{old["body"], text("date")};
 }
 
 }  // namespace
@@ -130,6 +146,32 @@ Result<std::vector<Json>> JsonApi::all(const std::string& path, const std::strin
     });
 }
 
+double amount_in(const Json& price) {
+    const double amount = price.is_string() ? std::stod(price.get<std::string>()) : price.get<double>();
+    if (std::isfinite(amount) && amount >= 0) return amount;
+    throw std::range_error("a price of " + price.dump());
+}
+
+std::string utc_in(const Json& time) {
+    std::tm parts{};
+    time_t seconds = 0;
+    if (time.is_number_integer()) {
+        seconds = time.get<time_t>();
+    } else {
+        const std::string text = time.is_string() ? time.get<std::string>() : "";
+        const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+        if (!rest) return "";
+        if (*rest == '.') rest += 1 + std::strspn(rest + 1, "0123456789");
+        int hours = 0, minutes = 0;
+        char sign = '+';
+        if (std::strcmp(rest, "Z") != 0 && std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) != 3) return "";
+        seconds = ::timegm(&parts) - (sign == '-' ? -1 : 1) * (hours * 60 + minutes) * 60;
+    }
+    char text[40];
+    if (!::gmtime_r(&seconds, &parts) || parts.tm_year > 9999 - 1900) return "";
+    return std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) ? text : "";
+}
+
 Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done) {
     constexpr int second_ms = 1000;  // clouds count requests
     for (int asked = 0; asked < seconds_max; ++asked) {
@@ -149,11 +191,7 @@ Result<Dated> daily(const CloudWorld& world, const std::string& name, const std:
     namespace fs = std::filesystem;
     const fs::path file = fs::path(world.cache_folder) / "prices" / (name + ".json");
     const std::string now = world.now();
-    std::ifstream kept(file, std::ios::binary);
-    const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
-    if (old.is_object() && old.value("base", "") == base && day_of(old.value("date", "")) == day_of(now) &&
-        old.contains("body"))
-        return Dated{old["body"], old["date"]};
+    if (auto kept = kept_today(file, base, now)) return *kept;
     auto body = ask();
     if (!body) return body.error();
     // A cache that cannot be written costs a request the next time, and nothing else.

@@ -74,6 +74,13 @@ private:
     CloudWorld world_;
 };
 
+// A price in a reply, a number or one in a text; throws, as JSON's own readers do, where it is no amount of money.
+double amount_in(const Json& price);
+
+// A time in a reply as we write times, UTC in ISO 8601 to the second: from "2026-01-02T03:04:05.678+01:00", or from seconds
+// since 1970. Empty where it is none.
+std::string utc_in(const Json& time);
+
 // Asks once a second until `done` says so; false: it never did, in `seconds_max`.
 Result<bool> poll(const CloudWorld& world, int seconds_max, const std::function<Result<bool>()>& done);
 

@@ -71,7 +71,8 @@ Result<std::string> fetch_token(Client& client, const TokenQuestion& question) {
                     .url = question.url,
                     .headers = {"Content-Type: application/x-www-form-urlencoded", "Accept: application/json"},
                     .body = encoded(question.form),
-                    .repeatable = true};
+                    .repeatable = true,
+                    .brings_secrets = true};
     auto response = client.send(request);
     if (!response) return response.error();
     if (response->ok()) return token_in(question.cloud, response->body);

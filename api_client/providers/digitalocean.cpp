@@ -42,11 +42,11 @@ std::string key_itself(const std::string& line) {
 // Disk and one address are part of a droplet's price, and a droplet costs the same when it is off.
 Price price_of(const Json& size, const std::string& date) {
     return {.currency = "USD",
-            .machine = size.at("price_hourly").get<double>(),
+            .machine = http::amount_in(size.at("price_hourly")),
             .disk = 0,
             .address = 0,
             .billed_while_stopped = true,
-            .month = size.at("price_monthly").get<double>(),
+            .month = http::amount_in(size.at("price_monthly")),
             .source = "DigitalOcean's /v2/sizes",
             .date = date};
 }
@@ -210,7 +210,7 @@ public:
                 ours.push_back({.id = each.at("id"),
                                 .name = name.substr(snapshot_prefix.size()),
                                 .size_gib = each.at("size_gigabytes").get<double>() * gib_per_gb,
-                                .created = each.at("created_at"),
+                                .created = http::utc_in(each.at("created_at")),
                                 .ready = true,  // the list has finished ones only
                                 .currency = "USD"});
             }

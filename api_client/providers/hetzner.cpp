@@ -27,10 +27,6 @@ std::string next_page(const std::string& path, const Json& page) {
     return path + (path.find('?') == std::string::npos ? "?" : "&") + "page=" + std::to_string(next.get<int>());
 }
 
-double number(const Json& decimal) {
-    return std::stod(decimal.get<std::string>());
-}
-
 std::string id_of(const Json& thing) {
     return std::to_string(thing.at("id").get<int64_t>());
 }
@@ -65,25 +61,36 @@ Json price_at(const Json& prices, const std::string& location) {
     return Json();
 }
 
-Price price_of(const Json& server_type, const std::string& location, const http::JsonApi::Dated& dated) {
-    const Json& pricing = dated.body.at("pricing");
-    Price price{.currency = pricing.at("currency"),
+// What of the price list is kept for a day: {"currency", "addresses": {"fsn1": {"hour", "month"}}, "snapshot_gb_month"}.
+Json rates_in(const Json& pricing) {
+    Json addresses = Json::object();
+    for (const auto& kind : pricing.at("primary_ips"))
+        if (kind.at("type") == "ipv4")
+            for (const auto& price : kind.at("prices"))
+                addresses[price.at("location").get<std::string>()] = {
+                    {"hour", http::amount_in(price.at("price_hourly").at("net"))},
+                    {"month", http::amount_in(price.at("price_monthly").at("net"))}};
+    return {{"currency", pricing.at("currency").get<std::string>()},
+            {"addresses", addresses},
+            {"snapshot_gb_month", http::amount_in(pricing.at("image").at("price_per_gb_month").at("net"))}};
+}
+
+Price price_of(const Json& server_type, const std::string& location, const http::JsonApi::Dated& rates) {
+    Price price{.currency = rates.body.value("currency", ""),
                 .disk = 0,
                 .billed_while_stopped = true,
-                .source = "Hetzner's /pricing, without VAT",
-                .date = dated.date};
-    std::optional<double> machine_month, address_month;
+                .source = rates.body.value("source", "Hetzner's /pricing, without VAT"),
+                .date = rates.date};
+    if (price.currency.empty()) return price;
+    std::optional<double> machine_month;
     if (Json machine = price_at(server_type.at("prices"), location); !machine.is_null()) {
-        price.machine = number(machine.at("price_hourly").at("net"));
-        machine_month = number(machine.at("price_monthly").at("net"));
+        price.machine = http::amount_in(machine.at("price_hourly").at("net"));
+        machine_month = http::amount_in(machine.at("price_monthly").at("net"));
     }
-    for (const auto& kind : pricing.at("primary_ips")) {
-        Json address = kind.at("type") == "ipv4" ? price_at(kind.at("prices"), location) : Json();
-        if (address.is_null()) continue;
-        price.address = number(address.at("price_hourly").at("net"));
-        address_month = number(address.at("price_monthly").at("net"));
-    }
-    if (machine_month && address_month) price.month = *machine_month + *address_month;
+    const Json& addresses = rates.body.at("addresses");
+    if (!addresses.contains(location)) return price;
+    price.address = addresses.at(location).at("hour").get<double>();
+    if (machine_month) price.month = *machine_month + addresses.at(location).at("month").get<double>();
     return price;
 }
 
@@ -229,18 +236,18 @@ public:
         auto images = list(std::string("/images?per_page=50&type=snapshot&label_selector=") + label, "images");
         if (!images) return images.error();
         return understood("Hetzner", [&]() -> Result<std::vector<Snapshot>> {
-            const Json& terms = pricing->body.at("pricing");
             std::vector<Snapshot> all;
             for (const auto& image : *images) {
                 Snapshot snapshot{.id = id_of(image),
                                   .name = image.at("description"),
-                                  .created = image.at("created"),
+                                  .created = http::utc_in(image.at("created")),
                                   .ready = image.at("status") == "available",
-                                  .currency = terms.at("currency")};
+                                  .currency = pricing->body.value("currency", "")};
                 if (image.at("image_size").is_number()) {
-                    const double gb = image["image_size"];
+                    const double gb = http::amount_in(image["image_size"]);
                     snapshot.size_gib = gb * gib_per_gb;
-                    snapshot.per_month = gb * number(terms.at("image").at("price_per_gb_month").at("net"));
+                    if (pricing->body.contains("snapshot_gb_month"))
+                        snapshot.per_month = gb * pricing->body["snapshot_gb_month"].get<double>();
                 }
                 all.push_back(snapshot);
             }
@@ -272,8 +279,17 @@ private:
         return api_.all(path, what, [&](const Json& page) { return next_page(path, page); });
     }
 
+    // With the price list in trouble all prices are unknown; machines are shown, and deleted, all the same.
     Result<http::JsonApi::Dated> prices() {
-        return api_.daily("hetzner", [&] { return api_.get("/pricing"); });
+        if (rates_) return *rates_;
+        auto asked = api_.daily("hetzner-rates", [&]() -> Result<Json> {
+            auto told = api_.get("/pricing");
+            if (!told) return told;
+            return understood("Hetzner", [&]() -> Result<Json> { return rates_in(told->at("pricing")); });
+        });
+        if (!asked && asked.error().kind == Error::Kind::internal) return asked;  // the user pressed Ctrl-C
+        rates_ = asked ? *asked : http::JsonApi::Dated{{{"source", "unknown: " + asked.error().what}}, world_.now()};
+        return *rates_;
     }
 
     static void add_offers(const Json& type, const http::JsonApi::Dated& pricing, std::vector<Offer>& offers) {
@@ -401,17 +417,19 @@ private:
 
     // Asks for something that may be asked for twice; the answer is the action that does it.
     Result<Json> act(const std::string& id, const std::string& what, const Json& body = Json::object()) {
-        Result<http::Reply> reply = http::Reply{};
-        auto taken = http::poll(world_, locked_seconds_max, [&]() -> Result<bool> {
-            reply =
-                api_.call("POST", "/servers/" + http::escaped(id) + "/actions/" + what, body, what != "create_image");
-            if (!reply) return reply.error();
-            const std::string code = api_.refusal(*reply).code;
-            return code != "locked" && code != "conflict";
+        return understood("Hetzner", [&]() -> Result<Json> {
+            const std::string path = "/servers/" + http::escaped(id) + "/actions/" + what;
+            Result<http::Reply> reply = http::Reply{};
+            auto taken = http::poll(world_, locked_seconds_max, [&]() -> Result<bool> {
+                reply = api_.call("POST", path, body, what != "create_image");
+                if (!reply) return reply.error();
+                const std::string code = api_.refusal(*reply).code;
+                return code != "locked" && code != "conflict";
+            });
+            if (!taken) return taken.error();
+            if (!reply->ok()) return api_.refused(*reply);
+            return reply->body.at("action");
         });
-        if (!taken) return taken.error();
-        if (!reply->ok()) return api_.refused(*reply);
-        return understood("Hetzner", [&]() -> Result<Json> { return reply->body.at("action"); });
     }
 
     Result<> act_and_wait(const std::string& id, const std::string& what, const Json& body = Json::object()) {
@@ -438,6 +456,7 @@ private:
 
     CloudWorld world_;
     http::JsonApi api_;
+    std::optional<http::JsonApi::Dated> rates_;  // a list of 200 servers reads them 200 times
 };
 
 // The token of the active context in hcloud's configuration.

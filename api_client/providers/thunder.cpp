@@ -36,6 +36,25 @@ std::optional<SizeName> parse_size(const std::string& name) {
     return SizeName{name.substr(0, x), name.substr(end + 1), std::stoi(count)};
 }
 
+// What of the specifications and prices is kept for a day.
+Json sizes_in(const Json& specs) {
+    Json sizes = Json::object();
+    for (const auto& [size, spec] : specs.items()) {
+        const auto cpus = spec.at("vcpuOptions").get<std::vector<int>>();
+        if (cpus.empty()) continue;
+        sizes[size] = {{"cpus", *std::min_element(cpus.begin(), cpus.end())},  // those that its price has in it
+                       {"gib_per_cpu", spec.at("ramPerVCPUGiB").get<int>()},
+                       {"disk_gib", spec.at("storageGB").at("min").get<int>()}};
+    }
+    return sizes;
+}
+
+Json amounts_in(const Json& pricing) {
+    Json amounts = Json::object();
+    for (const auto& [what, price] : pricing.items()) amounts[what] = http::amount_in(price);
+    return amounts;
+}
+
 std::string lower(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
     return text;
@@ -103,12 +122,12 @@ public:
             std::vector<Offer> offers;
             for (const auto& [size, spec] : terms->body.at("specs").items()) {
                 const auto parsed = parse_size(size);
-                if (!parsed || spec.at("vcpuOptions").empty()) continue;
-                const int cpus = included_cpus(spec);
+                if (!parsed) continue;
+                const int cpus = spec.at("cpus");
                 Offer offer{.name = size,
                             .cpus = cpus,
-                            .memory_mib = cpus * spec.at("ramPerVCPUGiB").get<int>() * 1024,
-                            .disk_gib = spec.at("storageGB").at("min"),
+                            .memory_mib = cpus * spec.at("gib_per_cpu").get<int>() * 1024,
+                            .disk_gib = spec.at("disk_gib"),
                             .gpu = parsed->gpu,
                             .gpu_count = parsed->count};
                 offer.price = price_of(size, cpus, offer.disk_gib, *terms);
@@ -215,7 +234,7 @@ public:
                 all.push_back({.id = each.at("id"),
                                .name = each.at("name"),
                                .size_gib = each.at("minimumDiskSizeGb").get<double>(),
-                               .created = std::to_string(each.at("createdAt").get<int64_t>()),
+                               .created = http::utc_in(each.at("createdAt")),
                                .ready = lower(each.at("status")) == "ready",
                                .currency = "USD"});
             return all;
@@ -243,20 +262,26 @@ public:
 private:
     // Specifications and prices together, once a day.
     Result<http::JsonApi::Dated> terms() {
-        return api_.daily("thunder", [&]() -> Result<Json> {
+        if (terms_) return *terms_;
+        auto asked = api_.daily("thunder-terms", [&]() -> Result<Json> {
             auto specs = api_.get("/specs");
             if (!specs) return specs.error();
             auto pricing = api_.get("/pricing");
             if (!pricing) return pricing.error();
             return understood(cloud_name, [&]() -> Result<Json> {
-                return Json{{"specs", specs->at("specs")}, {"pricing", pricing->at("pricing")}};
+                return Json{{"specs", sizes_in(specs->at("specs"))}, {"pricing", amounts_in(pricing->at("pricing"))}};
             });
         });
+        if (asked) terms_ = *asked;
+        return asked;
     }
 
-    static int included_cpus(const Json& spec) {
-        const Json& options = spec.at("vcpuOptions");
-        return std::min_element(options.begin(), options.end())->get<int>();
+    // With the list in trouble the price is unknown; the machine is shown, and deleted, all the same.
+    Result<Price> price_now(const std::string& size, int cpus, int disk_gb) {
+        auto terms = this->terms();
+        if (terms) return price_of(size, cpus, disk_gb, *terms);
+        if (terms.error().kind == Error::Kind::internal) return terms.error();  // the user pressed Ctrl-C
+        return Price{.currency = "USD", .billed_while_stopped = true, .source = "unknown: " + terms.error().what};
     }
 
     static Price price_of(const std::string& size, int cpus, int disk_gb, const http::JsonApi::Dated& terms) {
@@ -268,7 +293,7 @@ private:
                     .date = terms.date};
         const auto parsed = parse_size(size);
         if (!parsed || !specs.contains(size)) return price;
-        const int more_cpus = std::max(0, cpus - included_cpus(specs[size]));
+        const int more_cpus = std::max(0, cpus - specs[size].at("cpus").get<int>());
         const int more_gb = std::max(0, disk_gb - disk_gb_included_per_gpu * parsed->count);
         if (pricing.contains(size) && (more_cpus == 0 || pricing.contains("additional_vcpus")))
             price.machine = pricing[size].get<double>() + more_cpus * pricing.value("additional_vcpus", 0.0);
@@ -277,8 +302,6 @@ private:
     }
 
     Result<Machine> describe(const Json& instance) {
-        auto terms = this->terms();
-        if (!terms) return terms.error();
         const std::string name = name_of(instance);
         Machine machine{.id = instance.at("uuid"),
                         .name = name.empty() ? instance.value("name", "") : name,
@@ -290,7 +313,9 @@ private:
         machine.gpu_count = whole(instance, "numGpus");
         machine.offer =
             machine.gpu + "_x" + std::to_string(machine.gpu_count) + "_" + instance.at("mode").get<std::string>();
-        machine.price = price_of(machine.offer, whole(instance, "cpuCores"), whole(instance, "storage"), *terms);
+        auto price = price_now(machine.offer, whole(instance, "cpuCores"), whole(instance, "storage"));
+        if (!price) return price.error();
+        machine.price = *price;
         return machine;
     }
 
@@ -345,6 +370,7 @@ private:
     }
 
     http::JsonApi api_;
+    std::optional<http::JsonApi::Dated> terms_;
 };
 
 // The files of the original tnr: ~/.thunder/token, and ~/.thunder/cli_config.json of newer ones.

@@ -92,7 +92,7 @@ Result<> login_cloud(Session& session, const std::string& name) {
     if (session.json)
         print_document(session, "login " + name, {{"provider", name}, {"who", *who}, {"signed_in", true}});
     else
-        session.out << "Signed in to " << name << ": " << *who << "\n";
+        session.out << "Signed in to " << name << ": " << ui::plain(*who) << "\n";
     return Ok{};
 }
 

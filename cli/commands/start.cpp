@@ -48,12 +48,13 @@ private:
         if (old_) record_ = *old_;
         record_.name = options_.name;
         if (auto known = learn_provider(); !known) return known;
-        if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
+        // What the user has mistyped is told before anybody else is asked.
         auto tags = parse_tags(options_.tags);
         if (!tags) return tags.error();
         for (const auto& [key, value] : *tags) record_.tags[key] = value;
         if (auto wished = learn_timers(); !wished) return wished;
         if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
+        if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
         return learn_shape();
     }
 
@@ -190,6 +191,11 @@ private:
         if (!old_ || old_->step < Step::ordered) return name_is_free();
         auto found = look_up(*provider_, *old_);
         if (!found) return found.error();
+        if (*found && (*found)->unfinished) {  // order() goes on with it
+            record_.id.clear();
+            goes_on_ = true;
+            return Ok{};
+        }
         if (*found) {
             if (auto keeps = keeps_its_shape(*old_, record_, **found, *provider_); !keeps) return keeps;
             if (!options_.gpu.empty())
@@ -281,6 +287,7 @@ private:
         if (!own_gpus())
             order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
         order.user = login_user;
+        order.goes_on = goes_on_;
         order.on_step = [this](const std::string& step) { progress_.note(step); };
         if (auto saved = reached(Step::ordered); !saved) return saved;
         progress_.begin("creating the machine at provider " + record_.provider);
@@ -462,7 +469,7 @@ private:
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<MachineAccess> access_;
     Machine machine_;
-    bool existed_ = false, was_running_ = false;
+    bool existed_ = false, was_running_ = false, goes_on_ = false;
     int tries_in_vain_ = 0;  // to get in
     std::vector<SeenGpu> seen_;
     ui::Progress progress_{session_.screen()};

@@ -113,7 +113,8 @@ void print_details(std::ostream& out, const Session& session, const Overview& ov
             if (row[i].empty()) continue;
             std::string title = status_columns[i].name + ":";
             title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-            out << session.out_paint.strong(title) << std::string(12 - title.size(), ' ') << row[i] << "\n";
+            out << session.out_paint.strong(title) << std::string(12 - title.size(), ' ')
+                << ui::plain_cell(row[i]) << "\n";
         }
     }
 }
@@ -141,7 +142,7 @@ void print_overview(std::ostream& out, std::ostream& err, Session& session, cons
     }
     if (options.names.empty() && !bare(options.list)) print_pools(out, session, overview);
     for (const auto& view : overview.machines)
-        if (!view.hint.empty()) err << session.err_paint.strong("hint:") << " " << view.hint << "\n";
+        if (!view.hint.empty()) err << session.err_paint.strong("hint:") << " " << ui::plain(view.hint) << "\n";
 }
 
 // Until Ctrl-C, which is how one ends it: no failure once there was something to see.
@@ -152,7 +153,7 @@ Result<> watch(Session& session, const StatusOptions& options) {
         if (interrupt::interrupted()) return Ok{};
         std::ostringstream picture;
         print_overview(picture, picture, session, options, overview);
-        for (const auto& trouble : overview.troubles) picture << "tnr: " << trouble.error.what << "\n";
+        for (const auto& trouble : overview.troubles) picture << "tnr: " << ui::plain(trouble.error.what) << "\n";
         show_live(session, picture.str(), first);
         if (!session.out) return Ok{};  // nobody looks any more
         if (!session.pause(watch_ms)) return Ok{};

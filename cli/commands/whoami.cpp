@@ -2,6 +2,7 @@
 #include "cli/commands/cloud_login.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
+#include "cli/side_by_side.hpp"
 #include "cli/ui/table.hpp"
 
 namespace tnr::cli {
@@ -13,21 +14,30 @@ struct Identity {
     bool signed_in() const { return !who.empty(); }
 };
 
-Identity identity_at(Session& session, const Cloud& cloud) {
-    Identity identity{cloud.name, "", ""};
-    auto credentials = credentials_for(session, cloud);
-    if (!credentials) {
-        identity.error = credentials.error();
-        return identity;
+// All at once: one that hangs must not hold up the others.
+std::vector<Identity> identities_at(Session& session, const std::vector<Cloud>& clouds) {
+    std::vector<Identity> all;
+    all.reserve(clouds.size());  // the questions point into it
+    std::vector<std::function<void()>> questions;
+    std::vector<std::unique_ptr<Provider>> providers;
+    for (const Cloud& cloud : clouds) {
+        Identity& identity = all.emplace_back(Identity{cloud.name, "", ""});
+        auto credentials = credentials_for(session, cloud);
+        if (!credentials) identity.error = credentials.error();
+        if (!credentials || !*credentials) continue;
+        identity.source = (*credentials)->source;
+        providers.push_back(open_to_ask(session, cloud, **credentials));
+        questions.emplace_back([&identity, provider = providers.back().get()] {
+            auto who = provider->whoami();
+            if (who) identity.who = *who;
+            if (!who) identity.error = who.error();
+        });
     }
-    if (!*credentials) return identity;
-    identity.source = (*credentials)->source;
-    auto who = open_with(session, cloud, **credentials)->whoami();
-    if (who)
-        identity.who = *who;
-    else
-        identity.error = who.error();
-    return identity;
+    ui::Progress progress(session.screen());
+    progress.begin("asking who you are", asking_patience);
+    side_by_side(session, questions);
+    progress.end();
+    return all;
 }
 
 void print_identities(Session& session, const std::vector<Identity>& all) {
@@ -58,14 +68,12 @@ void print_identities(Session& session, const std::vector<Identity>& all) {
 
 Result<> whoami(Session& session, const std::string& name) {
     if (name.empty()) {
-        std::vector<Identity> all;
-        for (const Cloud& cloud : clouds()) all.push_back(identity_at(session, cloud));
-        print_identities(session, all);
+        print_identities(session, identities_at(session, clouds()));
         return Ok{};
     }
     auto cloud = find_cloud(name);
     if (!cloud) return cloud.error();
-    Identity identity = identity_at(session, *cloud);
+    const Identity identity = identities_at(session, {*cloud}).front();
     if (identity.error) return *identity.error;
     if (!identity.signed_in())
         return Error{Error::Kind::auth, "you are not signed in to " + name, "run `tnr login " + name + "`"};

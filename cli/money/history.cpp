@@ -21,6 +21,9 @@ namespace {
 
 using HistoryJson = nlohmann::json;
 
+// Younger than any clock that was not set yet: a machine seen in 1970 would have cost for decades.
+constexpr const char* earliest = "2025-01-01T00:00:00Z";
+
 constexpr std::array history_states = {"starting", "running", "stopping", "stopped", "gone"};  // as in MachineState
 
 HistoryJson amount_json(const std::optional<double>& amount) {
@@ -57,7 +60,7 @@ std::optional<Sighting> parse_line(const std::string& line) try {
     Sighting seen{json.at("at"), json.at("provider"), json.at("id"), json.at("name")};
     const std::string state = json.at("state");
     auto found = std::find(history_states.begin(), history_states.end(), state);
-    if (found == history_states.end() || !ui::seconds_of(seen.at)) return std::nullopt;
+    if (found == history_states.end() || !ui::seconds_of(seen.at) || seen.at < earliest) return std::nullopt;
     seen.state = static_cast<MachineState>(found - history_states.begin());
     seen.price.currency = json.at("currency");
     seen.price.machine = amount_of(json, "machine");
@@ -125,6 +128,8 @@ Result<History::All> History::all() const {
 
 Result<> History::note(const std::vector<Sighting>& sightings) {
     if (sightings.empty()) return Ok{};
+    if (sightings.front().at < earliest)
+        return Error{Error::Kind::usage, "this computer's clock is wrong: it says " + sightings.front().at};
     if (auto made = make_folders(path_.substr(0, path_.rfind('/'))); !made) return made;
     UniqueFd fd{::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
     if (!fd) return file_error("cannot open", path_, errno);
@@ -137,7 +142,9 @@ Result<> History::note(const std::vector<Sighting>& sightings) {
     std::string lines;
     for (const auto& seen : sightings) {
         auto before = last.find({seen.provider, seen.id});
-        if (before != last.end() && same_but_for_time(before->second, seen)) continue;
+        // What was seen by a clock that was ahead would hide, until then, what is now.
+        const bool was_ahead = before != last.end() && before->second.at > seen.at;
+        if (before != last.end() && !was_ahead && same_but_for_time(before->second, seen)) continue;
         lines += line_of(seen).dump(-1, ' ', false, HistoryJson::error_handler_t::replace) + "\n";
     }
     // A line that a full disk or a crash has cut off must not take ours with it.

@@ -6,8 +6,10 @@
 #include "cli/ui/text.hpp"
 
 namespace tnr::ui {
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows, Paint paint) {
+void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows, Paint paint) {
     std::vector<size_t> widths;
+    for (auto& row : rows)
+        for (auto& cell : row) cell = plain_cell(cell);
     for (const auto& row : rows)
         for (size_t i = 0; i < row.size(); ++i) {
             widths.resize(std::max(widths.size(), i + 1));

@@ -10,6 +10,6 @@
 namespace tnr::ui {
 
 // The first row is the heading. Empty cells show as "-".
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows, Paint paint = {});
+void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows, Paint paint = {});
 
 }  // namespace tnr::ui

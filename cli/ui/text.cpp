@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -38,6 +39,49 @@ Glyph glyph_at(const std::string& text, size_t at) {
     uint32_t code = bytes == 1 ? first : first & (0xffu >> (bytes + 1));
     for (size_t i = 1; i < bytes; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
     return {bytes, is_combining(code) ? size_t{0} : is_wide(code) ? size_t{2} : size_t{1}};
+}
+
+bool is_obeyed(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
+           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+// How many bytes of `text` from `at` on are a character that may be shown; 0: none of them.
+size_t shown_bytes(const std::string& text, size_t at) {
+    auto first = static_cast<unsigned char>(text[at]);
+    if (first < 0x80) return is_obeyed(first) ? 0 : 1;
+    const size_t bytes = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    if (bytes == 0 || at + bytes > text.size()) return 0;
+    uint32_t code = first & (0xffu >> (bytes + 1));
+    for (size_t i = 1; i < bytes; ++i) {
+        auto next = static_cast<unsigned char>(text[at + i]);
+        if ((next & 0xc0u) != 0x80) return 0;
+        code = code << 6 | (next & 0x3fu);
+    }
+    return is_obeyed(code) ? 0 : bytes;
+}
+
+// Of a colour, "\033[32m", as Paint writes them; else 0.
+size_t colour_bytes(const std::string& text, size_t at) {
+    if (text.compare(at, 2, "\033[") != 0) return 0;
+    const size_t end = text.find_first_not_of("0123456789;", at + 2);
+    return end != std::string::npos && text[end] == 'm' ? end + 1 - at : 0;
+}
+
+std::string plain_text(const std::string& text, bool cell) {
+    std::string shown;
+    for (size_t at = 0; at < text.size();) {
+        size_t bytes = shown_bytes(text, at);
+        if (bytes == 0 && cell) bytes = colour_bytes(text, at);
+        if (bytes == 0 && !cell && (text[at] == '\n' || text[at] == '\t')) bytes = 1;
+        shown += text.substr(at, bytes);
+        at += bytes;
+        if (bytes > 0) continue;
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\%03o", static_cast<unsigned>(static_cast<unsigned char>(text[at++])));
+        shown += escape;
+    }
+    return shown;
 }
 
 // Edits (a letter more, less, another one, two exchanged) that make one word of the other.
@@ -82,6 +126,14 @@ std::string cut(const std::string& text, size_t columns_max) {
         at += glyph.bytes;
     }
     return kept + "…";
+}
+
+std::string plain(const std::string& text) {
+    return plain_text(text, false);
+}
+
+std::string plain_cell(const std::string& text) {
+    return plain_text(text, true);
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {

@@ -13,6 +13,12 @@ size_t columns(const std::string& text);
 // words may hold, become spaces.
 std::string cut(const std::string& text, size_t columns_max);
 
+// Words of somebody else's (a cloud, a pool, a machine) as they may be shown: what a terminal would obey instead of showing
+// it, what turns the direction of writing, and what is no UTF-8, is escaped: "\033[2J". Lines stay lines.
+std::string plain(const std::string& text);
+// The same of a table's cell, which is one line, and which Paint may have coloured.
+std::string plain_cell(const std::string& text);
+
 // Of a terminal's window, in characters.
 struct Size {
     int rows = 24, columns = 80;

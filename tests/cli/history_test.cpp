@@ -64,6 +64,29 @@ TEST_CASE("a line that was cut off costs no other line", "[cli][history]") {
     CHECK(all.sightings[1].at == "2026-01-02T10:05:00Z");
 }
 
+TEST_CASE("a clock that was wrong for a moment makes a machine neither free nor a fortune", "[cli][history]") {
+    test::TemporaryFolder folder;
+    cli::History history(folder / "history.jsonl");
+    auto unset = seen("10:00", MachineState::running), ahead = unset;
+    unset.at = "1970-01-01T00:00:07Z";
+    ahead.at = "2999-01-01T00:00:00Z";
+    auto refused = history.note({unset});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what == "this computer's clock is wrong: it says 1970-01-01T00:00:07Z");
+    REQUIRE(history.note({ahead}));
+    REQUIRE(history.note({seen("10:00", MachineState::running)}));
+    REQUIRE(history.note({seen("11:00", MachineState::running)}));
+    auto cost = cli::cost_of(history.all()->sightings, "hetzner", "17", at("12:00"));
+    CHECK(cost.hours_running == 2);
+    // What older versions of tnr have written down.
+    const std::string text = test::read_text(folder / "history.jsonl");
+    std::string old = text.substr(0, text.find('\n') + 1);
+    test::write_text(folder / "history.jsonl", old.replace(old.find("2999"), 4, "1970") + text);
+    auto all = *history.all();
+    CHECK(all.damaged == 1);
+    CHECK(cli::cost_of(all.sightings, "hetzner", "17", at("12:00")).hours_running == 2);
+}
+
 TEST_CASE("several at once write down a change once", "[cli][history]") {
     test::TemporaryFolder folder;
     std::vector<std::thread> writers;

@@ -40,6 +40,17 @@ TEST_CASE("a step that ends before anybody looks leaves no trace", "[ui][progres
     CHECK(out.str().starts_with("✓ asking: it answered"));
 }
 
+TEST_CASE("somebody else's words are shown, and never obeyed by the terminal", "[ui][text]") {
+    CHECK(ui::plain("naïve 日本 🦄\n\tline") == "naïve 日本 🦄\n\tline");
+    CHECK(ui::plain("\033[2J\033]0;title\a\r") == "\\033[2J\\033]0;title\\007\\015");
+    CHECK(ui::plain("\xc2\x9b" "2J\x7f") == "\\302\\2332J\\177");
+    CHECK(ui::plain("\u202eman") == "\\342\\200\\256man");
+    for (const char* broken : {"\xff", "\x80", "\xc3", "\xe2\x82", "\xc3(", "\xf8\x88\x80\x80\x80"})
+        CHECK(ui::plain(broken)[0] == '\\');
+    CHECK(ui::plain_cell(ui::Paint{true}.good("up")) == "\033[32mup\033[0m");
+    CHECK(ui::plain_cell("a\nb\033[2Jc\033[") == "a\\012b\\033[2Jc\\033[");
+}
+
 TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "[ui][text]") {
     CHECK(ui::columns("naïve") == 5);
     CHECK(ui::columns("日本") == 4);

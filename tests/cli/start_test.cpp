@@ -127,6 +127,9 @@ TEST_CASE("start refuses what cannot be, before anything is made", "[cli][start]
     CHECK(error_of({.name = "demo", .gpu = "h100", .provider = "nowhere"}).kind == Error::Kind::usage);
     fake.world.pool_reachable = false;
     CHECK(error_of({.name = "demo", .gpu = "h100"}).what.find("tcp://127.0.0.1:14900") != std::string::npos);
+    // What is mistyped is told before a pool is asked.
+    CHECK(error_of({.name = "demo", .gpu = "h100", .ttl = "-5m"}).what == "--ttl '-5m': that is no time");
+    CHECK(error_of({.name = "demo", .gpu = "h100", .tags = {"x"}}).what == "'x' is no tag");
     CHECK(fake.world.machines.empty());
     CHECK(fake.world.enrolled.empty());
 }

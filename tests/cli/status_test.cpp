@@ -176,6 +176,29 @@ TEST_CASE("clouds are asked side by side, and one that fails is named", "[cli][s
     CHECK(fake.session.world.limits.total_ms == http::Limits{}.total_ms);
 }
 
+TEST_CASE("words of a cloud that a terminal would obey are shown escaped", "[cli][status]") {
+    test::FakeSession fake;
+    fake.world.machines["i-9"] = {.id = "i-9",
+                                  .name = "x;\033[2Jrm -rf",
+                                  .state = MachineState::running,
+                                  .address = "192.0.2.9",
+                                  .region = "a\nb",
+                                  .offer = "\033]0;title\a"};
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"status"}, {"status", "-o", "wide"}, {"status", "-o", "name"}}) {
+        REQUIRE(fake.tnr(words) == 0);
+        const std::string said = fake.out.str() + fake.err.str();
+        INFO(said);
+        CHECK(said.find_first_of("\033\a\r") == std::string::npos);
+        CHECK(said.find("x;\\033[2Jrm -rf") != std::string::npos);
+        CHECK(said.find("tnr delete") == std::string::npos);  // which would be pasted into a shell
+    }
+    fake.world.machine_error = Error{Error::Kind::network, "the cloud says \033[2J", "do \033[1m this"};
+    CHECK(fake.tnr({"status"}) == 0);
+    CHECK(fake.err.str().find("the cloud says \\033[2J\nhint: do \\033[1m this\n") != std::string::npos);
+    fake.world.machine_error.reset();
+}
+
 TEST_CASE("status of one machine tells all that is known of it", "[cli][status]") {
     test::FakeSession fake;
     fake.start_demo();

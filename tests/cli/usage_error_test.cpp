@@ -44,8 +44,18 @@ TEST_CASE("a command line that is not understood is answered in the user's words
          "`tnr run` needs COMMAND (after `--`: the program and its arguments)",
          "`tnr run --help` shows"},
         {{"start", "demo", "--gpu"}, "--gpu needs a value", "`tnr start --help` shows"},
+        {{"start", "demo", "--gpu", "a100", "--gpu", "h100"}, "--gpu is given more than once", "`tnr start --help` shows"},
+        {{"start", "demo", "--max-price", ""}, "--max-price: its value is empty", "`tnr start --help` shows"},
+        {{"start", "demo", "--max-price="}, "--max-price needs a value", "`tnr start --help` shows"},
+        {{"start", "demo", "--tag", ""}, "--tag: its value is empty", "`tnr start --help` shows"},
         {{"start", "demo", "extra"}, "`tnr start` does not expect 'extra'", "`tnr start --help` shows"},
         {{"support", "--bogus"}, "`tnr support` has no option '--bogus'", "`tnr support --help` shows"},
+        {{"start", "demo", "--yes=maybe"}, "--yes takes no value", "`tnr start --help` shows"},
+        {{"--", "status"}, "`--` goes behind the command, not before 'status'", "`tnr --help` shows"},
+        // What the original tnr has.
+        {{"start", "--num-gpus", "2"}, "`tnr start` has no option '--num-gpus'", "the number of GPUs is part of --gpu"},
+        {{"start", "--mode=production"}, "`tnr start` has no option '--mode=production'", "the mode is part of a size"},
+        {{"start", "--template", "base"}, "`tnr start` has no option '--template'", "it is called --image here; "},
         {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
     };
     for (const auto& one : cases) {

@@ -1,4 +1,8 @@
 // `tnr whoami`.
+#include <mutex>
+#include <set>
+#include <thread>
+
 #include "tests/api_client/clouds/mock_world.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
@@ -43,4 +47,25 @@ TEST_CASE("whoami shows every provider, signed in or not, and what is wrong with
     document = fake.document({"whoami", "hetzner"});
     CHECK(document["providers"].size() == 1);
     CHECK(identity_in(document, "hetzner")["who"] == "a project with 0 servers");
+}
+
+TEST_CASE("whoami asks all clouds at once: one that hangs holds up none of the others", "[cli][whoami]") {
+    test::MockCloud hetzner("hetzner", "hetzner_mock.py", "HCLOUD_ENDPOINT", "/v1");
+    test::MockCloud ocean("digitalocean", "digitalocean_mock.py", "DIGITALOCEAN_API_URL", "");
+    test::FakeSession fake;
+    fake.session.world = hetzner.world;
+    hetzner.variables["HCLOUD_TOKEN"] = hetzner.variables["DIGITALOCEAN_TOKEN"] = test::MockCloud::token;
+    hetzner.variables["DIGITALOCEAN_API_URL"] = ocean.variables["DIGITALOCEAN_API_URL"];
+    std::mutex mutex;
+    std::set<std::thread::id> askers;
+    fake.session.world.http.explain = {};
+    fake.session.world.http.on_date = [&](const std::string&) {  // of each reply
+        const std::lock_guard lock(mutex);
+        askers.insert(std::this_thread::get_id());
+    };
+    auto document = fake.document({"whoami"});
+    CHECK(identity_in(document, "hetzner")["signed_in"] == true);
+    CHECK(identity_in(document, "digitalocean")["signed_in"] == true);
+    CHECK(askers.size() == 2);
+    CHECK(fake.session.world.limits.total_ms == http::Limits{}.total_ms);
 }

@@ -102,7 +102,7 @@ Result<std::vector<Snapshot>> own_images(Api& api, const std::string& region) {
         all.push_back({.id = required(item, "imageId"),
                        .name = named.empty() ? text(item, "name") : named,
                        .size_gib = static_cast<double>(image_in(item).disk_gib),
-                       .created = text(item, "creationDate"),
+                       .created = http::utc_in(text(item, "creationDate")),
                        .ready = text(item, "imageState") == "available",
                        .currency = "USD"});
     }

@@ -23,7 +23,7 @@ std::optional<double> on_demand(const Json& product) {
         for (const auto& dimension : term.at("priceDimensions")) {
             const Json& per_unit = dimension.at("pricePerUnit");
             if (!per_unit.contains(currency)) continue;
-            const double price = std::stod(per_unit[currency].get<std::string>());
+            const double price = http::amount_in(per_unit[currency]);
             dearest = std::max(price, dearest.value_or(0));
         }
     return dearest;

@@ -15,6 +15,7 @@ using http::Json;
 using http::understood;
 
 constexpr const char* default_location = "eastus";
+constexpr int removal_seconds_max = 1200;  // as ArmApi waits for one that it has asked for
 
 std::string lower(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -33,6 +34,10 @@ std::string group_in(const std::string& id) {
 std::string tag_in(const Json& resource) {
     const Json tags = resource.value("tags", Json());
     return tags.is_object() ? tags.value(label, "") : "";
+}
+
+bool is_going(const Json& group) {
+    return group.at("properties").value("provisioningState", "") == "Deleting";
 }
 
 // "PowerState/running" is "running"; empty where the machine has none yet.
@@ -103,13 +108,13 @@ public:
 
     Result<Machine> create(const Order& order) override {
         return understood("Azure", [&]() -> Result<Machine> {
-            auto there = arm_.get(group_path(group_of(order.name)));
-            if (there) return name_taken(order.name, ": there is a resource group " + group_of(order.name));
-            if (there.error().kind != Error::Kind::not_found) return there.error();
+            auto begun_in = place_of(order);
+            if (!begun_in) return begun_in.error();
             auto image = find_image(arm_, order.image);
             if (!image) return image.error();
             Order placed = order;
             placed.region = location_for(order.region.empty() ? image->location : order.region);
+            if (!begun_in->empty()) placed.region = *begun_in;
             auto all = offers_in(placed.region);
             if (!all) return all.error();
             auto offer = choose_offer(*all, placed);
@@ -198,7 +203,7 @@ public:
             if (tag_in(*group).empty())
                 return Error{Error::Kind::usage,
                              "the resource group '" + id + "' at Azure is not tnr's: it has no tag `tnr`"};
-            return remove_group(id);
+            return is_going(*group) ? wait_until_gone(id) : remove_group(id);
         });
     }
 
@@ -207,7 +212,8 @@ public:
         return understood("Azure", [&]() -> Result<> {
             auto group = arm_.get(group_path(group_of(name)));
             if (!group && group.error().kind != Error::Kind::not_found) return group.error();
-            return group && !tag_in(*group).empty() ? remove_group(group_of(name)) : Ok{};
+            if (!group || tag_in(*group).empty()) return Ok{};
+            return is_going(*group) ? wait_until_gone(group_of(name)) : remove_group(group_of(name));
         });
     }
 
@@ -260,7 +266,7 @@ public:
                 const Json& properties = each.at("properties");
                 all.push_back({.id = each.at("name"),
                                .name = each.at("name"),
-                               .created = properties.value("timeCreated", ""),
+                               .created = http::utc_in(properties.value("timeCreated", "")),
                                .ready = properties.value("provisioningState", "") == "Succeeded" &&
                                         properties.value("completionPercent", 100.0) >= 100});
             }
@@ -328,6 +334,22 @@ private:
         return Error{Error::Kind::usage, "there is no region '" + location + "'", "regions: " + *names};
     }
 
+    // The location of what is there already of this machine, to go on with; "": its name is free.
+    Result<std::string> place_of(const Order& order) {
+        const std::string group = group_of(order.name);
+        auto there = arm_.get(group_path(group));
+        if (!there && there.error().kind == Error::Kind::not_found) return std::string();
+        if (!there) return there.error();
+        if (is_going(*there)) {
+            auto gone = wait_until_gone(group);
+            return gone ? Result<std::string>(std::string()) : gone.error();
+        }
+        auto begun = order.goes_on && tag_in(*there) == order.name ? machine(group) : Result<Machine>(Machine());
+        if (!begun) return begun.error();
+        if (begun->unfinished) return begun->region;
+        return name_taken(order.name, ": there is a resource group " + group);
+    }
+
     // With the list in trouble, all prices are unknown.
     Result<http::JsonApi::Dated> rates(const std::string& location) {
         if (auto kept = rates_.find(location); kept != rates_.end()) return kept->second;
@@ -348,6 +370,7 @@ private:
         const std::string power = view.is_object() ? power_in(view) : "";
         int disk = 0;
         machine.state = MachineState::stopped;
+        machine.unfinished = !server.is_object();
         if (server.is_object()) {
             const Json& properties = server.at("properties");
             machine.offer = properties.at("hardwareProfile").at("vmSize");
@@ -355,7 +378,7 @@ private:
             if (const Json& profile = properties.at("storageProfile").at("osDisk"); profile.contains("diskSizeGB"))
                 disk = profile["diskSizeGB"];
         }
-        if (group.at("properties").value("provisioningState", "") == "Deleting") machine.state = MachineState::gone;
+        if (is_going(group)) machine.state = MachineState::gone;
         if (address.is_object()) machine.address = address.at("properties").value("ipAddress", "");
         machine.price = price_of(*rates, machine.offer, disk);
         machine.price.billed_while_stopped = power == "stopped";  // switched off from inside: Azure bills on
@@ -368,6 +391,19 @@ private:
             if (each.name == offer.name) wanted = each;
         return Error{Error::Kind::remote, "'" + offer.name + "' is sold out in " + offer.region + " (" + why.what + ")",
                      nearest_offer(all, wanted)};
+    }
+
+    // A `tnr delete` that was interrupted has asked for it; asked again, Azure refuses.
+    Result<> wait_until_gone(const std::string& group) {
+        auto gone = http::poll(world_, removal_seconds_max, [&]() -> Result<bool> {
+            auto there = arm_.get(group_path(group));
+            if (!there && there.error().kind != Error::Kind::not_found) return there.error();
+            return !there;
+        });
+        if (!gone) return gone.error();
+        if (*gone) return Ok{};
+        return Error{Error::Kind::remote, "Azure is still removing the resource group " + group + " after 20 minutes",
+                     "see https://portal.azure.com"};
     }
 
     Result<> remove_group(const std::string& group) {

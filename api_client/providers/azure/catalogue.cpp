@@ -84,14 +84,14 @@ Result<Json> ask_rates(http::JsonApi& prices, const std::string& location) {
         Json rates = {{"currency", "USD"}, {"machine", Json::object()}};
         for (const auto& item : *machines)
             if (is_linux_by_the_hour(item))
-                rates["machine"][item.at("armSkuName").get<std::string>()] = item.at("retailPrice");
+                rates["machine"][item.at("armSkuName").get<std::string>()] = http::amount_in(item.at("retailPrice"));
         for (const auto& item : *disks)
-            if (item.at("unitOfMeasure") == "1/Month") rates["disk"] = item.at("retailPrice");
+            if (item.at("unitOfMeasure") == "1/Month") rates["disk"] = http::amount_in(item.at("retailPrice"));
         for (const auto& item : *addresses) {  // of this place, else of all
             const std::string region = item.value("armRegionName", "");
             if (item.at("unitOfMeasure") != "1 Hour" || (region != location && region != "" && region != "Global"))
                 continue;
-            if (region == location || !rates.contains("address")) rates["address"] = item.at("retailPrice");
+            if (region == location || !rates.contains("address")) rates["address"] = http::amount_in(item.at("retailPrice"));
         }
         return rates;
     });

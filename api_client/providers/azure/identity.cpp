@@ -152,7 +152,8 @@ Result<std::string> Identity::by_endpoint() {
     client_.hide(header);
     http::Request request{.url = value("identity") + "?api-version=2019-08-01&resource=" + http::escaped(resource),
                           .headers = {"X-IDENTITY-HEADER: " + header},
-                          .repeatable = true};
+                          .repeatable = true,
+                          .brings_secrets = true};
     auto response = client_.send(request);
     if (!response) return response.error();
     if (response->ok()) return http::token_in("Azure", response->body);

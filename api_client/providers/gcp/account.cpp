@@ -162,7 +162,8 @@ Result<std::string> Account::by_refresh_token() {
 Result<std::string> Account::metadata(const std::string& path) {
     http::Request request{.url = "http://" + metadata_host_ + "/computeMetadata/v1/" + path,
                           .headers = {"Metadata-Flavor: Google"},
-                          .repeatable = true};
+                          .repeatable = true,
+                          .brings_secrets = true};
     auto response = client_.send(request);
     if (!response) return response.error();
     if (response->ok()) return response->body;

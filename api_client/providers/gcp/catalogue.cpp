@@ -49,7 +49,7 @@ std::optional<double> rate_of(const Json& sku, const std::string& unit) {
     const Json& expression = pricing.back().at("pricingExpression");
     if (expression.at("usageUnit") != unit || expression.at("tieredRates").empty()) return std::nullopt;
     const Json& price = expression["tieredRates"].back().at("unitPrice");
-    return std::stod(price.value("units", "0")) + price.value("nanos", 0) / 1e9;
+    return http::amount_in(price.value("units", "0")) + price.value("nanos", 0) / 1e9;
 }
 
 void note(const Json& sku, Json& rates) {

@@ -198,7 +198,7 @@ public:
                 Snapshot snapshot{.id = each.at("name"),
                                   .name = each.at("name"),
                                   .size_gib = std::stod(each.value("storageBytes", "0")) / (1 << 30),
-                                  .created = each.value("creationTimestamp", ""),
+                                  .created = http::utc_in(each.value("creationTimestamp", "")),
                                   .ready = each.at("status") == "READY",
                                   .currency = rates->body.value("currency", "")};
                 const Json places = each.value("storageLocations", Json::array());

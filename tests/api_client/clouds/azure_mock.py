@@ -43,7 +43,7 @@ class Azure(MockCloud):
         super().__init__("none.json", "")
         self.description, self.tls = Models(), sys.argv[1:2] == ["--tls"]
         self.routes = [(method, re.compile(pattern.pattern, re.IGNORECASE), handler) for method, pattern, handler in self.routes]
-        self.groups, self.things, self.power, self.operations, self.deleting = {}, {}, {}, {}, set()
+        self.groups, self.things, self.power, self.operations, self.deleting = {}, {}, {}, {}, {}
 
     def unauthorized(self):
         refuse(401, "InvalidAuthenticationToken", "The access token is invalid.")
@@ -221,7 +221,7 @@ class Azure(MockCloud):
 
     def remove(self, group):
         self.groups.pop(group.lower(), None)
-        self.deleting.discard(group.lower())
+        self.deleting.pop(group.lower(), None)
         for key in [key for key in self.things if key.startswith(group.lower() + "/")]:
             del self.things[key]
 
@@ -236,15 +236,24 @@ class Azure(MockCloud):
     def list_groups(self, query, body, subscription):
         self.known(subscription)
         tag = re.search(r"tagName eq '([^']*)'", query.get("$filter", ""))
-        found = [each for each in self.groups.values() if not tag or tag[1] in each["tags"]]
+        found = [self.shown_group(name) for name, each in self.groups.items() if not tag or tag[1] in each["tags"]]
         return 200, {"value": found}
 
     @route("GET", GROUP)
     def get_group(self, query, body, subscription, name):
         self.known(subscription)
-        if name.lower() in self.deleting:
-            return 200, dict(self.groups[name.lower()], properties={"provisioningState": "Deleting"})
-        return 200, self.in_group(name)
+        if name.lower() not in self.groups:
+            self.in_group(name)
+        shown = self.shown_group(name.lower())
+        if name.lower() in self.deleting:  # goes on, whoever looks
+            self.deleting[name.lower()] += 1
+            if self.deleting[name.lower()] > 3:
+                self.remove(name)
+        return 200, shown
+
+    def shown_group(self, name):
+        state = "Deleting" if name in self.deleting else "Succeeded"
+        return dict(self.groups[name], properties={"provisioningState": state})
 
     @route("PUT", GROUP)
     def put_group(self, query, body, subscription, name):
@@ -258,7 +267,7 @@ class Azure(MockCloud):
     @route("DELETE", GROUP)
     def delete_group(self, query, body, subscription, name):
         self.in_group(name)
-        self.deleting.add(name.lower())
+        self.deleting[name.lower()] = 0
         return 202, None, self.begin(lambda: self.remove(name), by="Location")
 
     # --- what is in them

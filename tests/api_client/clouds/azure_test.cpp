@@ -316,6 +316,20 @@ TEST_CASE("azure: what a start that was killed has left is shown, and goes by it
     CHECK(machines->front().state == MachineState::stopped);
     CHECK(provider->start("tnr-half").error().what.find("never finished") != std::string::npos);
     REQUIRE(provider->remove_leftovers("foreign"));  // is not ours
+    CHECK(machines->front().unfinished);
+    SECTION("and is made whole by the order that had begun it") {
+        Order order = AzureWorld::order("half");
+        CHECK(provider->create(order).error().kind == Error::Kind::usage);  // as another computer's would be
+        order.goes_on = true;
+        order.region = "westeurope";  // it stays where it was begun
+        auto made = provider->create(order);
+        REQUIRE(made);
+        CHECK(made->region == "eastus");
+        CHECK_FALSE(made->unfinished);
+        wait_until(*provider, made->id, MachineState::running);
+        CHECK(provider->create(order).error().kind == Error::Kind::usage);  // it is whole now
+        REQUIRE(provider->destroy(made->id));
+    }
     SECTION("by its id") {
         REQUIRE(provider->destroy("tnr-half"));
     }
@@ -325,6 +339,26 @@ TEST_CASE("azure: what a start that was killed has left is shown, and goes by it
     REQUIRE(provider->remove_leftovers("half"));
     CHECK(provider->destroy("tnr-foreign").error().kind == Error::Kind::usage);
     CHECK(cloud.ask("left") == json({"tnr-foreign"}));
+}
+
+TEST_CASE("azure: a removal that was interrupted goes on, and is waited for", "[clouds][azure]") {
+    AzureWorld cloud;
+    auto provider = cloud.provider();
+    auto made = provider->create(AzureWorld::order());
+    REQUIRE(made);
+    bool patient = false;
+    cloud.world.http.pause = [&](int milliseconds) { return patient || milliseconds == 0; };
+    CHECK(cloud.provider()->destroy(made->id).error().what == "interrupted");
+    patient = true;
+    REQUIRE(provider->machines()->size() == 1);
+    CHECK(provider->machines()->front().state == MachineState::gone);
+    SECTION("by the next delete") { REQUIRE(cloud.provider()->destroy(made->id)); }
+    SECTION("by a start of the same name") {
+        auto again = cloud.provider()->create(AzureWorld::order());
+        REQUIRE(again);
+        REQUIRE(cloud.provider()->destroy(again->id));
+    }
+    CHECK(cloud.ask("left") == json::array());
 }
 
 TEST_CASE("azure: a machine deleted in the web console is gone; lists have pages", "[clouds][azure]") {

@@ -8,7 +8,8 @@ Beside the cloud's paths it answers these:
                          (does what it was asked, then breaks the connection), "half" (breaks it in mid-body),
                          "endless" (bytes as long as they are taken),
                          "xml" ("text" as it is)
-  POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides; "no_faults" forgets those that are left
+  POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides; "no_faults" forgets those that are left;
+                         "bend": a number, from which on replies are bent at random (bent.py), or null
   GET  /mock/log         [{"method", "path", "status"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
@@ -25,6 +26,7 @@ import http.server
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import socket
@@ -35,6 +37,8 @@ import sys
 import threading
 import time
 import urllib.parse
+
+from bent import bent, bent_status
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SPECS = pathlib.Path(os.environ.get("TNR_API_SPECS") or ROOT.parent / "shared" / "specs")
@@ -155,7 +159,7 @@ class MockCloud:
     def __init__(self, name, prefix, mend=lambda spec: None):
         self.prefix, self.lock = prefix, threading.Lock()
         self.description = Description(name, prefix, mend)
-        self.faults, self.log, self.knobs, self.last_id, self.booted = [], [], {}, 1000, []
+        self.faults, self.log, self.knobs, self.last_id, self.booted, self.bending = [], [], {}, 1000, [], None
         self.routes = [(method, re.compile(prefix + pattern), getattr(self, attribute))
                        for attribute in dir(type(self))
                        for method, pattern in getattr(getattr(type(self), attribute), "routes", [])]
@@ -206,6 +210,17 @@ class MockCloud:
         elif path == "/mock/client":
             return self.client(body["url"], pathlib.Path(body["folder"]))
         return {}
+
+    # The reply as it is sent; None where nobody bends it.
+    def bent(self, status, reply):
+        seed = self.knobs.get("bend")
+        if seed is None:
+            self.bending = None
+            return None
+        if not self.bending or self.bending[0] != seed:
+            self.bending = (seed, random.Random(seed))
+        status = bent_status(status, self.bending[1])
+        return status, bent(reply, self.bending[1]) if status != 204 else None
 
     def fault_for(self, method, path):
         if self.knobs.pop("no_faults", False):
@@ -322,7 +337,10 @@ def handler_for(cloud):
                 cloud.log.append({"method": self.command, "path": path, "status": status})
                 if kind == "":
                     data = b"" if reply is None else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                    cloud.description.check(self.command, path, url.query, self.headers, body, status, data)
+                    if other := cloud.bent(status, data):
+                        status, reply = other
+                    else:
+                        cloud.description.check(self.command, path, url.query, self.headers, body, status, data)
             if kind in ("half", "endless"):
                 self.broken_body(1000 if kind == "half" else None)
             if kind in ("reset", "applied_reset", "half", "endless"):

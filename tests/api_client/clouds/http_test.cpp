@@ -236,3 +236,39 @@ TEST_CASE("what is shown has no secrets", "[http]") {
     CHECK(http::without("say hidden and hidden", {"hidden"}) == "say (hidden) and (hidden)");
     CHECK(http::redacted(with_key, {}) == "{\"id\":1,\"key\":\"(hidden)\"}");
 }
+
+TEST_CASE("times of all clouds are told in one form", "[http]") {
+    for (const auto& [told, utc] : {std::pair<http::Json, std::string>{"2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"},
+                                    {"2026-01-02T03:04:05+00:00", "2026-01-02T03:04:05Z"},
+                                    {"2026-01-02T03:04:05.000-07:00", "2026-01-02T10:04:05Z"},
+                                    {"2026-01-01T00:30:00.1234567+01:00", "2025-12-31T23:30:00Z"},
+                                    {1767323045, "2026-01-02T03:04:05Z"},
+                                    {"", ""},
+                                    {"yesterday", ""},
+                                    {"2026-01-02T03:04:05", ""},
+                                    {"2026-01-02T03:04:05+1", ""},
+                                    {INT64_MAX, ""},
+                                    {nullptr, ""},
+                                    {-1.5, ""}})
+        CHECK(http::utc_in(told) == utc);
+}
+
+TEST_CASE("a price is an amount of money, or none", "[http]") {
+    CHECK(http::amount_in("0.0056000000") == 0.0056);
+    CHECK(http::amount_in(7) == 7);
+    for (const http::Json& none : {http::Json("nan"), http::Json("inf"), http::Json("-1"), http::Json(-0.5), http::Json(""),
+                                   http::Json("free"), http::Json(nullptr), http::Json("1e999"), http::Json::array()})
+        CHECK_THROWS_AS(http::amount_in(none), std::exception);
+}
+
+TEST_CASE("a token with a line break in it is refused, and begins no header of its own", "[http]") {
+    http::Client client({});
+    for (const std::string& token :
+         std::vector<std::string>{"abc\r\nX-Evil: 1", "abc\n", "abc\r", std::string("a\0c", 3), "\x7f"}) {
+        auto refused = client.send({.url = "http://127.0.0.1:9/", .headers = {"Authorization: Bearer " + token}});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind == Error::Kind::usage);
+        CHECK(refused.error().what.find("as Authorization has a line break") != std::string::npos);
+        CHECK(refused.error().what.find("abc") == std::string::npos);
+    }
+}

@@ -59,6 +59,8 @@ inline void live(MockCloud& cloud, Provider& provider, const Life& life) {
     const Snapshot copy = copies->front();
     CHECK(copy.name == "before");
     CHECK(copy.ready);
+    CHECK(copy.created.size() == 20);  // "2026-01-02T03:04:05Z", whatever the cloud writes
+    CHECK(copy.created.back() == 'Z');
     if (life.copied) life.copied(copy);
 
     REQUIRE(provider.destroy(id));

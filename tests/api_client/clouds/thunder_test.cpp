@@ -72,6 +72,7 @@ TEST_CASE("thunder: a machine lives its whole life and leaves nothing", "[clouds
     CHECK_FALSE(provider->snapshots()->front().ready);
     auto snapshots = provider->snapshots();
     CHECK(snapshots->front().ready);
+    CHECK(snapshots->front().created == "2026-01-02T03:04:05Z");  // which Thunder tells in seconds
     REQUIRE(provider->destroy(made->id));
     CHECK(cloud.ask("left") == json({"before"}));
     Order again = cloud.instance("again");
@@ -130,6 +131,27 @@ TEST_CASE("thunder: what it refuses is told so that one can act on it", "[clouds
         cloud.fail_next({{"path", "/specs"}, {"status", 200}, {"body", {{"specs", {{"h100_x1_production", 7}}}}}});
         CHECK(error_of(cloud.instance()).what.find("makes no sense") != std::string::npos);
     }
+    CHECK(cloud.ask("left") == json::array());
+}
+
+TEST_CASE("thunder: a price list that makes no sense is not kept, and keeps nobody from deleting", "[clouds][thunder]") {
+    ThunderWorld cloud;
+    auto made = cloud.provider()->create(cloud.instance());
+    REQUIRE(made);
+    cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
+    cloud.fail_next({{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", {{"a100xl_x1_prototyping", "nan"}}}}}});
+    auto machines = cloud.provider()->machines();
+    REQUIRE(machines);
+    REQUIRE(machines->size() == 1);
+    CHECK_FALSE(machines->front().price.running());
+    CHECK(machines->front().price.source.find("unknown: ") == 0);
+    cloud.ask("knobs", {{"no_faults", true}});
+    auto offers = cloud.provider()->offers();
+    REQUIRE(offers);
+    CHECK(offers->front().price.running());
+    cloud.now = "2026-01-04T00:00:00Z";
+    cloud.fail_next({{"path", "/pricing$"}, {"status", 500}, {"times", 99}});
+    REQUIRE(cloud.provider()->destroy(made->id));
     CHECK(cloud.ask("left") == json::array());
 }
 
