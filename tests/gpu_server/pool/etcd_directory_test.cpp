@@ -1,0 +1,162 @@
+// Nodes and claims in etcd alone: what they cost it, and what becomes of them where somebody else writes there. What holds for
+// all kinds of directories is in directory_test.cpp.
+#include <signal.h>
+
+#include <set>
+
+#include "gpu_server/pool/store.hpp"
+#include "tests/gpu_server/pool/directory_world.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+using namespace tnr::server::test;
+
+// The store was away: a registration or a claim is written when nobody waits for the answer any more.
+TEST_CASE("a claim that is written after it was removed is removed again", "[pool][directory]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: nothing tested (apt-get install etcd-server)");
+        return;
+    }
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    world.etcd.signal(SIGSTOP);
+    CHECK_FALSE(add(world, *a, claim("a", 6, {"A2"})));
+    a->remove_claim(6, h100s(2, 2));
+    world.etcd.signal(SIGCONT);
+    REQUIRE(world.inbox.run_until([&] { return a->standing().good(); }));
+    auto late = make_etcd_backend(world.etcd.address(), {});
+    REQUIRE(late->add(claim("a", 7, {"A1"}), a->standing().fence, nullptr));
+    look(world, *a);
+    CHECK(a->claims().count("a/7") == 1);
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(add(world, *a, claim("a", 8, {"A1"})));
+    world.inbox.run_until([] { return false; }, 1'500);
+    look(world, *a);
+    CHECK(a->claims().count("a/8") == 1);  // only what has ended goes
+}
+
+// The answer was lost, and meanwhile something else is free.
+TEST_CASE("a claim that is added once more tells what is free now", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto self = node("a", {"A1", "A2"});
+    auto backend = make_etcd_backend(world.etcd.address(), {.ttl_s = 60});
+    auto registered = backend->join(self, {});
+    REQUIRE(registered);
+    std::optional<int64_t> fence;
+    for (int free : {1, 0}) {
+        self.types = h100s(2, free);
+        auto added = backend->add(claim("a", 1, {"A1"}), registered->fence, &self);
+        REQUIRE(added);
+        CHECK(*added == fence.value_or(*added));
+        fence = *added;
+        auto found = backend->look({.all_free = true}, "");
+        REQUIRE(found);
+        REQUIRE(found->size() == 1);
+        CHECK(count_from_text(*found->front().text)->free == free);
+    }
+}
+
+// What a large pool costs its etcd.
+TEST_CASE("a claim is written to etcd once, and its end", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto written = [&] { return etcd.list(world.etcd.address().prefix)->revision; };
+    const auto before = written();
+    for (int64_t id = 1; id <= 5; ++id) {
+        REQUIRE(add(world, *a, claim("a", id, {"A1"}), h100s(2, 1)));
+        a->remove_claim(id, h100s(2, 2));
+    }
+    look(world, *a);  // else there are none because nobody has looked
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(written() - before == 10);
+}
+
+TEST_CASE("a node asks etcd three times to register, however many GPUs it has", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    REQUIRE(make_etcd_backend(world.etcd.address(), {})->join(node("first", {}), {}));  // it names the pool
+    const std::string asked = "grpc_server_started_total";
+    const auto before = world.etcd.counted(asked);
+    REQUIRE(make_etcd_backend(world.etcd.address(), {})->join(node("a", {"A1", "A2", "A3", "A4", "A5"}), {}));
+    CHECK(world.etcd.counted(asked) - before == 3);
+}
+
+TEST_CASE("a node that somebody removes from etcd registers again", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open();
+    join(world, *a, node("a", {"A1", "A2"}));
+    REQUIRE(add(world, *a, claim("a", 1, {"A1"})));
+    const auto before = a->standing().fence;
+    etcd::Client etcd(world.etcd.address(), {.total_ms = 5'000});
+    auto all = etcd.list(world.etcd.address().prefix);
+    REQUIRE(all);
+    etcd::Txn nothing_left;
+    for (auto& pair : all->values) nothing_left.remove(pair.key);
+    REQUIRE(etcd.commit(nothing_left));
+    CHECK(world.inbox.run_until([&] { return a->standing().good() && a->standing().fence > before; }));
+    CHECK(add(world, *a, claim("a", 2, {"A2"})));
+    look(world, *a);
+    CHECK(a->claims().size() == 2);
+    const auto again = a->standing().fence;
+    world.inbox.run_until([] { return false; }, 2'000);
+    CHECK(a->standing().fence == again);  // once
+}
+
+// A thousand nodes would be told of every claim.
+TEST_CASE("a claim is news to nobody", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto a = world.open(), b = world.open();
+    join_both(world, *a, *b);
+    auto accounts = open_etcd_store(world.etcd.address());
+    REQUIRE(accounts);
+    REQUIRE((*accounts)->add_account("alice", "key", false));
+    world.inbox.run_until([] { return false; }, 500);
+    const std::string told = "etcd_debugging_mvcc_events_total";
+    const auto before = world.etcd.counted(told);
+    for (int64_t id = 1; id <= 5; ++id) {
+        REQUIRE(add(world, *a, claim("a", id, {"A1"}), h100s(1, 0)));
+        a->remove_claim(id, h100s(1, 1));
+    }
+    look(world, *a);
+    CHECK(sees(world, *a, [&] { return a->claims().empty(); }));
+    CHECK(world.etcd.counted(told) == before);
+    REQUIRE((*accounts)->add_account("bob", "another", false));
+    CHECK(world.inbox.run_until([&] { return world.etcd.counted(told) > before; }));  // that is how news are counted
+}
+
+// Whoever is asked tells of some of many nodes, in turn, and of all when those are full.
+TEST_CASE("a free GPU among many nodes is found", "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    constexpr int many = 100;
+    std::vector<std::unique_ptr<Backend>> others;
+    for (int i = 0; i < many; ++i) {
+        auto name = "n" + std::to_string(i);
+        auto self = node(name, {name + "-gpu"});
+        self.types["h100"].free = i == 57;
+        others.push_back(make_etcd_backend(world.etcd.address(), {.ttl_s = 60}));
+        REQUIRE(others.back()->join(self, {}));
+    }
+    auto backend = make_etcd_backend(world.etcd.address(), {});
+    std::set<std::string> told;
+    bool found = false;
+    for (const char* from : {"", "n3", "n57", "n9", "zzz"}) {
+        auto some = backend->look({.free = {{"h100", 0}}}, from);
+        REQUIRE(some);
+        CHECK(some->size() == 32);
+        for (auto& one : *some) told.insert(one.name);
+    }
+    CHECK(told.size() > 60);
+    auto all = backend->look({.free = {{"h100", 1}}}, "n8");  // none of the 32 behind it
+    REQUIRE(all);
+    for (auto& one : *all) found |= one.name == "free/h100/n57" && count_from_text(*one.text)->free == 1;
+    CHECK(found);
+    CHECK(backend->look({.free = {{"a100", 1}}}, "n8")->empty());
+}
