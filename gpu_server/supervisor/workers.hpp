@@ -55,7 +55,7 @@ struct Worker {
     bool killed_by_others = false;  // once it is gone: by a signal that no driver sends itself
     UniqueFd control;
     EventLoop::TimerId heard_again = 0;  // while it has said too much: when it is listened to again
-    UniqueFd errors;  // what it writes to stderr
+    UniqueFd errors;                     // what it writes to stderr
     ForeignLines lines{nullptr};
     UniqueFd door;             // bound, not listening; or of a pair (front_door.hpp); until it serves
     uint64_t door_number = 0;  // while it serves, at the front door; 0: it has a port
