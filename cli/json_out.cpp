@@ -28,10 +28,10 @@ void print_document(Session& session, const std::string& command, nlohmann::json
 }
 
 void tell_error(Session& session, const Error& error) {
-    session.err << session.err_paint.bad("tnr:") << " " << error.what << "\n";
+    session.err << session.err_paint.bad("tnr:") << " " << ui::escaped(error.what) << "\n";
     std::istringstream hints{error.hint};
     for (std::string hint; std::getline(hints, hint);)
-        session.err << session.err_paint.strong("hint:") << " " << hint << "\n";
+        session.err << session.err_paint.strong("hint:") << " " << ui::escaped(hint) << "\n";
 }
 
 int exit_code_of(const Error& error) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -38,6 +39,13 @@ Glyph glyph_at(const std::string& text, size_t at) {
     uint32_t code = bytes == 1 ? first : first & (0xffu >> (bytes + 1));
     for (size_t i = 1; i < bytes; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
     return {bytes, is_combining(code) ? size_t{0} : is_wide(code) ? size_t{2} : size_t{1}};
+}
+
+// How many bytes of `text` from `at` on are one control character: C1 controls are two in UTF-8.
+size_t control_bytes(const std::string& text, size_t at) {
+    auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+    if (byte(at) < ' ' || byte(at) == 0x7f) return 1;
+    return byte(at) == 0xc2 && byte(at + 1) >= 0x80 && byte(at + 1) < 0xa0 ? 2 : 0;
 }
 
 // Edits (a letter more, less, another one, two exchanged) that make one word of the other.
@@ -82,6 +90,21 @@ std::string cut(const std::string& text, size_t columns_max) {
         at += glyph.bytes;
     }
     return kept + "…";
+}
+
+std::string escaped(const std::string& text, std::string_view also) {
+    std::string safe;
+    for (size_t at = 0; at < text.size();) {
+        bool plain = text[at] == '\n' || text[at] == '\t';
+        size_t bytes = also.find(text[at]) != std::string_view::npos ? 1 : plain ? 0 : control_bytes(text, at);
+        if (bytes == 0) safe += text[at++];
+        for (; bytes > 0; --bytes, ++at) {
+            char octal[8];
+            std::snprintf(octal, sizeof octal, "\\%03o", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
+            safe += octal;
+        }
+    }
+    return safe;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {

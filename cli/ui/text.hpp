@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tnr::ui {
@@ -12,6 +13,10 @@ size_t columns(const std::string& text);
 // At most that many columns of it, ending with "…" where something was left out. Control characters, which a server's
 // words may hold, become spaces.
 std::string cut(const std::string& text, size_t columns_max);
+
+// Control characters as \033 and the like: what a machine or a cloud says must not move about on the user's terminal, or
+// type there. Ends of lines and tabs stay unless they are among what shall be escaped, `also`.
+std::string escaped(const std::string& text, std::string_view also = "");
 
 // Of a terminal's window, in characters.
 struct Size {

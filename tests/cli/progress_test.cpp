@@ -49,6 +49,11 @@ TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "
     CHECK(ui::cut("longer", 5) == "long…");
     CHECK(ui::cut("日本語", 5) == "日本…");
     CHECK(ui::cut("a\nb", 5) == "a b");
+    CHECK(ui::escaped("naïve\n\ttext\\") == "naïve\n\ttext\\");
+    CHECK(ui::escaped("a\033]52;c;x\007b\177") == "a\\033]52;c;x\\007b\\177");
+    CHECK(ui::escaped("\xc2\x9b"
+                      "2J\xc2\xa0") == "\\302\\2332J\xc2\xa0");
+    CHECK(ui::escaped("a\\\n", "\n\\") == "a\\134\\012");
     CHECK(ui::Paint{}.bad("x") == "x");
     CHECK(ui::Paint{true}.bad("x") == "\033[31mx\033[0m");
     CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-02T03:04:55Z") == "50 s");
