@@ -72,8 +72,10 @@ private:
     }
 
     void take(const std::string& folder, const ssh::Entry& entry) {
-        // Names that are none, by which a server might lead us elsewhere, the destination refuses.
-        if (entry.name == "." || entry.name == ".." || (!temporaries_ && is_temporary(entry.name))) return;
+        // A name that is empty or has a slash would lead us elsewhere; what else is no name, the destination refuses.
+        if (entry.name == "." || entry.name == ".." || entry.name.empty() || entry.name.find('/') != std::string::npos)
+            return;
+        if (!temporaries_ && is_temporary(entry.name)) return;
         std::string path = joined(folder, entry.name);
         size_t index = items_.size();
         held_ += sizeof(Item) + path.size();
@@ -203,6 +205,20 @@ Result<Tree> remote_tree(ssh::Sftp& sftp, const SyncSettings& settings, Tally& t
     if (!ignored) return ignored.error();
     tally.ignored = *ignored;
     return tree;
+}
+
+void follow_outside(ssh::Sftp& sftp, const std::string& root, const std::string& link,
+                    std::function<void(const ssh::Attributes&)> found) {
+    sftp.real_path(root, [&sftp, link, found = std::move(found)](const ssh::Reply& own) {
+        std::string inside = own.ok() && !own.names.empty() ? own.names[0].name + "/" : "";
+        sftp.real_path(link, [&sftp, link, found, inside](const ssh::Reply& reply) {
+            if (inside.empty() || !reply.ok() || reply.names.empty()) return;
+            if ((reply.names[0].name + "/").starts_with(inside)) return;
+            sftp.stat(link, [found](const ssh::Reply& leads_to) {
+                if (leads_to.ok()) found(leads_to.attributes);
+            });
+        });
+    });
 }
 
 Result<std::vector<Item>> everything_in(ssh::Sftp& sftp, const std::string& folder, const std::string& machine,

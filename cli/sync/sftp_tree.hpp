@@ -1,6 +1,7 @@
 // Trees as SFTP shows them: what there is to copy when only SFTP is there.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,6 +30,10 @@ Result<Tree> remote_tree(ssh::Sftp& sftp, const SyncSettings& settings, Tally& t
 // All that is in a folder on the machine, temporary files of ours as well.
 Result<std::vector<Item>> everything_in(ssh::Sftp& sftp, const std::string& folder, const std::string& machine,
                                         Tally& tally);
+// A link on the machine to something outside of `root` (another disk) stands for that: says what it is. Those that lead into the
+// root, or nowhere, are but links (Destination::leads_outside).
+void follow_outside(ssh::Sftp& sftp, const std::string& root, const std::string& link,
+                    std::function<void(const ssh::Attributes&)> found);
 // A path without its last part; empty when it has but one.
 std::string folder_of(const std::string& path);
 

@@ -69,17 +69,35 @@ private:
     Result<> look() {
         for (const auto& item : items_) {
             if (auto free = room(); !free) return free;
-            // A folder may be a link to one over there (a home on another disk); everything else is taken literally.
             auto heard = [this, &item](ssh::Reply reply) {
-                if (reply.ok()) there_[&item] = item_of(item.path, reply.attributes);
+                if (!reply.ok()) return;
+                there_[&item] = item_of(item.path, reply.attributes);
+                if (item.kind == Kind::folder && there_[&item].kind == Kind::link)
+                    follow_outside(sftp_, place(""), place(item), [this, &item](const ssh::Attributes& leads_to) {
+                        there_[&item] = item_of(item.path, leads_to);
+                    });
             };
-            if (item.kind == Kind::folder)
+            if (item.path.empty() && item.kind == Kind::folder)
                 sftp_.stat(place(item), heard);
             else
                 sftp_.lstat(place(item), heard);
             if (item.kind == Kind::file) tally_.bytes_total += item.size;
         }
-        return settled();
+        if (auto done = settled(); !done) return done;
+        forget_below();
+        return Ok{};
+    }
+
+    // What was seen through something that is no folder and has to go.
+    void forget_below() {
+        std::set<std::string> absent;
+        for (const auto& item : items_) {
+            bool gone = !item.path.empty() && absent.count(folder_of(item.path));
+            if (gone) there_.erase(&item);
+            auto there = there_.find(&item);
+            if (item.kind == Kind::folder && (there == there_.end() || there->second.kind != Kind::folder))
+                absent.insert(item.path);
+        }
     }
 
     // What is in the folders that get something: parts of files, other leftovers, and what the source has not.

@@ -31,19 +31,27 @@ std::string cache_at(const test::TemporaryFolder& folder) {
 
 constexpr unsigned nobody = 65534;
 
+// On that machine nobody has a shell, as our server needs.
+std::string shell_for_nobody(const test::TemporaryFolder& folder) {
+    std::string passwd = folder / "passwd";
+    return "sed 's,^nobody:.*,nobody:x:65534:65534::/:/bin/sh,' /etc/passwd >" + passwd + "\nmount --bind " + passwd +
+           " /etc/passwd";
+}
+
 struct World {
-    test::TemporaryFolder cache;
-    test::Sshd sshd{cache_at(cache)};
+    test::TemporaryFolder cache, etc;
+    test::Sshd sshd;
     std::unique_ptr<ssh::Client> client;
     std::unique_ptr<ssh::Sftp> sftp;
     test::TemporaryFolder here, there;
     Way way;
     cli::SyncOptions options = {};
 
-    explicit World(Way which = Way::server, const std::string& user = "") : way(which) {
+    explicit World(Way which = Way::server, bool as_nobody = false)
+        : sshd(cache_at(cache), as_nobody ? shell_for_nobody(etc) : ""), way(which) {
         auto target = sshd.target();
-        if (!user.empty()) {
-            target.user = user;
+        if (as_nobody) {
+            target.user = "nobody";
             REQUIRE(::chown(cache.path().c_str(), nobody, nobody) == 0);
             REQUIRE(::chown(there.path().c_str(), nobody, nobody) == 0);
         }
@@ -273,9 +281,9 @@ TEST_CASE("what is denied to the login user is passed over, with a hint for read
         return;
     }
     bool by_server = GENERATE(true, false);
-    test::TemporaryFolder cache;
-    REQUIRE(::chown(cache.path().c_str(), 65534, 65534) == 0);
-    test::Sshd sshd{cache_at(cache)};
+    test::TemporaryFolder cache, etc;
+    REQUIRE(::chown(cache.path().c_str(), nobody, nobody) == 0);
+    test::Sshd sshd{cache_at(cache), shell_for_nobody(etc)};
     auto target = sshd.target();
     target.user = "nobody";
     auto client = ssh::Client::connect(target, ssh::Clock::now() + 30s);
@@ -294,7 +302,8 @@ TEST_CASE("what is denied to the login user is passed over, with a hint for read
         cli::SyncOptions options;
         options.paths = {"demo:" + from, to};
         auto none = [](const sync::Tally&) {};
-        return by_server ? cli::sync_over(**client, options, none) : cli::sync_by_sftp(**sftp, options, none);
+        auto never = [](const std::string& note) { FAIL(note); };
+        return by_server ? cli::sync_over(**client, options, none, never) : cli::sync_by_sftp(**sftp, options, none);
     };
     auto tally = copy(there / "tree", here / "tree");
     if (!tally) FAIL(tally.error().what);
@@ -429,7 +438,7 @@ TEST_CASE("a large file whose copying was cut off goes on where it stopped, up a
     }
 }
 
-TEST_CASE("--delete and --dry-run, whichever way files go", "[sync]") {
+TEST_CASE("deleting and dry runs, whichever way files go", "[sync]") {
     World world(each_way());
     bool up = GENERATE(true, false);
     auto& from = up ? world.here : world.there;
@@ -440,7 +449,7 @@ TEST_CASE("--delete and --dry-run, whichever way files go", "[sync]") {
     fs::create_directories(root + "/later a file");
     for (auto name : {"a", "sub/b", "sub/inner/c", "later a folder", "main.o", "sub/keep.o", "later a link"})
         test::write_text(root + "/" + name, name);
-    test::write_text(root + "/.gitignore", "*.o\ncache/\n");
+    test::write_text(root + "/.gitignore", "*.o\ncache/\n/sub/kept\n");
     test::write_text(root + "/sub/.tnrignore", "!keep.o\n");
     fs::create_symlink("a", root + "/link");
     auto first = world.copied(source, place);
@@ -451,7 +460,7 @@ TEST_CASE("--delete and --dry-run, whichever way files go", "[sync]") {
     fs::create_directories(copy + "/old/deep/cache");
     fs::create_directories(copy + "/gone/deep");
     for (auto name : {"extra", "main.o", "old/file", "old/deep/cache/thing", "gone/deep/file", ".tnr-abcdefgh-12",
-                      "gone/.tnr-abcdefgh-12", "sub/x.o", "sub/extra\nof two lines"})
+                      "gone/.tnr-abcdefgh-12", "sub/x.o", "sub/kept", "sub/extra\nof two lines"})
         test::write_text(copy + "/" + name, "x");
     fs::create_symlink(root, copy + "/link to the source");
     test::write_text(root + "/new", "n");
@@ -491,7 +500,7 @@ TEST_CASE("--delete and --dry-run, whichever way files go", "[sync]") {
     CHECK(tally.unreadable.empty());
     for (auto name : {"extra", "gone", "old/file", "link to the source", "sub/extra\nof two lines"})
         CHECK_FALSE(fs::exists(fs::symlink_status(copy + "/" + name)));
-    for (auto name : {"main.o", "sub/x.o", "old/deep/cache/thing", ".tnr-abcdefgh-12"})
+    for (auto name : {"main.o", "sub/x.o", "sub/kept", "old/deep/cache/thing", ".tnr-abcdefgh-12"})
         CHECK(fs::exists(copy + "/" + name));
     CHECK(test::read_text(copy + "/later a file") == "x");
     CHECK(test::read_text(copy + "/later a folder/x") == "x");
@@ -512,7 +521,7 @@ TEST_CASE("read-only folders are copied into again, by who is not root", "[sync]
         WARN("only root can log in as somebody else: not tested");
         return;
     }
-    World world(Way::server, "nobody");
+    World world(Way::server, true);
     fs::create_directories(world.here / "tree/locked/inner");
     test::write_text(world.here / "tree/locked/a", "1");
     test::write_text(world.here / "tree/locked/inner/extra", "1");
@@ -545,7 +554,7 @@ TEST_CASE("what --delete cannot remove is told", "[sync]") {
         WARN("only root can log in as somebody else: not tested");
         return;
     }
-    World world(each_way(), "nobody");
+    World world(each_way(), true);
     fs::create_directory(world.here / "tree");
     test::write_text(world.here / "tree/a", "a");
     world.copied(world.here / "tree", "demo:" + (world.there / "tree"));
@@ -602,10 +611,40 @@ TEST_CASE("a machine that lies over SFTP writes nothing outside of a download's 
     options.paths = {"demo:source", world / "to/copy"};
     options.remove_extra = GENERATE(false, true);
     auto tally = cli::sync_by_sftp(**sftp, options, [](const sync::Tally&) {});
-    CHECK((!tally || !tally->unreadable.empty()));
+    CHECK((!tally || !tally->unreadable.empty() || tally->files == 0));
     CHECK(test::read_text(world / "victim") == "mine");
     CHECK(look(world / "victim").st_mtime == 1'000'000'000);
     CHECK((look(world.path()).st_mode & 0777) == 0700);
     CHECK(count_in(world.path()) == 2);
     CHECK(count_in(world / "to") <= 1);
+}
+
+TEST_CASE("a link on a machine stands for a folder elsewhere, and never for another one of the same tree", "[sync]") {
+    World world(each_way());
+    const std::string root = world.here / "tree", copy = world.there / "tree";
+    fs::create_directories(root + "/v1");
+    test::write_text(root + "/v1/file", "one");
+    fs::create_symlink("v1", root + "/latest");
+    world.copied(root, "demo:" + copy);
+    fs::remove(root + "/latest");
+    fs::create_directory(root + "/latest");
+    test::write_text(root + "/latest/file", "two!");
+    fs::copy_file(root + "/v1/file", root + "/latest/same");
+    fs::rename(root + "/latest/same", root + "/latest/other");
+    auto refused = world.copy(root, "demo:" + copy);
+    REQUIRE_FALSE(refused);
+    CHECK(test::read_text(copy + "/v1/file") == "one");
+    world.options.remove_extra = true;
+    world.copied(root, "demo:" + copy);
+    CHECK(test::read_text(copy + "/v1/file") == "one");
+    CHECK(test::read_text(copy + "/latest/file") == "two!");
+    CHECK(fs::exists(copy + "/latest/other"));
+    CHECK_FALSE(fs::is_symlink(copy + "/latest"));
+
+    fs::rename(copy + "/latest", world.there / "elsewhere");
+    fs::create_symlink(world.there / "elsewhere", copy + "/latest");
+    test::write_text(root + "/latest/file", "three");
+    world.copied(root, "demo:" + copy);
+    CHECK(fs::is_symlink(copy + "/latest"));
+    CHECK(test::read_text(world.there / "elsewhere/file") == "three");
 }

@@ -114,11 +114,8 @@ Result<> Destination::set_rules(uint64_t index, std::vector<std::string> texts) 
     if (index >= entries_.size() || entries_[index].item.kind != Kind::folder) return nonsense();
     for (const auto& text : texts) held_ += 32 * text.size();  // what a pattern takes, about
     if (held_ > held_bytes_max) return nonsense();
-    std::string path;
-    for (auto at = static_cast<uint32_t>(index); at != 0; at = entries_[at].parent)
-        path.insert(0, entries_[at].item.path + (path.empty() ? "" : "/"));
     Entry& entry = entries_[index];
-    entry.rules = IgnoreRules::make(path, texts, entry.rules);
+    entry.rules = IgnoreRules::make(path_below(static_cast<uint32_t>(index)), texts, entry.rules);
     return Ok{};
 }
 
@@ -146,11 +143,15 @@ Result<> Destination::begin(const Item& root) {
     return Ok{};
 }
 
-std::string Destination::path_of(uint32_t index) const {
+std::string Destination::path_below(uint32_t index) const {
     std::string path;
     for (; index != 0; index = entries_[index].parent)
         path.insert(0, entries_[index].item.path + (path.empty() ? "" : "/"));
-    return joined(place_, path);
+    return path;
+}
+
+std::string Destination::path_of(uint32_t index) const {
+    return joined(place_, path_below(index));
 }
 
 // A folder that a dry run would have made.
@@ -249,6 +250,24 @@ Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there
     return false;
 }
 
+// Whether a link leads to a folder that is no part of the destination. One that does not may be what an earlier sync has copied:
+// through it, what is another folder of the source's would be overwritten.
+bool Destination::leads_outside(uint32_t index) {
+    auto where = place(index);
+    auto root = folder(0);
+    struct stat own, now, above;
+    if (!where || !root || ::fstat((*root)->get(), &own) != 0) return false;
+    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
+    UniqueFd at{::openat(where->fd(), where->name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!at || ::fstat(at.get(), &now) != 0) return false;
+    for (; !same(now, own); now = above) {
+        UniqueFd up{::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return true;
+        at = std::move(up);
+    }
+    return false;
+}
+
 Result<> Destination::make_folder(uint32_t index) {
     if (index == 0) return Ok{};
     auto found = look(index);
@@ -256,10 +275,7 @@ Result<> Destination::make_folder(uint32_t index) {
     Entry& entry = entries_[index];
     if (*found && (*found)->kind == Kind::folder) return Ok{};
     if (*found && (*found)->kind == Kind::link && !settings_.here) {
-        auto where = place(index);
-        struct stat leads_to;
-        entry.through_link =
-            where && ::fstatat(where->fd(), where->name.c_str(), &leads_to, 0) == 0 && S_ISDIR(leads_to.st_mode);
+        entry.through_link = leads_outside(index);
         if (entry.through_link) return Ok{};
     }
     if (*found && !settings_.remove_extra) return clash(index, (*found)->kind);
@@ -313,7 +329,7 @@ Result<> Destination::remove_extra(const std::function<void(const std::string&)>
         if (entry.item.kind != Kind::folder || entry.fresh) continue;
         auto open = folder(index);
         if (!open) return open.error();
-        std::string below = index == 0 ? "" : path_of(index).substr(joined(place_, "/").size());
+        std::string below = path_below(index);
         for (const auto& name : read_names((*open)->get())) {
             if (listed[index].count(name) || is_temporary(name)) continue;
             struct stat found;

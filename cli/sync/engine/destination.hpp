@@ -2,7 +2,7 @@
 //
 // The sender may be hostile. An entry names its folder by number and itself by a single name, so no path can lead out; and folders
 // are opened step by step without following links, so no link can either, whoever has put it there. On a machine a link to a
-// folder stands for that folder when the user copies there (data → /mnt/data): who may sync may do anything there.
+// folder elsewhere stands for that folder when the user copies there (data → /mnt/data): who may sync may do anything there.
 #pragma once
 
 #include <deque>
@@ -86,7 +86,9 @@ public:
 private:
     Result<> begin(const Item& root);
     bool absent(uint32_t index) const;
+    std::string path_below(uint32_t index) const;  // the destination
     void open_up(uint32_t index);
+    bool leads_outside(uint32_t index);
 
     const SyncSettings& settings_;
     std::vector<Entry> entries_;
