@@ -69,7 +69,7 @@ public:
     void read_folder(const std::string& handle, Done done);
     void make_folder(const std::string& path, uint32_t mode, Done done);
     void remove(const std::string& path, Done done);
-    void remove_folder(const std::string& path, Done done);  // an empty one
+    void remove_folder(const std::string& path, Done done);                       // an empty one
     void rename_over(const std::string& from, const std::string& to, Done done);  // replaces `to` in one step
     void make_link(const std::string& path, const std::string& leads_to, Done done);
     void read_link(const std::string& path, Done done);
