@@ -1,6 +1,6 @@
 // The pool over its control messages; control.hpp lists them.
 #include <poll.h>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <functional>
@@ -30,17 +30,20 @@ constexpr int pages_max = 10'000;
 struct Asked {
     std::shared_ptr<control::Client> client;
     std::optional<Result<Json>> answer;
-    UniqueFd done{::eventfd(0, EFD_CLOEXEC)};  // readable once `answer` is there
+    UniqueFd done, asking;  // `done` is readable once `answer` is there, and `asking` closed
 };
 
 // The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
 Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request) {
-    auto asked = std::make_shared<Asked>(Asked{client, std::nullopt});
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return Error{Error::Kind::internal, "cannot make a pair of sockets"};
+    auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair[0]}, UniqueFd{pair[1]}});
     {
         interrupt::SignalsBlocked blocked;
         std::thread([asked, request] {
             asked->answer = asked->client->request(request);
-            ::eventfd_write(asked->done.get(), 1);
+            asked->asking.reset();
         }).detach();
     }
     pollfd waits[] = {{asked->done.get(), POLLIN, 0}, {interrupt::fd(), POLLIN, 0}};

@@ -99,7 +99,8 @@ Result<> check_headers(const Request& request) {
             if (letter < ' ' || letter == 0x7f)
                 return Error{Error::Kind::usage,
                              "what is to be sent to " + host_of(request.url) + " as " +
-                                 header.substr(0, header.find(':')) + " has a line break or another control character in it",
+                                 header.substr(0, header.find(':')) +
+                                 " has a line break or another control character in it",
                              "is there one in the token, or in the file that it came from?"};
     return Ok{};
 }

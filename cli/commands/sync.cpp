@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
@@ -19,6 +18,9 @@
 
 namespace tnr::cli {
 namespace {
+
+constexpr size_t told_max = 5;  // of what could not be read, by name
+constexpr int reconnect_pause_ms = 1000;
 
 bool is_folder_here(const std::string& path) {
     struct stat found;
@@ -42,6 +44,15 @@ struct Pair {
 
 Pair endpoints(const SyncOptions& options) {
     return {sync::parse_endpoint(options.paths[0]), sync::parse_endpoint(options.paths[1])};
+}
+
+sync::SyncSettings settings_of(const SyncOptions& options) {
+    Pair pair = endpoints(options);
+    sync::SyncSettings settings{pair.from.path, pair.to.path, pair.machine()};
+    settings.remove_extra = options.remove_extra;
+    settings.dry_run = options.dry_run;
+    settings.ignore = !options.no_ignore;
+    return settings;
 }
 
 Result<> check(const SyncOptions& options) {
@@ -96,16 +107,9 @@ private:
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
-// A name may have any bytes, and a machine's could be meant for the terminal.
+// A name may have any bytes.
 std::string on_a_line(const std::string& path) {
-    std::string text;
-    for (unsigned char letter : path) {
-        char escape[8];
-        std::snprintf(escape, sizeof escape, "\\%03o", static_cast<unsigned>(letter));
-        text += letter < 0x20 || letter == 0x7f || letter == '\\' ? std::string(escape)
-                                                                  : std::string(1, static_cast<char>(letter));
-    }
-    return text;
+    return ui::plain(path, "\n\t\\");
 }
 
 void tell(Session& session, const SyncOptions& options, const sync::Tally& tally) {
@@ -141,14 +145,14 @@ void add_up(sync::Tally& all, const sync::Tally& one) {
 
 // What went over the wire is there; what could not be read is told, the first few by name.
 Result<> end(Session& session, const SyncOptions& options, const sync::Tally& tally) {
-    constexpr size_t told_max = 5;
     std::vector<Trouble> troubles;
     for (const auto& error : tally.unreadable) troubles.push_back({"", error});
     if (!session.json) tell(session, options, tally);
     if (!session.json && troubles.size() > told_max) {
         size_t more = troubles.size() - told_max;
         troubles.resize(told_max);
-        troubles.push_back({"", {Error::Kind::remote, "and " + std::to_string(more) + " more could not be read"}});
+        troubles.push_back(
+            {"", {Error::Kind::remote, "and " + std::to_string(more) + " more could not be read or removed"}});
     }
     auto ended = finish(session, "sync",
                         {{"copied", tally.files},
@@ -200,27 +204,44 @@ Result<sync::Tally> sync_shown(Session& session, ssh::Client& client, const Sync
     return tally;
 }
 
-// Whenever something changes, until the user ends it. A machine that cannot be reached for a while is waited for.
+Result<> look_at_sources(sync::Watcher& watcher, const SyncOptions& options) {
+    Result<> all = Ok{};
+    for (size_t i = 0; i + 1 < options.paths.size(); ++i)
+        if (auto looked = watcher.look(options.paths[i]); !looked && all) all = looked;
+    return all;
+}
+
+// A machine that cannot be reached for a while is waited for.
+Result<sync::Tally> sync_in_the_end(Session& session, const SyncOptions& options, const std::string& machine,
+                                    std::unique_ptr<ssh::Client>& client) {
+    auto tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
+    while (!tally && tally.error().kind == Error::Kind::network && session.pause(reconnect_pause_ms)) {
+        session.err << "note: " << tally.error().what << "; connecting again\n" << std::flush;
+        auto again = reach(session, machine);
+        if (!again && again.error().kind != Error::Kind::network) return again.error();
+        if (!again) continue;
+        client = std::move(*again);
+        tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
+    }
+    return tally;
+}
+
+// Whenever something changes, until the user ends it.
 Result<> keep_syncing(Session& session, const SyncOptions& options, const std::string& machine,
                       std::unique_ptr<ssh::Client> client, sync::Watcher& watcher) {
     session.err << "watching for changes; Ctrl-C ends it\n" << std::flush;
     for (;;) {
         if (auto changed = watcher.wait(); !changed) return interrupt::interrupted() ? Result<>{Ok{}} : changed;
-        for (size_t i = 0; i + 1 < options.paths.size(); ++i) (void)watcher.look(options.paths[i]);
-        auto tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
-        while (!tally && tally.error().kind == Error::Kind::network && !interrupt::interrupted()) {
-            session.err << "note: " << tally.error().what << "; connecting again\n" << std::flush;
-            auto again = reach(session, machine);
-            if (again) {
-                client = std::move(*again);
-                tally = sync_all(*client, options, [](const sync::Tally&) {}, {});
-            } else if (again.error().kind != Error::Kind::network) {
-                return again.error();
-            }
-        }
+        auto looked = look_at_sources(watcher, options);
+        auto tally = sync_in_the_end(session, options, machine, client);
         if (interrupt::interrupted()) return Ok{};
-        if (!tally) tell_error(session, tally.error());
+        if (!tally)
+            tell_error(session, tally.error());
+        else if (!looked)  // a source that is gone is told of once
+            tell_error(session, looked.error());
         if (tally && (tally->files || tally->removed)) tell(session, options, *tally);
+        for (size_t i = 0; tally && i < std::min(tally->unreadable.size(), told_max); ++i)
+            tell_error(session, tally->unreadable[i]);
         session.out << std::flush;
     }
 }
@@ -229,33 +250,22 @@ Result<> keep_syncing(Session& session, const SyncOptions& options, const std::s
 
 Result<sync::Tally> sync_by_sftp(ssh::Sftp& sftp, const SyncOptions& options, const sync::Watch& watch) {
     auto [from, to] = endpoints(options);
+    sync::SyncSettings settings = settings_of(options);
     if (from.machine.empty()) {
         auto there = is_folder_there(sftp, to.path);
         if (!there) return there.error();
-        std::string place = sync::final_place(from.path, is_folder_here(from.path), to.path, *there);
-        return sync::upload(sftp, to.machine, from.path, place, !options.no_ignore, watch);
+        settings.to = sync::final_place(from.path, is_folder_here(from.path), to.path, *there);
+        return sync::upload(sftp, settings, watch);
     }
-    auto source_is_folder = is_folder_there(sftp, from.path);
-    if (!source_is_folder) return source_is_folder.error();
-    std::string place = sync::final_place(from.path, *source_is_folder, to.path, is_folder_here(to.path));
-    return sync::download(sftp, from.machine, from.path, place, watch);
+    return sync::download(sftp, settings, watch);
 }
 
 Result<sync::Tally> sync_over(ssh::Client& client, const SyncOptions& options, const sync::Watch& watch,
                               const std::function<void(const std::string&)>& notes) {
-    Pair pair = endpoints(options);
-    sync::SyncSettings settings{pair.from.path, pair.to.path, pair.machine()};
-    settings.remove_extra = options.remove_extra;
-    settings.dry_run = options.dry_run;
-    settings.ignore = !options.no_ignore;
     std::string unusable;
-    auto tally = sync::sync_by_server(client, settings, pair.up(), watch, unusable);
+    sync::SyncSettings settings = settings_of(options);
+    auto tally = sync::sync_by_server(client, settings, endpoints(options).up(), watch, unusable);
     if (unusable.empty()) return tally;
-    if (options.remove_extra || options.dry_run)
-        return Error{Error::Kind::remote,
-                     tally.error().what + ", and over SFTP there is no " +
-                         (options.remove_extra ? "--delete" : "--dry-run") + ": nothing was changed",
-                     "without it `tnr sync` copies over SFTP; the program has to run from ~/.cache/tnr there"};
     if (notes) notes(tally.error().what + "; using SFTP, which is slower and sends changed files whole");
     auto sftp = ssh::Sftp::open(client);
     if (!sftp) return sftp.error();
@@ -269,11 +279,10 @@ Result<> sync_files(Session& session, const SyncOptions& options) {
     std::string machine = endpoints({{options.paths.front(), options.paths.back()}}).machine();
     auto client = reach(session, machine);
     if (!client) return client.error();
-    auto watcher = sync::Watcher::make();
+    auto watcher = sync::Watcher::make(!options.no_ignore);
     if (!watcher) return watcher.error();
     // Before the first run: what changes while it goes on is for the second.
-    for (size_t i = 0; options.watch && i + 1 < options.paths.size(); ++i)
-        if (auto looked = watcher->look(options.paths[i]); !looked) return looked;
+    if (auto looked = options.watch ? look_at_sources(*watcher, options) : Ok{}; !looked) return looked;
     auto tally = sync_shown(session, **client, options);
     if (!tally) return tally.error();
     auto ended = end(session, options, *tally);
@@ -300,8 +309,7 @@ void add_sync(Grammar& tnr, Session& session) {
         "stopped.\n"
         "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
-        "Where a machine does not let a program of ours run, files go over SFTP, whole; --delete and --dry-run are\n"
-        "refused there.\n"
+        "Where a machine does not let a program of ours run, files go over SFTP, and changed ones whole.\n"
         "A folder's copy is DST itself, or is put inside DST when DST ends with a slash (or is `MACHINE:` or `.`, or "
         "there are\n"
         "several SRC). A slash after SRC means the folder's contents.\n\n"

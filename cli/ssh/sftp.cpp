@@ -83,6 +83,9 @@ void Sftp::stat(const std::string& path, Done done) {
 void Sftp::lstat(const std::string& path, Done done) {
     request(packet::lstat, with(path).bytes, std::move(done));
 }
+void Sftp::stat_handle(const std::string& handle, Done done) {
+    request(packet::fstat, with(handle).bytes, std::move(done));
+}
 void Sftp::set_attributes(const std::string& path, const Attributes& attributes, Done done) {
     request(packet::setstat, with(path).attributes(attributes).bytes, std::move(done));
 }
@@ -102,6 +105,9 @@ void Sftp::make_folder(const std::string& path, uint32_t mode, Done done) {
 }
 void Sftp::remove(const std::string& path, Done done) {
     request(packet::remove, with(path).bytes, std::move(done));
+}
+void Sftp::remove_folder(const std::string& path, Done done) {
+    request(packet::rmdir, with(path).bytes, std::move(done));
 }
 void Sftp::rename_over(const std::string& from, const std::string& to, Done done) {
     // The protocol's own rename fails when `to` exists.

@@ -62,12 +62,14 @@ public:
     void write(const std::string& handle, uint64_t offset, std::string_view bytes, Done done);
     void stat(const std::string& path, Done done);   // follows links
     void lstat(const std::string& path, Done done);  // does not
+    void stat_handle(const std::string& handle, Done done);
     void set_attributes(const std::string& path, const Attributes& attributes, Done done);
     void set_handle_attributes(const std::string& handle, const Attributes& attributes, Done done);
     void open_folder(const std::string& path, Done done);
     void read_folder(const std::string& handle, Done done);
     void make_folder(const std::string& path, uint32_t mode, Done done);
     void remove(const std::string& path, Done done);
+    void remove_folder(const std::string& path, Done done);                       // an empty one
     void rename_over(const std::string& from, const std::string& to, Done done);  // replaces `to` in one step
     void make_link(const std::string& path, const std::string& leads_to, Done done);
     void read_link(const std::string& path, Done done);

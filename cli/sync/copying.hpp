@@ -15,24 +15,36 @@
 
 namespace tnr::sync {
 
-constexpr uint32_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
-
 class Copying {
 protected:
-    Copying(ssh::Sftp& sftp, std::string machine, std::string from, std::string to, const Watch& watch)
-        : sftp_(sftp), machine_(std::move(machine)), from_(std::move(from)), to_(std::move(to)), watch_(watch) {}
+    Copying(ssh::Sftp& sftp, const SyncSettings& settings, const Watch& watch)
+        : sftp_(sftp), settings_(settings), watch_(watch) {}
 
     // The first failure is the one that is told; later ones mostly follow from it.
     void fail(Error error) {
         if (!failed_) failed_ = std::move(error);
     }
     void fail(const ssh::Reply& reply, const std::string& doing, const std::string& path_there) {
-        fail(refusal(reply, doing, path_there, machine_));
+        fail(refusal(reply, doing, path_there, settings_.machine));
     }
     Result<> so_far() const { return failed_ ? Result<>{*failed_} : Result<>{Ok{}}; }
 
+    // What there is to copy, and whether that is all: --delete needs to know. `rules_` are the source's.
+    Result<> take(Result<Tree> tree) {
+        if (!tree) return tree.error();
+        items_ = std::move(tree->items);
+        rules_ = std::move(tree->rules);
+        count_losses();
+        return settings_.remove_extra ? check_removal() : Ok{};
+    }
+    Result<> check_removal() {
+        if (items_[0].kind != Kind::folder) return not_a_folder(settings_);
+        tally_.nothing_removed = !tally_.unreadable.empty();
+        return items_.size() == 1 ? Result<>{empty_source()} : Result<>{Ok{}};
+    }
     void count_losses() {
         for (const auto& item : items_) {
+            if (item.kind == Kind::other) ++tally_.others;
             if (item.special) ++tally_.special;
             if (sftp_time(item) != item.mtime) ++tally_.times;
         }
@@ -40,39 +52,6 @@ protected:
     // Waits until another request may be sent, or until all are answered.
     Result<> room();
     Result<> settled();
-
-    // Unlike any other run's, whatever the letters are.
-    std::string temporary(const std::string& place) { return temporary_name(place, run_, ++number_); }
-    std::string temporary(const std::string& place, const Item& item) {
-        if (item.size < resume_bytes_min) return temporary(place);
-        return temporary_name(place, identity(place, item), first_number_ + ++number_);
-    }
-
-    // Parts of large files that an earlier run has left: where, and how much.
-    struct Part {
-        std::string path;
-        uint64_t bytes = 0;
-    };
-    // Remembers a temporary file that may be a part of an item of ours; false: it is none of ours.
-    bool remember_part(const std::string& folder, const std::string& name, uint64_t bytes) {
-        auto wanted = wanted_.find(folder + '/' + letters_of(name));
-        if (wanted == wanted_.end() || bytes > wanted->second->size) return false;
-        Part& part = parts_[wanted->second];
-        if (bytes > part.bytes) part = {joined(folder, name), bytes};
-        return true;
-    }
-    // Before the destination's folders are listed; `place` tells where an item goes.
-    void want_parts(const std::function<std::string(const Item&)>& place) {
-        for (const auto& item : items_) {
-            if (item.kind != Kind::file || item.size < resume_bytes_min) continue;
-            std::string there = place(item);
-            wanted_[folder_of(there) + '/' + identity(there, item)] = &item;
-        }
-    }
-    static std::string folder_of(const std::string& path) {
-        size_t slash = path.rfind('/');
-        return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-    }
 
     // Each phase takes the next step with all items; the first that fails is the last.
     template <class Direction>
@@ -91,7 +70,6 @@ protected:
         while (next != items_.end() || !working.empty()) {
             if (failed_) return *failed_;
             for (; next != items_.end() && working.size() < files_at_once && !sftp_.crowded(); ++next) {
-                if (next->kind == Kind::other) ++tally_.others;
                 if (next->kind != Kind::file) continue;
                 if (auto begun = begin(*next); !begun) return begun;
             }
@@ -106,28 +84,13 @@ protected:
         return settled();
     }
 
-    // Touching what is in a folder changes the folder's time, so folders get theirs last, and the deepest first.
-    Result<> each_folder_upwards(const std::function<Result<>(const Item&)>& finish) const {
-        for (auto item = items_.rbegin(); item != items_.rend(); ++item)
-            if (item->kind == Kind::folder)
-                if (auto finished = finish(*item); !finished) return finished;
-        return Ok{};
-    }
-
     ssh::Sftp& sftp_;
-    const std::string machine_, from_, to_;
+    const SyncSettings& settings_;
     const Watch& watch_;
     std::vector<Item> items_;
+    std::map<std::string, std::shared_ptr<const IgnoreRules>> rules_;
     std::optional<Error> failed_;
     Tally tally_;
-    std::map<const Item*, Part> parts_;  // after adopting: this run's own, and all of `bytes` is right
-
-private:
-    const std::string run_ = new_run();
-    // For names whose letters are not the run's.
-    const size_t first_number_ = first_number();
-    size_t number_ = 0;
-    std::map<std::string, const Item*> wanted_;  // by folder and letters
 };
 
 }  // namespace tnr::sync

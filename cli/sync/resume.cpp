@@ -1,7 +1,6 @@
 // See resume.hpp.
 #include "cli/sync/resume.hpp"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <unistd.h>
 
@@ -9,13 +8,12 @@
 #include <cerrno>
 #include <vector>
 
-#include "api_client/base/handles.hpp"
 #include "cli/ssh/exec.hpp"
 
 namespace tnr::sync {
 namespace {
 
-using Digest = Handle<EVP_MD_CTX, EVP_MD_CTX_free>;
+using Sha256 = Handle<EVP_MD_CTX, EVP_MD_CTX_free>;
 
 constexpr uint64_t out_of_order_bytes = uint64_t{ssh::sftp_in_flight_max} * ssh::sftp_piece_bytes;
 constexpr std::chrono::minutes hash_limit{10};  // some 100 GB from a slow disk
@@ -36,9 +34,8 @@ uint64_t bytes_to_keep(uint64_t part_bytes) {
     return (part_bytes - out_of_order_bytes) / ssh::sftp_piece_bytes * ssh::sftp_piece_bytes;
 }
 
-std::string hash_here(const std::string& path, uint64_t bytes) {
-    UniqueFd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    Digest digest{EVP_MD_CTX_new()};
+std::string hash_here(const UniqueFd& file, uint64_t bytes) {
+    Sha256 digest{EVP_MD_CTX_new()};
     if (!file || !digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) return "";
     std::vector<char> piece(size_t{1} << 20);
     while (bytes > 0) {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "api_client/base/handles.hpp"
 #include "cli/ssh/sftp.hpp"
 
 namespace tnr::sync {
@@ -14,7 +15,7 @@ namespace tnr::sync {
 uint64_t bytes_to_keep(uint64_t part_bytes);
 
 // SHA-256 of the first bytes, in hex; empty when it could not be made.
-std::string hash_here(const std::string& path, uint64_t bytes);
+std::string hash_here(const UniqueFd& file, uint64_t bytes);
 std::string hash_there(ssh::Sftp& sftp, const std::string& path, uint64_t bytes);
 
 }  // namespace tnr::sync

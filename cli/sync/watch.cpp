@@ -23,46 +23,73 @@ constexpr std::chrono::milliseconds quiet{150}, patience{2000};
 constexpr uint32_t events = IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
                             IN_DELETE_SELF | IN_MOVE_SELF | IN_MODIFY;
 
+// A tree that grows faster than it is walked is not waited for: what was missed is in a folder that tells of changes.
+constexpr int walks_max = 10;
+
 }  // namespace
 
-Result<Watcher> Watcher::make() {
+Result<Watcher> Watcher::make(bool ignore) {
     UniqueFd fd{::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     if (!fd) return file_error("cannot watch", "files", errno);
-    return Watcher{std::move(fd)};
+    return Watcher{std::move(fd), ignore};
 }
 
-Result<> Watcher::add(const std::string& path, bool root) {
+// True when it was not watched before.
+Result<bool> Watcher::add(const std::string& path, bool root) {
     // Below the root a link is itself what is copied.
     uint32_t how = events | IN_ONLYDIR | (root ? 0 : IN_DONT_FOLLOW);
-    if (::inotify_add_watch(fd_.get(), path.c_str(), how) >= 0 || errno == ENOENT || errno == ENOTDIR ||
-        errno == EACCES)
-        return Ok{};
+    int watch = ::inotify_add_watch(fd_.get(), path.c_str(), how);
+    if (watch >= 0) return folders_.insert(watch).second;
+    if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return false;
     Error error = file_error("cannot watch", path, errno);
     if (errno == ENOSPC)
         error.hint = "more folders than the system watches: `sudo sysctl fs.inotify.max_user_watches=1048576`";
     return error;
 }
 
+// Watches the folder for that name alone; 0 or an errno.
+int Watcher::watch_name(const std::string& path) {
+    size_t slash = path.rfind('/');
+    std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+    std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+    if (name.empty() || name == "." || name == "..") return 0;
+    int watch = ::inotify_add_watch(fd_.get(), folder.c_str(), events | IN_ONLYDIR);
+    if (watch < 0) return errno;
+    names_[watch].insert(name);
+    return 0;
+}
+
 Result<> Watcher::look(const std::string& path) {
     struct stat found;
     std::string root = path.empty() ? "." : path;
+    while (root.size() > 1 && root.back() == '/') root.pop_back();
+    // Even where it is gone: it may come back, as folders of builds do. A folder's own parent may be closed to us.
+    int error = watch_name(root);
     if (::stat(root.c_str(), &found) != 0) return file_error("cannot read", path, errno);
-    if (!S_ISDIR(found.st_mode)) {
-        size_t slash = root.rfind('/');
-        std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : root.substr(0, slash);
-        int watch = ::inotify_add_watch(fd_.get(), folder.c_str(), events | IN_ONLYDIR);
-        if (watch < 0) return file_error("cannot watch", folder, errno);
-        files_[watch] = slash == std::string::npos ? root : root.substr(slash + 1);
-        return Ok{};
+    if (S_ISDIR(found.st_mode)) return look_at_tree(root);
+    return error ? Result<>{file_error("cannot watch", path, error)} : Result<>{Ok{}};
+}
+
+Result<> Watcher::look_at_tree(const std::string& root) {
+    // A folder is listed before it is watched; what came between shows in the next walk.
+    for (int walk = 0; walk < walks_max; ++walk) {
+        bool more = false;
+        Result<bool> added = false;
+        auto walked = walk_tree(root, {ignore_, {}}, [&](const Item& item, const IgnoreRules*) {
+            if (item.kind == Kind::folder) added = add(joined(root, item.path), item.path.empty());
+            more = more || (added && *added);
+            return static_cast<bool>(added);
+        });
+        if (!added) return added.error();
+        if (!walked) return walked.error();
+        if (!more) break;
     }
-    Result<> added = Ok{};
-    // What is ignored is not watched either: builds and caches change all the time.
-    auto walked = walk_tree(root, {}, [&](const Item& item, const IgnoreRules*) {
-        if (item.kind == Kind::folder) added = add(joined(root, item.path), item.path.empty());
-        return static_cast<bool>(added);
-    });
-    if (!added) return added;
-    return walked ? Result<>{Ok{}} : Result<>{walked.error()};
+    return Ok{};
+}
+
+bool Watcher::counts(int watch, const std::string& name) const {
+    auto names = names_.find(watch);
+    return folders_.count(watch) || names == names_.end() || names->second.count(name);
 }
 
 // True when one of them means a change.
@@ -74,9 +101,12 @@ bool Watcher::take_events() {
             auto* event = reinterpret_cast<inotify_event*>(at);
             at += sizeof *event + event->len;
             std::string name = event->len ? event->name : "";
-            auto file = files_.find(event->wd);
-            bool counts = file == files_.end() || file->second == name || (event->mask & IN_Q_OVERFLOW);
-            if (counts && !is_temporary(name) && !(event->mask & IN_IGNORED)) changed = true;
+            if (event->mask & IN_IGNORED) {  // the folder is gone, and its number with it
+                folders_.erase(event->wd);
+                names_.erase(event->wd);
+            } else if (counts(event->wd, name) && !is_temporary(name)) {  // lost events are those of no watch
+                changed = true;
+            }
         }
     }
     return changed;

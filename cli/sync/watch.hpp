@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "api_client/base/handles.hpp"
@@ -9,11 +10,12 @@
 
 namespace tnr::sync {
 
-// Of a tree as it is when look() is called. What it tells is only that something has changed: what, the next sync finds out. So
+// Of trees as they are when look() is called. What it tells is only that something has changed: what, the next sync finds out. So
 // renames, editors that write beside and rename, and lost events need no care of their own.
 class Watcher {
 public:
-    static Result<Watcher> make();
+    // `ignore`: what .gitignore and .tnrignore leave out is not watched either: builds and caches change all the time.
+    static Result<Watcher> make(bool ignore);
     // A path to watch, with all that is below it. Again before each sync, for the folders that are new.
     Result<> look(const std::string& path);
     // Until something has changed, and then nothing more for a moment: who saves a file writes it in several steps.
@@ -21,12 +23,18 @@ public:
     Result<> wait();
 
 private:
-    explicit Watcher(UniqueFd fd) : fd_(std::move(fd)) {}
-    Result<> add(const std::string& path, bool root);
+    Watcher(UniqueFd fd, bool ignore) : fd_(std::move(fd)), ignore_(ignore) {}
+    Result<> look_at_tree(const std::string& root);
+    Result<bool> add(const std::string& path, bool root);
+    int watch_name(const std::string& path);
     bool take_events();
+    bool counts(int watch, const std::string& name) const;
 
     UniqueFd fd_;
-    std::map<int, std::string> files_;  // watches of a file's folder: the only name in it that counts
+    bool ignore_;
+    std::set<int> folders_;  // watches of folders in which everything counts
+    // Of folders that hold a root: the names in them that count, where not everything does.
+    std::map<int, std::set<std::string>> names_;
 };
 
 }  // namespace tnr::sync

@@ -42,8 +42,8 @@ Glyph glyph_at(const std::string& text, size_t at) {
 }
 
 bool is_obeyed(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
-           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
 }
 
 // How many bytes of `text` from `at` on are a character that may be shown; 0: none of them.
@@ -68,12 +68,13 @@ size_t colour_bytes(const std::string& text, size_t at) {
     return end != std::string::npos && text[end] == 'm' ? end + 1 - at : 0;
 }
 
-std::string plain_text(const std::string& text, bool cell) {
+std::string plain_text(const std::string& text, bool cell, std::string_view also = "") {
     std::string shown;
     for (size_t at = 0; at < text.size();) {
         size_t bytes = shown_bytes(text, at);
         if (bytes == 0 && cell) bytes = colour_bytes(text, at);
         if (bytes == 0 && !cell && (text[at] == '\n' || text[at] == '\t')) bytes = 1;
+        if (also.find(text[at]) != std::string_view::npos) bytes = 0;
         shown += text.substr(at, bytes);
         at += bytes;
         if (bytes > 0) continue;
@@ -128,8 +129,8 @@ std::string cut(const std::string& text, size_t columns_max) {
     return kept + "…";
 }
 
-std::string plain(const std::string& text) {
-    return plain_text(text, false);
+std::string plain(const std::string& text, std::string_view also) {
+    return plain_text(text, false, also);
 }
 
 std::string plain_cell(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tnr::ui {
@@ -14,8 +15,9 @@ size_t columns(const std::string& text);
 std::string cut(const std::string& text, size_t columns_max);
 
 // Words of somebody else's (a cloud, a pool, a machine) as they may be shown: what a terminal would obey instead of showing
-// it, what turns the direction of writing, and what is no UTF-8, is escaped: "\033[2J". Lines stay lines.
-std::string plain(const std::string& text);
+// it, what turns the direction of writing, and what is no UTF-8, is escaped: "\033[2J". Ends of lines and tabs stay unless they
+// are among what shall be escaped, `also`.
+std::string plain(const std::string& text, std::string_view also = "");
 // The same of a table's cell, which is one line, and which Paint may have coloured.
 std::string plain_cell(const std::string& text);
 

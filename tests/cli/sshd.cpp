@@ -10,35 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include "tests/support/catch.hpp"
 
 namespace tnr::test {
-
-TemporaryFolder::TemporaryFolder() {
-    std::string pattern = std::filesystem::temp_directory_path().string() + "/tnr-test.XXXXXX";
-    REQUIRE(::mkdtemp(pattern.data()));
-    path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-}
-
-void write_text(const std::string& path, const std::string& text) {
-    std::ofstream file{path, std::ios::binary};
-    file << text;
-    REQUIRE(file.flush());
-}
-
-std::string read_text(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    REQUIRE(file);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
 
 Sshd::Sshd(const std::string& more_configuration, const std::string& world) : world_(world) {
     host_key_ = *ssh::generate_key();

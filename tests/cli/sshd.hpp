@@ -9,20 +9,9 @@
 #include <vector>
 
 #include "cli/ssh/client.hpp"
+#include "tests/support/files.hpp"
 
 namespace tnr::test {
-
-// Removed with everything in it when it goes.
-class TemporaryFolder {
-public:
-    TemporaryFolder();
-    ~TemporaryFolder();
-    const std::string& path() const { return path_; }
-    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
-private:
-    std::string path_;
-};
 
 class Sshd {
 public:
@@ -54,8 +43,5 @@ private:
     std::vector<int> children_;  // the acceptor's, until it has ended
     std::thread acceptor_;
 };
-
-void write_text(const std::string& path, const std::string& text);
-std::string read_text(const std::string& path);
 
 }  // namespace tnr::test

@@ -14,69 +14,12 @@
 #include "cli/commands/sync.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/cli/sshd.hpp"
+#include "tests/cli/sync_world.hpp"
 
 using namespace tnr;
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
+using namespace tnr::test::sync_world;
 
 namespace {
-
-// Both ways that files go must do the same.
-enum class Way { server, sftp };
-
-// A machine whose login user has a cache folder of the test's own.
-std::string cache_at(const test::TemporaryFolder& folder) {
-    return "SetEnv XDG_CACHE_HOME=" + folder.path() + "\n";
-}
-
-struct World {
-    test::TemporaryFolder cache;
-    test::Sshd sshd{cache_at(cache)};
-    std::unique_ptr<ssh::Client> client;
-    std::unique_ptr<ssh::Sftp> sftp;
-    test::TemporaryFolder here, there;
-    Way way;
-    cli::SyncOptions options = {};
-
-    explicit World(Way which = Way::server) : way(which) {
-        auto connected = ssh::Client::connect(sshd.target(), ssh::Clock::now() + 30s);
-        if (!connected) FAIL(connected.error().what);
-        client = std::move(*connected);
-        auto opened = ssh::Sftp::open(*client);
-        if (!opened) FAIL(opened.error().what);
-        sftp = std::move(*opened);
-    }
-    Result<sync::Tally> copy(
-        const std::string& from, const std::string& to, const sync::Watch& watch = [](auto&) {}) {
-        options.paths = {from, to};
-        if (way == Way::sftp) return cli::sync_by_sftp(*sftp, options, watch);
-        std::string note;
-        auto tally = cli::sync_over(*client, options, watch, [&](const std::string& why) { note = why; });
-        CHECK(note.empty());
-        return tally;
-    }
-    sync::Tally copied(const std::string& from, const std::string& to) {
-        auto tally = copy(from, to);
-        if (!tally) FAIL(tally.error().what);
-        return *tally;
-    }
-};
-
-Way each_way() {
-    return GENERATE(Way::server, Way::sftp);
-}
-
-void age(const std::string& path, time_t mtime) {
-    timespec times[2] = {{mtime, 0}, {mtime, 0}};
-    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0);
-}
-
-struct stat look(const std::string& path) {
-    struct stat found {};
-    INFO(path);
-    REQUIRE(::lstat(path.c_str(), &found) == 0);
-    return found;
-}
 
 // Names with spaces and letters of all sorts, an empty file, a large one, links good and broken, modes and times.
 void fill(const test::TemporaryFolder& folder) {
@@ -113,16 +56,6 @@ void check_same(const std::string& one, const std::string& other) {
         return std::distance(fs::recursive_directory_iterator(root), fs::recursive_directory_iterator());
     };
     CHECK(count(one) == count(other));  // no temporary files were left either
-}
-
-std::string many_bytes(size_t count) {
-    std::string text(count, 'x');
-    for (size_t i = 0; i < count; ++i) text[i] = static_cast<char>(i * 31 + i / 977 + i / 1000003);
-    return text;
-}
-
-size_t count_in(const std::string& folder) {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
 }  // namespace
@@ -265,9 +198,9 @@ TEST_CASE("what is denied to the login user is passed over, with a hint for read
         return;
     }
     bool by_server = GENERATE(true, false);
-    test::TemporaryFolder cache;
-    REQUIRE(::chown(cache.path().c_str(), 65534, 65534) == 0);
-    test::Sshd sshd{cache_at(cache)};
+    test::TemporaryFolder cache, etc;
+    REQUIRE(::chown(cache.path().c_str(), nobody, nobody) == 0);
+    test::Sshd sshd{cache_at(cache), shell_for_nobody(etc)};
     auto target = sshd.target();
     target.user = "nobody";
     auto client = ssh::Client::connect(target, ssh::Clock::now() + 30s);
@@ -286,7 +219,8 @@ TEST_CASE("what is denied to the login user is passed over, with a hint for read
         cli::SyncOptions options;
         options.paths = {"demo:" + from, to};
         auto none = [](const sync::Tally&) {};
-        return by_server ? cli::sync_over(**client, options, none) : cli::sync_by_sftp(**sftp, options, none);
+        auto never = [](const std::string& note) { FAIL(note); };
+        return by_server ? cli::sync_over(**client, options, none, never) : cli::sync_by_sftp(**sftp, options, none);
     };
     auto tally = copy(there / "tree", here / "tree");
     if (!tally) FAIL(tally.error().what);
@@ -324,11 +258,12 @@ TEST_CASE("sync tells what changes on the way", "[cli][sync]") {
     CHECK(look(there / "tree/old").st_mtime == (noexec ? 0 : look(fake.folder / "tree/old").st_mtime));
     CHECK(fake.tnr({"sync", fake.folder / "tree", "demo:" + there.path() + "/"}) == 0);
     CHECK(fake.err.str().find("cannot run there") == std::string::npos);  // only who asks hears it
-    for (const char* option : {"--delete", "--dry-run"}) {
-        CHECK(fake.tnr({"sync", option, fake.folder / "tree/", "demo:" + there.path() + "/tree"}) == (noexec ? 1 : 0));
-        CHECK((fake.err.str().find("over SFTP there is no " + std::string(option) + ": nothing was changed\nhint: ") !=
-               std::string::npos) == noexec);
-    }
+    test::write_text(there / "tree/extra", "x");
+    CHECK(fake.tnr({"sync", "--delete", "-n", fake.folder / "tree/", "demo:" + there.path() + "/tree"}) == 0);
+    CHECK(fake.out.str().find("remove extra\n") != std::string::npos);
+    CHECK(fs::exists(there / "tree/extra"));
+    CHECK(fake.tnr({"sync", "--delete", fake.folder / "tree/", "demo:" + there.path() + "/tree"}) == 0);
+    CHECK_FALSE(fs::exists(there / "tree/extra"));
 }
 
 TEST_CASE("sync that could not read everything tells what, and ends with 1", "[cli][sync]") {
@@ -342,6 +277,9 @@ TEST_CASE("sync that could not read everything tells what, and ends with 1", "[c
     CHECK(fake.tnr({"sync", "demo:/proc/self/mem", here.path() + "/"}) == 1);
     CHECK(fake.err.str().find("cannot read demo:/proc/self/mem") != std::string::npos);
     CHECK(fake.err.str().find("sudo mv") == std::string::npos);  // which would be an upload's hint
+    // What a name holds does nothing on the terminal.
+    CHECK(fake.tnr({"sync", "demo:/no\033]0;such\007", here.path() + "/"}) == 1);
+    CHECK(fake.err.str().find("/no\\033]0;such\\007") != std::string::npos);
     CHECK(std::distance(fs::directory_iterator(here.path()), fs::directory_iterator()) == 0);
 }
 

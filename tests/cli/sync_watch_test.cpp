@@ -100,6 +100,67 @@ TEST_CASE("sync --watch of one file", "[cli][sync][watch]") {
     CHECK(code == 0);
 }
 
+namespace {
+
+// `tnr sync --watch` in a thread, until this goes.
+class Watching {
+public:
+    Watching(SyncWorld& world, std::vector<std::string> words) {
+        thread_ = std::thread([this, &world, words] { code_ = world.fake.tnr(words); });
+    }
+    ~Watching() {
+        interrupt::raise_for_test();
+        thread_.join();
+        interrupt::clear_for_test();
+        CHECK(code_ == 0);
+    }
+
+private:
+    int code_ = -1;
+    std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("sync --watch of two files in one folder, and of a folder and a file in it", "[cli][sync][watch]") {
+    SyncWorld world;
+    test::write_text(world.tree + "/c", "c");
+    bool folder_too = GENERATE(false, true);
+    std::string one = folder_too ? world.tree : world.tree + "/a",
+                copy = folder_too ? world.copy + "/tree" : world.copy;
+    Watching watching(world, {"sync", "-w", one, world.tree + "/c", world.to()});
+    REQUIRE(comes_true([&] { return says(copy + "/a", "a") && says(world.copy + "/c", "c"); }));
+    test::write_text(world.tree + "/a", "changed");
+    CHECK(comes_true([&] { return says(copy + "/a", "changed"); }));
+    test::write_text(world.tree + "/c", "changed");
+    CHECK(comes_true([&] { return says(world.copy + "/c", "changed"); }));
+}
+
+TEST_CASE("sync --watch --no-ignore brings what is ignored, too", "[cli][sync][watch]") {
+    SyncWorld world;
+    fs::create_directory(world.tree + "/build");
+    test::write_text(world.tree + "/.gitignore", "build\n");
+    test::write_text(world.tree + "/build/x", "x");
+    Watching watching(world, {"sync", "-w", "--no-ignore", world.tree, world.to()});
+    REQUIRE(comes_true([&] { return says(world.copy + "/build/x", "x"); }));
+    test::write_text(world.tree + "/build/x", "changed");
+    CHECK(comes_true([&] { return says(world.copy + "/build/x", "changed"); }));
+}
+
+TEST_CASE("sync --watch of a folder that goes away and comes back goes on", "[cli][sync][watch]") {
+    SyncWorld world;
+    Watching watching(world, {"sync", "-w", "--delete", world.tree + "/", world.to()});
+    REQUIRE(comes_true([&] { return says(world.copy + "/sub/b", "b"); }));
+    fs::rename(world.tree, world.tree + ".old");
+    std::this_thread::sleep_for(1s);  // so that it is seen gone
+    CHECK(says(world.copy + "/sub/b", "b"));
+    fs::create_directory(world.tree);
+    test::write_text(world.tree + "/a", "from anew");
+    CHECK(comes_true([&] { return says(world.copy + "/a", "from anew") && !fs::exists(world.copy + "/sub"); }));
+    test::write_text(world.tree + "/a", "and later");
+    CHECK(comes_true([&] { return says(world.copy + "/a", "and later"); }));
+}
+
 TEST_CASE("sync takes several sources, says what it would do, and leaves out what is ignored", "[cli][sync]") {
     SyncWorld world;
     test::write_text(world.tree + "/.gitignore", "*.o\n");

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <set>
+#include <utility>
 
 #include "api_client/base/files.hpp"
 #include "cli/sync/engine/endpoints.hpp"
@@ -113,11 +114,8 @@ Result<> Destination::set_rules(uint64_t index, std::vector<std::string> texts) 
     if (index >= entries_.size() || entries_[index].item.kind != Kind::folder) return nonsense();
     for (const auto& text : texts) held_ += 32 * text.size();  // what a pattern takes, about
     if (held_ > held_bytes_max) return nonsense();
-    std::string path;
-    for (auto at = static_cast<uint32_t>(index); at != 0; at = entries_[at].parent)
-        path.insert(0, entries_[at].item.path + (path.empty() ? "" : "/"));
     Entry& entry = entries_[index];
-    entry.rules = IgnoreRules::make(path, texts, entry.rules);
+    entry.rules = IgnoreRules::make(path_below(static_cast<uint32_t>(index)), texts, entry.rules);
     return Ok{};
 }
 
@@ -125,8 +123,7 @@ Result<> Destination::begin(const Item& root) {
     bool tree = root.kind == Kind::folder;
     place_ = final_place(settings_.from, tree, settings_.to, is_folder(settings_.to));
     if (place_.empty()) place_ = ".";
-    if (settings_.remove_extra && !tree)
-        return Error{Error::Kind::usage, "--delete is for folders, and " + settings_.from + " is a file"};
+    if (settings_.remove_extra && !tree) return not_a_folder(settings_);
     struct stat found;
     root_was_there_ = ::stat(place_.c_str(), &found) == 0;
     if (tree && root_was_there_ && !S_ISDIR(found.st_mode)) return clash(0, kind_of(found.st_mode));
@@ -146,11 +143,15 @@ Result<> Destination::begin(const Item& root) {
     return Ok{};
 }
 
-std::string Destination::path_of(uint32_t index) const {
+std::string Destination::path_below(uint32_t index) const {
     std::string path;
     for (; index != 0; index = entries_[index].parent)
         path.insert(0, entries_[index].item.path + (path.empty() ? "" : "/"));
-    return joined(place_, path);
+    return path;
+}
+
+std::string Destination::path_of(uint32_t index) const {
+    return joined(place_, path_below(index));
 }
 
 // A folder that a dry run would have made.
@@ -185,7 +186,28 @@ Result<std::shared_ptr<const UniqueFd>> Destination::folder(uint32_t index) {
 Result<Place> Destination::place(uint32_t index) {
     auto open = folder(entries_[index].parent);
     if (!open) return open.error();
-    return Place{*open, index == 0 ? root_name_ : entries_[index].item.path};
+    return Place{*open, name_of(index)};
+}
+
+// Copies of read-only folders are read-only, and change when their originals do (Go's module cache). Their own modes come back in
+// finish_folders().
+void Destination::open_up(uint32_t index) {
+    if (index == no_parent || settings_.dry_run || opened_up_.count(index)) return;
+    auto open = folder(index);
+    struct stat found;
+    if (!open || ::fstat((*open)->get(), &found) != 0 || (found.st_mode & 0300) == 0300) return;
+    // Somebody else's stays as it is, and says so when we write.
+    if (::fchmod((*open)->get(), (found.st_mode & 07777) | 0300) == 0) opened_up_[index] = found.st_mode & 07777;
+}
+
+void Destination::restore_modes() {
+    for (auto [index, mode] : std::exchange(opened_up_, {}))
+        if (auto open = folder(index)) ::fchmod((*open)->get(), mode);
+}
+
+Result<Place> Destination::place_to_write(uint32_t index) {
+    open_up(entries_[index].parent);
+    return place(index);
 }
 
 Result<std::optional<Item>> Destination::look(uint32_t index) {
@@ -214,6 +236,38 @@ Error Destination::clash(uint32_t index, Kind there) const {
             "remove or rename one of them, or sync with --delete"};
 }
 
+Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there) {
+    Entry& entry = entries_[index];
+    if (there && there->kind == Kind::folder) {
+        if (!settings_.remove_extra) return clash(index, Kind::folder);
+        entry.replaces_folder = true;
+    }
+    if (!there || !same_content(*there, entry.item)) return true;
+    if (there->mode == entry.item.mode || settings_.dry_run) return false;
+    auto where = place(index);
+    if (!where) return where.error();
+    ::fchmodat(where->fd(), where->name.c_str(), entry.item.mode, 0);
+    return false;
+}
+
+// Whether a link leads to a folder that is no part of the destination. One that does not may be what an earlier sync has copied:
+// through it, what is another folder of the source's would be overwritten.
+bool Destination::leads_outside(uint32_t index) {
+    auto where = place(index);
+    auto root = folder(0);
+    struct stat own, now, above;
+    if (!where || !root || ::fstat((*root)->get(), &own) != 0) return false;
+    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
+    UniqueFd at{::openat(where->fd(), where->name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!at || ::fstat(at.get(), &now) != 0) return false;
+    for (; !same(now, own); now = above) {
+        UniqueFd up{::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return true;
+        at = std::move(up);
+    }
+    return false;
+}
+
 Result<> Destination::make_folder(uint32_t index) {
     if (index == 0) return Ok{};
     auto found = look(index);
@@ -221,16 +275,13 @@ Result<> Destination::make_folder(uint32_t index) {
     Entry& entry = entries_[index];
     if (*found && (*found)->kind == Kind::folder) return Ok{};
     if (*found && (*found)->kind == Kind::link && !settings_.here) {
-        auto where = place(index);
-        struct stat leads_to;
-        entry.through_link =
-            where && ::fstatat(where->fd(), where->name.c_str(), &leads_to, 0) == 0 && S_ISDIR(leads_to.st_mode);
+        entry.through_link = leads_outside(index);
         if (entry.through_link) return Ok{};
     }
     if (*found && !settings_.remove_extra) return clash(index, (*found)->kind);
     entry.fresh = true;
     if (settings_.dry_run) return Ok{};
-    auto where = place(index);
+    auto where = place_to_write(index);
     if (!where) return where.error();
     if (*found) ::unlinkat(where->fd(), where->name.c_str(), 0);
     if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) != 0)
@@ -251,6 +302,7 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
     ssize_t length = ::readlinkat(where->fd(), where->name.c_str(), there.data(), there.size());
     if (length >= 0 && there.substr(0, static_cast<size_t>(length)) == item.leads_to) return false;
     if (settings_.dry_run) return true;
+    open_up(entries_[index].parent);
     if (::symlinkat(item.leads_to.c_str(), where->fd(), temporary.c_str()) != 0)
         return write_error(settings_, path_of(index), errno);
     set_time(where->fd(), temporary, item);
@@ -267,7 +319,8 @@ Result<std::vector<std::string>> Destination::names_in(uint32_t index) {
     return read_names((*open)->get());
 }
 
-Result<> Destination::remove_extra(const std::function<void(const std::string&)>& removed) {
+Result<> Destination::remove_extra(const std::function<void(const std::string&)>& removed,
+                                   const std::function<void(const Error&)>& failed) {
     std::vector<std::set<std::string>> listed(entries_.size());
     for (const auto& entry : entries_)
         if (entry.parent != no_parent) listed[entry.parent].insert(entry.item.path);
@@ -276,14 +329,19 @@ Result<> Destination::remove_extra(const std::function<void(const std::string&)>
         if (entry.item.kind != Kind::folder || entry.fresh) continue;
         auto open = folder(index);
         if (!open) return open.error();
-        std::string below = index == 0 ? "" : path_of(index).substr(joined(place_, "/").size());
+        std::string below = path_below(index);
         for (const auto& name : read_names((*open)->get())) {
             if (listed[index].count(name) || is_temporary(name)) continue;
             struct stat found;
             if (::fstatat((*open)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
             std::string path = joined(below, name);
             if (entry.rules && entry.rules->ignored(path, S_ISDIR(found.st_mode))) continue;
-            if (settings_.dry_run || remove_tree((*open)->get(), name, path, entry.rules.get())) removed(path);
+            open_up(index);
+            int error = settings_.dry_run ? 0 : remove_tree((*open)->get(), name, path, entry.rules.get());
+            if (error == 0)
+                removed(path);
+            else if (error != ENOTEMPTY)
+                failed(write_error(settings_, joined(place_, path), error, "cannot remove"));
         }
     }
     return Ok{};
@@ -295,6 +353,7 @@ Result<> Destination::finish_folders() {
         // The destination itself, when it was there before, keeps its own: giving a home folder the mode of some
         // project folder can make sshd refuse its owner's key.
         if (entry.item.kind != Kind::folder || is_old_root(index)) continue;
+        opened_up_.erase(index);
         auto open = folder(index);
         if (!open) return open.error();
         struct stat found;
@@ -311,20 +370,24 @@ Result<> Destination::finish_folders() {
     return Ok{};
 }
 
-bool remove_tree(int folder, const std::string& name, const std::string& path, const IgnoreRules* rules) {
-    if (::unlinkat(folder, name.c_str(), 0) == 0) return true;
-    if (errno != EISDIR && errno != EPERM) return errno == ENOENT;
+int remove_tree(int folder, const std::string& name, const std::string& path, const IgnoreRules* rules) {
+    if (::unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
+    if (errno != EISDIR && errno != EPERM) return errno;
     UniqueFd fd{::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
-    if (!fd) return false;
-    bool all = true;
+    if (!fd) return errno;
+    struct stat own;
+    if (::fstat(fd.get(), &own) == 0 && (own.st_mode & 0300) != 0300) ::fchmod(fd.get(), own.st_mode | 0300);
+    int first = 0;
     for (const auto& each : read_names(fd.get())) {
         struct stat found;
         bool inner = ::fstatat(fd.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
-        bool kept = rules && rules->ignored(joined(path, each), inner);
-        all = (!kept && remove_tree(fd.get(), each, joined(path, each), rules)) && all;
+        if (rules && rules->ignored(joined(path, each), inner)) continue;
+        int error = remove_tree(fd.get(), each, joined(path, each), rules);
+        if (first == 0 || first == ENOTEMPTY) first = error ? error : first;
     }
     fd.reset();
-    return all && ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0;
+    if (first != 0 && first != ENOTEMPTY) return first;
+    return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
 }
 
 int put_in_place(const Place& place, int fd, const std::string& temporary, const Item& item, bool replaces_folder) {

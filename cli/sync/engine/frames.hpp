@@ -19,7 +19,7 @@ namespace tnr::sync {
 
 // The two ends agree on this before anything else. It grows with every change of messages.hpp: the server is always the
 // one that this tnr carries, so that no two versions ever have to understand each other.
-inline constexpr std::string_view greeting = "tnr-sync 1\n";
+inline constexpr std::string_view greeting = "tnr-sync 2\n";
 
 // A block before compression. Zstandard finds most of what small files have in common within it.
 inline constexpr size_t block_bytes_max = size_t{256} << 10;

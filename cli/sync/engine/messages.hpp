@@ -12,14 +12,14 @@
 //                     end        digest (text)
 //                     dropped    index: it cannot be sent, whatever has come of it
 //                     sign       index, offset: asks for librsync's signature of the old file from there
-//                     trouble    kind, what (text), hint (text): something was passed over
 //   receiver → sender want       index
 //                     compare    index, old size, block: wants it as well, and has an old one; its blocks follow
 //                     blocks     index, last (0, 1), 64-bit hashes (text)
 //                     signature  index, last (0, 1), bytes (text)
 //                     would      remove (0: copy, 1), path (text): of a dry run
 //                     done       files, unchanged, removed, kept (1: --delete removed nothing, since not all could be read)
-//   either            failed     kind, what (text), hint (text): the whole is over
+//   either            trouble    kind, what (text), hint (text): something was passed over
+//                     failed     kind, what (text), hint (text): the whole is over
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include "cli/sync/engine/arriving.hpp"
 #include "cli/sync/engine/destination.hpp"
+#include "cli/sync/engine/leftovers.hpp"
 #include "cli/sync/engine/messages.hpp"
 #include "cli/sync/engine/old_files.hpp"
 #include "cli/sync/engine/session.hpp"
@@ -49,6 +50,7 @@ public:
             outbox_.finish();
         } else {
             small_files_.settle();
+            destination_.restore_modes();
             if (done.error().kind != Error::Kind::network) {
                 outbox_.send(error_message(static_cast<uint8_t>(Says::failed), done.error()));
                 outbox_.finish();
@@ -100,11 +102,8 @@ private:
                 return hear_dropped(fields);
             case Says::sign:
                 return hear_sign(fields);
-            case Says::trouble: {
-                Error error = error_of(fields);
-                if (tally_.unreadable.size() < troubles_max) tally_.unreadable.push_back(error);
-                return fields.good() ? Result<>{Ok{}} : Result<>{nonsense()};
-            }
+            case Says::trouble:
+                return hear_trouble(fields, tally_);
             case Says::failed:
                 return error_of(fields);
             default:
@@ -137,7 +136,7 @@ private:
         auto index = destination_.add(parent, std::move(item));
         if (!index) return index.error();
         if (*index == 0 && destination_[0].item.kind != Kind::folder)
-            if (auto looked = look_for_temporaries(destination_[0].parent); !looked) return looked;
+            if (auto looked = leftovers_.look_in(destination_[0].parent); !looked) return looked;
         switch (destination_[*index].item.kind) {
             case Kind::folder:
                 return enter(*index);
@@ -153,17 +152,7 @@ private:
 
     Result<> enter(uint32_t index) {
         if (auto made = destination_.make_folder(index); !made) return made;
-        if (destination_[index].fresh) return Ok{};
-        return look_for_temporaries(index);
-    }
-
-    // What earlier runs that were cut off have left.
-    Result<> look_for_temporaries(uint32_t folder) {
-        auto names = destination_.names_in(folder);
-        if (!names) return names.error();
-        for (const auto& name : *names)
-            if (is_temporary(name)) temporaries_[{folder, letters_of(name)}].push_back(name);
-        return Ok{};
+        return destination_[index].fresh ? Result<>{Ok{}} : leftovers_.look_in(index);
     }
 
     Result<> link(uint32_t index) {
@@ -186,27 +175,19 @@ private:
     Result<> compare(uint32_t index) {
         auto there = destination_.look(index);
         if (!there) return there.error();
-        Entry& entry = destination_[index];
-        const Item& item = entry.item;
-        if (*there && same_content(**there, item)) {
+        auto wants = destination_.wants(index, *there);
+        if (!wants) return wants.error();
+        if (!*wants) {
             ++counters_.unchanged;
-            if ((*there)->mode != item.mode && !settings_.dry_run) {
-                auto where = destination_.place(index);
-                if (!where) return where.error();
-                ::fchmodat(where->fd(), where->name.c_str(), item.mode, 0);
-            }
             return Ok{};
         }
-        if (*there && (*there)->kind == Kind::folder) {
-            if (!settings_.remove_extra) return destination_.clash(index, Kind::folder);
-            entry.replaces_folder = true;
-        }
+        const Entry& entry = destination_[index];
         if (settings_.dry_run) {
             ++counters_.files;
-            counters_.bytes_total += item.size;
+            counters_.bytes_total += entry.item.size;
             return would_copy(index);
         }
-        if (settings_.here) counters_.bytes_total += item.size;
+        if (settings_.here) counters_.bytes_total += entry.item.size;
         ++wanted_;
         find_old(index, *there);
         if (entry.old_name.empty()) return want(index);
@@ -232,9 +213,7 @@ private:
         Entry& entry = destination_[index];
         auto where = destination_.place(index);
         if (!where) return;
-        auto parts = temporaries_.find({entry.parent, identity(where->name, entry.item)});
-        if (parts == temporaries_.end()) return;
-        for (const auto& name : parts->second) {
+        for (const auto& name : leftovers_.parts_of(index)) {
             UniqueFd part = open_old({where->folder, name});
             off_t size = part ? ::lseek(part.get(), 0, SEEK_END) : 0;
             if (size < static_cast<off_t>(delta_bytes_min) || static_cast<uint64_t>(size) <= best) continue;
@@ -282,9 +261,7 @@ private:
         tally_.ignored = fields.number();
         if (!fields.good() || listed_ || destination_.size() == 0) return nonsense();
         listed_ = true;
-        if (settings_.remove_extra && destination_.size() == 1)
-            return Error{Error::Kind::usage, "the source is empty, so --delete would remove everything",
-                         "is it the right one? To empty the other side, remove what is there by hand"};
+        if (settings_.remove_extra && destination_.size() == 1) return empty_source();
         return Ok{};
     }
 
@@ -315,7 +292,7 @@ private:
         if (!fields.good() || !is_wanted(index) || (arriving_ && !again) || (item.mode & ~0777u)) return nonsense();
         arriving_.reset();
         if (digest != digest_of(content)) return damaged(at);
-        auto where = destination_.place(at);
+        auto where = destination_.place_to_write(at);
         if (!where) return where.error();
         if (settings_.here) counters_.bytes += content.size();
         small_files_.put(destination_[at].parent, {at, std::move(*where), item, destination_[at].replaces_folder,
@@ -337,7 +314,7 @@ private:
             return nonsense();
         auto at = static_cast<uint32_t>(index);
         arriving_.reset();
-        auto where = destination_.place(at);
+        auto where = destination_.place_to_write(at);
         if (!where) return where.error();
         arriving_ = std::make_unique<Arriving>(at, item, *where, destination_[at].replaces_folder);
         if (int error = arriving_->open(names_)) return write_failed(at, error);
@@ -420,24 +397,16 @@ private:
                 ++tally_.removed;
                 (void)would(true, path);
             };
+            auto failed = [&](const Error& error) {
+                if (tally_.unreadable.size() < troubles_max) tally_.unreadable.push_back(error);
+                if (!settings_.here) outbox_.send(error_message(static_cast<uint8_t>(Says::trouble), error));
+            };
             if (!tally_.nothing_removed)
-                if (auto done = destination_.remove_extra(removed); !done) return done;
+                if (auto done = destination_.remove_extra(removed, failed); !done) return done;
         }
         if (settings_.dry_run) return Ok{};
-        sweep();
+        leftovers_.sweep();
         return destination_.finish_folders();
-    }
-
-    void sweep() {
-        for (const auto& [where, names] : temporaries_) {
-            auto folder = destination_.folder(where.first);
-            for (const auto& name : names) {
-                struct stat found;
-                if (folder && ::fstatat((*folder)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    is_abandoned(found.st_mtim.tv_sec))
-                    ::unlinkat((*folder)->get(), name.c_str(), 0);
-            }
-        }
     }
 
     const Link& link_;
@@ -446,6 +415,7 @@ private:
     const SyncSettings& settings_;
     Counters& counters_;
     Destination destination_;
+    Leftovers leftovers_{destination_};
     Names names_;
     SmallFiles small_files_;
     std::unique_ptr<OldFiles> old_files_;
@@ -453,7 +423,6 @@ private:
     Tally tally_;
     uint64_t wanted_ = 0, unreadable_ = 0;
     bool listed_ = false;
-    std::map<std::pair<uint32_t, std::string>, std::vector<std::string>> temporaries_;  // by folder and letters
     std::map<uint32_t, uint64_t> old_sizes_;
     std::deque<uint32_t> comparisons_;  // whose turn has not come yet
     size_t comparing_ = 0;

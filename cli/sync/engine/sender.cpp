@@ -190,6 +190,8 @@ private:
                 return hear_blocks(fields);
             case Says::signature:
                 return hear_signature(fields);
+            case Says::trouble:
+                return hear_trouble(fields, tally_);
             case Says::would: {
                 auto& list = fields.number() ? tally_.removals : tally_.copies;
                 list.emplace_back(fields.text());
@@ -290,9 +292,7 @@ private:
             if (error != EAGAIN) return drop(want, read_error(settings_, path, error));
             counters_.bytes = bytes, counters_.bytes_found = found;
         }
-        return drop(want,
-                    Error{Error::Kind::remote, settings_.told(path) + " changes while it is read, and was not copied",
-                          "sync again when nobody writes to it"});
+        return drop(want, changes(settings_.told(path)));
     }
 
     bool drop(const Want& want, const Error& error) {

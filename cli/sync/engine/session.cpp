@@ -28,6 +28,20 @@ Error nonsense() {
             "nothing was written because of it"};
 }
 
+Error not_a_folder(const SyncSettings& settings) {
+    return {Error::Kind::usage, "--delete is for folders, and " + settings.from + " is a file"};
+}
+
+Error empty_source() {
+    return {Error::Kind::usage, "the source is empty, so --delete would remove everything",
+            "is it the right one? To empty the other side, remove what is there by hand"};
+}
+
+Error changes(const std::string& path) {
+    return {Error::Kind::remote, path + " changes while it is read, and was not copied",
+            "sync again when nobody writes to it"};
+}
+
 Error read_error(const SyncSettings& settings, const std::string& path, int error_number) {
     if (settings.here) return file_error("cannot read", path, error_number);
     std::string hint;
@@ -39,9 +53,9 @@ Error read_error(const SyncSettings& settings, const std::string& path, int erro
                    hint);
 }
 
-Error write_error(const SyncSettings& settings, const std::string& path, int error_number) {
-    if (settings.here) return file_error("cannot write", path, error_number);
-    std::string what = "cannot write " + settings.told(path) + ": ";
+Error write_error(const SyncSettings& settings, const std::string& path, int error_number, const std::string& doing) {
+    if (settings.here) return file_error(doing, path, error_number);
+    std::string what = doing + " " + settings.told(path) + ": ";
     if (error_number == ENOSPC || error_number == EDQUOT)
         return refused(Error::Kind::remote, what + "the disk there is full",
                        "see what takes the space: `tnr connect " + settings.machine + " -- df -h`; then sync again");
@@ -61,6 +75,12 @@ Error error_of(Fields& fields) {
     std::string what(fields.text()), hint(fields.text());
     if (!fields.good() || kind > static_cast<uint64_t>(Error::Kind::internal)) return nonsense();
     return {static_cast<Error::Kind>(kind), what, hint};
+}
+
+Result<> hear_trouble(Fields& fields, Tally& tally) {
+    Error error = error_of(fields);
+    if (tally.unreadable.size() < troubles_max) tally.unreadable.push_back(error);
+    return fields.good() ? Result<>{Ok{}} : Result<>{nonsense()};
 }
 
 Message hello(const SyncSettings& settings, bool server_sends) {

@@ -20,7 +20,7 @@ struct Tally {
     size_t special = 0;                      // copied, but not their setuid, setgid or sticky bits
     size_t times = 0;                        // copied with another time: SFTP has none before 1970 or after 2106
     uint64_t bytes = 0;                      // of content that travelled
-    std::vector<Error> unreadable = {};      // what could not be read or kept changing, and was passed over
+    std::vector<Error> unreadable = {};      // what could not be read or removed or kept changing, and was passed over
     bool nothing_removed = false;            // --delete removed nothing, since not all of the source could be read
     std::vector<std::string> copies = {};    // of a dry run: what would be copied, and
     std::vector<std::string> removals = {};  // what would be removed, below the destination
@@ -70,9 +70,14 @@ Result<> read_hello(Fields fields, SyncSettings& settings, bool& server_sends);
 
 // Used by both.
 Error read_error(const SyncSettings& settings, const std::string& path, int error_number);
-Error write_error(const SyncSettings& settings, const std::string& path, int error_number);
+Error write_error(const SyncSettings& settings, const std::string& path, int error_number,
+                  const std::string& doing = "cannot write");
 Message error_message(uint8_t type, const Error& error);
 Error error_of(Fields& fields);
+Error not_a_folder(const SyncSettings& settings);  // --delete of one file
+Error empty_source();                              // --delete of all there is
+Error changes(const std::string& path);            // while it is read
+Result<> hear_trouble(Fields& fields, Tally& tally);
 Error nonsense();
 
 // Of what only makes a list longer, so much is kept.

@@ -68,9 +68,14 @@ private:
             if (each.kind == Kind::folder)
                 if (auto walked = folder(each, rules); !walked) {
                     if (stopped_) return *stopped_;
-                    walked_.unreadable.push_back(walked.error());
+                    pass_over(walked.error());
                 }
         return Ok{};
+    }
+
+    // What has gone since its folder was listed is not there, which is no trouble.
+    void pass_over(const Error& error) {
+        if (error.kind != Error::Kind::not_found) walked_.unreadable.push_back(error);
     }
 
     bool tell(const Item& item, const IgnoreRules* rules) {
@@ -95,7 +100,7 @@ private:
         for (const auto& name : names) {
             auto item = look(fd, joined(path, name), name);
             if (!item)
-                walked_.unreadable.push_back(item.error());
+                pass_over(item.error());
             else if (rules && rules->ignored(item->path, item->kind == Kind::folder))
                 ++walked_.ignored;
             else

@@ -256,8 +256,9 @@ TEST_CASE("times of all clouds are told in one form", "[http]") {
 TEST_CASE("a price is an amount of money, or none", "[http]") {
     CHECK(http::amount_in("0.0056000000") == 0.0056);
     CHECK(http::amount_in(7) == 7);
-    for (const http::Json& none : {http::Json("nan"), http::Json("inf"), http::Json("-1"), http::Json(-0.5), http::Json(""),
-                                   http::Json("free"), http::Json(nullptr), http::Json("1e999"), http::Json::array()})
+    for (const http::Json& none :
+         {http::Json("nan"), http::Json("inf"), http::Json("-1"), http::Json(-0.5), http::Json(""), http::Json("free"),
+          http::Json(nullptr), http::Json("1e999"), http::Json::array()})
         CHECK_THROWS_AS(http::amount_in(none), std::exception);
 }
 

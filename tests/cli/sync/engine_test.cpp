@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cli/sync/engine/temporary.hpp"
-#include "tests/cli/sync_ends.hpp"
+#include "tests/cli/sync/ends.hpp"
 
 using namespace tnr;
 using namespace tnr::test::ends;

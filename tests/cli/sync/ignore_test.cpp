@@ -10,8 +10,8 @@
 #include <set>
 
 #include "cli/sync/engine/tree.hpp"
-#include "tests/cli/sshd.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/files.hpp"
 
 using namespace tnr;
 namespace fs = std::filesystem;

@@ -10,12 +10,13 @@
 #include <future>
 #include <random>
 
+#include "api_client/base/handles.hpp"
 #include "cli/sync/engine/delta.hpp"
 #include "cli/sync/engine/messages.hpp"
 #include "cli/sync/engine/session.hpp"
 #include "cli/sync/engine/tree.hpp"
-#include "tests/cli/sshd.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/files.hpp"
 
 namespace tnr::test::ends {
 

@@ -1,5 +1,5 @@
 // Each end of a sync with a hostile other end.
-#include "tests/cli/sync_ends.hpp"
+#include "tests/cli/sync/ends.hpp"
 
 using namespace tnr;
 using namespace tnr::test::ends;
