@@ -77,7 +77,7 @@ struct Order {
 // A copy of a machine's disk, from which others are made (Order::image).
 struct Snapshot {
     std::string id = {}, name = {};
-    double size_gib = 0;  // 0: not known yet
+    double size_gib = 0;       // 0: not known yet
     std::string created = {};  // UTC, ISO 8601; empty where it is not known
     bool ready = false;
     std::string currency = {};

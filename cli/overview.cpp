@@ -60,9 +60,10 @@ MachineView stranger(const Machine& machine, const std::string& provider) {
     none.count = 0;
     take_own_gpu(none, machine);
     // A name that tnr would not have given is not made part of a command.
-    const std::string way_out = check_machine_name(machine.name)
-                                    ? "`tnr delete " + machine.name + " --provider " + provider + "` removes it"
-                                    : "its name is none of tnr's; remove " + machine.id + " with the provider's own tools";
+    const std::string way_out =
+        check_machine_name(machine.name)
+            ? "`tnr delete " + machine.name + " --provider " + provider + "` removes it"
+            : "its name is none of tnr's; remove " + machine.id + " with the provider's own tools";
     return {none, machine, to_string(machine.state),
             "'" + machine.name + "' was made by another computer or its record is lost: " + way_out};
 }

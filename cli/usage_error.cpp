@@ -118,8 +118,9 @@ std::string not_a_flags_value(const std::string& said) {
 std::string other_word_hint(const std::string& said) {
     const std::string word = unexpected_word(said);
     for (const auto& [theirs, ours] : {std::pair{"--num-gpus", "the number of GPUs is part of --gpu: `--gpu h100:2`"},
-                                       {"--mode", "the mode is part of a size: `--size h100_x1_production`, as "
-                                                  "`tnr offers --provider thunder` shows them"},
+                                       {"--mode",
+                                        "the mode is part of a size: `--size h100_x1_production`, as "
+                                        "`tnr offers --provider thunder` shows them"},
                                        {"--vcpus", "it is called --cpus here"},
                                        {"--disk-size-gb", "it is called --disk here"},
                                        {"--template", "it is called --image here"}})

@@ -97,7 +97,8 @@ Result<> check_headers(const Request& request) {
             if (letter < ' ' || letter == 0x7f)
                 return Error{Error::Kind::usage,
                              "what is to be sent to " + host_of(request.url) + " as " +
-                                 header.substr(0, header.find(':')) + " has a line break or another control character in it",
+                                 header.substr(0, header.find(':')) +
+                                 " has a line break or another control character in it",
                              "is there one in the token, or in the file that it came from?"};
     return Ok{};
 }
@@ -208,7 +209,9 @@ Client::Outcome Client::transfer(const Request& request) {
     const std::string authorities = chosen ? chosen : system_authorities();
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
-    if (is_metadata_service(request.url) || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    // Plain http is for this computer (check_endpoint), and a proxy would be told the token.
+    const bool plain = request.url.compare(0, 7, "http://") == 0;
+    if (plain || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);

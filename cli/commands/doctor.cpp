@@ -319,8 +319,8 @@ Result<> doctor(Session& session) {
                         {"what", check.what},
                         {"mend", or_null(check.mend)}});
         if (session.json) continue;
-        session.out << painted_finding(session.out_paint, check.finding) << "  " << check.name << ": " << ui::plain(check.what)
-                    << "\n";
+        session.out << painted_finding(session.out_paint, check.finding) << "  " << check.name << ": "
+                    << ui::plain(check.what) << "\n";
         if (!check.mend.empty() && check.finding != Finding::skipped)
             session.out << "        to mend it: " << check.mend << "\n";
     }

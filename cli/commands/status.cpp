@@ -113,8 +113,8 @@ void print_details(std::ostream& out, const Session& session, const Overview& ov
             if (row[i].empty()) continue;
             std::string title = status_columns[i].name + ":";
             title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-            out << session.out_paint.strong(title) << std::string(12 - title.size(), ' ')
-                << ui::plain_cell(row[i]) << "\n";
+            out << session.out_paint.strong(title) << std::string(12 - title.size(), ' ') << ui::plain_cell(row[i])
+                << "\n";
         }
     }
 }

@@ -42,8 +42,8 @@ Glyph glyph_at(const std::string& text, size_t at) {
 }
 
 bool is_obeyed(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) ||
-           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
 }
 
 // How many bytes of `text` from `at` on are a character that may be shown; 0: none of them.

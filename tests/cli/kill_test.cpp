@@ -160,11 +160,11 @@ TEST_CASE("200 tnr that are killed leave nothing at a cloud that has no name her
 }
 
 TEST_CASE("nor do they at the other clouds", "[cli][kill]") {
-    for (const Place& place : {Place{"digitalocean", "DIGITALOCEAN_API_URL", "", "h100"},
-                               Place{"thunder", "TNR_API_URL", "/v1", "a100xl"},
-                               Place{"gcp", "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "/compute/v1/", "h100"},
-                               Place{"azure", "AZURE_RESOURCE_MANAGER_HOST", "", "h100"},
-                               Place{"aws", "AWS_ENDPOINT_URL", "", "h100", 8, 4}}) {
+    for (const Place& place :
+         {Place{"digitalocean", "DIGITALOCEAN_API_URL", "", "h100"}, Place{"thunder", "TNR_API_URL", "/v1", "a100xl"},
+          Place{"gcp", "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "/compute/v1/", "h100"},
+          Place{"azure", "AZURE_RESOURCE_MANAGER_HOST", "", "h100"},
+          Place{"aws", "AWS_ENDPOINT_URL", "", "h100", 8, 4}}) {
         INFO(place.cloud);
         if (std::string(place.cloud) == "aws" && !test::AwsMock::is_there()) continue;
         KillWorld world(place);

@@ -43,7 +43,8 @@ TEST_CASE("a step that ends before anybody looks leaves no trace", "[ui][progres
 TEST_CASE("somebody else's words are shown, and never obeyed by the terminal", "[ui][text]") {
     CHECK(ui::plain("naïve 日本 🦄\n\tline") == "naïve 日本 🦄\n\tline");
     CHECK(ui::plain("\033[2J\033]0;title\a\r") == "\\033[2J\\033]0;title\\007\\015");
-    CHECK(ui::plain("\xc2\x9b" "2J\x7f") == "\\302\\2332J\\177");
+    CHECK(ui::plain("\xc2\x9b"
+                    "2J\x7f") == "\\302\\2332J\\177");
     CHECK(ui::plain("\u202eman") == "\\342\\200\\256man");
     for (const char* broken : {"\xff", "\x80", "\xc3", "\xe2\x82", "\xc3(", "\xf8\x88\x80\x80\x80"})
         CHECK(ui::plain(broken)[0] == '\\');

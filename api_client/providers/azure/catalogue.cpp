@@ -91,7 +91,8 @@ Result<Json> ask_rates(http::JsonApi& prices, const std::string& location) {
             const std::string region = item.value("armRegionName", "");
             if (item.at("unitOfMeasure") != "1 Hour" || (region != location && region != "" && region != "Global"))
                 continue;
-            if (region == location || !rates.contains("address")) rates["address"] = http::amount_in(item.at("retailPrice"));
+            if (region == location || !rates.contains("address"))
+                rates["address"] = http::amount_in(item.at("retailPrice"));
         }
         return rates;
     });

@@ -352,7 +352,9 @@ TEST_CASE("azure: a removal that was interrupted goes on, and is waited for", "[
     patient = true;
     REQUIRE(provider->machines()->size() == 1);
     CHECK(provider->machines()->front().state == MachineState::gone);
-    SECTION("by the next delete") { REQUIRE(cloud.provider()->destroy(made->id)); }
+    SECTION("by the next delete") {
+        REQUIRE(cloud.provider()->destroy(made->id));
+    }
     SECTION("by a start of the same name") {
         auto again = cloud.provider()->create(AzureWorld::order());
         REQUIRE(again);

@@ -82,8 +82,7 @@ TEST_CASE("hetzner: replies that make no sense end in Errors, and are forgotten"
     live_bent(cloud, [&] { return cloud.provider(); }, {.authorised_key = bent_key});
 }
 
-TEST_CASE("digitalocean: replies that make no sense end in Errors, and are forgotten",
-          "[clouds][bent][digitalocean]") {
+TEST_CASE("digitalocean: replies that make no sense end in Errors, and are forgotten", "[clouds][bent][digitalocean]") {
     MockCloud cloud("digitalocean", "digitalocean_mock.py", "DIGITALOCEAN_API_URL", "");
     live_bent(cloud, [&] { return cloud.provider(); }, {.authorised_key = bent_key});
 }
@@ -113,9 +112,8 @@ TEST_CASE("azure: replies that make no sense end in Errors, and are forgotten", 
                                    {"client_secret", "hidden-client-secret"},
                                    {"subscription_id", "00000000-1111-2222-3333-444444444444"}},
                                   "the test"};
-    live_bent(
-        cloud, [&] { return find_cloud("azure")->make(credentials, cloud.world); },
-        {.region = "eastus", .authorised_key = bent_key});
+    live_bent(cloud, [&] { return find_cloud("azure")->make(credentials, cloud.world); },
+              {.region = "eastus", .authorised_key = bent_key});
 }
 
 TEST_CASE("aws: replies that make no sense end in Errors, and are forgotten", "[clouds][bent][aws]") {

@@ -156,12 +156,14 @@ TEST_CASE("hetzner: what it refuses is told so that one can act on it, and leave
     CHECK(cloud.ask("left") == json::array());
 }
 
-TEST_CASE("hetzner: a price list that makes no sense is not kept, and keeps nobody from deleting", "[clouds][hetzner]") {
+TEST_CASE("hetzner: a price list that makes no sense is not kept, and keeps nobody from deleting",
+          "[clouds][hetzner]") {
     HetznerWorld cloud;
     auto made = cloud.provider()->create(cloud.order());
     REQUIRE(made);
     cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
-    cloud.fail_next({{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", {{"currency", 7}}}}}});
+    cloud.fail_next(
+        {{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", {{"currency", 7}}}}}});
     auto machines = cloud.provider()->machines();
     REQUIRE(machines);
     REQUIRE(machines->size() == 1);

@@ -134,12 +134,16 @@ TEST_CASE("thunder: what it refuses is told so that one can act on it", "[clouds
     CHECK(cloud.ask("left") == json::array());
 }
 
-TEST_CASE("thunder: a price list that makes no sense is not kept, and keeps nobody from deleting", "[clouds][thunder]") {
+TEST_CASE("thunder: a price list that makes no sense is not kept, and keeps nobody from deleting",
+          "[clouds][thunder]") {
     ThunderWorld cloud;
     auto made = cloud.provider()->create(cloud.instance());
     REQUIRE(made);
     cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
-    cloud.fail_next({{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", {{"a100xl_x1_prototyping", "nan"}}}}}});
+    cloud.fail_next({{"path", "/pricing$"},
+                     {"status", 200},
+                     {"times", 99},
+                     {"body", {{"pricing", {{"a100xl_x1_prototyping", "nan"}}}}}});
     auto machines = cloud.provider()->machines();
     REQUIRE(machines);
     REQUIRE(machines->size() == 1);
