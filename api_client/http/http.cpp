@@ -211,7 +211,9 @@ Client::Outcome Client::transfer(const Request& request) {
     const std::string authorities = chosen ? chosen : system_authorities();
     if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     if (const char* folder = variable({"SSL_CERT_DIR"})) curl_easy_setopt(curl, CURLOPT_CAPATH, folder);
-    if (is_metadata_service(request.url) || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    // Plain http is for this computer (check_endpoint), and a proxy would be told the token.
+    const bool plain = request.url.compare(0, 7, "http://") == 0;
+    if (plain || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     // For a reply that comes while things happen (on_bytes), and may be silent for minutes, on whichever kept connection.
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{keepalive_after_s});

@@ -203,10 +203,25 @@ TEST_CASE("a certificate must be one that we trust", "[http]") {
 
 TEST_CASE("requests go through the proxy that the environment names", "[http]") {
     const PythonServer proxy("http_faults.py");
+    const Environment set("https_proxy", proxy.url().c_str()), none("no_proxy", nullptr), None("NO_PROXY", nullptr);
+    http::Client client({});
+    // The proxy is asked for a tunnel, and makes none.
+    auto reply = client.send({.url = "https://127.0.0.2:1/anything"});
+    REQUIRE_FALSE(reply);
+    INFO(reply.error().what);
+    CHECK(reply.error().what.find("CONNECT") != std::string::npos);
+}
+
+TEST_CASE("what is meant for this computer goes through no proxy, which would be told the token", "[http]") {
+    const PythonServer server("http_faults.py"), proxy("http_faults.py");
     const Environment set("http_proxy", proxy.url().c_str()), none("no_proxy", nullptr), None("NO_PROXY", nullptr);
     http::Client client({});
-    // The proxy sees the whole address and has no such page.
-    CHECK(client.send({.url = "http://127.0.0.2:1/anything"})->status == 404);
+    REQUIRE(client.send({.method = "POST", .url = server.url() + "/echo", .body = "{}"}));
+    CHECK(client.send({.method = "POST", .url = server.url() + "/echo", .body = "{}"})->status == 200);
+    // There is no server at that address, and the proxy would have said so by its own status.
+    auto nobody = http::Client({}, {.tries_max = 1}).send({.url = "http://127.0.0.2:1/anything"});
+    REQUIRE_FALSE(nobody);
+    CHECK(nobody.error().kind == Error::Kind::network);
 }
 
 TEST_CASE("JSON that is nested without end is refused, not followed until the stack is used up", "[http]") {
