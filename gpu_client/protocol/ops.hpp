@@ -27,6 +27,7 @@ enum SessionOp : uint16_t {
     op_capture_host_function = 0xf015,
     op_graph_for_kernels = 0xf016,
     op_borrow_multicast = 0xf017,
+    op_order_graph = 0xf018,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
