@@ -62,6 +62,9 @@ void DeviceMemory::ask_ahead() {
         delete ahead;
     };
     session().request(0, wire::op_memory_grant, ahead->question, ahead->pending);
+    // From now on we are asked for what we do not use.
+    const wire::MemoryReturned<> nothing{device_.number, 0};
+    session().append(0, nothing.op, {wire::packed(nothing)});
 }
 
 // ---- allocating ----
@@ -403,6 +406,25 @@ void DeviceMemory::trim() {
     {
         LockGuard lock(mutex_);
         unmap_spares();
+    }
+    (void)sends_.flush();
+}
+
+void DeviceMemory::give_up_idle(uint64_t wanted) {
+    if (ahead_done_) (void)take_ahead();
+    wanted = round_up(wanted, granularity_);
+    auto has_enough = [&] {
+        LockGuard lock(mutex_);
+        leave_quarantine();
+        unmap_spares();
+        return room() >= wanted;
+    };
+    if (!has_enough() && force_sync()) (void)has_enough();
+    {
+        LockGuard lock(mutex_);
+        const uint64_t bytes = std::min(room() / granularity_ * granularity_, wanted);
+        granted_ -= bytes;
+        sends_.put(wire::MemoryReturned<>{device_.number, bytes});
     }
     (void)sends_.flush();
 }

@@ -51,6 +51,8 @@ public:
     // allocate() does.
     CUresult take_grant(uint64_t bytes);
     void return_grant(uint64_t bytes);
+    // Another process wants as much: gives back what of the grant is not used, and says so. May wait for the GPU.
+    void give_up_idle(uint64_t wanted) TNR_EXCLUDES(mutex_);
     // Graphs have taken memory out of it, or given it back (less than 0), and the worker was granted more for that.
     void graphs_took(int64_t bytes, uint64_t granted) TNR_EXCLUDES(mutex_);
 

@@ -56,6 +56,13 @@ static void listen_to_news(ClientSession& session) {
     session.news.seen_data = take_seen_data;
     session.news.user_object_gone = user_object_gone;
     session.news.memory_shared = memory_shared;
+    session.news.memory_wanted = [&session](uint32_t number, uint64_t bytes) {
+        for (auto* device : devices())
+            if (device->session.load() == &session && device->number == number)
+                start_background_thread([device, bytes] {  // it may wait, and whoever receives must not
+                    if (library_state == LibraryState::ready) device->memory->give_up_idle(bytes);
+                });
+    };
 }
 
 // How often another place for a range is proposed to a worker. Both processes leave nearly all of the zone free.
