@@ -36,7 +36,8 @@ struct Mirrors {
 bool any_overlap(const GraphNeeds& needs) {
     for (auto& one : needs.copies)
         for (auto& other : needs.copies)
-            if (one->mirror != other->mirror && !(one->to_device && other->to_device) && overlap(one->host, other->host))
+            if (one->mirror != other->mirror && !(one->to_device && other->to_device) &&
+                overlap(one->host, other->host))
                 return true;
     return false;
 }
@@ -91,7 +92,8 @@ CUresult order_needs(CUgraph graph) {
     Order order;
     if (auto result = ask_order(graph, mirrors, order); result != CUDA_SUCCESS) return result;
     if (order.tangled != 0)
-        return static_cast<CUresult>(unsupported("a graph's copy from host memory that a copy before it changes partly"));
+        return static_cast<CUresult>(
+            unsupported("a graph's copy from host memory that a copy before it changes partly"));
     if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
     for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, *needs, mirrors));
     set_needs(graph, in_order(*needs, mirrors, order));

@@ -32,8 +32,8 @@ struct HostFunctions {
         std::function<void()> run;
         ClientSession* session;  // of its stream
         bool of_graph = false;
-        bool retired = false;   // of a graph that is gone
-        uint64_t expected = 0;  // runs that launches of a graph will still bring
+        bool retired = false;                                    // of a graph that is gone
+        uint64_t expected = 0;                                   // runs that launches of a graph will still bring
         std::shared_ptr<const FunctionMemory> memory = nullptr;  // of a graph; null: none
         CUDA_HOST_NODE_PARAMS given{};
     };

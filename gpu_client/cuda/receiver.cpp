@@ -135,9 +135,9 @@ void ClientSession::expect_news(int change) {
 void ClientSession::background() {
     UniqueLock lock(receive_mutex_);
     while (true) {
-        bool expected = background_wake_.wait_for(
-            receive_mutex_, idle_look_every,
-            [&]() TNR_REQUIRES(receive_mutex_) { return news_expected_ > 0 && !leading_ && !lost(); });
+        bool expected = background_wake_.wait_for(receive_mutex_, idle_look_every, [&]() TNR_REQUIRES(receive_mutex_) {
+            return news_expected_ > 0 && !leading_ && !lost();
+        });
         if (leading_ || lost()) continue;
         lead(expected ? lead_at_most : milliseconds(0));
         if (!waiters_.empty()) waiters_.front()->wake.notify_one();  // a foreground thread may lead from here

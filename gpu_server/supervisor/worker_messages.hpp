@@ -79,8 +79,8 @@ struct DamagedImage {
 };
 using ImageMessage = std::variant<FindImage, KeepImage, DamagedImage>;
 
-using WorkerMessage = std::variant<WorkerReady, ClientConnected, ClientAway, WorkerUse, MemoryWish, MemoryBack, LastWord,
-                                   ExchangeMessage, ImageMessage>;
+using WorkerMessage = std::variant<WorkerReady, ClientConnected, ClientAway, WorkerUse, MemoryWish, MemoryBack,
+                                   LastWord, ExchangeMessage, ImageMessage>;
 
 // Nothing: it makes no sense.
 std::optional<WorkerMessage> parse_worker_message(std::string_view text);

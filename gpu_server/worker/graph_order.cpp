@@ -200,9 +200,8 @@ void GraphOrder::answer(wire::OrderGraph<>::Reply& order) const {
         order.tangled |= tangled(i);
     }
     for (auto writer : writers_) {
-        bool seen = std::any_of(functions_.begin(), functions_.end(), [&](uint32_t function) {
-            return has_bit(sets_[function], steps_[writer].write_bit);
-        });
+        bool seen = std::any_of(functions_.begin(), functions_.end(),
+                                [&](uint32_t function) { return has_bit(sets_[function], steps_[writer].write_bit); });
         if (!seen) order.unseen[static_cast<size_t>(steps_[writer].writes)] = writer + 1;
     }
 }

@@ -26,9 +26,9 @@ public:
 private:
     // A node, or the end of one that has graphs inside.
     struct Step {
-        std::vector<uint32_t> before;         // it comes directly after these
-        int reads = -1, writes = -1;          // mirrors
-        uint64_t ticket = 0;                  // of a function
+        std::vector<uint32_t> before;  // it comes directly after these
+        int reads = -1, writes = -1;   // mirrors
+        uint64_t ticket = 0;           // of a function
         int function_bit = -1, write_bit = -1;
     };
     struct Nodes;
@@ -46,7 +46,7 @@ private:
     GraphBook& book_;
     const Mirrors& mirrors_;
     TicketOf ticket_of_;
-    std::vector<Step> steps_;            // each behind all that it comes after
+    std::vector<Step> steps_;                    // each behind all that it comes after
     std::vector<uint32_t> functions_, writers_;  // steps
     std::vector<StepSet> sets_;
 };

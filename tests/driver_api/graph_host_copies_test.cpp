@@ -249,3 +249,39 @@ TEST_CASE("a graph copies within the host's memory", "[graph]") {
         CHECK(to == from);
     }
 }
+
+// More than a client may have on its way to a GPU elsewhere without an answer (64 MiB), in either direction.
+TEST_CASE("a graph that moves more than fits on the way to a GPU", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t count = (size_t{72} << 20) / word;
+    Words in(count), out(count);
+    std::iota(in.begin(), in.end(), 0u);
+    Memory memory(count * word);
+    std::function<void()> change = [&] {
+        for (auto& one : in) one += 3;
+    };
+    Graph graph;
+    auto brought = add_copy(graph, {}, to_device(memory.address, in.data(), count * word));
+    auto changed = add_function(graph, {brought}, change);
+    auto again = add_copy(graph, {changed}, to_device(memory.address, in.data(), count * word));
+    add_copy(graph, {again}, to_host(out.data(), memory.address, count * word));
+    GraphExec exec(graph);
+    for (int round = 0; round < 2; ++round) exec.run(stream);
+    CHECK(out == in);
+    CHECK(out[1] == 7);
+}
+
+TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][capture]") {
+    Gpu gpu;
+    Module module;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Memory counter(std::vector<int>{0});
+    auto add = module.function("add");
+    begin_capture(stream);
+    const int launches = 20'000;
+    for (int i = 0; i < launches; ++i) CU_OK(launch(add, stream, counter.address, 1, 1));
+    auto graph = end_capture(stream);
+    GraphExec(graph).run(stream);
+    CHECK(counter.first<int>() == launches);
+}

@@ -267,7 +267,7 @@ TEST_CASE("what a process has freed is there for another, and its own again late
         REQUIRE(bystander.next() == 'w');
     }
     CHECK(cuMemAlloc_v2(&memory, most) == CUDA_SUCCESS);
-    CHECK(cuMemsetD8_v2(memory, 1, most) == CUDA_SUCCESS);
+    CHECK(cuMemsetD8_v2(memory + most - mib, 1, mib) == CUDA_SUCCESS);
     CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
