@@ -7,6 +7,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/background_thread.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
