@@ -115,6 +115,7 @@ public:
         std::function<void(const wire::RunGraphFunction&)> run_graph_function;
         std::function<void(uint64_t number)> user_object_gone;
         std::function<void(uint64_t ticket, uint64_t offset, std::span<const std::byte>)> seen_data;
+        std::function<void(uint32_t device, uint64_t bytes)> memory_wanted;
         std::function<void()> memory_shared;  // the GPU has become shared, or is no longer
     };
     News news;

@@ -11,6 +11,7 @@
 
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/captures.hpp"
+#include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
@@ -311,6 +312,9 @@ CUresult copy_to_device(DeviceRows to, HostRows from, CUstream in, bool wait) {
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_copy(stream, wait); result != CUDA_SUCCESS) return result;
     if (is_captured(stream)) return capture_host_copy(from, to, true, stream, in);
+    // The worker would wait for the stream, and take nothing from its functions meanwhile.
+    if (wait && functions_bring())
+        if (auto result = cuStreamSynchronize(in); result != CUDA_SUCCESS) return result;
     await_writes(from.address, extent(from.row_bytes, from.rows, from.pitch));
     Detour detour;
     if (auto result = detour.begin(to.address, stream); result != CUDA_SUCCESS) return result;

@@ -2,9 +2,7 @@
 #include "gpu_client/cuda/device_memory.hpp"
 
 #include <algorithm>
-#include <cstring>
 
-#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/devices.hpp"
@@ -62,6 +60,7 @@ void DeviceMemory::ask_ahead() {
         delete ahead;
     };
     session().request(0, wire::op_memory_grant, ahead->question, ahead->pending);
+    session().append(0, wire::op_memory_returned, {wire::packed(wire::MemoryReturned<>{device_.number, 0})});
 }
 
 // ---- allocating ----
@@ -73,13 +72,13 @@ CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t
     while (true) {
         Allocation made;
         bool found = false;
-        uint64_t mapped_before = 0, mapped_after = 0, given_back = 0;
+        uint64_t mapped_before = 0, mapped_after = 0, more_room = 0;
         {
             LockGuard lock(mutex_);
             mapped_before = mapped_;
             found = try_allocate(wish, made);
             mapped_after = mapped_;
-            given_back = given_back_;
+            more_room = more_room_;
         }
         if (auto sent = sends_.flush(); sent != CUDA_SUCCESS) return sent;
         if (found) {
@@ -88,7 +87,7 @@ CUresult DeviceMemory::allocate(const Context& context, uint64_t bytes, uint64_t
             return CUDA_SUCCESS;
         }
         if (session().lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-        if (!make_space(bytes < small_max ? granularity_ : round_up(bytes, granularity_), given_back))
+        if (!make_space(bytes < small_max ? granularity_ : round_up(bytes, granularity_), more_room))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
 }
@@ -177,38 +176,38 @@ void DeviceMemory::note_untouched(uint64_t address) {
 CUresult DeviceMemory::take_grant(uint64_t bytes) {
     while (true) {
         bool taken = false;
-        uint64_t given_back = 0;
+        uint64_t more_room = 0;
         {
             LockGuard lock(mutex_);
-            given_back = given_back_;
+            more_room = more_room_;
             taken = room() >= bytes;
             if (taken) created_ += bytes;
         }
         // The worker must unmap what made room before it hears what the room is for.
         if (taken) return sends_.flush();
         if (session().lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-        if (!make_space(bytes, given_back)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!make_space(bytes, more_room)) return CUDA_ERROR_OUT_OF_MEMORY;
     }
 }
 
 void DeviceMemory::return_grant(uint64_t bytes) {
     LockGuard lock(mutex_);
-    ++given_back_;
+    ++more_room_;
     created_ -= bytes;
 }
 
 void DeviceMemory::graphs_took(int64_t bytes, uint64_t granted) {
     LockGuard lock(mutex_);
     granted_ += granted;
-    if (bytes < 0) ++given_back_;
+    if (bytes < 0) ++more_room_;
     created_ += static_cast<uint64_t>(bytes);
 }
 
 // ---- when the grant or the addresses are used up ----
 
 // Tries one thing after the other, cheapest first. False: there is no more memory, and none has come back since
-// `given_back` was read.
-bool DeviceMemory::make_space(uint64_t needed, uint64_t given_back) {
+// `more_room` was read.
+bool DeviceMemory::make_space(uint64_t needed, uint64_t more_room) {
     if (take_ahead()) return true;
     if (use_spares(needed)) return true;
     uint64_t quarantined = 0, lacking = needed;
@@ -222,7 +221,7 @@ bool DeviceMemory::make_space(uint64_t needed, uint64_t given_back) {
     if (lacking < grant_step && ask_for(lacking)) return true;
     if (force_sync()) return true;
     LockGuard lock(mutex_);
-    return given_back_ != given_back;
+    return more_room_ != more_room;
 }
 
 bool DeviceMemory::use_spares(uint64_t needed) {
@@ -243,6 +242,7 @@ bool DeviceMemory::take_ahead() {
     uint64_t more = ahead_granted_.exchange(0);
     LockGuard lock(mutex_);
     granted_ += more;
+    if (more != 0) ++more_room_;
     return more != 0;
 }
 
@@ -251,14 +251,14 @@ bool DeviceMemory::ask_for(uint64_t bytes) {
     call.on(device_);
     wire::MemoryGrant<>::Reply reply;
     if (call.send() != CUDA_SUCCESS || !call.read(reply)) return false;
-    const uint64_t more = reply.bytes;
     {
         LockGuard lock(mutex_);
-        granted_ += more;
+        granted_ += reply.bytes;
+        more_room_ += reply.bytes != 0;  // also for another thread, which was granted nothing after us
     }
     log(LogLevel::debug, "device %d: asked for %llu MiB more, was granted %llu", device_.ordinal,
-        static_cast<unsigned long long>(bytes >> 20), static_cast<unsigned long long>(more >> 20));
-    return more != 0;
+        static_cast<unsigned long long>(bytes >> 20), static_cast<unsigned long long>(reply.bytes >> 20));
+    return reply.bytes != 0;
 }
 
 // Waits for the GPU so that quarantined memory may be reused. False if that frees nothing.
@@ -309,7 +309,7 @@ CUresult DeviceMemory::release(uint64_t address, uint64_t stream) {
 
 // No command can use it any more.
 void DeviceMemory::give_back(const Allocation& allocation) {
-    ++given_back_;
+    ++more_room_;
     if (allocation.small) return small_.add(allocation.address, allocation.reserved);
     if (spare_bytes_ + allocation.reserved > std::max(spare_max, granted_ / spare_share))
         return unmap({allocation.address, allocation.reserved});
@@ -399,10 +399,33 @@ void DeviceMemory::context_ends(uint64_t context) {
     (void)sends_.flush();
 }
 
+void DeviceMemory::trim_after_work() {
+    (void)force_sync();
+    trim();
+}
+
 void DeviceMemory::trim() {
     {
         LockGuard lock(mutex_);
         unmap_spares();
+    }
+    (void)sends_.flush();
+}
+
+void DeviceMemory::give_up_idle(uint64_t wanted) {
+    if (ahead_done_) (void)take_ahead();
+    wanted = round_up(wanted, granularity_);
+    for (bool waited = false;; waited = true) {
+        {
+            LockGuard lock(mutex_);
+            unmap_spares();
+            const uint64_t bytes = std::min(room() / granularity_ * granularity_, wanted);
+            const bool enough = bytes == wanted || waited;
+            granted_ -= enough ? bytes : 0;
+            if (enough) sends_.put(wire::MemoryReturned<>{device_.number, bytes});
+            if (enough) break;
+        }
+        (void)force_sync();
     }
     (void)sends_.flush();
 }

@@ -51,6 +51,8 @@ public:
     // allocate() does.
     CUresult take_grant(uint64_t bytes);
     void return_grant(uint64_t bytes);
+    // Another process wants as much: gives back what of the grant is not used, and says so. May wait for the GPU.
+    void give_up_idle(uint64_t wanted) TNR_EXCLUDES(mutex_);
     // Graphs have taken memory out of it, or given it back (less than 0), and the worker was granted more for that.
     void graphs_took(int64_t bytes, uint64_t granted) TNR_EXCLUDES(mutex_);
 
@@ -75,7 +77,8 @@ public:
     // Gives back the context's memory. Waits for a pending question about the context, since nothing may name it
     // afterwards.
     void context_ends(uint64_t context);
-    void trim();  // unmaps what is free
+    void trim();                                  // unmaps what is free
+    void trim_after_work() TNR_EXCLUDES(mutex_);  // and what was freed, once the GPU has passed it
     // From now on commands of `device` may use this memory, too, so freed memory waits for them as well.
     void reached_from(int device) { reached_from_.fetch_or(uint64_t{1} << device); }
 
@@ -115,7 +118,7 @@ private:
 
     // These may wait, so no lock may be held.
     void note_untouched(uint64_t address) TNR_EXCLUDES(mutex_);
-    bool make_space(uint64_t needed, uint64_t given_back) TNR_EXCLUDES(mutex_);
+    bool make_space(uint64_t needed, uint64_t more_room) TNR_EXCLUDES(mutex_);
     bool use_spares(uint64_t needed) TNR_EXCLUDES(mutex_);
     bool take_ahead() TNR_EXCLUDES(mutex_);
     bool ask_for(uint64_t bytes) TNR_EXCLUDES(mutex_);
@@ -141,7 +144,7 @@ private:
     uint64_t granted_ TNR_GUARDED_BY(mutex_) = 0;
     uint64_t mapped_ TNR_GUARDED_BY(mutex_) = 0;
     uint64_t created_ TNR_GUARDED_BY(mutex_) = 0;
-    uint64_t given_back_ TNR_GUARDED_BY(mutex_) = 0;     // how often memory was given back
+    uint64_t more_room_ TNR_GUARDED_BY(mutex_) = 0;      // how often memory was given back, or granted
     uint64_t drained_bytes_ TNR_GUARDED_BY(mutex_) = 0;  // quarantined when the GPU was asked last
 
     std::atomic<uint64_t> draining_{0};  // the context that is being asked how far it is; 0: none

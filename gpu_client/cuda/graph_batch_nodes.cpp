@@ -6,10 +6,20 @@
 
 namespace tnr::cuda {
 
+// What cuda.h allows. It is looked at before the array is.
+static constexpr unsigned operations_max = 256;
+
+CUresult check_cuStreamBatchMemOp(CUstream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
+    return count <= operations_max ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult check_cuStreamBatchMemOp_v2(CUstream, unsigned count, CUstreamBatchMemOpParams*, unsigned) {
+    return count <= operations_max ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 namespace {
 
 CUresult read_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS* given, wire::BatchWork<>& work) {
-    if (!given || (given->count != 0 && !given->paramArray) || given->count > wire::batch_words_max)
+    if (!given || (given->count != 0 && !given->paramArray) || given->count > operations_max)
         return CUDA_ERROR_INVALID_VALUE;
     using Operation = decltype(work.operations)::value_type;
     for (unsigned i = 0; i < given->count; ++i)

@@ -12,7 +12,7 @@ namespace {
 struct PreparedCopy {
     wire::CopyWork<> work;
     wire::CopyArrays<> arrays;
-    std::shared_ptr<HostCopy> host;  // null: both sides are the device's
+    std::vector<std::shared_ptr<HostCopy>> host;  // of the sides that are the host's
 
     bool has_arrays() const { return arrays.to != 0 || arrays.from != 0; }
 };
@@ -43,18 +43,22 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
-// Makes the host's side a mirror.
+// Makes the host's side a mirror. What lies between slices is mirrored with them, so it cannot come back: the program
+// may have changed it.
 CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
                      PreparedCopy& copy) {
-    if (box.slices != 1) return static_cast<CUresult>(unsupported("a graph's copy of a box from or to the host"));
-    copy.host = std::make_shared<HostCopy>();
-    const HostRows rows{handle_of<std::byte*>(side.address), box.row_bytes, box.rows, side.pitch};
-    // Which functions come before it, the worker finds out.
-    auto result = mirror_copy(context, rows, to_device, {before.copies, {}}, *copy.host);
+    const uint64_t slice_rows = box.slices > 1 ? side.slice_bytes / side.pitch : box.rows;
+    if (slice_rows != box.rows && !to_device)
+        return static_cast<CUresult>(unsupported("a graph's copy to the host with gaps between slices"));
+    const uint64_t rows = (box.slices - 1) * slice_rows + box.rows;
+    auto host = std::make_shared<HostCopy>();
+    auto result = mirror_copy(context, {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch},
+                              to_device, before, *host);
     if (result != CUDA_SUCCESS) return result;
-    side.address = *copy.host->mirror;
+    side.address = *host->mirror;
     side.pitch = box.row_bytes;
-    side.slice_bytes = box.row_bytes * box.rows;
+    side.slice_bytes = box.row_bytes * slice_rows;
+    copy.host.push_back(std::move(host));
     return CUDA_SUCCESS;
 }
 
@@ -67,19 +71,17 @@ CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared
     if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
     flatten(box);
     if (!is_sound(box.to, box) || !is_sound(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
-    bool from_host = !box.from.on_device;
-    if (from_host && !box.to.on_device)
-        return static_cast<CUresult>(unsupported("a graph's copy within the host's memory"));
     const GraphNeeds none;
     auto result = CUDA_SUCCESS;
-    if (from_host) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
-    if (!box.to.on_device) result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
+    if (!box.from.on_device) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
+    if (result == CUDA_SUCCESS && !box.to.on_device)
+        result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
     read_array(box.to, copy.arrays.to, copy.arrays.to_place);
     read_array(box.from, copy.arrays.from, copy.arrays.from_place);
     copy.work = {box.to.address,   box.to.pitch,   box.to.slice_bytes / box.to.pitch,
                  box.from.address, box.from.pitch, box.from.slice_bytes / box.from.pitch,
                  box.row_bytes,    box.rows,       box.slices,
-                 context->number,  from_host};
+                 context->number};
     return result;
 }
 
@@ -99,9 +101,9 @@ std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNee
         bool captured = one->node == 0 && (one->to_device ? *one->mirror == old.from : *one->mirror == old.to);
         return captured || one->node == value_of(node);
     });
-    if (copy.host) {
-        copy.host->node = value_of(node);
-        changed->copies.push_back(copy.host);
+    for (auto& one : copy.host) {
+        one->node = value_of(node);
+        changed->copies.push_back(one);
     }
     return changed->empty() ? nullptr : changed;
 }
@@ -116,10 +118,8 @@ CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext 
     auto result = send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work); });
     if (result != CUDA_SUCCESS) return result;
     remember(*place.out, *given);
-    if (copy.host) {
-        copy.host->node = value_of(*place.out);
-        add_needs(place.graph, {{copy.host}, {}});
-    }
+    for (auto& one : copy.host) one->node = value_of(*place.out);
+    add_needs(place.graph, {copy.host, {}});
     return CUDA_SUCCESS;
 }
 
@@ -140,11 +140,25 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     return result;
 }
 
+// An instance's functions have been told what they see and bring of the copies that it was made with, and of no others.
+CUresult check_order(const GraphNeeds& needs, CUgraphNode node, PreparedCopy& copy) {
+    for (auto& one : copy.host) {
+        if (one->to_device) copy.work.from_host = true;
+        for (auto& other : needs.copies)
+            if (other->node != value_of(node) && other->to_device != one->to_device && other->mirror != one->mirror &&
+                overlap(other->host, one->host))
+                return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
     auto needs = needs_of(exec);
     PreparedCopy copy;
     if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
+    if (needs)
+        if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
     if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
     auto result = send_copy(

@@ -7,39 +7,33 @@ namespace tnr::cuda {
 
 namespace {
 
-CUresult prepare(const CUDA_HOST_NODE_PARAMS* given, std::shared_ptr<const GraphNeeds> needs,
-                 NewGraphFunction& function) {
+using Ticket = std::shared_ptr<const uint64_t>;
+
+CUresult prepare(const CUDA_HOST_NODE_PARAMS* given, Ticket& ticket) {
     if (!given || !given->fn) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     auto run = [function = given->fn, data = given->userData] { function(data); };
-    return make_graph_function(*context->session.load(), needs ? *needs : GraphNeeds(), run, *given, function);
-}
-
-void put_function(TableCall& call, const NewGraphFunction& function) {
-    call.put(*function.ticket);
-    call.put(function.seen);
-}
-
-CUresult sent(TableCall& call, const NewGraphFunction& function) {
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::SeenReply reply;
-    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    confirm_seen(function, reply.seen);
+    ticket = make_graph_function(*context->session.load(), run, *given);
     return CUDA_SUCCESS;
+}
+
+void put_function(TableCall& call, const Ticket& ticket) {
+    call.put(*ticket);
+    call.put(decltype(wire::AddHostNode<>::seen)());
 }
 
 CUresult add_host(const NodePlace& place, const CUDA_HOST_NODE_PARAMS* given) {
     if (!place.out || (place.count != 0 && !place.dependencies)) return CUDA_ERROR_INVALID_VALUE;
-    NewGraphFunction function;
-    if (auto result = prepare(given, needs_of(place.graph), function); result != CUDA_SUCCESS) return result;
+    Ticket ticket;
+    if (auto result = prepare(given, ticket); result != CUDA_SUCCESS) return result;
     TableCall call(wire::AddHostNode<>::op, wire::AddHostNode<>::way);
     Minted<CUgraphNode> made;
     put_place(call, made, place);
-    put_function(call, function);
-    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
+    put_function(call, ticket);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     *place.out = made.keep(call);
-    add_needs(place.graph, {{}, {{function.ticket, value_of(*place.out)}}});
+    add_needs(place.graph, {{}, {{ticket, value_of(*place.out)}}});
     return CUDA_SUCCESS;
 }
 
@@ -55,11 +49,11 @@ CUresult ask_ticket(CUgraphNode handle, uint64_t& ticket) {
 
 // The needs with another function for the node.
 std::shared_ptr<const GraphNeeds> with_function(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
-                                                uint64_t old_ticket, const NewGraphFunction& function) {
+                                                uint64_t old_ticket, const Ticket& ticket) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
     std::erase_if(changed->functions,
                   [&](auto& old) { return old.node == value_of(node) || *old.ticket == old_ticket; });
-    changed->functions.push_back({function.ticket, value_of(node)});
+    changed->functions.push_back({ticket, value_of(node)});
     return changed;
 }
 
@@ -68,31 +62,40 @@ CUresult set_host(CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
     if (!node) return CUDA_ERROR_INVALID_VALUE;
     auto graph = handle_of<CUgraph>(node->graph);
     auto needs = needs_of(graph);
-    NewGraphFunction function;
-    if (auto result = prepare(given, needs, function); result != CUDA_SUCCESS) return result;
+    Ticket ticket;
+    if (auto result = prepare(given, ticket); result != CUDA_SUCCESS) return result;
     uint64_t old_ticket = 0;
     if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
     TableCall call(wire::SetHostNode<>::op, wire::SetHostNode<>::way);
     call.handle(handle);
-    put_function(call, function);
-    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
-    set_needs(graph, with_function(needs, handle, old_ticket, function));
+    put_function(call, ticket);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    set_needs(graph, with_function(needs, handle, old_ticket, ticket));
     return CUDA_SUCCESS;
+}
+
+// Of the function that the node has in an instance: the graph's own, unless it was set there before.
+uint64_t ticket_in(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node, uint64_t of_graph) {
+    if (needs)
+        for (auto& function : needs->functions)
+            if (function.node == value_of(node)) return *function.ticket;
+    return of_graph;
 }
 
 CUresult set_host(CUgraphExec exec, CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
     auto needs = needs_of(exec);
-    NewGraphFunction function;
-    if (auto result = prepare(given, needs, function); result != CUDA_SUCCESS) return result;
+    Ticket ticket;
+    if (auto result = prepare(given, ticket); result != CUDA_SUCCESS) return result;
     uint64_t old_ticket = 0;
     if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
     TableCall call(wire::SetExecHostNode<>::op, wire::SetExecHostNode<>::way);
     call.handle(exec);
     call.handle(handle);
-    put_function(call, function);
-    if (auto result = sent(call, function); result != CUDA_SUCCESS) return result;
-    set_needs(exec, with_function(needs, handle, old_ticket, function));
+    put_function(call, ticket);
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    take_place_of(ticket_in(needs, handle, old_ticket), *ticket);
+    set_needs(exec, with_function(needs, handle, old_ticket, ticket));
     return CUDA_SUCCESS;
 }
 

@@ -58,7 +58,7 @@ CUresult launch_that_allocates(const wire::LaunchGraph<>& record, const Context&
     driver_took_memory();
     auto result = launch();
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-    find_device(context.device)->memory->trim();
+    find_device(context.device)->memory->trim_after_work();
     return launch();
 }
 

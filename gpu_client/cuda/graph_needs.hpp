@@ -2,7 +2,9 @@
 //
 // A host copy in a graph is one between the device and a mirror of the host memory, which is device memory of ours. So
 // each launch copies what the program has in that memory by then into the mirror, and after it what the graph has put
-// into a mirror back, both in the stream's order and by the ordinary way of copies.
+// into a mirror back, both in the stream's order and by the ordinary way of copies. A function of the program in the graph
+// is given what copies before it have put into their mirrors, and what it may have changed goes into the mirrors of copies
+// behind it when it has run; graph_order.hpp finds out which those are.
 #pragma once
 
 #include <memory>
@@ -17,8 +19,9 @@ struct HostCopy {
     HostRows host;
     // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
     std::shared_ptr<const uint64_t> mirror;
-    uint64_t stream = 0;  // handle of the one that it was captured in, or
-    uint64_t node = 0;    // of the node that it was added or set as
+    uint64_t context = 0;  // handle: of the mirror
+    uint64_t stream = 0;   // handle of the one that it was captured in, or
+    uint64_t node = 0;     // of the node that it was added or set as
     // A function of the graph comes behind it and has seen what it brought; it may have changed that.
     bool seen_by_function = false;
 };

@@ -1,6 +1,7 @@
 // Graphs: what cuda.calls cannot say of their calls.
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
+#include "gpu_client/cuda/graph_order.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -35,14 +36,14 @@ CUresult check_cuGraphAddChildGraphNode(CUgraphNode*, CUgraph graph, const CUgra
 }
 
 // What a call answers that is refused here.
-CUresult check_cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo* info) {
+CUresult check_cuGraphExecUpdate_v2(CUgraphExec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
     *info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
-    return CUDA_SUCCESS;
+    return order_needs(graph);
 }
-CUresult check_cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode* blamed, CUgraphExecUpdateResult* update) {
+CUresult check_cuGraphExecUpdate(CUgraphExec, CUgraph graph, CUgraphNode* blamed, CUgraphExecUpdateResult* update) {
     *blamed = nullptr;
     *update = CU_GRAPH_EXEC_UPDATE_ERROR;
-    return CUDA_SUCCESS;
+    return order_needs(graph);
 }
 
 // An instance that was updated copies from and to where the graph says, and no longer as it did.
@@ -75,7 +76,7 @@ static void name_for_kernels(CUgraphExec& exec) {
 
 CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {
     bool for_kernels = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-    return !for_kernels || kernels_may_launch(graph) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return !for_kernels || kernels_may_launch(graph) ? order_needs(graph) : CUDA_ERROR_NOT_SUPPORTED;
 }
 void note_cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long flags) {
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) name_for_kernels(*exec);
@@ -134,6 +135,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
             wanted->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
             return CUDA_ERROR_NOT_SUPPORTED;
         }
+        if (auto result = order_needs(graph); result != CUDA_SUCCESS) return result;
         auto result = call.send();
         wire::InstantiateGraph<>::Reply reply;
         if (call.read(reply)) {

@@ -11,6 +11,7 @@
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
+#include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -19,11 +20,8 @@
 namespace tnr::cuda {
 
 namespace {
-// A copy to the host in the graph that the function sees.
-struct Seen {
-    uint64_t offset = 0;  // in what the worker sends
-    Destination to;
-};
+// Stays true: it only says whether anybody has to be careful.
+std::atomic<bool> any_brings{false};
 
 struct HostFunctions {
     Mutex mutex;
@@ -34,9 +32,9 @@ struct HostFunctions {
         std::function<void()> run;
         ClientSession* session;  // of its stream
         bool of_graph = false;
-        bool retired = false;   // of a graph that is gone
-        uint64_t expected = 0;  // runs that launches of a graph will still bring
-        std::vector<Seen> seen = {};
+        bool retired = false;                                    // of a graph that is gone
+        uint64_t expected = 0;                                   // runs that launches of a graph will still bring
+        std::shared_ptr<const FunctionMemory> memory = nullptr;  // of a graph; null: none
         CUDA_HOST_NODE_PARAMS given{};
     };
     using Functions = std::map<uint64_t, Waiting>;  // by ticket
@@ -58,6 +56,23 @@ HostFunctions& host_functions() {
     return *all;
 }
 
+// What a function of a graph may have changed goes into the mirrors of the copies behind it.
+void bring(const FunctionMemory& memory) {
+    std::vector<Transfers> used;
+    for (auto& copy : memory.brings) {
+        auto* context = contexts().find(copy->context);
+        Transfers by{copy->context, 0};
+        if (!context || open_transfers(*context, by.stream) != CUDA_SUCCESS) continue;
+        auto& host = copy->host;
+        bool plain = host.rows == 1 || host.pitch == host.row_bytes;
+        const uint64_t pieces = plain ? 1 : host.rows, bytes = plain ? host.rows * host.row_bytes : host.row_bytes;
+        for (uint64_t i = 0; i < pieces; ++i)
+            give_bytes(by, *copy->mirror + i * bytes, host.address + i * host.pitch, bytes);
+        if (std::find(used.begin(), used.end(), by) == used.end()) used.push_back(by);
+    }
+    for (auto& by : used) finish_for_stream(by);
+}
+
 // One thread for all: CUDA promises streams no concurrency among their host functions.
 void run_host_functions() {
     auto& all = host_functions();
@@ -74,6 +89,7 @@ void run_host_functions() {
         auto found = all.waiting.find(reached.ticket);
         bool ours = found != all.waiting.end() && found->second.of_graph == (reached.session != nullptr);
         std::function<void()> run = ours ? found->second.run : nullptr;
+        auto memory = ours ? found->second.memory : nullptr;
         auto* session = ours ? found->second.session : reached.session;
         lock.unlock();
         if (!session) continue;  // not one of ours
@@ -82,6 +98,8 @@ void run_host_functions() {
         if (run) run();
         run = nullptr;
         host_function_ended();
+        if (memory) bring(*memory);
+        memory = nullptr;
         session->send_at_once(wire::HostFunctionDone{reached.run});
         session->expect_news(-1);
         if (ours) all.end_run(reached.ticket);
@@ -144,16 +162,23 @@ void run_on_host_thread_soon(std::function<void()> run) {
 }
 
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data) {
-    Seen into;
+    std::shared_ptr<const FunctionMemory> memory;
     {
         auto& all = host_functions();
         LockGuard lock(all.mutex);
         auto found = all.waiting.find(ticket);
-        if (found == all.waiting.end()) return;
-        for (auto& seen : found->second.seen)
-            if (seen.offset <= offset) into = seen;
+        if (found != all.waiting.end()) memory = found->second.memory;
     }
-    (void)into.to.write(offset - into.offset, data);
+    if (!memory) return;
+    for (auto& host : memory->seen) {
+        const uint64_t bytes = host.rows * host.row_bytes;
+        if (offset < bytes) {
+            Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
+            (void)to.write(offset, data);
+            return;
+        }
+        offset -= bytes;
+    }
 }
 
 void expect_functions(ClientSession& session, const GraphNeeds& needs) {
@@ -167,33 +192,34 @@ void expect_functions(ClientSession& session, const GraphNeeds& needs) {
     session.expect_news(static_cast<int>(needs.functions.size()));
 }
 
-CUresult make_graph_function(ClientSession& session, const GraphNeeds& needs, std::function<void()> run,
-                             const CUDA_HOST_NODE_PARAMS& given, NewGraphFunction& made) {
+std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std::function<void()> run,
+                                                    const CUDA_HOST_NODE_PARAMS& given) {
     HostFunctions::Waiting function{std::move(run), &session};
     function.of_graph = true;
     function.given = given;
-    uint64_t offset = 0;
-    for (auto& copy : needs.copies) {
-        if (copy->to_device) continue;
-        auto& host = copy->host;
-        uint64_t bytes = host.row_bytes * host.rows;
-        function.seen.push_back({offset, {host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch}});
-        made.seen.push_back({*copy->mirror, bytes});
-        made.copies.push_back(copy);
-        offset += bytes;
-    }
-    if (made.seen.size() > wire::seen_memory_max) return CUDA_ERROR_NOT_SUPPORTED;
-    made.ticket = std::shared_ptr<const uint64_t>(new uint64_t(host_functions().add(std::move(function))),
-                                                  [](const uint64_t* last) {
-                                                      retire(*last);
-                                                      delete last;
-                                                  });
-    return CUDA_SUCCESS;
+    return {new uint64_t(host_functions().add(std::move(function))), [](const uint64_t* last) {
+                retire(*last);
+                delete last;
+            }};
 }
 
-void confirm_seen(const NewGraphFunction& function, const std::vector<uint8_t>& comes_after) {
-    for (size_t i = 0; i < std::min(function.copies.size(), comes_after.size()); ++i)
-        if (comes_after[i]) function.copies[i]->seen_by_function = true;
+void set_function_memory(uint64_t ticket, FunctionMemory memory) {
+    if (!memory.brings.empty()) any_brings = true;
+    auto shared = std::make_shared<const FunctionMemory>(std::move(memory));
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    if (auto found = all.waiting.find(ticket); found != all.waiting.end()) found->second.memory.swap(shared);
+}
+
+void take_place_of(uint64_t ticket, uint64_t new_ticket) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    auto old = all.waiting.find(ticket), now = all.waiting.find(new_ticket);
+    if (old != all.waiting.end() && now != all.waiting.end()) now->second.memory = old->second.memory;
+}
+
+bool functions_bring() {
+    return any_brings;
 }
 
 CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given) {
@@ -205,21 +231,13 @@ CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given) {
     return CUDA_SUCCESS;
 }
 
-// Without copies to the host before it there is nothing that the worker would have to find out.
 static CUresult capture_function(const StreamRef& stream, ClientSession& session, std::function<void()> run,
                                  const CUDA_HOST_NODE_PARAMS& given) {
-    NewGraphFunction function;
-    auto made = make_graph_function(session, needs_so_far(stream), std::move(run), given, function);
-    if (made != CUDA_SUCCESS) return made;
-    RemoteCall call(wire::CaptureHostFunction<>{stream.number, *function.ticket, function.seen},
-                    function.seen.empty() ? wire::CallWay::async_ : wire::CallWay::sync);
+    auto ticket = make_graph_function(session, std::move(run), given);
+    RemoteCall call(wire::CaptureHostFunction<>{stream.number, *ticket, {}});
     call.use(stream);
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::SeenReply reply;
-    if (!function.seen.empty())
-        if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    confirm_seen(function, reply.seen);
-    add_needs(stream, {{}, {{function.ticket}}});
+    add_needs(stream, {{}, {{ticket}}});
     return CUDA_SUCCESS;
 }
 

@@ -15,18 +15,18 @@ namespace tnr::cuda {
 // that is being captured: whenever a launch of the graph reaches it.
 CUresult run_in_stream(CUstream stream, std::function<void()> run);
 
-// A function that a graph is about to have. `copies` are those of its copies to the host that it may have to see, in the
-// order of `seen`.
-struct NewGraphFunction {
-    std::shared_ptr<const uint64_t> ticket;
-    std::vector<std::shared_ptr<HostCopy>> copies;
-    wire::List<wire::SeenMemory, wire::seen_memory_max> seen;
+// The ticket of a function that a graph is about to have. `given`: as the program may ask for it again.
+std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std::function<void()> run,
+                                                    const CUDA_HOST_NODE_PARAMS& given);
+// What it sees of the graph's copies to the host, in the order in which the worker sends it, and the copies from the host
+// whose mirrors it fills again.
+struct FunctionMemory {
+    std::vector<HostRows> seen;
+    std::vector<std::shared_ptr<const HostCopy>> brings;
 };
-// `given`: as the program may ask for it again.
-CUresult make_graph_function(ClientSession& session, const GraphNeeds& needs, std::function<void()> run,
-                             const CUDA_HOST_NODE_PARAMS& given, NewGraphFunction& made);
-// The node comes after these copies; it gets no others to see.
-void confirm_seen(const NewGraphFunction& function, const std::vector<uint8_t>& comes_after);
+void set_function_memory(uint64_t ticket, FunctionMemory memory);
+// The function with the new ticket sees and brings what the other one does.
+void take_place_of(uint64_t ticket, uint64_t new_ticket);
 CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);
 
 // A stream has reached the function with this ticket. Hands it to the thread that runs host functions and does not wait
@@ -34,6 +34,8 @@ CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);
 void run_host_function_soon(uint64_t ticket);
 // The same for a function of a graph; `run` is what the worker calls this run of it.
 void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t run);
+// True while there may be functions of graphs that bring something.
+bool functions_bring();
 // What the function with this ticket will see of the graph's copies to the host, before it runs.
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data);
 // Runs it on the same thread, soon.

@@ -1,6 +1,7 @@
 // See images.hpp.
 #include "gpu_client/cuda/images.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -101,6 +102,7 @@ CUresult read_file(const char* path, wire::Bytes& bytes) {
     if (!path) return CUDA_ERROR_INVALID_VALUE;
     std::ifstream file(path, std::ios::binary);
     if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+    if (std::filesystem::is_directory(path)) return CUDA_ERROR_FILE_NOT_FOUND;  // reading it would throw
     std::vector<char> all{std::istreambuf_iterator<char>(file), {}};
     auto read = std::as_bytes(std::span(all));
     bytes.assign(read.begin(), read.end());

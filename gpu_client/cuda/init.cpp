@@ -7,6 +7,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/async_errors.hpp"
+#include "gpu_client/cuda/background_thread.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/contexts.hpp"
 #include "gpu_client/cuda/device_memory.hpp"
@@ -56,6 +57,13 @@ static void listen_to_news(ClientSession& session) {
     session.news.seen_data = take_seen_data;
     session.news.user_object_gone = user_object_gone;
     session.news.memory_shared = memory_shared;
+    session.news.memory_wanted = [&session](uint32_t number, uint64_t bytes) {
+        for (auto* device : devices())
+            if (device->session.load() == &session && device->number == number)
+                start_background_thread([device, bytes] {  // it may wait, and whoever receives must not
+                    if (library_state == LibraryState::ready) device->memory->give_up_idle(bytes);
+                });
+    };
 }
 
 // How often another place for a range is proposed to a worker. Both processes leave nearly all of the zone free.

@@ -1,6 +1,7 @@
 // See memory_pools.hpp.
 #include "gpu_client/cuda/memory_pools.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "gpu_client/cuda/device_memory.hpp"
@@ -48,6 +49,7 @@ uint64_t create_pool(const Device& device, bool is_default) {
         pool.stands_for = 0;
         for (auto& policy : pool.reuse) policy = 1;
         pool.release_threshold = pool.open_to = 0;
+        pool.bytes_max = 0;
         pool.amounts = {};
     });
 }
@@ -62,6 +64,11 @@ uint64_t default_pool(Device& device) {
 uint64_t chosen_pool(Device& device) {
     uint64_t chosen = device.pools.chosen;
     return chosen != 0 ? chosen : default_pool(device);
+}
+
+bool has_room(MemoryPool& pool, uint64_t bytes) {
+    LockGuard lock(amounts_mutex());
+    return pool.bytes_max == 0 || bytes <= pool.bytes_max - std::min(pool.bytes_max, pool.amounts.used);
 }
 
 void take_from_pool(MemoryPool& pool, uint64_t bytes) {

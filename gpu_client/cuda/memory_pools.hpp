@@ -56,6 +56,7 @@ struct MemoryPool {
     std::atomic<int> reuse[4] = {};       // CU_MEMPOOL_ATTR_REUSE_…: what the driver may do; we always may
     std::atomic<uint64_t> release_threshold{0};
     std::atomic<uint64_t> open_to{0};  // bit per other device
+    uint64_t bytes_max = 0;            // 0: as much as there is
     PoolAmounts amounts TNR_GUARDED_BY(amounts_mutex());
 };
 using MemoryPools = HandleRegistry<MemoryPool, HandleKind::pool>;
@@ -69,6 +70,8 @@ uint64_t create_pool(const Device& device, bool is_default);
 uint64_t default_pool(Device& device);
 uint64_t chosen_pool(Device& device);  // cuDeviceSetMemPool
 
+// False: it may not hold so much more.
+bool has_room(MemoryPool& pool, uint64_t bytes);
 // Counts `bytes` as allocated from the pool.
 void take_from_pool(MemoryPool& pool, uint64_t bytes);
 // Counts `bytes` that came from the pool with this handle as freed. The pool may have been destroyed.

@@ -2,7 +2,6 @@
 #include "gpu_client/cuda/mirrors.hpp"
 
 #include "gpu_client/cuda/devices.hpp"
-#include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 
 namespace tnr::cuda {
@@ -12,7 +11,7 @@ static bool same(const HostRows& one, const HostRows& other) {
            (one.rows == 1 || one.pitch == other.pitch);
 }
 
-static bool overlap(const HostRows& one, const HostRows& other) {
+bool overlap(const HostRows& one, const HostRows& other) {
     return one.address < other.address + extent(other.row_bytes, other.rows, other.pitch) &&
            other.address < one.address + extent(one.row_bytes, one.rows, one.pitch);
 }
@@ -32,15 +31,13 @@ CUresult mirror_copy(const Context& context, const HostRows& host, bool to_devic
                      HostCopy& copy) {
     copy.to_device = to_device;
     copy.host = host;
-    // Launches read the program's memory before they begin, so they would miss what a function of the graph changes.
-    if (to_device && !before.functions.empty())
-        return static_cast<CUresult>(unsupported("a graph's copy from the host behind a host function"));
-    for (auto& other : before.copies) {
-        if (same(other->host, host)) copy.mirror = other->mirror;
-        if (copy.mirror) return CUDA_SUCCESS;
-        if (other->to_device != to_device && overlap(other->host, host))
-            return static_cast<CUresult>(unsupported("a graph's copies to and from overlapping host memory"));
-    }
+    copy.context = context.handle;
+    for (auto& other : before.copies)
+        if (same(other->host, host)) {
+            copy.context = other->context;
+            copy.mirror = other->mirror;
+            return CUDA_SUCCESS;
+        }
     return make_mirror(context, host.row_bytes * host.rows, copy.mirror);
 }
 

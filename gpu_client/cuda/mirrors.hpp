@@ -7,9 +7,9 @@
 namespace tnr::cuda {
 
 // A copy between the host's rows and the device in a graph that already has `before`: where the host's side is. The same
-// rows have the same mirror, so that a graph that brings something there and fetches it again finds it. Fails with
-// CUDA_ERROR_NOT_SUPPORTED where no mirror could be right.
+// rows have the same mirror, so that a graph that brings something there and fetches it again finds it.
 CUresult mirror_copy(const Context& context, const HostRows& host, bool to_device, const GraphNeeds& before,
                      HostCopy& copy);
+bool overlap(const HostRows& one, const HostRows& other);
 
 }  // namespace tnr::cuda

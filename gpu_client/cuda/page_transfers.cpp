@@ -15,6 +15,9 @@ namespace tnr::cuda {
 
 // A wait for the GPU that takes so long is told once: the kernel may be waiting for the program in turn.
 static constexpr std::chrono::seconds remarkable_wait{10};
+// How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
+// itself, because another thread of the program makes a copy that waits for the stream.
+static constexpr std::chrono::milliseconds giving_timeout{2000};
 
 Work work_of(const Context& context, const StreamRef& stream) {
     return {context.handle, stream.object ? stream.object->handle : 0, last_use(stream, context)};
@@ -141,7 +144,8 @@ bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte
     return true;
 }
 
-bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout) {
+// False after `timeout`.
+static bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout) {
     struct Question {
         Pending pending;
         wire::Bytes text;
@@ -159,6 +163,13 @@ bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout) {
     };
     session.request(context->number, wire::SynchronizeStream<>::op, question->text, question->pending);
     return session.wait_until([answered] { return answered->load(); }, timeout);
+}
+
+void finish_for_stream(const Transfers& by) {
+    if (!finish_giving(by, giving_timeout))
+        log_once(LogLevel::warning,
+                 "what a function of the program has changed for its stream in managed memory, or for a graph's copies "
+                 "behind it, may come too late: the GPU's worker is waiting for that stream");
 }
 
 void give_pages(const SharedRange& range, PageRun run) {

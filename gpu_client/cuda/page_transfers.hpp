@@ -31,8 +31,8 @@ struct Transfers {
 void give_bytes(const Transfers& by, uint64_t device, const std::byte* from, uint64_t bytes);
 // Blocks until the bytes have been written from `to` on.
 bool fetch_bytes(const Transfers& by, uint64_t device, uint64_t bytes, std::byte* to);
-// Blocks until the GPU has what was given; false after `timeout`.
-bool finish_giving(const Transfers& by, std::chrono::milliseconds timeout);
+// Blocks until the GPU has what was given after a function that a stream waits for. It may take too long: then it tells.
+void finish_for_stream(const Transfers& by);
 // The same for pages, as far as they belong to the range. The program cannot write to them.
 void give_pages(const SharedRange& range, PageRun run);
 bool fetch_pages(const SharedRange& range, PageRun run, std::byte* to);

@@ -28,6 +28,7 @@ CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUs
         *out = 0;
         return CUDA_SUCCESS;
     }
+    if (!has_room(*pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
         return result;
     take_from_pool(*pool, bytes);
@@ -195,7 +196,9 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
         auto* device = find_device(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
         uint64_t made = create_pool(*device, false);
-        pools().find(made)->shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+        auto& pool = *pools().find(made);
+        pool.shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+        pool.bytes_max = properties->maxSize;
         *out = handle_of<CUmemoryPool>(made);
         return CUDA_SUCCESS;
     });

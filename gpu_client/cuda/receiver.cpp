@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 static constexpr milliseconds first_word_timeout{10'000};
 // A leader looks up this often even when nothing arrives.
 static constexpr milliseconds lead_at_most{1000};
+// How often somebody looks whether there is word of the worker while the program makes no calls: others may want its memory.
+static constexpr milliseconds idle_look_every{200};
 
 // What every call of a lost session returns: "the device is unavailable".
 static constexpr CUresult lost_result = CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -133,9 +135,11 @@ void ClientSession::expect_news(int change) {
 void ClientSession::background() {
     UniqueLock lock(receive_mutex_);
     while (true) {
-        background_wake_.wait(
-            receive_mutex_, [&]() TNR_REQUIRES(receive_mutex_) { return news_expected_ > 0 && !leading_ && !lost(); });
-        lead(lead_at_most);
+        bool expected = background_wake_.wait_for(receive_mutex_, idle_look_every, [&]() TNR_REQUIRES(receive_mutex_) {
+            return news_expected_ > 0 && !leading_ && !lost();
+        });
+        if (leading_ || lost()) continue;
+        lead(expected ? lead_at_most : milliseconds(0));
         if (!waiters_.empty()) waiters_.front()->wake.notify_one();  // a foreground thread may lead from here
         // Let go of the lock, so that it can.
         lock.unlock();
@@ -212,6 +216,8 @@ bool ClientSession::dispatch_record(const wire::Record& record, const zmq::messa
             return take(wire::RunGraphFunction{}, news.run_graph_function);
         case wire::MemoryShared::op:
             return take(wire::MemoryShared{}, [&](const auto&) { news.memory_shared(); });
+        case wire::MemoryWanted::op:
+            return take(wire::MemoryWanted{}, [&](const auto& told) { news.memory_wanted(told.device, told.bytes); });
         case wire::WorkerGoodbye::op: {
             wire::WorkerGoodbye goodbye;
             if (!wire::read(in, goodbye)) return false;

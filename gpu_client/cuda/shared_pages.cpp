@@ -27,10 +27,6 @@ constexpr std::chrono::seconds politeness{1};
 // An access that cannot be made after so many tries has another reason: the program has unmapped what it registered.
 constexpr int tries_max = 10'000;
 
-// How long the GPU may take to have what a host function has changed. Its worker may be waiting for the function
-// itself, because another thread of the program makes a copy that waits for the stream.
-constexpr std::chrono::milliseconds giving_timeout{2000};
-
 class SharedPages {
 public:
     CUresult add(std::shared_ptr<SharedRange> range) TNR_EXCLUDES(mutex_);
@@ -462,12 +458,7 @@ void host_function_ended() {
     std::vector<Transfers> used;
     pages().give(SharedPages::every_stream, &used);
     pages().given(nullptr);
-    for (auto& by : used)
-        if (!finish_giving(by, giving_timeout))
-            log_once(
-                LogLevel::warning,
-                "what a function of the program has changed for its stream in managed memory may come too late: the "
-                "GPU's worker is waiting for that stream");
+    for (auto& by : used) finish_for_stream(by);
 }
 
 }  // namespace tnr::cuda

@@ -159,7 +159,9 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUme
             auto* physical = find_held(handle);
             if (!physical || flags != 0 || bytes == 0 || offset > physical->bytes || bytes > physical->bytes - offset)
                 return CUDA_ERROR_INVALID_VALUE;
-            if (!may_be_mapped(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+            bool sound =
+                may_be_mapped(address, bytes) && offset % device_of_address(address)->memory->granularity() == 0;
+            if (!sound) return CUDA_ERROR_INVALID_VALUE;
             record.allocation = physical->number;
             multicast = physical->multicast;
             if (!multicast) device_of_address(address)->memory->sends().put(record);

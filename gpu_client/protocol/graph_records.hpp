@@ -96,15 +96,17 @@ struct SeenMemory {
 };
 inline constexpr uint32_t seen_memory_max = 1024;  // copies to the host before one function of a graph
 
-// Of each copy to the host: does the function come after it? Only then is it sent.
+// Of each copy to the host: does the function come after it? Only then is it sent. (For clients that do not ask for the
+// order of a graph.)
 struct SeenReply {
     List<uint8_t, seen_memory_max> seen;
     auto fields() { return std::tie(seen); }
 };
 
-// `seen` has the mirrors of all copies to the host in the graph. Each time that a launch of the graph reaches the function,
-// the worker sends what is in those that it comes after (BulkDown, as parts of one copy of all, with the call number
-// graph_function_data + ticket), and then RunGraphFunction.
+// Each time that a launch of the graph reaches the function, the worker sends what is in the mirrors that it sees
+// (OrderGraph; BulkDown, as parts of one copy of all, with the call number graph_function_data + ticket), and then
+// RunGraphFunction. `seen` is empty, except from clients that do not ask for the order: they name the mirrors of all copies
+// to the host that the graph has by then.
 template <class Side = Numbers>
 struct CaptureHostFunction {
     static constexpr uint16_t op = op_capture_host_function;
@@ -116,6 +118,43 @@ struct CaptureHostFunction {
     using Reply = SeenReply;  // if it is asked for
 };
 inline constexpr uint64_t graph_function_data = uint64_t{1} << 63;
+
+// Device memory that stands for memory of the program in a graph, and that memory.
+struct GraphMirror {
+    uint64_t device = 0, bytes = 0;
+    uint64_t host = 0, host_bytes = 0;
+    auto fields() { return std::tie(device, bytes, host, host_bytes); }
+};
+// Indices of mirrors.
+using MirrorList = List<uint32_t, seen_memory_max>;
+struct FunctionOrder {
+    uint64_t ticket = 0;
+    MirrorList seen;    // it comes after copies into these, whose content it gets, one behind the other
+    MirrorList brings;  // copies out of these come after it: the client fills them again when it has run
+    auto fields() { return std::tie(ticket, seen, brings); }
+};
+inline constexpr uint32_t ordered_functions_max = 1024;  // functions of a graph with copies from or to the host
+
+// In which order a graph reaches functions and copies of the client, those of graphs inside it, too. Asked before it is
+// instantiated: from then on its functions get what they see.
+template <class Side = Numbers>
+struct OrderGraph {
+    static constexpr uint16_t op = op_order_graph;
+    static constexpr auto way = CallWay::sync;
+    typename Side::Graph graph{};
+    List<GraphMirror, seen_memory_max> mirrors;
+    auto fields() { return std::tie(graph, mirrors); }
+    struct Reply {
+        List<FunctionOrder, ordered_functions_max> functions;
+        // Of each mirror: the place among the graph's steps, from 1, of the last copy into it that no function has seen;
+        // 0: none. That is the order in which the client fetches them when the graph is done.
+        List<uint32_t, seen_memory_max> unseen;
+        // A copy from the host comes after one to overlapping memory there, with nobody between them that could carry the
+        // one mirror's content to the other.
+        uint8_t tangled = 0;
+        auto fields() { return std::tie(functions, unseen, tangled); }
+    };
+};
 
 // ---- nodes. Adding one, changing one and changing one in an instance travel with the same description.
 
@@ -186,7 +225,8 @@ struct CopyWork {
     uint64_t from = 0, from_pitch = 0, from_rows = 0;
     uint64_t row_bytes = 0, rows = 0, slices = 0;
     typename Side::Context context{};
-    // `from` is such a mirror: the copy cannot come after a function of the program, which may change what it mirrors.
+    // `from` is such a mirror, and the client fills it before launches only: so the copy cannot come after a function of the
+    // program, which may change what it mirrors.
     uint8_t from_host = 0;
     auto fields() {
         return std::tie(to, to_pitch, to_rows, from, from_pitch, from_rows, row_bytes, rows, slices, context,

@@ -27,6 +27,8 @@ enum SessionOp : uint16_t {
     op_capture_host_function = 0xf015,
     op_graph_for_kernels = 0xf016,
     op_borrow_multicast = 0xf017,
+    op_order_graph = 0xf018,
+    op_memory_returned = 0xf019,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
@@ -45,6 +47,7 @@ enum SessionOp : uint16_t {
     op_run_graph_function = 0xf109,
     op_user_object_gone = 0xf10a,
     op_memory_shared = 0xf110,
+    op_memory_wanted = 0xf111,
 };
 
 }  // namespace tnr::wire

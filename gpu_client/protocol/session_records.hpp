@@ -71,6 +71,17 @@ struct MemoryInfo {
     };
 };
 
+// So much less of a device's memory is granted to the client. A client that gives back what it does not use when another
+// process wants it (MemoryWanted) says so by returning nothing at first.
+template <class Side = Numbers>
+struct MemoryReturned {
+    static constexpr uint16_t op = op_memory_returned;
+    static constexpr auto way = CallWay::async_;
+    typename Side::Device device{};
+    uint64_t bytes = 0;
+    auto fields() { return std::tie(device, bytes); }
+};
+
 // Names a thing, and a point in the stream of records as the client counts them.
 template <uint16_t Op, CallWay Way, class Thing>
 struct Position {
@@ -175,6 +186,14 @@ struct MemoryShared {
     static constexpr uint16_t op = op_memory_shared;
     uint32_t shared = 0;
     auto fields() { return std::tie(shared); }
+};
+
+// Another process of the claim wants as much of a device's memory as this. Answered with MemoryReturned, also of nothing.
+struct MemoryWanted {
+    static constexpr uint16_t op = op_memory_wanted;
+    uint32_t device = 0;
+    uint64_t bytes = 0;
+    auto fields() { return std::tie(device, bytes); }
 };
 
 struct Profiled {

@@ -19,6 +19,7 @@ Claims::Claims(EventLoop& loop, Gpus& gpus, Workers& workers, Books& books, Clai
                  [this](Worker& worker, bool away) { client_away(worker, away); },
                  [this](Worker& worker, const WorkerUse& use) { worker_used(worker, use); },
                  [this](Worker& worker, const MemoryWish& wish) { memory_wanted(worker, wish); },
+                 [this](Worker& worker, const MemoryBack& back) { memory_returned(worker, back); },
                  [this](Worker& worker, const std::string& how) { worker_gone(worker, how); }});
     gpus_.on_change([this] {
         if (options_.pool) options_.pool->changed();

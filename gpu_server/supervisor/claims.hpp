@@ -97,6 +97,9 @@ struct Session {
         EventLoop::TimerId timer;
     };
     std::list<HeldWish> held;
+    // By GPU of the claim: it was asked to give back memory that another session wants, and has not answered yet.
+    std::vector<bool> asked_back;
+    EventLoop::Clock::time_point asked_back_at{};
     Asker asker;
     std::optional<EventLoop::Clock::time_point> asker_gone_since;
     std::string why_ending;
@@ -270,6 +273,8 @@ private:
     void worker_used(Worker& worker, const WorkerUse& use);
     void client_away(Worker& worker, bool away);
     void memory_wanted(Worker& worker, const MemoryWish& wish);
+    void memory_returned(Worker& worker, const MemoryBack& back);
+    void ask_back(Claim& claim, const Session& wanting, const MemoryWish& wish);
     bool grant(Session& session, const MemoryWish& wish, bool nothing_too);
     void try_held(Claim& claim);
     void note_unconnected(const Caller& caller);

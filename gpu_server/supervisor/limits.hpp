@@ -126,6 +126,8 @@ inline constexpr milliseconds memory_files_looked_at_for{5};
 // A program that was killed holds its GPU memory until its worker is sure that it does not come back, and gone itself. How
 // long a program that needs that memory waits for it, and with how many wishes, before it hears that there is none.
 inline constexpr milliseconds wish_held_for{3'000};
+// How often a session is asked to give back memory that it does not use.
+inline constexpr milliseconds asked_back_every{500};
 inline constexpr size_t held_wishes_max = 64;
 
 // A program that has ended may still be ending here when the machine's next one asks for more GPUs than it had.

@@ -211,6 +211,7 @@ Result<Session*> Claims::add_session(Claim& claim, const Caller& caller, const P
     session.process = process;
     session.worker = *worker;
     session.granted_bytes.resize(claim.gpus.size());
+    session.asked_back.resize(claim.gpus.size());
     session.since = loop_.now();
     session.asker = Asker(process.connection);
     session.caller = caller;
@@ -399,7 +400,7 @@ void Claims::client_away(Worker& worker, bool away) {
 static bool memory_comes_back(const Claim& claim, const Session& wanting, size_t device) {
     return std::any_of(claim.sessions.begin(), claim.sessions.end(), [&](const Session& other) {
         bool leaving = other.away || other.state == Session::State::ending || !other.worker->last_word.empty() ||
-                       other.worker->state == Worker::State::dying;
+                       other.worker->state == Worker::State::dying || other.asked_back[device];
         return &other != &wanting && leaving && other.granted_bytes[device] > 0;
     });
 }
@@ -415,15 +416,42 @@ bool Claims::grant(Session& session, const MemoryWish& wish, bool nothing_too) {
     return true;
 }
 
+// Asks the claim's other sessions for what they do not use. One that has just been asked is left alone: a program that
+// looks for the most that it can have asks many times.
+void Claims::ask_back(Claim& claim, const Session& wanting, const MemoryWish& wish) {
+    for (auto& other : claim.sessions) {
+        bool has_some = &other != &wanting && other.connected && other.granted_bytes[wish.device] > 0;
+        if (!has_some || loop_.now() - other.asked_back_at < asked_back_every) continue;
+        other.asked_back_at = loop_.now();
+        other.asked_back[wish.device] = true;
+        workers_.tell(*other.worker, {{"memory_wanted", {{"device", wish.device}, {"bytes", wish.bytes}}}});
+    }
+}
+
+void Claims::memory_returned(Worker& worker, const MemoryBack& back) {
+    Claim* claim = nullptr;
+    auto* session = session_of(worker, &claim);
+    if (!session) return;
+    auto& granted = session->granted_bytes[back.device];
+    const uint64_t bytes = std::min(back.bytes, granted);
+    granted -= bytes;
+    gpus_.at(worker.gpus[back.device]).memory.take_back(bytes);
+    session->asked_back[back.device] = false;
+    try_held(*claim);
+}
+
 void Claims::memory_wanted(Worker& worker, const MemoryWish& wish) {
     Claim* claim = nullptr;
     auto* session = session_of(worker, &claim);
     if (!session) return;
+    if (grant(*session, wish, false)) return;
+    ask_back(*claim, *session, wish);
     bool waits = session->held.size() < held_wishes_max && memory_comes_back(*claim, *session, wish.device);
     if (grant(*session, wish, !waits)) return;
     auto held = session->held.insert(session->held.end(), {wish, 0});
-    held->timer = loop_.after(wish_held_for, [this, session, held] {
+    held->timer = loop_.after(wish_held_for, [this, claim, session, held] {
         grant(*session, held->wish, true);
+        for (auto& other : claim->sessions) other.asked_back[held->wish.device] = false;  // they do not answer
         session->held.erase(held);
     });
 }

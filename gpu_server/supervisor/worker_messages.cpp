@@ -89,6 +89,10 @@ WorkerMessage understand(const json& message) {
         return MemoryWish{number(wish.at("device")), number(wish.at("bytes")),
                           ticket == wish.end() ? 0 : number(*ticket)};
     }
+    if (has("memory_back")) {
+        auto& back = message["memory_back"];
+        return MemoryBack{number(back.at("device")), number(back.at("bytes"))};
+    }
     if (has("ended") || has("failed"))
         return LastWord{printable(message[has("ended") ? "ended" : "failed"].get_ref<const std::string&>())};
     if (has("exchange")) return exchange(message["exchange"]);

@@ -34,6 +34,10 @@ struct MemoryWish {
     uint64_t bytes = 0;
     uint64_t ticket = 0;
 };
+struct MemoryBack {
+    size_t device = 0;  // as in MemoryWish
+    uint64_t bytes = 0;
+};
 struct LastWord {
     std::string why;  // for people
 };
@@ -75,8 +79,8 @@ struct DamagedImage {
 };
 using ImageMessage = std::variant<FindImage, KeepImage, DamagedImage>;
 
-using WorkerMessage = std::variant<WorkerReady, ClientConnected, ClientAway, WorkerUse, MemoryWish, LastWord,
-                                   ExchangeMessage, ImageMessage>;
+using WorkerMessage = std::variant<WorkerReady, ClientConnected, ClientAway, WorkerUse, MemoryWish, MemoryBack,
+                                   LastWord, ExchangeMessage, ImageMessage>;
 
 // Nothing: it makes no sense.
 std::optional<WorkerMessage> parse_worker_message(std::string_view text);

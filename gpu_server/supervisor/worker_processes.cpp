@@ -202,6 +202,9 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) {
     } else if (auto* wish = std::get_if<MemoryWish>(&*message)) {
         if (wish->device >= worker.gpus.size()) return false;
         events_.wants_memory(worker, *wish);
+    } else if (auto* back = std::get_if<MemoryBack>(&*message)) {
+        if (back->device >= worker.gpus.size()) return false;
+        events_.returned_memory(worker, *back);
     } else if (auto* use = std::get_if<WorkerUse>(&*message)) {
         events_.used(worker, *use);
     } else if (auto* client = std::get_if<ClientAway>(&*message)) {

@@ -15,6 +15,8 @@
 //                        long it had work (busy_time.hpp); now and then
 //   worker → supervisor  {"away": true}                                    its client has left, perhaps for good, or (false) is back
 //   worker → supervisor  {"grant": {device, bytes, ticket}}                answered by {"granted": {ticket, bytes}}
+//   supervisor → worker  {"memory_wanted": {device, bytes}}                another process of the claim wants as much; answered by
+//   worker → supervisor  {"memory_back": {device, bytes}}                  so much less is granted to it; also unasked
 //   supervisor → worker  {"shared": true}                                  another process of the claim has come, or (false)
 //                        the last other one has gone; what the worker knows first is in "serve"
 //   supervisor → worker  {"end": "why"}                                    say good-bye to the client and exit
@@ -69,6 +71,7 @@ public:
         std::function<void(Worker&, bool)> away;
         std::function<void(Worker&, const WorkerUse&)> used;
         std::function<void(Worker&, const MemoryWish&)> wants_memory;
+        std::function<void(Worker&, const MemoryBack&)> returned_memory;
         // It has exited and been waited for; the object is gone after the call. `how` is for people.
         std::function<void(Worker&, const std::string& how)> gone;
     };

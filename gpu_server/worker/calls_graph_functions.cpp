@@ -4,6 +4,7 @@
 
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/graph_calls.hpp"
+#include "gpu_server/worker/graph_order.hpp"
 
 namespace tnr::worker {
 
@@ -13,18 +14,14 @@ struct GraphFunction {
     WorkerSession& session;
     CUcontext context;
     uint64_t ticket;
-    // What it sees, and where that is in what the client takes for one copy.
-    struct Seen {
-        uint64_t address, bytes, offset;
-    };
-    std::vector<Seen> seen;
 };
 
-CUresult send_seen(const GraphFunction& function) {
+CUresult send_seen(const GraphFunction& function, const std::vector<SeenPart>& seen) {
+    if (seen.empty()) return CUDA_SUCCESS;
     CUstream own = nullptr;
     driver().cuCtxSetCurrent(function.context);
     auto result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
-    for (auto& part : function.seen) {
+    for (auto& part : seen) {
         for (uint64_t at = 0; at < part.bytes && result == CUDA_SUCCESS; at += wire::piece_bytes_max) {
             auto bytes = std::min<uint64_t>(part.bytes - at, wire::piece_bytes_max);
             auto block = function.session.staging.take_download();
@@ -48,7 +45,7 @@ void reach(void* data) {
             [function = reached, run, before = all.downloads.next(), use = all.context_uses.begin(reached.context)] {
                 auto& session = function.session;
                 session.finish_wait(before);
-                auto result = function.seen.empty() ? CUDA_SUCCESS : send_seen(function);
+                auto result = send_seen(function, session.seen_by_functions.of(function.ticket));
                 if (result != CUDA_SUCCESS)
                     session.outbox.failed(wire::op_cuGraphLaunch, result, "a copy to the host in a graph");
                 session.outbox.tell(wire::RunGraphFunction{function.ticket, run});
@@ -57,7 +54,12 @@ void reach(void* data) {
 }
 
 void let_go(void* data) {
-    delete static_cast<GraphFunction*>(data);
+    std::unique_ptr<GraphFunction> function(static_cast<GraphFunction*>(data));
+    function->session.seen_by_functions.set(function->ticket, {});
+}
+
+uint64_t ticket_of(const CUDA_HOST_NODE_PARAMS& params) {
+    return params.fn == reach ? static_cast<GraphFunction*>(params.userData)->ticket : 0;
 }
 
 // Makes the graph own the function, which then goes with the last instance. A driver without user objects keeps it for
@@ -77,7 +79,8 @@ using SeenList = wire::List<wire::SeenMemory, wire::seen_memory_max>;
 // With what it sees of `seen`, coming after `before`, and the answer that says so.
 CUresult make_function(WorkerSession& session, Call& call, uint64_t ticket, const SeenList& seen,
                        const std::vector<CUgraphNode>& before, std::unique_ptr<GraphFunction>& made) {
-    made.reset(new GraphFunction{session, session.current(), ticket, {}});
+    made.reset(new GraphFunction{session, session.current(), ticket});
+    std::vector<SeenPart> parts;
     Ancestors ancestors;
     if (!seen.empty())
         if (auto result = ancestors.find(before); result != CUDA_SUCCESS) return result;
@@ -85,10 +88,11 @@ CUresult make_function(WorkerSession& session, Call& call, uint64_t ticket, cons
     uint64_t offset = 0;
     for (auto& memory : seen) {
         bool sees = std::count(ancestors.written.begin(), ancestors.written.end(), memory.address) != 0;
-        if (sees) made->seen.push_back({memory.address, memory.bytes, offset});
+        if (sees) parts.push_back({memory.address, memory.bytes, offset});
         reply.seen.push_back(sees);
         offset += memory.bytes;
     }
+    session.seen_by_functions.set(ticket, std::move(parts));
     call.reply(reply);
     return CUDA_SUCCESS;
 }
@@ -143,11 +147,15 @@ static Answer set_function(WorkerSession& session, Call& call, const wire::SetHo
     return result;
 }
 
+// The function takes the place of the one that the node has, and sees what that saw.
 static Answer set_exec_function(WorkerSession& session, Call& call, const wire::SetExecHostNode<Resolved>& wanted) {
-    if (!driver().cuGraphExecHostNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!driver().cuGraphExecHostNodeSetParams || !driver().cuGraphHostNodeGetParams) return CUDA_ERROR_NOT_SUPPORTED;
     std::unique_ptr<GraphFunction> function;
     auto result = make_function(session, call, wanted.ticket, wanted.seen, {wanted.node.handle}, function);
     if (result != CUDA_SUCCESS) return result;
+    CUDA_HOST_NODE_PARAMS old{};
+    if (result = driver().cuGraphHostNodeGetParams(wanted.node.handle, &old); result != CUDA_SUCCESS) return result;
+    if (wanted.seen.empty()) session.seen_by_functions.set(wanted.ticket, session.seen_by_functions.of(ticket_of(old)));
     CUDA_HOST_NODE_PARAMS params{reach, function.get()};
     result = driver().cuGraphExecHostNodeSetParams(wanted.exec.handle, wanted.node.handle, &params);
     if (result == CUDA_SUCCESS) (void)function.release();
@@ -159,9 +167,28 @@ static Answer get_function(WorkerSession&, Call& call, const wire::GetHostNode<R
     CUDA_HOST_NODE_PARAMS params{};
     auto result = driver().cuGraphHostNodeGetParams(wanted.named.handle, &params);
     if (result != CUDA_SUCCESS) return result;
-    if (params.fn != reach) return CUDA_ERROR_INVALID_VALUE;
-    call.reply(wire::HostWork{static_cast<GraphFunction*>(params.userData)->ticket});
+    auto ticket = ticket_of(params);
+    if (ticket == 0) return CUDA_ERROR_INVALID_VALUE;
+    call.reply(wire::HostWork{ticket});
     return result;
+}
+
+static Answer order_graph(WorkerSession& session, Call& call, const wire::OrderGraph<Resolved>& asked) {
+    wire::OrderGraph<>::Reply order;
+    GraphOrder graph(session.handles.graphs, asked.mirrors, ticket_of);
+    if (auto result = graph.find(asked.graph.handle, order); result != CUDA_SUCCESS) return result;
+    for (auto& function : order.functions) {
+        std::vector<SeenPart> parts;
+        uint64_t offset = 0;
+        for (auto index : function.seen) {
+            auto& mirror = asked.mirrors[index];
+            parts.push_back({mirror.device, mirror.bytes, offset});
+            offset += mirror.bytes;
+        }
+        session.seen_by_functions.set(function.ticket, std::move(parts));
+    }
+    call.reply(order);
+    return CUDA_SUCCESS;
 }
 
 void add_graph_function_calls(HandlerTable& table) {
@@ -170,6 +197,7 @@ void add_graph_function_calls(HandlerTable& table) {
     table.add<set_function>();
     table.add<set_exec_function>();
     table.add<get_function>();
+    table.add<order_graph>();
 }
 
 }  // namespace tnr::worker

@@ -156,6 +156,16 @@ static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<
     return std::nullopt;
 }
 
+// From now on the client is told what others want.
+static Answer memory_returned(WorkerSession& session, Call&, const wire::MemoryReturned<Resolved>& back) {
+    session.supervisor.watch_wishes([&session](uint32_t device, uint64_t bytes) {
+        if (device < session.devices.size()) session.outbox.tell(wire::MemoryWanted{device, bytes});
+    });
+    session.supervisor.give_back_memory(back.device.number,
+                                        session.memory.accounts.shrink(back.device.number, back.bytes));
+    return CUDA_SUCCESS;
+}
+
 static CUresult ask_driver(uint64_t& free, uint64_t& total) {
     size_t free_bytes = 0, all_bytes = 0;
     auto result = driver().cuMemGetInfo_v2(&free_bytes, &all_bytes);
@@ -223,6 +233,7 @@ static Answer set_access(WorkerSession& session, Call&, const wire::SetAccess<Re
 
 void add_memory_calls(HandlerTable& table) {
     table.add<grant>();
+    table.add<memory_returned>();
     table.add<map_memory>();
     table.add<unmap_memory>();
     table.add<change_range>();

@@ -73,6 +73,16 @@ void GraphBook::moved_into(uint64_t graph, uint64_t node) {
     if (auto* holder = nodes_.find(node)) holder->graphs.push_back(graph);
 }
 
+std::vector<CUgraph> GraphBook::graphs_in(CUgraphNode node) {
+    auto known = node_numbers_.find(node);
+    auto* holder = known == node_numbers_.end() ? nullptr : nodes_.find(known->second);
+    std::vector<CUgraph> found;
+    if (!holder) return found;
+    for (auto number : holder->graphs)
+        if (auto* graph = graphs_.find(number)) found.push_back(graph->handle);
+    return found;
+}
+
 void GraphBook::forget_graph(uint64_t number) {
     auto* found = graphs_.find(number);
     if (!found) return;

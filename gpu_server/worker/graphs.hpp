@@ -41,7 +41,8 @@ public:
     uint64_t number_of(CUgraphNode node, const NamedGraph& where);
     uint64_t known_number(CUgraph graph) const;  // 0: none yet
 
-    void moved_into(uint64_t graph, uint64_t node);  // the graph belongs to the node from now on
+    void moved_into(uint64_t graph, uint64_t node);    // the graph belongs to the node from now on
+    std::vector<CUgraph> graphs_in(CUgraphNode node);  // as far as they have numbers
 
     // With all that they own.
     void forget_graph(uint64_t number);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "api_client/base/mutex.hpp"
@@ -33,6 +34,33 @@ private:
     Condition done_;
     uint64_t last_run_ TNR_GUARDED_BY(mutex_) = 0;
     std::vector<uint64_t> running_ TNR_GUARDED_BY(mutex_);
+};
+
+// A part of device memory that a function of a graph sees a copy of, and where that is in what the client takes for one
+// copy of all.
+struct SeenPart {
+    uint64_t address, bytes, offset;
+};
+
+// By the functions' tickets. Any thread.
+class SeenByFunctions {
+public:
+    std::vector<SeenPart> of(uint64_t ticket) TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        auto found = parts_.find(ticket);
+        return found == parts_.end() ? std::vector<SeenPart>() : found->second;
+    }
+    void set(uint64_t ticket, std::vector<SeenPart> parts) TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        if (parts.empty())
+            parts_.erase(ticket);
+        else
+            parts_[ticket] = std::move(parts);
+    }
+
+private:
+    Mutex mutex_;
+    std::unordered_map<uint64_t, std::vector<SeenPart>> parts_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace tnr::worker

@@ -1,6 +1,7 @@
 // See memory_book.hpp.
 #include "gpu_server/worker/memory_book.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include "api_client/base/mutex.hpp"
@@ -24,6 +25,14 @@ bool MemoryAccounts::take(uint32_t device, uint64_t bytes, uint64_t& lacking) {
 void MemoryAccounts::give_back(uint32_t device, uint64_t bytes) {
     LockGuard lock(mutex_);
     accounts_[device].used -= bytes;
+}
+
+uint64_t MemoryAccounts::shrink(uint32_t device, uint64_t bytes) {
+    LockGuard lock(mutex_);
+    auto& account = accounts_[device];
+    const uint64_t less = std::min(bytes, account.granted - std::min(account.granted, account.used));
+    account.granted -= less;
+    return less;
 }
 
 // What a mapping was the last to hold is given up without the lock: the supervisor may have to hear of it.

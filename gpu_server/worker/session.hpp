@@ -128,6 +128,7 @@ public:
     Downloads downloads;
     Watches watches;
     HostFunctions host_functions;
+    SeenByFunctions seen_by_functions;
     ContextUses context_uses;
 
     CUcontext current() const { return handles.current; }

@@ -95,6 +95,8 @@ void SupervisorLink::listen() {
         lease_until_ms_ = parsed->value("lease_until_ms", lease_until_ms_.load());
         if (auto granted = parsed->find("granted"); granted != parsed->end() && granted->is_object())
             answer_grant(granted->value("ticket", uint64_t{0}), granted->value("bytes", uint64_t{0}));
+        if (auto wanted = parsed->find("memory_wanted"); wanted != parsed->end() && wanted->is_object())
+            pass_on_wish(wanted->value("device", uint32_t{0}), wanted->value("bytes", uint64_t{0}));
         if (auto image = parsed->find("image"); image != parsed->end() && image->is_object())
             answer_image(image->value("ticket", uint64_t{0}), std::move(file));
         else if (auto answer = parsed->find("exchanged"); answer != parsed->end() && answer->is_object())
@@ -124,6 +126,27 @@ void SupervisorLink::set_shared(bool shared) {
 void SupervisorLink::watch_sharing(std::function<void(bool)> changed) {
     LockGuard lock(mutex_);
     sharing_changed_ = std::move(changed);
+}
+
+void SupervisorLink::watch_wishes(std::function<void(uint32_t, uint64_t)> wanted) {
+    LockGuard lock(mutex_);
+    wanted_ = std::move(wanted);
+}
+
+void SupervisorLink::pass_on_wish(uint32_t device, uint64_t bytes) {
+    std::function<void(uint32_t, uint64_t)> wanted;
+    {
+        LockGuard lock(mutex_);
+        wanted = wanted_;
+    }
+    if (wanted)
+        wanted(device, bytes);
+    else
+        give_back_memory(device, 0);
+}
+
+void SupervisorLink::give_back_memory(uint32_t device, uint64_t bytes) {
+    send(json{{"memory_back", {{"device", device}, {"bytes", bytes}}}}.dump());
 }
 
 void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {

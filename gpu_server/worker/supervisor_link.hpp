@@ -54,6 +54,9 @@ public:
     bool overtaken() const;
     void watch_sharing(std::function<void(bool shared)> changed);
     // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
+    // What other processes want of what this client was granted. Without anybody who watches, nothing is given back.
+    void watch_wishes(std::function<void(uint32_t device, uint64_t bytes)> wanted) TNR_EXCLUDES(mutex_);
+    void give_back_memory(uint32_t device, uint64_t bytes);
     void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
         TNR_EXCLUDES(mutex_);
     // Asks for a code image out of this tenant's cache. `answer` runs on the listening thread, so it must be quick; it
@@ -75,6 +78,7 @@ private:
     bool receive(std::string& message, UniqueFd& file);
     void listen();
     void set_shared(bool shared) TNR_EXCLUDES(mutex_);
+    void pass_on_wish(uint32_t device, uint64_t bytes) TNR_EXCLUDES(mutex_);
     void answer_grant(uint64_t ticket, uint64_t bytes) TNR_EXCLUDES(mutex_);
     void answer_image(uint64_t ticket, UniqueFd file) TNR_EXCLUDES(mutex_);
     void answer_exchange(const nlohmann::json& answer, UniqueFd file) TNR_EXCLUDES(mutex_);
@@ -89,6 +93,7 @@ private:
     std::atomic<uint64_t> used_{0};  // likewise, all three together: none of them ever shrinks
     Mutex mutex_;
     std::function<void(bool)> sharing_changed_ TNR_GUARDED_BY(mutex_);
+    std::function<void(uint32_t, uint64_t)> wanted_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(uint64_t)>> asked_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, std::function<void(UniqueFd)>> images_asked_ TNR_GUARDED_BY(mutex_);
     std::map<uint64_t, Exchanged> exchanging_ TNR_GUARDED_BY(mutex_);

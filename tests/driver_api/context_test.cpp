@@ -137,6 +137,7 @@ TEST_CASE("limits of a context can be read and set", "[context]") {
     CU_OK(cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192));
     CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE));
     CHECK(bytes >= 8192);
+    CU_CHECK(cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, size_t{1} << 40), CUDA_ERROR_INVALID_VALUE);
     CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE));
     CHECK(bytes >= 4096);
     CU_OK(cu.cuCtxGetLimit(&bytes, CU_LIMIT_MALLOC_HEAP_SIZE));

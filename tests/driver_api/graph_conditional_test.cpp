@@ -178,3 +178,13 @@ TEST_CASE("conditional nodes that make no sense are refused", "[graph]") {
              CUDA_ERROR_INVALID_VALUE);  // of the device only
     CHECK(parameters.hErrNode_out == node);
 }
+
+TEST_CASE("a condition is one node's", "[graph]") {
+    Gpu gpu;
+    Graph graph;
+    Condition condition(gpu, graph);
+    add_conditional(gpu, graph, condition, CU_GRAPH_COND_TYPE_IF);
+    auto given = conditional(gpu, condition.handle, CU_GRAPH_COND_TYPE_IF, 1);
+    CUgraphNode node = nullptr;
+    CU_CHECK(cu.cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &given), CUDA_ERROR_INVALID_VALUE);
+}

@@ -242,6 +242,27 @@ TEST_CASE("memory that graphs keep is there for an allocation that needs it", "[
     CU_OK(cu.cuMemFree(address));
 }
 
+TEST_CASE("memory that was just freed is there for a launch that needs it", "[graph]") {
+    TrimmedGpu gpu;
+    Stream stream;
+    size_t free_bytes = 0, total = 0;
+    CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
+    Graph graph;
+    auto given = allocation(gpu, total / 2);
+    CUgraphNode alloc = nullptr, free = nullptr;
+    CU_OK(cu.cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &given));
+    CU_OK(cu.cuGraphAddMemFreeNode(&free, graph, &alloc, 1, given.dptr));
+    GraphExec exec(graph);
+    std::vector<CUdeviceptr> hogs;
+    for (CUdeviceptr hog = 0; cu.cuMemAlloc(&hog, total / 16) == CUDA_SUCCESS;) {
+        hogs.push_back(hog);
+        CU_OK(cu.cuMemsetD8Async(hog, 1, 512, stream));
+    }
+    CU_CHECK(cu.cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    for (auto hog : hogs) CU_OK(cu.cuMemFree(hog));
+    exec.run(stream);
+}
+
 TEST_CASE("a launch whose memory is not there fails", "[graph]") {
     TrimmedGpu gpu;
     Stream stream;

@@ -1,5 +1,6 @@
 // Device memory: allocating, freeing, running out, and asking where an address belongs.
 #include <algorithm>
+#include <thread>
 
 #include "gpu.hpp"
 
@@ -119,4 +120,34 @@ TEST_CASE("any address inside an allocation leads to its start and size", "[memo
     CU_OK(cu.cuMemFree(address));
     CU_CHECK(cu.cuMemGetAddressRange(&base, &size, address), CUDA_ERROR_NOT_FOUND);
     CU_CHECK(cu.cuMemGetAddressRange(&base, &size, 0x1000), CUDA_ERROR_NOT_FOUND);
+}
+
+TEST_CASE("threads that allocate at once are given all that there is", "[memory]") {
+    Gpu gpu;
+    size_t free_bytes = 0, total = 0;
+    CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
+    const size_t each = total / 12;
+    auto allocate_all = [&](bool at_once) {
+        std::vector<CUdeviceptr> made(16, 0);
+        std::vector<std::thread> threads;
+        auto allocate = [&](size_t i) {
+            if (cu.cuCtxSetCurrent(gpu.context) == CUDA_SUCCESS) (void)cu.cuMemAlloc(&made[i], each);
+        };
+        for (size_t i = 0; i < made.size(); ++i) {
+            if (at_once)
+                threads.emplace_back(allocate, i);
+            else
+                allocate(i);
+        }
+        for (auto& thread : threads) thread.join();
+        size_t count = 0;
+        for (auto address : made) {
+            count += address != 0;
+            if (address != 0) CU_OK(cu.cuMemFree(address));
+        }
+        CU_OK(cu.cuCtxSynchronize());
+        return count;
+    };
+    auto at_once = allocate_all(true);  // first, while the process has little memory
+    CHECK(at_once == allocate_all(false));
 }

@@ -159,6 +159,7 @@ TEST_CASE("a module is loaded from a file", "[module]") {
     check_works(module);
     CU_OK(cu.cuModuleUnload(module));
     CU_CHECK(cu.cuModuleLoad(&module, path), CUDA_ERROR_FILE_NOT_FOUND);
+    CU_CHECK_EITHER(cu.cuModuleLoad(&module, "/tmp"), CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_IMAGE);
 }
 
 TEST_CASE("images that are none are refused", "[module]") {

@@ -136,3 +136,23 @@ TEST_CASE("memory of a pool that was destroyed goes back when it is freed", "[po
     CU_OK(cu.cuMemGetInfo(&after, &total));
     CHECK(after == before);
 }
+
+TEST_CASE("a pool holds no more than it was made for", "[pool]") {
+    Gpu gpu;
+    Stream stream;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    properties.maxSize = size_t{64} << 20;
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    CUdeviceptr first = 0, second = 0;
+    CU_CHECK(cu.cuMemAllocFromPoolAsync(&first, size_t{128} << 20, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_OK(cu.cuMemAllocFromPoolAsync(&first, size_t{40} << 20, pool, stream));
+    CU_CHECK(cu.cuMemAllocFromPoolAsync(&second, size_t{40} << 20, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_OK(cu.cuMemFreeAsync(first, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CU_OK(cu.cuMemAllocFromPoolAsync(&second, size_t{40} << 20, pool, stream));
+    CU_OK(cu.cuMemFreeAsync(second, stream));
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}

@@ -1,4 +1,7 @@
 // Streams themselves: flags, priorities, callbacks, and what happens when one is destroyed.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 
 #include "gpu.hpp"
@@ -138,4 +141,18 @@ TEST_CASE("host functions that are none are refused", "[stream]") {
     Gpu gpu;
     Stream stream;
     CU_CHECK(cu.cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a batch of more operations than there may be is refused before it is read", "[stream]") {
+    Gpu gpu;
+    Stream stream;
+    // Two operations, and behind them memory that nobody may read.
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    auto* pages =
+        static_cast<char*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(pages != MAP_FAILED);
+    REQUIRE(mprotect(pages + page, page, PROT_NONE) == 0);
+    auto* operations = reinterpret_cast<CUstreamBatchMemOpParams*>(pages + page) - 2;
+    CU_CHECK(cu.cuStreamBatchMemOp(stream, 257, operations, 0), CUDA_ERROR_INVALID_VALUE);
+    munmap(pages, 2 * page);
 }

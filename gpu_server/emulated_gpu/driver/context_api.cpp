@@ -216,7 +216,9 @@ CUresult cuProfilerStop() {
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    constexpr size_t stack_bytes_max = 512 << 10;  // local memory of a thread: every GPU's since compute capability 3.0
     return in_context([&](Context& context) -> CUresult {
+        if (limit == CU_LIMIT_STACK_SIZE && value > stack_bytes_max) return CUDA_ERROR_INVALID_VALUE;
         if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
         if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
         context.limits[limit] = value;

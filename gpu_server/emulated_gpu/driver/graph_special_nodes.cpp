@@ -73,7 +73,8 @@ CUresult free_work(const Graph& graph, CUdeviceptr address, Work& work) {
 CUresult conditional_work(Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& given, Work& work) {
     constexpr unsigned bodies_max = 1 << 16;  // each is a graph: more are a mistake
     auto condition = find<GraphCondition>(given.handle);
-    if (!condition || !is_of(*condition, graph) || !right_size(given.type, given.size) || given.size > bodies_max)
+    if (!condition || !condition->node.expired() || !is_of(*condition, graph) || !right_size(given.type, given.size) ||
+        given.size > bodies_max)
         return CUDA_ERROR_INVALID_VALUE;
     if (given.ctx && find<Context>(given.ctx).get() != &condition->context) return CUDA_ERROR_INVALID_VALUE;
     if (!graph.may_hold(Graph(false))) return CUDA_ERROR_INVALID_VALUE;
@@ -85,6 +86,7 @@ CUresult conditional_work(Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& given, Wor
         fresh.bodies.push_back(std::move(body));
     }
     auto made = std::make_shared<NodeWork>(std::move(fresh));
+    condition->node = made;
     given.phGraph_out = std::get<ConditionalWork>(*made).shown.data();
     work = std::move(made);
     return CUDA_SUCCESS;

@@ -92,6 +92,7 @@ public:
     Context& context;
     const unsigned initial_value, flags;
     std::atomic<unsigned> value{0};
+    std::weak_ptr<void> node;  // its work: of one node only
 };
 
 struct ConditionalWork {

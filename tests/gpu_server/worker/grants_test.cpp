@@ -89,7 +89,7 @@ void unmap_all(uint64_t address, uint64_t mapped, uint16_t op) {
 
 constexpr int bystander_reads = 10, bystander_writes = 11;
 
-// Another process of the same machine on the same GPU: it has a grant, and uses it when it is told to.
+// Another process of the same machine on the same GPU: it has memory, and uses it when it is told to.
 class Bystander {
 public:
     Bystander() {
@@ -269,11 +269,31 @@ TEST_CASE("graphs that are gone leave what they left charged", "[leftovers]") {
 
 TEST_CASE("a hostile client does not get at what another was granted", "[bystander]") {
     Bystander bystander;
-    REQUIRE(bystander.next() == 'r');  // it has its grant, and has used a part of it
+    REQUIRE(bystander.next() == 'r');  // it has its memory
     Held held;
     CHECK(map_all(addresses(gpu_bytes + step)) < gpu_bytes - reserve_bytes - 900 * mib);
     bystander.go();
-    CHECK(bystander.next() == 'w');  // the rest was there
+    CHECK(bystander.next() == 'w');  // it was its own
+}
+
+TEST_CASE("what a process has freed is there for another, and its own again later", "[returned]") {
+    constexpr uint64_t most = 1600 * mib;
+    Held held;
+    CUdeviceptr memory = 0;
+    REQUIRE(cuMemAlloc_v2(&memory, most) == CUDA_SUCCESS);
+    REQUIRE(cuMemsetD8Async(memory, 1, mib, nullptr) == CUDA_SUCCESS);
+    REQUIRE(cuMemFree_v2(memory) == CUDA_SUCCESS);  // and from here on this process makes no calls
+    {
+        Bystander bystander;
+        REQUIRE(bystander.next() == 'r');
+        CHECK(cuMemAlloc_v2(&memory, most) == CUDA_ERROR_OUT_OF_MEMORY);  // it is the other's now
+        CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+        bystander.go();
+        REQUIRE(bystander.next() == 'w');
+    }
+    CHECK(cuMemAlloc_v2(&memory, most) == CUDA_SUCCESS);
+    CHECK(cuMemsetD8_v2(memory + most - mib, 1, mib) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
 }
 
 // The emulated GPUs of two workers are two, so it is not the amount that tells: it is whom the client asks.
@@ -464,12 +484,12 @@ TEST_CASE("requests that make no sense are refused", "[nonsense]") {
 TEST_CASE("a bystander of the hostile client", "[.]") {
     Held held;
     CUdeviceptr first = 0, second = 0;
-    bool ready = cuMemAlloc_v2(&first, 256 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    bool ready = cuMemAlloc_v2(&first, 256 * mib) == CUDA_SUCCESS &&
+                 cuMemAlloc_v2(&second, 700 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
     char word = ready ? 'r' : 'f';
     REQUIRE(write(bystander_writes, &word, 1) == 1);
     if (read(bystander_reads, &word, 1) != 1) return;
-    bool works = cuMemAlloc_v2(&second, 700 * mib) == CUDA_SUCCESS &&
-                 cuMemsetD8_v2(second, 1, 700 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    bool works = cuMemsetD8_v2(second, 1, 700 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
     word = works ? 'w' : 'f';
     REQUIRE(write(bystander_writes, &word, 1) == 1);
 }

@@ -1,0 +1,103 @@
+// See graph_order.hpp.
+#include "gpu_client/cuda/graph_order.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_functions.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
+#include "gpu_client/cuda/table_call.hpp"
+#include "gpu_client/protocol/graph_records.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+
+using Order = wire::OrderGraph<>::Reply;
+
+// The mirrors of a graph's copies, each once, and which one a copy has.
+struct Mirrors {
+    decltype(wire::OrderGraph<>::mirrors) all;
+    std::unordered_map<uint64_t, uint32_t> index;  // by address
+
+    explicit Mirrors(const GraphNeeds& needs) {
+        for (auto& copy : needs.copies) {
+            auto& host = copy->host;
+            if (!index.emplace(*copy->mirror, static_cast<uint32_t>(all.size())).second) continue;
+            all.push_back({*copy->mirror, host.row_bytes * host.rows, value_of(host.address),
+                           extent(host.row_bytes, host.rows, host.pitch)});
+        }
+    }
+    uint32_t of(const HostCopy& copy) const { return index.at(*copy.mirror); }
+};
+
+// Copies to the same memory at least, one after the other, or one to it and one from it.
+bool any_overlap(const GraphNeeds& needs) {
+    for (auto& one : needs.copies)
+        for (auto& other : needs.copies)
+            if (one->mirror != other->mirror && !(one->to_device && other->to_device) &&
+                overlap(one->host, other->host))
+                return true;
+    return false;
+}
+
+CUresult ask_order(CUgraph graph, const Mirrors& mirrors, Order& order) {
+    TableCall call(wire::OrderGraph<>::op, wire::OrderGraph<>::way);
+    call.handle(graph);
+    call.put(mirrors.all);
+    auto result = call.send();
+    return result == CUDA_SUCCESS ? call.take(order) : result;
+}
+
+// Null: the graph has no such copy any more.
+std::shared_ptr<HostCopy> find_copy(const GraphNeeds& needs, const Mirrors& mirrors, uint32_t mirror, bool to_device) {
+    for (auto& copy : needs.copies)
+        if (copy->to_device == to_device && mirrors.of(*copy) == mirror) return copy;
+    return nullptr;
+}
+
+FunctionMemory memory_of(const wire::FunctionOrder& function, const GraphNeeds& needs, const Mirrors& mirrors) {
+    FunctionMemory memory;
+    for (auto mirror : function.seen)
+        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy->host);
+    for (auto mirror : function.brings)
+        if (auto copy = find_copy(needs, mirrors, mirror, true)) memory.brings.push_back(copy);
+    return memory;
+}
+
+// Copies to the host last, in the order in which launches reach them.
+std::shared_ptr<const GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mirrors, const Order& order) {
+    auto ordered = std::make_shared<GraphNeeds>(needs);
+    auto place = [&](const std::shared_ptr<HostCopy>& copy) {
+        return copy->to_device ? 0 : order.unseen[mirrors.of(*copy)];
+    };
+    for (auto& copy : ordered->copies) {
+        copy = std::make_shared<HostCopy>(*copy);
+        copy->seen_by_function = !copy->to_device && place(copy) == 0;
+    }
+    std::stable_sort(ordered->copies.begin(), ordered->copies.end(),
+                     [&](auto& one, auto& other) { return place(one) < place(other); });
+    return ordered;
+}
+
+}  // namespace
+
+CUresult order_needs(CUgraph graph) {
+    auto needs = needs_of(graph);
+    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(*needs))) return CUDA_SUCCESS;
+    const Mirrors mirrors(*needs);
+    if (mirrors.all.size() > wire::seen_memory_max)
+        return static_cast<CUresult>(unsupported("a graph with functions and so many copies from or to the host"));
+    Order order;
+    if (auto result = ask_order(graph, mirrors, order); result != CUDA_SUCCESS) return result;
+    if (order.tangled != 0)
+        return static_cast<CUresult>(
+            unsupported("a graph's copy from host memory that a copy before it changes partly"));
+    if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
+    for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, *needs, mirrors));
+    set_needs(graph, in_order(*needs, mirrors, order));
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::cuda

@@ -1,0 +1,13 @@
+// In which order a graph reaches the program's functions and the copies from and to its memory (graph_needs.hpp).
+#pragma once
+
+#include "gpu_client/cuda/graph_objects.hpp"
+
+namespace tnr::cuda {
+
+// Call it before the graph is instantiated, or an instance updated from it: tells its functions which copies they come
+// after, and which come after them, and brings the graph's needs into the order that launches keep. Asks the worker, if
+// there is anything to find out. CUDA_ERROR_NOT_SUPPORTED where no order of mirrors could be right.
+CUresult order_needs(CUgraph graph);
+
+}  // namespace tnr::cuda

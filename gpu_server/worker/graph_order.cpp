@@ -1,0 +1,223 @@
+// See graph_order.hpp.
+#include "gpu_server/worker/graph_order.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "gpu_server/worker/driver.hpp"
+
+namespace tnr::worker {
+
+// Both bound what the dispatcher does for one record. PyTorch's largest captures have some 10,000 nodes.
+static constexpr size_t steps_max = size_t{1} << 18;
+static constexpr size_t set_words_max = size_t{8} << 20;
+
+static bool has_bit(const StepSet& set, int bit) {
+    return bit >= 0 && (set[static_cast<size_t>(bit) / 64] >> (bit % 64) & 1) != 0;
+}
+static void set_bit(StepSet& set, int bit) {
+    if (bit >= 0) set[static_cast<size_t>(bit) / 64] |= uint64_t{1} << (bit % 64);
+}
+
+// ---- the graph's steps ----
+
+static CUresult read_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
+    size_t count = 0;
+    auto result = driver().cuGraphGetNodes(graph, nullptr, &count);
+    if (result != CUDA_SUCCESS || count == 0) return result;
+    if (count > steps_max) return CUDA_ERROR_NOT_SUPPORTED;
+    nodes.resize(count);
+    return driver().cuGraphGetNodes(graph, nodes.data(), &count);
+}
+
+// With their data, which nobody needs: a driver refuses to leave it out.
+static CUresult read_dependencies(CUgraphNode node, std::vector<CUgraphNode>& before) {
+    auto& table = driver();
+    std::vector<CUgraphEdgeData> data;
+    auto ask = [&](CUgraphNode* nodes, size_t* count) {
+        return table.cuGraphNodeGetDependencies_v2
+                   ? table.cuGraphNodeGetDependencies_v2(node, nodes, nodes ? data.data() : nullptr, count)
+                   : table.cuGraphNodeGetDependencies(node, nodes, count);
+    };
+    size_t count = 0;
+    if (auto result = ask(nullptr, &count); result != CUDA_SUCCESS || count == 0) return result;
+    before.resize(count);
+    data.resize(count);
+    return ask(before.data(), &count);
+}
+
+// A graph's nodes, and how many others of it each still waits for.
+struct GraphOrder::Nodes {
+    std::vector<CUgraphNode> all;
+    std::unordered_map<CUgraphNode, std::vector<CUgraphNode>> before, after;
+    std::unordered_map<CUgraphNode, size_t> waits_for;
+    std::vector<CUgraphNode> ready;
+
+    CUresult read(CUgraph graph) {
+        auto result = read_nodes(graph, all);
+        for (size_t i = 0; i < all.size() && result == CUDA_SUCCESS; ++i) {
+            auto& those = before[all[i]];
+            result = read_dependencies(all[i], those);
+            for (auto one : those) after[one].push_back(all[i]);
+            waits_for[all[i]] = those.size();
+            if (those.empty()) ready.push_back(all[i]);
+        }
+        return result;
+    }
+    void passed(CUgraphNode node) {
+        for (auto next : after[node])
+            if (--waits_for[next] == 0) ready.push_back(next);
+    }
+};
+
+// `entry`: the step of the node that it is inside of; -1: none.
+CUresult GraphOrder::add_graph(CUgraph graph, int entry) {
+    Nodes nodes;
+    if (auto result = nodes.read(graph); result != CUDA_SUCCESS) return result;
+    std::unordered_map<CUgraphNode, uint32_t> ends;
+    while (!nodes.ready.empty()) {
+        auto node = nodes.ready.back();
+        nodes.ready.pop_back();
+        std::vector<uint32_t> before;
+        for (auto one : nodes.before[node]) before.push_back(ends[one]);
+        if (before.empty() && entry >= 0) before.push_back(static_cast<uint32_t>(entry));
+        if (auto result = add_node(node, before, ends[node]); result != CUDA_SUCCESS) return result;
+        nodes.passed(node);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult GraphOrder::add_node(CUgraphNode node, const std::vector<uint32_t>& before, uint32_t& end) {
+    auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (auto result = driver().cuGraphNodeGetType(node, &type); result != CUDA_SUCCESS) return result;
+    auto first = static_cast<uint32_t>(steps_.size());
+    if (first >= steps_max) return CUDA_ERROR_NOT_SUPPORTED;
+    end = first;
+    steps_.push_back({.before = before});
+    auto inside = book_.graphs_in(node);
+    CUgraph child = nullptr;
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver().cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+        inside = {child};
+    if (inside.empty()) return describe(node, type, steps_[first]);
+    for (auto graph : inside)
+        if (auto result = add_graph(graph, static_cast<int>(first)); result != CUDA_SUCCESS) return result;
+    Step last;
+    end = static_cast<uint32_t>(steps_.size());
+    for (auto step = first; step < end; ++step) last.before.push_back(step);
+    steps_.push_back(std::move(last));
+    return CUDA_SUCCESS;
+}
+
+CUresult GraphOrder::describe(CUgraphNode node, CUgraphNodeType type, Step& step) {
+    if (type == CU_GRAPH_NODE_TYPE_HOST) {
+        CUDA_HOST_NODE_PARAMS params{};
+        auto result = driver().cuGraphHostNodeGetParams(node, &params);
+        if (result == CUDA_SUCCESS) step.ticket = ticket_of_(params);
+        return result;
+    }
+    if (type != CU_GRAPH_NODE_TYPE_MEMCPY) return CUDA_SUCCESS;
+    CUDA_MEMCPY3D copy{};
+    auto result = driver().cuGraphMemcpyNodeGetParams(node, &copy);
+    if (result != CUDA_SUCCESS) return result;
+    if (copy.srcMemoryType != CU_MEMORYTYPE_ARRAY) step.reads = mirror_at(copy.srcDevice);
+    if (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY) step.writes = mirror_at(copy.dstDevice);
+    return CUDA_SUCCESS;
+}
+
+int GraphOrder::mirror_at(uint64_t address) const {
+    for (size_t i = 0; i < mirrors_.size(); ++i)
+        if (mirrors_[i].device == address) return static_cast<int>(i);
+    return -1;
+}
+
+// ---- what comes before each ----
+
+void GraphOrder::count_bits() {
+    int bits = 0;
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+        if (steps_[i].ticket != 0) steps_[i].function_bit = bits++, functions_.push_back(i);
+        if (steps_[i].writes >= 0) steps_[i].write_bit = bits++, writers_.push_back(i);
+    }
+    const auto words = (static_cast<size_t>(bits) + 63) / 64;
+    if (words * steps_.size() <= set_words_max) sets_.assign(steps_.size(), StepSet(words));
+}
+
+void GraphOrder::find_sets() {
+    for (size_t i = 0; i < steps_.size(); ++i)
+        for (auto step : steps_[i].before) {
+            auto& known = sets_[step];
+            for (size_t word = 0; word < known.size(); ++word) sets_[i][word] |= known[word];
+            set_bit(sets_[i], steps_[step].function_bit);
+            set_bit(sets_[i], steps_[step].write_bit);
+        }
+}
+
+bool GraphOrder::overlap(int one, int other) const {
+    auto &a = mirrors_[static_cast<size_t>(one)], &b = mirrors_[static_cast<size_t>(other)];
+    return a.host < b.host + b.host_bytes && b.host < a.host + a.host_bytes;
+}
+
+// Whether what a copy from the host reads may lack what a copy before it has put there. A function fills the mirror again
+// with what it has seen; one that runs beside the copy has not, and fills the mirror all the same.
+bool GraphOrder::tangled(uint32_t reader) const {
+    auto& known = sets_[reader];
+    const int mirror = steps_[reader].reads;
+    return std::any_of(writers_.begin(), writers_.end(), [&](uint32_t writer) {
+        auto& write = steps_[writer];
+        if (!has_bit(known, write.write_bit) || !overlap(write.writes, mirror)) return false;
+        bool handed_on = write.writes == mirror;
+        for (auto function : functions_) {
+            auto bit = steps_[function].function_bit;
+            if (!has_bit(known, bit)) continue;
+            bool saw = has_bit(sets_[function], write.write_bit), earlier = has_bit(sets_[writer], bit);
+            if (write.writes == mirror && !saw && !earlier) return true;
+            handed_on |= saw;
+        }
+        return !handed_on;
+    });
+}
+
+// ---- the answer ----
+
+static void add_once(wire::MirrorList& list, int mirror) {
+    auto index = static_cast<uint32_t>(mirror);
+    if (std::find(list.begin(), list.end(), index) == list.end()) list.push_back(index);
+}
+
+void GraphOrder::answer(wire::OrderGraph<>::Reply& order) const {
+    order.unseen.assign(mirrors_.size(), 0);
+    for (auto function : functions_) {
+        order.functions.push_back({steps_[function].ticket, {}, {}});
+        for (auto writer : writers_)
+            if (has_bit(sets_[function], steps_[writer].write_bit))
+                add_once(order.functions.back().seen, steps_[writer].writes);
+    }
+    for (uint32_t i = 0; i < steps_.size(); ++i) {
+        if (steps_[i].reads < 0) continue;
+        for (size_t f = 0; f < functions_.size(); ++f)
+            if (has_bit(sets_[i], steps_[functions_[f]].function_bit))
+                add_once(order.functions[f].brings, steps_[i].reads);
+        order.tangled |= tangled(i);
+    }
+    for (auto writer : writers_) {
+        bool seen = std::any_of(functions_.begin(), functions_.end(),
+                                [&](uint32_t function) { return has_bit(sets_[function], steps_[writer].write_bit); });
+        if (!seen) order.unseen[static_cast<size_t>(steps_[writer].writes)] = writer + 1;
+    }
+}
+
+CUresult GraphOrder::find(CUgraph graph, wire::OrderGraph<>::Reply& order) {
+    auto& table = driver();
+    bool can = (table.cuGraphNodeGetDependencies || table.cuGraphNodeGetDependencies_v2) && table.cuGraphGetNodes &&
+               table.cuGraphHostNodeGetParams && table.cuGraphMemcpyNodeGetParams;
+    if (!can) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto result = add_graph(graph, -1); result != CUDA_SUCCESS) return result;
+    count_bits();
+    if (sets_.size() != steps_.size() || functions_.size() > wire::ordered_functions_max)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    find_sets();
+    answer(order);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::worker

@@ -1,0 +1,54 @@
+// In which order a graph reaches functions of the client, and copies between the GPU and mirrors of the client's memory
+// (gpu_client/cuda/graph_needs.hpp). The client cannot know: a captured graph is the driver's, and graphs are inside graphs.
+#pragma once
+
+#include <functional>
+
+#include "gpu_client/protocol/graph_records.hpp"
+#include "gpu_server/worker/graphs.hpp"
+
+namespace tnr::worker {
+
+// What is known before each step of a graph: a bit for each function, and for each copy into a mirror.
+using StepSet = std::vector<uint64_t>;
+
+class GraphOrder {
+public:
+    using Mirrors = std::vector<wire::GraphMirror>;
+    // The client's ticket of a function; 0: none of the client's.
+    using TicketOf = std::function<uint64_t(const CUDA_HOST_NODE_PARAMS&)>;
+    GraphOrder(GraphBook& book, const Mirrors& mirrors, TicketOf ticket_of)
+        : book_(book), mirrors_(mirrors), ticket_of_(std::move(ticket_of)) {}
+
+    // CUDA_ERROR_NOT_SUPPORTED for a driver that cannot tell, and for more than can be ordered in a moment.
+    CUresult find(CUgraph graph, wire::OrderGraph<>::Reply& order);
+
+private:
+    // A node, or the end of one that has graphs inside.
+    struct Step {
+        std::vector<uint32_t> before;  // it comes directly after these
+        int reads = -1, writes = -1;   // mirrors
+        uint64_t ticket = 0;           // of a function
+        int function_bit = -1, write_bit = -1;
+    };
+    struct Nodes;
+
+    CUresult add_graph(CUgraph graph, int entry);
+    CUresult add_node(CUgraphNode node, const std::vector<uint32_t>& before, uint32_t& end);
+    CUresult describe(CUgraphNode node, CUgraphNodeType type, Step& step);
+    int mirror_at(uint64_t address) const;
+    bool overlap(int one, int other) const;
+    void count_bits();
+    void find_sets();
+    bool tangled(uint32_t reader) const;
+    void answer(wire::OrderGraph<>::Reply& order) const;
+
+    GraphBook& book_;
+    const Mirrors& mirrors_;
+    TicketOf ticket_of_;
+    std::vector<Step> steps_;                    // each behind all that it comes after
+    std::vector<uint32_t> functions_, writers_;  // steps
+    std::vector<StepSet> sets_;
+};
+
+}  // namespace tnr::worker

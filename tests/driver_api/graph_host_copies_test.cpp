@@ -1,0 +1,287 @@
+// Graphs that copy from and to the program's memory, and functions between those copies: each sees what comes before it.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "graph.hpp"
+
+using namespace driver_api;
+
+namespace {
+
+using Words = std::vector<unsigned>;
+
+void call(void* function) {
+    (*static_cast<std::function<void()>*>(function))();
+}
+
+CUgraphNode add_function(CUgraph graph, const std::vector<CUgraphNode>& after, std::function<void()>& function) {
+    CUDA_HOST_NODE_PARAMS given{call, &function};
+    CUgraphNode node = nullptr;
+    CU_OK(cu.cuGraphAddHostNode(&node, graph, after.data(), after.size(), &given));
+    return node;
+}
+
+CUDA_MEMCPY3D line(size_t bytes) {
+    CUDA_MEMCPY3D copy{};
+    copy.WidthInBytes = bytes;
+    copy.Height = copy.Depth = 1;
+    return copy;
+}
+CUDA_MEMCPY3D to_device(CUdeviceptr to, const void* from, size_t bytes) {
+    auto copy = line(bytes);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = from;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE, copy.dstDevice = to;
+    return copy;
+}
+CUDA_MEMCPY3D to_host(void* to, CUdeviceptr from, size_t bytes) {
+    auto copy = line(bytes);
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE, copy.srcDevice = from;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = to;
+    return copy;
+}
+CUgraphNode add_copy(CUgraph graph, const std::vector<CUgraphNode>& after, const CUDA_MEMCPY3D& copy) {
+    CUcontext context = nullptr;
+    CU_OK(cu.cuCtxGetCurrent(&context));
+    CUgraphNode node = nullptr;
+    CU_OK(cu.cuGraphAddMemcpyNode(&node, graph, after.data(), after.size(), &copy, context));
+    return node;
+}
+
+constexpr size_t word = sizeof(unsigned);
+
+}  // namespace
+
+TEST_CASE("a copy from the host brings what a function before it has put there", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const size_t count = 5000;
+    Memory memory(count * word);
+    Words host(count), back(count);
+    unsigned value = 0;
+    std::function<void()> fill = [&] { std::fill(host.begin(), host.end(), ++value); };
+
+    SECTION("of nodes") {
+        Graph graph;
+        auto filled = add_function(graph, {}, fill);
+        auto brought = add_copy(graph, {filled}, to_device(memory.address, host.data(), count * word));
+        add_copy(graph, {brought}, to_host(back.data(), memory.address, count * word));
+        GraphExec exec(graph);
+        for (unsigned round = 1; round <= 3; ++round) {
+            exec.run(stream);
+            CHECK(back == Words(count, round));
+        }
+    }
+    SECTION("of a captured stream") {
+        begin_capture(stream);
+        CU_OK(cu.cuLaunchHostFunc(stream, call, &fill));
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data(), count * word, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(back.data(), memory.address, count * word, stream));
+        auto graph = end_capture(stream);
+        GraphExec exec(graph);
+        for (unsigned round = 1; round <= 3; ++round) {
+            exec.run(stream);
+            CHECK(back == Words(count, round));
+        }
+    }
+    SECTION("several launches behind each other, and a copy that the program waits for") {
+        Graph graph;
+        auto filled = add_function(graph, {}, fill);
+        add_copy(graph, {filled}, to_device(memory.address, host.data(), count * word));
+        GraphExec exec(graph);
+        Memory other(count * word);
+        for (int i = 0; i < 5; ++i) CU_OK(cu.cuGraphLaunch(exec, nullptr));
+        CU_OK(cu.cuMemcpyHtoD(other.address, back.data(), count * word));
+        CHECK(memory.read<unsigned>(count) == Words(count, 5));
+    }
+    SECTION("with an edge that came later") {
+        Graph graph;
+        auto brought = add_copy(graph, {}, to_device(memory.address, host.data(), count * word));
+        auto filled = add_function(graph, {}, fill);
+        CU_OK(cu.cuGraphAddDependencies(graph, &filled, &brought, nullptr, 1));
+        GraphExec(graph).run(stream);
+        CHECK(memory.read<unsigned>(count) == Words(count, 1));
+    }
+    SECTION("also with another function in its place") {
+        Graph graph;
+        auto filled = add_function(graph, {}, fill);
+        add_copy(graph, {filled}, to_device(memory.address, host.data(), count * word));
+        GraphExec exec(graph);
+        std::function<void()> other = [&] { std::fill(host.begin(), host.end(), 77); };
+        CUDA_HOST_NODE_PARAMS given{call, &other};
+        CU_OK(cu.cuGraphExecHostNodeSetParams(exec, filled, &given));
+        exec.run(stream);
+        CHECK(memory.read<unsigned>(count) == Words(count, 77));
+        CHECK(value == 0);
+    }
+}
+
+TEST_CASE("functions between copies work on what is in the host's memory", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Memory memory(Words{1, 2, 3, 4});
+    Words host(4);
+    std::function<void()> twice = [&] {
+        for (auto& one : host) one *= 2;
+    };
+
+    SECTION("one after the other") {
+        Graph graph;
+        auto fetched = add_copy(graph, {}, to_host(host.data(), memory.address, 4 * word));
+        auto first = add_function(graph, {fetched}, twice);
+        auto second = add_function(graph, {first}, twice);
+        add_copy(graph, {second}, to_device(memory.address, host.data(), 4 * word));
+        GraphExec exec(graph);
+        for (int i = 0; i < 2; ++i) exec.run(stream);
+        CHECK(memory.read<unsigned>(4) == Words{16, 32, 48, 64});
+        CHECK(host == Words{16, 32, 48, 64});
+    }
+    SECTION("in a graph inside the graph") {
+        Graph inside, graph;
+        add_function(inside, {}, twice);
+        CUgraphNode node = nullptr;
+        auto fetched = add_copy(graph, {}, to_host(host.data(), memory.address, 4 * word));
+        CU_OK(cu.cuGraphAddChildGraphNode(&node, graph, &fetched, 1, inside));
+        add_copy(graph, {node}, to_device(memory.address, host.data(), 4 * word));
+        GraphExec exec(graph);
+        for (int i = 0; i < 2; ++i) exec.run(stream);
+        CHECK(memory.read<unsigned>(4) == Words{4, 8, 12, 16});
+    }
+    SECTION("beside copies that they have nothing to do with") {
+        Graph graph;
+        std::function<void()> nothing = [] {};
+        auto brought = add_copy(graph, {}, to_device(memory.address, host.data(), 4 * word));
+        add_function(graph, {}, nothing);
+        Module module;
+        auto added = KernelNode(module.function("add"), memory.address, 1, 1).add(graph, {brought});
+        add_copy(graph, {added}, to_host(host.data(), memory.address, 4 * word));
+        GraphExec exec(graph);
+        host = {10, 20, 30, 40};
+        for (int i = 0; i < 3; ++i) exec.run(stream);
+        CHECK(host == Words{13, 20, 30, 40});
+        CHECK(host == memory.read<unsigned>(4));
+    }
+}
+
+TEST_CASE("copies from and to overlapping parts of the host's memory", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Words host{1, 2, 3, 4, 5, 6};
+    Memory memory(6 * word);
+    Graph graph;
+
+    SECTION("all is brought and a part fetched") {
+        auto brought = add_copy(graph, {}, to_device(memory.address, host.data(), 6 * word));
+        add_copy(graph, {brought}, to_host(host.data(), memory.address + 4 * word, 2 * word));
+        GraphExec(graph).run(stream);
+        CHECK(host == Words{5, 6, 3, 4, 5, 6});
+        CHECK(memory.read<unsigned>(6) == Words{1, 2, 3, 4, 5, 6});
+    }
+    SECTION("two that are fetched come in their order") {
+        CU_OK(cu.cuMemcpyHtoD(memory.address, Words{7, 8, 9, 10, 11, 12}.data(), 6 * word));
+        auto late = add_copy(graph, {}, to_host(host.data() + 1, memory.address, 2 * word));
+        auto early = add_copy(graph, {}, to_host(host.data(), memory.address + 3 * word, 3 * word));
+        CU_OK(cu.cuGraphAddDependencies(graph, &early, &late, nullptr, 1));
+        GraphExec(graph).run(stream);
+        CHECK(host == Words{10, 7, 8, 4, 5, 6});
+    }
+    SECTION("a part of what was fetched is brought back when a function has seen it") {
+        CU_OK(cu.cuMemcpyHtoD(memory.address, Words{7, 8, 9, 10, 11, 12}.data(), 6 * word));
+        std::function<void()> add = [&] { host[1] += 100; };
+        auto fetched = add_copy(graph, {}, to_host(host.data(), memory.address, 3 * word));
+        auto added = add_function(graph, {fetched}, add);
+        add_copy(graph, {added}, to_device(memory.address + 4 * word, host.data() + 1, 2 * word));
+        GraphExec(graph).run(stream);
+        CHECK(memory.read<unsigned>(6) == Words{7, 8, 9, 10, 108, 9});
+    }
+}
+
+TEST_CASE("boxes are copied from and to the host in graphs", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    // Two slices of three rows of four words, in the host's memory with a row between the slices.
+    const size_t row = 4 * word, slice = 3 * row;
+    Words host(2 * 4 * 4), back(2 * 3 * 4, 0);
+    std::iota(host.begin(), host.end(), 1u);
+    Memory memory(2 * slice);
+    Graph graph;
+    CUDA_MEMCPY3D in{};
+    in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = host.data(), in.srcPitch = row, in.srcHeight = 4;
+    in.dstMemoryType = CU_MEMORYTYPE_DEVICE, in.dstDevice = memory.address, in.dstPitch = row, in.dstHeight = 3;
+    in.WidthInBytes = row, in.Height = 3, in.Depth = 2;
+    auto brought = add_copy(graph, {}, in);
+
+    CUDA_ARRAY3D_DESCRIPTOR described{};
+    described.Width = 4, described.Height = 3, described.Depth = 2;
+    described.Format = CU_AD_FORMAT_UNSIGNED_INT32, described.NumChannels = 1;
+    CUarray array = nullptr;
+    CU_OK(cu.cuArray3DCreate(&array, &described));
+    CUDA_MEMCPY3D across = in;
+    across.srcMemoryType = CU_MEMORYTYPE_DEVICE, across.srcDevice = memory.address, across.srcHost = nullptr;
+    across.srcHeight = 3;
+    across.dstMemoryType = CU_MEMORYTYPE_ARRAY, across.dstArray = array, across.dstDevice = 0;
+    auto crossed = add_copy(graph, {brought}, across);
+    CUDA_MEMCPY3D out = across;
+    out.srcMemoryType = CU_MEMORYTYPE_ARRAY, out.srcArray = array, out.srcDevice = 0;
+    out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = back.data(), out.dstArray = nullptr;
+    add_copy(graph, {crossed}, out);
+    GraphExec(graph).run(stream);
+    Words expected(host.begin(), host.begin() + 12);
+    expected.insert(expected.end(), host.begin() + 16, host.begin() + 28);
+    CHECK(back == expected);
+    CU_OK(cu.cuArrayDestroy(array));
+}
+
+TEST_CASE("a graph copies within the host's memory", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Words from{1, 2, 3}, to(3);
+    CUDA_MEMCPY3D copy = line(3 * word);
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = from.data();
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = to.data();
+    Graph graph;
+    auto node = add_copy(graph, {}, copy);
+    CHECK(type_of(node) == CU_GRAPH_NODE_TYPE_MEMCPY);
+    GraphExec exec(graph);
+    for (unsigned round = 0; round < 2; ++round) {
+        from[0] = round;
+        exec.run(stream);
+        CHECK(to == from);
+    }
+}
+
+// More than a client may have on its way to a GPU elsewhere without an answer (64 MiB), in either direction.
+TEST_CASE("a graph that moves more than fits on the way to a GPU", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t count = (size_t{72} << 20) / word;
+    Words in(count), out(count);
+    std::iota(in.begin(), in.end(), 0u);
+    Memory memory(count * word);
+    std::function<void()> change = [&] {
+        for (auto& one : in) one += 3;
+    };
+    Graph graph;
+    auto brought = add_copy(graph, {}, to_device(memory.address, in.data(), count * word));
+    auto changed = add_function(graph, {brought}, change);
+    auto again = add_copy(graph, {changed}, to_device(memory.address, in.data(), count * word));
+    add_copy(graph, {again}, to_host(out.data(), memory.address, count * word));
+    GraphExec exec(graph);
+    for (int round = 0; round < 2; ++round) exec.run(stream);
+    CHECK(out == in);
+    CHECK(out[1] == 7);
+}
+
+TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][capture]") {
+    Gpu gpu;
+    Module module;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    Memory counter(std::vector<int>{0});
+    auto add = module.function("add");
+    begin_capture(stream);
+    const int launches = 20'000;
+    for (int i = 0; i < launches; ++i) CU_OK(launch(add, stream, counter.address, 1, 1));
+    auto graph = end_capture(stream);
+    GraphExec(graph).run(stream);
+    CHECK(counter.first<int>() == launches);
+}
