@@ -205,31 +205,6 @@ CUresult get_kernel(Library& library, const char* name, uint64_t& handle) {
     return kernel_handle(library, found->second, handle);
 }
 
-CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
-    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
-    Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    auto& code = *library.code.load();
-    auto key = std::to_string(context->number) + ' ' + name;  // a library's globals differ from context to context
-    {
-        LockGuard lock(code.mutex);
-        if (auto found = code.globals.find(key); found != code.globals.end()) {
-            std::tie(address, bytes) = found->second;
-            return CUDA_SUCCESS;
-        }
-    }
-    RemoteCall call(wire::GetGlobal<>{library.number, name});
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::GetGlobal<>::Reply reply;
-    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    address = reply.address;
-    bytes = reply.bytes;
-    note_symbol(address, bytes, context->handle, library.number);
-    LockGuard lock(code.mutex);
-    code.globals[key] = {address, bytes};
-    return CUDA_SUCCESS;
-}
-
 // The driver has chosen the address, so it may be taken here.
 static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {
     SharedMemory shared;
@@ -276,6 +251,40 @@ CUresult get_managed(Library& library, const char* name, uint64_t& address, uint
     auto result = share_block(*context, code, reply.block, reply.block_bytes);
     if (result == CUDA_SUCCESS) note_symbol(address, bytes, context->handle, library.number);
     return result;
+}
+
+static CUresult ask_for_global(Library& library, Context& context, const char* name, uint64_t& address,
+                               uint64_t& bytes) {
+    RemoteCall call(wire::GetGlobal<>{library.number, name});
+    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
+    wire::GetGlobal<>::Reply reply;
+    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
+    address = reply.address;
+    bytes = reply.bytes;
+    note_symbol(address, bytes, context.handle, library.number);
+    return CUDA_SUCCESS;
+}
+
+CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
+    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
+    Context* context = nullptr;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    auto& code = *library.code.load();
+    auto key = std::to_string(context->number) + ' ' + name;  // a library's globals differ from context to context
+    {
+        LockGuard lock(code.mutex);
+        if (auto found = code.globals.find(key); found != code.globals.end()) {
+            std::tie(address, bytes) = found->second;
+            return CUDA_SUCCESS;
+        }
+    }
+    // Runtimes before CUDA 13 ask so for managed variables, too, which the program must find there.
+    auto result = get_managed(library, name, address, bytes);
+    if (result == CUDA_ERROR_NOT_FOUND) result = ask_for_global(library, *context, name, address, bytes);
+    if (result != CUDA_SUCCESS) return result;
+    LockGuard lock(code.mutex);
+    code.globals[key] = {address, bytes};
+    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

@@ -3,8 +3,8 @@ linked with the static one, and with the shared one in place of the toolkit's.
 
     runtime_programs_job.py [VERSION...]
 
-PyPI has no static runtime before 13.0, nor the compiler that makes programs for the older shared ones:
-runtimes_job.py runs a suite of its own on those.
+PyPI has no static runtime before 13.0, nor the compiler that makes programs for the older shared ones: runtimes_job.py runs a
+suite of its own on those, old_toolkits_job.py what Debian's older compilers make.
 """
 import glob
 import os

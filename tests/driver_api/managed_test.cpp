@@ -371,3 +371,30 @@ TEST_CASE("kernels on every device use managed memory", "[managed]") {
         CHECK(memory.ints()[999] == ordinal + 1);
     }
 }
+
+TEST_CASE("a module's managed variable is found by name, and the program uses it there", "[managed]") {
+    Gpu gpu;
+    CUmodule module = nullptr;
+    CU_OK(cu.cuModuleLoadData(&module, R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 number = 41;
+.visible .entry add_one() { .reg .u32 %r; ld.global.u32 %r, [number]; add.u32 %r, %r, 1; st.global.u32 [number], %r; ret; }
+)"));
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    CU_OK(cu.cuModuleGetGlobal(&address, &size, module, "number"));
+    REQUIRE(size == sizeof(int));
+    auto* number = reinterpret_cast<volatile int*>(address);
+    CHECK(*number == 41);
+    CUfunction add_one = nullptr;
+    CU_OK(cu.cuModuleGetFunction(&add_one, module, "add_one"));
+    for (int value : {42, 8}) {
+        CU_OK(cu.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+        CU_OK(cu.cuCtxSynchronize());
+        CHECK(*number == value);
+        *number = 7;
+    }
+    CU_OK(cu.cuModuleUnload(module));
+}
