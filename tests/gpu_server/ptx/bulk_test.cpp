@@ -53,7 +53,7 @@ void reduces(const std::string& operation, std::function<T(T, T)> expected, std:
     for (size_t k = 0; k < out.size; ++k) CHECK(out[k] == expected(there[k], by[k]));
 }
 
-uint16_t half(float x) {
+uint16_t half_bits(float x) {
     return to_half(x);
 }
 
@@ -78,8 +78,9 @@ TEST_CASE("cp.reduce.async.bulk changes what is in global memory", "[ptx][bulk]"
     reduces<int64_t>("max.s64", [](int64_t a, int64_t b) { return std::max(a, b); }, {-1, 5}, {-2, 6});
     reduces<float>("add.f32", std::plus<float>{}, {1, 0.5f}, {2, -4});
     reduces<double>("add.f64", std::plus<double>{}, {1, 0.5}, {2, -4});
-    reduces<uint16_t>("add.noftz.f16", [](uint16_t a, uint16_t b) { return half(half_to_float(a) + half_to_float(b)); },
-                      {half(1), half(-2)}, {half(0.5f), half(3)});
+    reduces<uint16_t>("add.noftz.f16",
+                      [](uint16_t a, uint16_t b) { return half_bits(half_to_float(a) + half_to_float(b)); },
+                      {half_bits(1), half_bits(-2)}, {half_bits(0.5f), half_bits(3)});
     reduces<uint16_t>("max.bf16",
                       [](uint16_t a, uint16_t b) { return bfloat_to_float(a) < bfloat_to_float(b) ? b : a; },
                       {to_bfloat(1), to_bfloat(-2)}, {to_bfloat(0.5f), to_bfloat(3)});
