@@ -84,7 +84,7 @@ TEST_CASE("a shared image is linked, not copied, and survives the cache", "[imag
 
 TEST_CASE("images that nobody has used for a month leave the cache", "[image]") {
     const TemporaryFolder cache;
-    const auto images = cache / "images";
+    const std::filesystem::path images = cache / "images";
     const auto days_ago = [&](const std::string& name, int days) {
         auto folder = images / name;
         std::filesystem::create_directories(folder);

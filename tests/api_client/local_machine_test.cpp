@@ -84,7 +84,7 @@ struct Remote {
                                       "-o",
                                       "StrictHostKeyChecking=yes",
                                       "-o",
-                                      "UserKnownHostsFile=" + (folder / "known_hosts").string(),
+                                      "UserKnownHostsFile=" + (folder / "known_hosts"),
                                       "-o",
                                       "ConnectTimeout=5",
                                       machine.address,

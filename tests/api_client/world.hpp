@@ -15,30 +15,9 @@
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
+#include "tests/support/files.hpp"
 
 namespace tnr::test {
-
-// A new folder that goes with the object.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "tnr-test-XXXXXX").string();
-        if (!::mkdtemp(name.data())) std::abort();
-        path_ = name;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    const std::filesystem::path& path() const { return path_; }
-    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
-private:
-    std::filesystem::path path_;
-};
 
 // An environment variable for the life of the object; nullptr: unset.
 class Environment {
