@@ -100,7 +100,12 @@ static void keep_image(char number, size_t told_bytes, bool sealed = true, size_
 
 // Of other sessions, or of the node's lease: not what was asked for.
 static bool by_the_way(const json& message) {
-    return message.contains("shared") || message.contains("lease_until_ms");
+    bool wanted = message.contains("memory_wanted");
+    if (wanted) {
+        const auto device = message["memory_wanted"]["device"];
+        tnr::server::send_message(child_control_fd, {{"memory_back", {{"device", device}, {"bytes", 0}}}});
+    }
+    return wanted || message.contains("shared") || message.contains("lease_until_ms");
 }
 
 // 0: not there, 1: there, 2: there, and I could change it.
