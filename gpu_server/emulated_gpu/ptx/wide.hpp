@@ -1,5 +1,5 @@
 // Accesses of 16 bytes that nobody sees half of. The compiler would ask a library for them, which takes locks; every
-// processor that runs this has cmpxchg16b, and makes aligned vector loads and stores at once if it has AVX.
+// processor that runs this has cmpxchg16b (-mcx16), and makes aligned vector loads and stores at once if it has AVX.
 #pragma once
 
 #include <emmintrin.h>
@@ -18,7 +18,7 @@ inline void write_wide(std::byte* p, Wide value) {
     _mm_store_si128(reinterpret_cast<__m128i*>(p), (__m128i)value);
 }
 
-[[gnu::target("cx16")]] inline Wide exchange_wide_if(std::byte* p, Wide expected, Wide wanted) {
+inline Wide exchange_wide_if(std::byte* p, Wide expected, Wide wanted) {
     return __sync_val_compare_and_swap(reinterpret_cast<Wide*>(p), expected, wanted);
 }
 
