@@ -54,7 +54,7 @@ constexpr size_t word = sizeof(unsigned);
 
 TEST_CASE("a copy from the host brings what a function before it has put there", "[graph][capture]") {
     Gpu gpu;
-    Stream stream(CU_STREAM_NON_BLOCKING);
+    Stream stream;  // one that waits for the null stream, in which memory is filled
     const size_t count = 5000;
     Memory memory(count * word);
     Words host(count), back(count);
@@ -275,7 +275,7 @@ TEST_CASE("a graph that moves more than fits on the way to a GPU", "[graph]") {
 TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][capture]") {
     Gpu gpu;
     Module module;
-    Stream stream(CU_STREAM_NON_BLOCKING);
+    Stream stream;  // one that waits for the null stream, in which memory is filled
     Memory counter(std::vector<int>{0});
     auto add = module.function("add");
     begin_capture(stream);

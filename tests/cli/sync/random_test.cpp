@@ -43,7 +43,7 @@ private:
 
 unsigned seed_of_this_run() {
     const char* given = std::getenv("TNR_TEST_SEED");
-    return given ? static_cast<unsigned>(std::atoi(given)) : std::random_device{}();
+    return given ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
 }
 
 std::vector<std::string> everything(const std::string& root) {
@@ -57,6 +57,14 @@ bool is_folder(const std::string& path) {
     return fs::is_directory(fs::symlink_status(path));
 }
 
+// What is as long and as old counts as unchanged, as with rsync, and the kernel's clock ticks every few milliseconds only.
+void set_time_of_its_own(const std::string& path) {
+    static time_t last = 1'700'000'000;
+    const timespec time{++last, 0};
+    const timespec both[2] = {time, time};
+    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), both, AT_SYMLINK_NOFOLLOW) == 0);
+}
+
 void put_something(Dice& random, const std::string& path, bool links) {
     if (random.one_in(3))
         fs::create_directory(path);
@@ -64,8 +72,10 @@ void put_something(Dice& random, const std::string& path, bool links) {
         fs::create_symlink(random.one_in(2) ? random.name() : "..", path);
     else if (random.one_in(20))
         REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-    else
+    else {
         test::write_text(path, random.content());
+        set_time_of_its_own(path);
+    }
 }
 
 // In place, so that only a part of it is another one.
@@ -78,6 +88,7 @@ void change_content(Dice& random, const std::string& path) {
     size_t at = random.below(size + 1);
     REQUIRE(::pwrite(fd.get(), piece.data(), piece.size(), static_cast<off_t>(at)) > 0);
     if (random.one_in(4)) REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(random.below(size + 1))) == 0);
+    set_time_of_its_own(path);
 }
 
 void change_times_or_mode(Dice& random, const std::string& path) {
