@@ -213,7 +213,9 @@ void follow_outside(ssh::Sftp& sftp, const std::string& root, const std::string&
         std::string inside = own.ok() && !own.names.empty() ? own.names[0].name + "/" : "";
         sftp.real_path(link, [&sftp, link, found, inside](const ssh::Reply& reply) {
             if (inside.empty() || !reply.ok() || reply.names.empty()) return;
-            if ((reply.names[0].name + "/").starts_with(inside)) return;
+            const auto& target = reply.names[0].name;
+            const std::string there = target.ends_with('/') ? target : target + "/";
+            if (there.starts_with(inside) || inside.starts_with(there)) return;
             sftp.stat(link, [found](const ssh::Reply& leads_to) {
                 if (leads_to.ok()) found(leads_to.attributes);
             });

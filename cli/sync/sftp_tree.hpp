@@ -31,7 +31,7 @@ Result<Tree> remote_tree(ssh::Sftp& sftp, const SyncSettings& settings, Tally& t
 Result<std::vector<Item>> everything_in(ssh::Sftp& sftp, const std::string& folder, const std::string& machine,
                                         Tally& tally);
 // A link on the machine to something outside of `root` (another disk) stands for that: says what it is. Those that lead into the
-// root, or nowhere, are but links (Destination::leads_outside).
+// root, to a folder above it, or nowhere, are but links (Destination::leads_outside).
 void follow_outside(ssh::Sftp& sftp, const std::string& root, const std::string& link,
                     std::function<void(const ssh::Attributes&)> found);
 // A path without its last part; empty when it has but one.

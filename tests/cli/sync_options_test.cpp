@@ -216,3 +216,20 @@ TEST_CASE("a link on a machine stands for a folder elsewhere, and never for anot
     CHECK(fs::is_symlink(copy + "/latest"));
     CHECK(test::read_text(world.there / "elsewhere/file") == "three");
 }
+
+TEST_CASE("a link to a folder above is never a way out for --delete", "[sync]") {
+    World world(each_way());
+    const std::string root = world.here / "tree", copy = world.there / "tree";
+    fs::create_directory(root);
+    fs::create_symlink("..", root + "/up");
+    world.copied(root, "demo:" + copy);
+    test::write_text(world.there / "neighbour", "kept");
+    fs::remove(root + "/up");
+    fs::create_directory(root + "/up");
+    test::write_text(root + "/up/file", "mine");
+    world.options.remove_extra = true;
+    world.copied(root, "demo:" + copy);
+    CHECK(test::read_text(world.there / "neighbour") == "kept");
+    CHECK(test::read_text(copy + "/up/file") == "mine");
+    CHECK_FALSE(fs::is_symlink(copy + "/up"));
+}

@@ -250,22 +250,31 @@ Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there
     return false;
 }
 
+// Whether the folder is the other one, or lies in it.
+static bool lies_in(UniqueFd folder, const struct stat& other) {
+    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
+    struct stat now, above;
+    if (::fstat(folder.get(), &now) != 0) return false;
+    for (; !same(now, other); now = above) {
+        UniqueFd up{::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return false;
+        folder = std::move(up);
+    }
+    return true;
+}
+
 // Whether a link leads to a folder that is no part of the destination. One that does not may be what an earlier sync has copied:
-// through it, what is another folder of the source's would be overwritten.
+// through it, what is another folder of the source's would be overwritten. Nor is it followed to a folder above: the destination
+// would be what --delete finds too much there.
 bool Destination::leads_outside(uint32_t index) {
     auto where = place(index);
     auto root = folder(0);
-    struct stat own, now, above;
+    struct stat own, there;
     if (!where || !root || ::fstat((*root)->get(), &own) != 0) return false;
-    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
     UniqueFd at{::openat(where->fd(), where->name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    if (!at || ::fstat(at.get(), &now) != 0) return false;
-    for (; !same(now, own); now = above) {
-        UniqueFd up{::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return true;
-        at = std::move(up);
-    }
-    return false;
+    if (!at || ::fstat(at.get(), &there) != 0) return false;
+    UniqueFd self{::openat((*root)->get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    return self && !lies_in(std::move(at), own) && !lies_in(std::move(self), there);
 }
 
 Result<> Destination::make_folder(uint32_t index) {
