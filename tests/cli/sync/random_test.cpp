@@ -200,6 +200,7 @@ TEST_CASE("either end killed at any moment leaves only whole files, and the next
     INFO("TNR_TEST_SEED=" << seed);
     test::TemporaryFolder world;
     const std::string from = world / "from", to = world / "to";
+    auto copy_of = [&](const std::string& name) { return (fs::path(to) / name).string(); };
     fs::create_directories(from + "/sub");
     std::map<std::string, std::vector<std::string>> versions;  // of each file, all that it ever was
     auto next_version = [&](const std::string& name, size_t size) {
@@ -238,13 +239,12 @@ TEST_CASE("either end killed at any moment leaves only whole files, and the next
         for (const auto& [name, all] : versions) {
             INFO(name << ", round " << round);
             struct stat found;
-            if (::stat((to + "/" + name).c_str(), &found) != 0 ||
-                std::exchange(seen[name], found.st_ino) == found.st_ino)
+            if (::stat(copy_of(name).c_str(), &found) != 0 || std::exchange(seen[name], found.st_ino) == found.st_ino)
                 continue;
-            CHECK(std::count(all.begin(), all.end(), test::read_text(to + "/" + name)) == 1);
+            CHECK(std::count(all.begin(), all.end(), test::read_text(copy_of(name))) == 1);
         }
     }
     CHECK(killed > 20);
     downloaded({from, to});
-    for (const auto& [name, all] : versions) CHECK(test::read_text(to + "/" + name) == all.back());
+    for (const auto& [name, all] : versions) CHECK(test::read_text(copy_of(name)) == all.back());
 }
