@@ -1,8 +1,8 @@
 // Whole sessions of foreign records, by a worker's dispatcher on the emulated driver. Each input gets a process of its
 // own, as each session does: a worker tears nothing down, the kernel does that.
 //
-// A finding is not only what the sanitizers say: every record that wants a reply must get one, with its own op, and the
-// session must end when the client says goodbye.
+// A finding is not only what the sanitizers say: every record that wants a reply must get one, with its own op, unless it
+// waits for a device that nobody adds; and the session must end when the client says goodbye.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/prctl.h>
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -86,9 +87,10 @@ public:
         link_.send(batch.frame, std::move(batch.bulk));
     }
 
-    // Until everything is answered, or the worker has been told goodbye.
+    // Until everything is answered that must be, or the worker has been told goodbye.
     void wait_for_replies() {
-        while (!waiting_.empty() && !goodbye_) receive();
+        auto due = [](const auto& call) { return !may_wait_for_ever(call.second); };
+        while (std::any_of(waiting_.begin(), waiting_.end(), due) && !goodbye_) receive();
     }
 
     void leave(const std::atomic<bool>& ended) {
@@ -98,6 +100,9 @@ public:
 
 private:
     using Clock = std::chrono::steady_clock;
+
+    // Until all devices are in a multicast object's team, as cuda.h says.
+    static bool may_wait_for_ever(uint16_t op) { return op == wire::op_cuMulticastBindMem || op == wire::op_cuMemMap; }
 
     void receive() {
         wire::Batch batch;
