@@ -3,9 +3,13 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <map>
-#include <utility>
+#include <set>
+#include <thread>
 
 #include "tests/cli/sync/ends.hpp"
 
@@ -155,6 +159,149 @@ Result<sync::Tally> upload(sync::SyncSettings settings) {
     return sent;
 }
 
+// At once: test::read_text goes byte by byte, which takes a while with so many megabytes.
+std::string digest_of_file(const std::string& path) {
+    std::string content(fs::file_size(path), '\0');
+    REQUIRE(std::ifstream(path, std::ios::binary).read(content.data(), static_cast<std::streamsize>(content.size())));
+    return sync::digest_of(content);
+}
+
+// A tree whose files change all at once, and a copy of it that may be cut off anywhere.
+class ChangingTree {
+public:
+    ChangingTree(Dice& random, const sync::SyncSettings& settings)
+        : random_(random), from_(settings.from), to_(settings.to) {
+        fs::create_directories(from_ + "/sub");
+    }
+    void change() {
+        for (int i = 0; i < 60; ++i) next_version((i % 2 ? "sub/" : "") + std::to_string(i), 3000);
+        next_version("large", 3 << 20);
+        next_version("sub/larger", 10 << 20);  // what has come of it is used again
+    }
+    void forget_copy() {
+        fs::remove_all(to_);
+        copied_.clear();
+    }
+    // Each file is what it once was; one that is not there has not been there before, either.
+    void check_whole() {
+        for (const auto& [name, versions] : versions_) {
+            INFO(name);
+            const std::string copy = to_ + "/" + name;
+            if (!fs::exists(copy) && !copied_.count(name)) continue;
+            copied_.insert(name);
+            CHECK(versions.count(digest_of_file(copy)) == 1);
+        }
+    }
+    void check_newest() {
+        for (const auto& [name, content] : newest_) {
+            INFO(name);
+            copied_.insert(name);
+            CHECK((digest_of_file(to_ + "/" + name) == sync::digest_of(content)));
+        }
+    }
+
+private:
+    // Longer than all before it: what is as long and as old counts as unchanged, and two changes may come within one
+    // tick of the kernel's clock.
+    void next_version(const std::string& name, size_t size) {
+        std::string& content = newest_[name];
+        if (content.empty()) content = random_bytes(size);
+        for (int i = 0; i < 5; ++i) content[random_.below(content.size())] ^= 1;
+        content += random_bytes(8 * (1 + random_.below(200)), static_cast<unsigned>(random_.below(1000)));
+        test::write_text(from_ + "/" + name, content);
+        versions_[name].insert(sync::digest_of(content));
+    }
+
+    Dice& random_;
+    const std::string from_, to_;
+    std::map<std::string, std::string> newest_;
+    std::map<std::string, std::set<std::string>> versions_;  // of each file, the digests of all that it ever was
+    std::set<std::string> copied_;
+};
+
+// Both ends of a download, each a process of its own.
+class Processes {
+public:
+    explicit Processes(sync::SyncSettings settings) {
+        Pair pair;
+        settings.machine = "m";
+        settings.here = false;
+        children_[0] = begin(&sync::send_tree, pair.one, pair.other, settings);
+        settings.here = true;
+        children_[1] = begin(&sync::receive_tree, pair.other, pair.one, settings);
+    }
+    void kill(size_t end) const { REQUIRE(::kill(children_[end], SIGKILL) == 0); }
+    // True: both ended by themselves, with all done. False: one was killed, and the other ended by itself.
+    bool wait() const {
+        bool killed = false, done = true;
+        for (pid_t child : children_) {
+            int status = 0;
+            REQUIRE(::waitpid(child, &status, 0) == child);
+            bool by_kill = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+            CHECK((by_kill || WIFEXITED(status)));
+            killed = killed || by_kill;
+            done = done && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        }
+        CHECK((killed || done));
+        return !killed;
+    }
+
+private:
+    static pid_t begin(EndRun run, UniqueFd& own, UniqueFd& others, const sync::SyncSettings& settings) {
+        pid_t child = ::fork();
+        REQUIRE(child >= 0);
+        if (child > 0) return child;
+        others.reset();
+        ::signal(SIGPIPE, SIG_IGN);  // as both programs do
+        ::_exit(run_end(run, own, settings) ? 0 : 1);
+    }
+
+    pid_t children_[2];
+};
+
+using std::chrono::microseconds;
+using std::chrono::steady_clock;
+
+microseconds since(steady_clock::time_point begun) {
+    return std::chrono::duration_cast<microseconds>(steady_clock::now() - begun);
+}
+
+microseconds time_of_sync(const sync::SyncSettings& settings) {
+    auto begun = steady_clock::now();
+    REQUIRE(Processes(settings).wait());
+    return since(begun);
+}
+
+// Kills either end at some moment within that time. True: both had ended before.
+bool done_before_kill(Dice& random, const sync::SyncSettings& settings, microseconds within) {
+    Processes ends(settings);
+    std::this_thread::sleep_for(microseconds(random.below(static_cast<size_t>(within.count()))));
+    ends.kill(random.below(2));
+    return ends.wait();
+}
+
+// Kills syncs within the time that one takes. What goes on after a kill has less to do, and may be done before the next
+// one: then all files change again, so that there is always work. With `anew` the copy then begins with nothing, too.
+void kill_syncs(Dice& random, const sync::SyncSettings& settings, ChangingTree& tree, bool anew) {
+    if (anew) tree.forget_copy();
+    tree.change();
+    auto whole = time_of_sync(settings);
+    tree.check_newest();
+    bool done = true;
+    for (int killed = 0, rounds = 0; killed < 15; ++rounds) {
+        INFO("round " << rounds << ", a sync takes " << whole.count() << " us");
+        REQUIRE(rounds < 1000);
+        bool changed = done || random.one_in(4);
+        if (done && anew) tree.forget_copy();
+        if (changed) tree.change();
+        auto begun = steady_clock::now();
+        done = done_before_kill(random, settings, whole);
+        if (done && changed) whole = since(begun);  // the machine may have been busy when it was measured
+        killed += !done;
+        done ? tree.check_newest() : tree.check_whole();
+    }
+}
+
 }  // namespace
 
 TEST_CASE("after a sync with --delete both trees are the same, whatever they were", "[sync][engine][random]") {
@@ -199,52 +346,12 @@ TEST_CASE("either end killed at any moment leaves only whole files, and the next
     Dice random(seed);
     INFO("TNR_TEST_SEED=" << seed);
     test::TemporaryFolder world;
-    const std::string from = world / "from", to = world / "to";
-    auto copy_of = [&](const std::string& name) { return (fs::path(to) / name).string(); };
-    fs::create_directories(from + "/sub");
-    std::map<std::string, std::vector<std::string>> versions;  // of each file, all that it ever was
-    auto next_version = [&](const std::string& name, size_t size) {
-        std::string content = versions[name].empty() ? random_bytes(size) : versions[name].back();
-        for (int i = 0; i < 5; ++i) content[random.below(content.size())] ^= 1;
-        content += random_bytes(8 * random.below(2000), static_cast<unsigned>(random.below(1000)));
-        test::write_text(from + "/" + name, content);
-        versions[name].push_back(content);
-    };
-    auto change_all = [&] {
-        for (int i = 0; i < 60; ++i) next_version((i % 2 ? "sub/" : "") + std::to_string(i), 3000);
-        next_version("large", 3 << 20);
-        next_version("sub/larger", 10 << 20);
-    };
-    size_t killed = 0;
-    std::map<std::string, ino_t> seen;
-    for (int round = 0; round < 200; ++round) {
-        if (round % 25 == 0) change_all();
-        Pair pair;
-        pid_t children[2];
-        for (int end = 0; end < 2; ++end)
-            if ((children[end] = ::fork()) == 0) {
-                (end ? pair.one : pair.other).reset();
-                sync::SyncSettings settings{from, to, "m", end == 1};
-                (void)run_end(end ? &sync::receive_tree : &sync::send_tree, end ? pair.other : pair.one, settings);
-                ::_exit(0);
-            }
-        pair.one.reset(), pair.other.reset();
-        ::usleep(static_cast<useconds_t>(random.below(60'000)));
-        ::kill(children[random.below(2)], SIGKILL);
-        for (pid_t child : children) {
-            int status = 0;
-            REQUIRE(::waitpid(child, &status, 0) == child);
-            killed += WIFSIGNALED(status);
-        }
-        for (const auto& [name, all] : versions) {
-            INFO(name << ", round " << round);
-            struct stat found;
-            if (::stat(copy_of(name).c_str(), &found) != 0 || std::exchange(seen[name], found.st_ino) == found.st_ino)
-                continue;
-            CHECK(std::count(all.begin(), all.end(), test::read_text(copy_of(name))) == 1);
-        }
+    const sync::SyncSettings settings{world / "from", world / "to"};
+    ChangingTree tree(random, settings);
+    for (int turn = 0; turn < 6; ++turn) {
+        INFO("turn " << turn);
+        kill_syncs(random, settings, tree, turn % 2 == 0);
     }
-    CHECK(killed > 20);
-    downloaded({from, to});
-    for (const auto& [name, all] : versions) CHECK(test::read_text(copy_of(name)) == all.back());
+    downloaded(settings);
+    tree.check_newest();
 }
