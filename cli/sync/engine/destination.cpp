@@ -1,7 +1,6 @@
 // See destination.hpp.
 #include "cli/sync/engine/destination.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,8 +22,6 @@ namespace {
 constexpr mode_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
 constexpr size_t open_folders_max = 64;
 constexpr uint32_t no_parent = UINT32_MAX;
-
-using OpenFolder = Handle<DIR, closedir>;
 
 bool is_folder(const std::string& path) {
     struct stat found;
@@ -54,15 +51,10 @@ void set_time(int folder, const std::string& name, const Item& item) {
     ::utimensat(folder, name.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
+// What cannot be read stays as it is.
 std::vector<std::string> read_names(int fd) {
     std::vector<std::string> names;
-    int copy = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    OpenFolder open{copy < 0 ? nullptr : ::fdopendir(copy)};
-    if (!open) return names;
-    while (dirent* entry = ::readdir(open.get())) {
-        std::string name = entry->d_name;
-        if (name != "." && name != "..") names.push_back(std::move(name));
-    }
+    (void)names_in(fd, names);
     return names;
 }
 
@@ -139,8 +131,10 @@ Result<> Destination::begin(const Item& root) {
     }
     entries_[0].fresh = !root_was_there_;
     if (root_was_there_ || settings_.dry_run) return Ok{};
-    if (::mkdir(place_.c_str(), folder_while_filling) != 0) return write_error(settings_, place_, errno);
-    return Ok{};
+    if (::mkdir(place_.c_str(), folder_while_filling) == 0) return Ok{};
+    // Another sync into the same place may have been quicker.
+    entries_[0].fresh = errno != EEXIST;
+    return entries_[0].fresh ? Result<>{write_error(settings_, place_, errno)} : Result<>{Ok{}};
 }
 
 std::string Destination::path_below(uint32_t index) const {
@@ -293,9 +287,13 @@ Result<> Destination::make_folder(uint32_t index) {
     auto where = place_to_write(index);
     if (!where) return where.error();
     if (*found) ::unlinkat(where->fd(), where->name.c_str(), 0);
-    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) != 0)
-        return write_error(settings_, path_of(index), errno);
-    return Ok{};
+    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) == 0) return Ok{};
+    int error = errno;
+    // Another sync into the same place may have been quicker.
+    struct stat now;
+    bool made = ::fstatat(where->fd(), where->name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode);
+    entry.fresh = false;
+    return made ? Result<>{Ok{}} : Result<>{write_error(settings_, path_of(index), error)};
 }
 
 Result<bool> Destination::make_link(uint32_t index, const std::string& temporary) {
