@@ -51,13 +51,6 @@ void set_time(int folder, const std::string& name, const Item& item) {
     ::utimensat(folder, name.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
-// What cannot be read stays as it is.
-std::vector<std::string> read_names(int fd) {
-    std::vector<std::string> names;
-    (void)names_in(fd, names);
-    return names;
-}
-
 // With the user's own umask: these folders are theirs, not copies of anything. An errno, and where.
 int make_way(const std::string& path, std::string& where) {
     for (size_t at = 1; at <= path.size(); ++at) {
@@ -244,14 +237,17 @@ Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there
     return false;
 }
 
+static bool is_same(const struct stat& one, const struct stat& other) {
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 // Whether the folder is the other one, or lies in it.
 static bool lies_in(UniqueFd folder, const struct stat& other) {
-    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
     struct stat now, above;
     if (::fstat(folder.get(), &now) != 0) return false;
-    for (; !same(now, other); now = above) {
+    for (; !is_same(now, other); now = above) {
         UniqueFd up{::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return false;
+        if (!up || ::fstat(up.get(), &above) != 0 || is_same(now, above)) return false;
         folder = std::move(up);
     }
     return true;
@@ -323,7 +319,9 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
 Result<std::vector<std::string>> Destination::names_in(uint32_t index) {
     auto open = folder(index);
     if (!open) return open.error();
-    return read_names((*open)->get());
+    std::vector<std::string> names;
+    (void)names_in((*open)->get(), names);  // leftovers that cannot be seen stay
+    return names;
 }
 
 Result<> Destination::remove_extra(const std::function<void(const std::string&)>& removed,
@@ -337,7 +335,10 @@ Result<> Destination::remove_extra(const std::function<void(const std::string&)>
         auto open = folder(index);
         if (!open) return open.error();
         std::string below = path_below(index);
-        for (const auto& name : read_names((*open)->get())) {
+        std::vector<std::string> names;
+        if (int error = names_in((*open)->get(), names))
+            failed(write_error(settings_, joined(place_, below), error, "cannot read"));
+        for (const auto& name : names) {
             if (listed[index].count(name) || is_temporary(name)) continue;
             struct stat found;
             if (::fstatat((*open)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
@@ -377,24 +378,50 @@ Result<> Destination::finish_folders() {
     return Ok{};
 }
 
+static int remove_folder(UniqueFd& at, const std::string& name, const std::string& path, const IgnoreRules* rules);
+
+// What is in the open folder. Without a folder in `at`, the way back was lost.
+static int remove_content(UniqueFd& at, const std::string& path, const IgnoreRules* rules) {
+    struct stat own, found;
+    if (::fstat(at.get(), &own) == 0 && (own.st_mode & 0300) != 0300) ::fchmod(at.get(), own.st_mode | 0300);
+    std::vector<std::string> names;
+    int first = names_in(at.get(), names);
+    for (const auto& each : names) {
+        if (::fstatat(at.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        bool inner = S_ISDIR(found.st_mode);
+        if (rules && rules->ignored(joined(path, each), inner)) continue;
+        int error = 0;
+        if (inner)
+            error = remove_folder(at, each, joined(path, each), rules);
+        else if (::unlinkat(at.get(), each.c_str(), 0) != 0 && errno != ENOENT)
+            error = errno;
+        if ((first == 0 || first == ENOTEMPTY) && error) first = error;
+        if (!at) break;
+    }
+    return first;
+}
+
+// With one open folder however deep the tree is: the way back is "..", as long as that is where it came from.
+static int remove_folder(UniqueFd& at, const std::string& name, const std::string& path, const IgnoreRules* rules) {
+    struct stat above, now;
+    UniqueFd inner{::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
+    if (!inner || ::fstat(at.get(), &above) != 0) return errno;
+    at = std::move(inner);
+    int error = remove_content(at, path, rules);
+    if (at) at.reset(::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!at || ::fstat(at.get(), &now) != 0 || !is_same(above, now)) {
+        at.reset();
+        return error ? error : ENOTDIR;
+    }
+    if (error && error != ENOTEMPTY) return error;
+    return ::unlinkat(at.get(), name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
+}
+
 int remove_tree(int folder, const std::string& name, const std::string& path, const IgnoreRules* rules) {
     if (::unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
     if (errno != EISDIR && errno != EPERM) return errno;
-    UniqueFd fd{::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
-    if (!fd) return errno;
-    struct stat own;
-    if (::fstat(fd.get(), &own) == 0 && (own.st_mode & 0300) != 0300) ::fchmod(fd.get(), own.st_mode | 0300);
-    int first = 0;
-    for (const auto& each : read_names(fd.get())) {
-        struct stat found;
-        bool inner = ::fstatat(fd.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
-        if (rules && rules->ignored(joined(path, each), inner)) continue;
-        int error = remove_tree(fd.get(), each, joined(path, each), rules);
-        if (first == 0 || first == ENOTEMPTY) first = error ? error : first;
-    }
-    fd.reset();
-    if (first != 0 && first != ENOTEMPTY) return first;
-    return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
+    UniqueFd at{::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    return at ? remove_folder(at, name, path, rules) : errno;
 }
 
 int put_in_place(const Place& place, int fd, const std::string& temporary, const Item& item, bool replaces_folder) {

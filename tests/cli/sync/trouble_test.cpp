@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cerrno>
@@ -135,4 +136,35 @@ TEST_CASE("rules that are long are heeded, and none that was cut off", "[sync][e
     CHECK_FALSE(fs::exists(to / "tree/a.log"));
     CHECK(fs::exists(to / "tree/b.o"));
     CHECK(fs::exists(to / "tree/c"));
+}
+
+TEST_CASE("a tree of more levels than a process may open files comes and goes", "[sync][engine]") {
+    test::TemporaryFolder from, to;
+    fs::create_directories(from / "tree");
+    UniqueFd at{::open((from / "tree").c_str(), O_RDONLY | O_DIRECTORY)};
+    for (int depth = 0; depth < 900; ++depth) {
+        REQUIRE(::mkdirat(at.get(), "d", 0755) == 0);
+        at.reset(::openat(at.get(), "d", O_RDONLY | O_DIRECTORY));
+    }
+    UniqueFd{::openat(at.get(), "file", O_WRONLY | O_CREAT, 0644)};
+    at.reset();
+    test::write_text(from / "tree/stays", "x");
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = 200;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    sync::SyncSettings settings{from / "tree", to / "tree"};
+    settings.remove_extra = true;
+    auto came = download(settings);
+    REQUIRE(std::system(("rm -rf '" + (from / "tree/d") + "'").c_str()) == 0);
+    auto went = download(settings);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE(came);
+    CHECK(came->files == 2);
+    REQUIRE(went);
+    CHECK(went->removed == 1);
+    CHECK(went->unreadable.empty());
+    CHECK(names_in(to / "tree") == 1);
+    REQUIRE(std::system(("rm -rf '" + (to / "tree/d") + "'").c_str()) == 0);
 }
