@@ -320,7 +320,7 @@ Result<std::vector<std::string>> Destination::names_in(uint32_t index) {
     auto open = folder(index);
     if (!open) return open.error();
     std::vector<std::string> names;
-    (void)names_in((*open)->get(), names);  // leftovers that cannot be seen stay
+    (void)sync::names_in((*open)->get(), names);  // leftovers that cannot be seen stay
     return names;
 }
 
@@ -336,7 +336,7 @@ Result<> Destination::remove_extra(const std::function<void(const std::string&)>
         if (!open) return open.error();
         std::string below = path_below(index);
         std::vector<std::string> names;
-        if (int error = names_in((*open)->get(), names))
+        if (int error = sync::names_in((*open)->get(), names))
             failed(write_error(settings_, joined(place_, below), error, "cannot read"));
         for (const auto& name : names) {
             if (listed[index].count(name) || is_temporary(name)) continue;
