@@ -116,7 +116,6 @@ TEST_CASE("thousands of files take a handful of exchanges", "[sync][engine][line
         auto tally = download_over({from / "tree", to / "tree"}, line.sender(), line.receiver());
         if (!tally) FAIL(tally.error().what);
         line.join();
-        WARN(line.exchanges);
         return line.exchanges;
     };
     // Four, when nothing else is at work here; an end that gets no turn for a while looks as if it waited.
