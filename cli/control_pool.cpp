@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/vocabulary.hpp"
@@ -35,10 +36,9 @@ struct Asked {
 
 // The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
 Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request) {
-    int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return Error{Error::Kind::internal, "cannot make a pair of sockets"};
-    auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair[0]}, UniqueFd{pair[1]}});
+    Ends pair = make_socket_pair();
+    if (!pair) return Error{Error::Kind::internal, "cannot make a pair of sockets"};
+    auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair.one}, UniqueFd{pair.other}});
     {
         interrupt::SignalsBlocked blocked;
         std::thread([asked, request] {

@@ -1,30 +1,30 @@
 // A flag and a pipe: the flag for code between two calls, the pipe to wake poll().
 #include "api_client/base/interrupt.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+
+#include "api_client/base/descriptors.hpp"
 
 namespace tnr::interrupt {
 namespace {
 
 std::atomic<int> received{0};
 std::atomic<void (*)()> last_words{nullptr};
-std::array<int, 2> wake{-1, -1};
+Ends wake;
 
 void say_last_words() {
     if (auto say = last_words.load()) say();
 }
 
 void wake_up() {
-    if (wake[1] >= 0) [[maybe_unused]]
-        auto ignored = ::write(wake[1], "!", 1);
+    if (wake.other >= 0) [[maybe_unused]]
+        auto ignored = ::write(wake.other, "!", 1);
 }
 
 void on_polite(int signal) {
@@ -57,7 +57,7 @@ bool ignored(int signal) {
 }
 
 void open_pipe() {
-    if (wake[0] < 0 && ::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) wake = {-1, -1};
+    if (!wake) wake = make_pipe(Waits::no);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ bool interrupted() {
     return received.load() != 0;
 }
 int fd() {
-    return wake[0];
+    return wake.one;
 }
 int exit_code() {
     return interrupted() ? 128 + received.load() : 0;
@@ -82,7 +82,7 @@ int exit_code() {
 
 int take() {
     int signal = received.exchange(0);
-    for (char byte; wake[0] >= 0 && ::read(wake[0], &byte, 1) == 1;) {
+    for (char byte; wake.one >= 0 && ::read(wake.one, &byte, 1) == 1;) {
     }
     if (interrupted()) wake_up();  // one more came meanwhile, and its byte is gone
     return signal;
@@ -99,7 +99,7 @@ bool pause_ms(int milliseconds) {
     while (!interrupted()) {
         auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
         if (left <= 0) return true;
-        pollfd wait{wake[0], POLLIN, 0};
+        pollfd wait{wake.one, POLLIN, 0};
         ::poll(&wait, 1, static_cast<int>(left));
     }
     return false;

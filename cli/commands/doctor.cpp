@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/providers/local/kvm_probe.hpp"
@@ -168,7 +169,7 @@ private:
 
     // Nothing is sent: the kernel only looks for a way there.
     void look_at_network() {
-        const UniqueFd socket{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+        const UniqueFd socket = make_socket(AF_INET, SOCK_DGRAM, Waits::yes);
         sockaddr_in somewhere{};
         somewhere.sin_family = AF_INET;
         somewhere.sin_port = htons(443);

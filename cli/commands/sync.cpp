@@ -10,6 +10,7 @@
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/commands/reach.hpp"
+#include "cli/commands/sync_progress.hpp"
 #include "cli/json_out.hpp"
 #include "cli/sync/agent.hpp"
 #include "cli/sync/engine/endpoints.hpp"
@@ -81,32 +82,6 @@ Result<> check(const SyncOptions& options) {
     return Ok{};
 }
 
-std::string bytes_words(uint64_t bytes) {
-    return ui::bytes_text(static_cast<double>(bytes));
-}
-
-// "12.0 MiB of 1.0 GiB, 3 files, 11.2 MiB/s, 1 min 30 s left"
-class ProgressText {
-public:
-    std::string operator()(const sync::Tally& tally) {
-        uint64_t done = tally.bytes + tally.bytes_found;
-        std::string text = bytes_words(done) + " of " + bytes_words(std::max(done, tally.bytes_total)) + ", " +
-                           counted(tally.files, "file");
-        auto now = std::chrono::steady_clock::now();
-        if (done == 0) begun_ = now;
-        double seconds = std::chrono::duration<double>(now - begun_).count();
-        if (seconds < 1) return text;
-        double rate = static_cast<double>(done) / seconds;
-        text += ", " + ui::bytes_text(rate) + "/s";
-        if (tally.bytes_total > done && rate > 0)
-            text += ", " + ui::seconds_text(static_cast<double>(tally.bytes_total - done) / rate) + " left";
-        return text;
-    }
-
-private:
-    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-};
-
 // A name may have any bytes.
 std::string on_a_line(const std::string& path) {
     return ui::plain(path, "\n\t\\");
@@ -116,7 +91,7 @@ void tell(Session& session, const SyncOptions& options, const sync::Tally& tally
     for (const auto& path : tally.copies) session.out << "copy   " << on_a_line(path) << "\n";
     for (const auto& path : tally.removals) session.out << "remove " << on_a_line(path) << "\n";
     session.out << (options.dry_run ? "Would copy " : "Copied ") << counted(tally.files, "file") << ", "
-                << bytes_words(options.dry_run ? tally.bytes_total : tally.bytes);
+                << ui::bytes_text(static_cast<double>(options.dry_run ? tally.bytes_total : tally.bytes));
     if (tally.unchanged) session.out << "; " << tally.unchanged << " unchanged";
     if (tally.removed) session.out << "; " << tally.removed << (options.dry_run ? " would be" : "") << " removed";
     session.out << "\n";
@@ -124,7 +99,7 @@ void tell(Session& session, const SyncOptions& options, const sync::Tally& tally
     if (tally.ignored)
         session.err << "note: left out " << tally.ignored
                     << " that .gitignore or .tnrignore name; --no-ignore copies them\n";
-    if (tally.others) session.err << "note: left out " << tally.others << " sockets or devices\n";
+    if (tally.others) session.err << "note: left out " << tally.others << " pipes, sockets or devices\n";
     if (tally.special)
         session.err << "note: " << counted(tally.special, "file")
                     << " lost setuid, setgid or sticky bits, which are not copied\n";
@@ -194,13 +169,13 @@ Result<sync::Tally> sync_shown(Session& session, ssh::Client& client, const Sync
     for (size_t i = 0; i + 1 < options.paths.size(); ++i) what += (i ? ", " : "") + options.paths[i];
     progress.begin((options.dry_run ? "comparing " : "copying ") + what + (options.dry_run ? " with " : " to ") +
                    options.paths.back());
-    ProgressText text;
+    SyncProgress text;
     auto tally = sync_all(
-        client, options, [&](const sync::Tally& now) { progress.note(text(now)); },
+        client, options, [&](const sync::Tally& now) { progress.note(text(now, SyncProgress::Clock::now())); },
         [&](const std::string& note) {
             if (options.verbose) progress.say("note: " + note);
         });
-    if (tally) progress.end(text(*tally));
+    if (tally) progress.end(text(*tally, SyncProgress::Clock::now()));
     return tally;
 }
 
@@ -307,8 +282,11 @@ void add_sync(Grammar& tnr, Session& session) {
         "only\n"
         "what changed. Without --delete nothing is removed. A large file whose copying was cut off goes on where it "
         "stopped.\n"
-        "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed.\n"
+        "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed, even where git\n"
+        "tracks it all the same. Rules of folders above SRC do not count.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
+        "Owners, ACLs and extended attributes are not copied; of hard links each name becomes a file, holes stay "
+        "holes.\n"
         "Where a machine does not let a program of ours run, files go over SFTP, and changed ones whole.\n"
         "A folder's copy is DST itself, or is put inside DST when DST ends with a slash (or is `MACHINE:` or `.`, or "
         "there are\n"

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <optional>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "cli/ssh/channel.hpp"
 
@@ -48,7 +49,7 @@ std::vector<std::string> parts_of(const std::string& text) {
 
 // Local sockets connect at once or not at all.
 UniqueFd connect_agent(const std::string& path) {
-    UniqueFd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    UniqueFd socket = make_socket(AF_UNIX, SOCK_STREAM, Waits::no);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) return {};
@@ -100,7 +101,7 @@ Result<Forward> Forwards::listen(const Forward& forward) {
     int failure = ::getaddrinfo(forward.bind.c_str(), std::to_string(forward.port).c_str(), &wanted, &list);
     if (failure != 0) return problem(::gai_strerror(failure));
     Handle<addrinfo, freeaddrinfo> addresses{list};
-    UniqueFd socket{::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    UniqueFd socket = make_socket(list->ai_family, SOCK_STREAM, Waits::no);
     int on = 1;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.get(), 64) != 0)
@@ -271,7 +272,7 @@ void Forwards::take_from_local(Connection& connection) {
 }
 
 void Forwards::accept(Listener& listener) {
-    UniqueFd socket{::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    UniqueFd socket = accept_from(listener.socket.get(), Waits::no);
     if (socket) connections_.push_back({&listener, std::move(socket)});
 }
 

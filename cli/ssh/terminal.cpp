@@ -1,15 +1,14 @@
 // Raw mode, window size, and giving the terminal back in every case.
 #include "cli/ssh/terminal.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
@@ -18,7 +17,7 @@ namespace {
 // What the handlers need; set before they are.
 int terminal_fd = -1;
 termios before{};
-std::array<int, 2> resized{-1, -1};
+Ends resized;
 
 void give_back() {
     if (terminal_fd >= 0) ::tcsetattr(terminal_fd, TCSANOW, &before);
@@ -32,7 +31,7 @@ void go_raw() {
 
 void on_resize(int) {
     int saved = errno;
-    [[maybe_unused]] auto ignored = ::write(resized[1], "!", 1);
+    [[maybe_unused]] auto ignored = ::write(resized.other, "!", 1);
     errno = saved;
 }
 
@@ -62,7 +61,7 @@ WindowSize window_size(int fd) {
 
 RawTerminal::RawTerminal(int fd) : fd_(fd) {
     if (::tcgetattr(fd, &before) != 0) return;
-    if (resized[0] < 0 && ::pipe2(resized.data(), O_CLOEXEC | O_NONBLOCK) != 0) resized = {-1, -1};
+    if (!resized) resized = make_pipe(Waits::no);
     terminal_fd = fd;
     interrupt::set_last_words(give_back);
     handle(SIGWINCH, on_resize);
@@ -81,7 +80,7 @@ RawTerminal::~RawTerminal() {
 Pty RawTerminal::pty() const {
     const char* term = std::getenv("TERM");
     int fd = fd_;
-    return Pty{term && *term ? term : "xterm-256color", [fd] { return window_size(fd); }, resized[0]};
+    return Pty{term && *term ? term : "xterm-256color", [fd] { return window_size(fd); }, resized.one};
 }
 
 }  // namespace tnr::ssh

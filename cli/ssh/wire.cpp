@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/interrupt.hpp"
 
 namespace tnr::ssh {
@@ -30,7 +31,9 @@ int poll_ms(Deadline deadline) {
 void tune(int socket) {
     int on = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+#ifdef TCP_USER_TIMEOUT  // elsewhere whoever waits notices the silence alone
     ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &peer_silence_ms, sizeof peer_silence_ms);
+#endif
 }
 
 // Waits for a connect() in progress; 0 or the errno it ended with.
@@ -49,7 +52,7 @@ int finish_connect(int socket, Deadline deadline) {
 }
 
 int try_address(const addrinfo& address, Deadline deadline, UniqueFd& connected) {
-    UniqueFd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    UniqueFd socket = make_socket(address.ai_family, SOCK_STREAM, Waits::no);
     if (!socket) return errno;
     tune(socket.get());
     int error = ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;

@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "cli/install/embedded.hpp"
@@ -240,11 +241,11 @@ public:
         if (over_.valid()) (void)end();
     }
     Result<> begin() {
-        int pair[2];
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-            return Error{Error::Kind::internal, "cannot make a pair of sockets"};
-        own_.reset(pair[0]), carrying_.reset(pair[1]);
-        for (int fd : pair) ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &socket_buffer_bytes, sizeof socket_buffer_bytes);
+        Ends pair = make_socket_pair();
+        if (!pair) return Error{Error::Kind::internal, "cannot make a pair of sockets"};
+        own_.reset(pair.one), carrying_.reset(pair.other);
+        for (int fd : {pair.one, pair.other})
+            ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &socket_buffer_bytes, sizeof socket_buffer_bytes);
         interrupt::SignalsBlocked blocked;
         over_ = std::async(std::launch::async, [this] { return run(); });
         return Ok{};

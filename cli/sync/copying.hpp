@@ -40,7 +40,7 @@ protected:
     Result<> check_removal() {
         if (items_[0].kind != Kind::folder) return not_a_folder(settings_);
         tally_.nothing_removed = !tally_.unreadable.empty();
-        return items_.size() == 1 ? Result<>{empty_source()} : Result<>{Ok{}};
+        return items_.size() == 1 && tally_.unreadable.empty() ? Result<>{empty_source()} : Result<>{Ok{}};
     }
     void count_losses() {
         for (const auto& item : items_) {

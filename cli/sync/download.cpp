@@ -144,7 +144,7 @@ private:
     };
     // Nothing where it is no part of this file. One that is gets a name of this run's.
     Part adopt(const Item& item, const Place& left, const std::string& name) {
-        UniqueFd part = open_old(left);
+        UniqueFd part = open_part(left);
         off_t size = part ? ::lseek(part.get(), 0, SEEK_END) : 0;
         if (size < 0 || static_cast<uint64_t>(size) > item.size) return {};
         uint64_t bytes = bytes_to_keep(static_cast<uint64_t>(size));
@@ -181,6 +181,7 @@ private:
         file->target.reset(::openat(file->place.fd(), file->temporary.c_str(),
                                     O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (goes_on ? 0 : O_CREAT | O_EXCL), 0600));
         if (!file->target) return write_error(settings_, told(file), errno);
+        (void)lock_part(file->target.get());
         sftp_.open_file(source(item), ssh::Open::read, [this, file](ssh::Reply reply) {
             if (reply.ok())
                 file->handle = reply.bytes;

@@ -17,7 +17,7 @@ TEST_CASE("a file is written whole, private, and sparse", "[files]") {
     const TemporaryFolder folder;
     const std::string content = "begin" + std::string(1 << 20, '\0') + "end";
     REQUIRE(write_file(folder / "file", content));
-    CHECK(slurp(folder / "file") == content);
+    CHECK(test::read_text(folder / "file") == content);
     struct stat status {};
     ::stat((folder / "file").c_str(), &status);
     CHECK((status.st_mode & 0777) == 0600);
@@ -26,11 +26,11 @@ TEST_CASE("a file is written whole, private, and sparse", "[files]") {
 
 TEST_CASE("a file that cannot be written is an error that names it, and the old one stays", "[files]") {
     const TemporaryFolder folder;
-    spill(folder / "file", "old");
+    test::write_text(folder / "file", "old");
     auto result = write_file(folder / "file/below", "x");
     REQUIRE(!result);
     CHECK(result.error().what.find(folder / "file") != std::string::npos);
-    CHECK(slurp(folder / "file") == "old");
+    CHECK(test::read_text(folder / "file") == "old");
 }
 
 TEST_CASE("a lock keeps others out until it is let go", "[files]") {

@@ -21,14 +21,14 @@ TEST_CASE("an image that cannot boot is refused before anything is made of it", 
         CHECK(image.error().kind == Error::Kind::usage);
     }
     SECTION("it is no disk") {
-        spill(folder / "letter.txt", std::string(4096, 'x'));
+        test::write_text(folder / "letter.txt", std::string(4096, 'x'));
         auto image = image_at(folder / "letter.txt");
         REQUIRE(!image);
         CHECK(image.error().kind == Error::Kind::usage);
         CHECK(image.error().what.find("is not a disk that boots") != std::string::npos);
     }
     SECTION("it is empty") {
-        spill(folder / "empty.img", "");
+        test::write_text(folder / "empty.img", "");
         CHECK(!image_at(folder / "empty.img"));
     }
     SECTION("it is a folder that lacks the kernel") {
@@ -39,9 +39,9 @@ TEST_CASE("an image that cannot boot is refused before anything is made of it", 
     }
     SECTION("its header is damaged") {
         REQUIRE(run({.argv = {"qemu-img", "create", "-f", "qcow2", folder / "disk.qcow2", "1M"}})->exit_code == 0);
-        std::string bytes = slurp(folder / "disk.qcow2");
+        std::string bytes = test::read_text(folder / "disk.qcow2");
         bytes.replace(4, 4, "\xff\xff\xff\xff");  // the version
-        spill(folder / "disk.qcow2", bytes);
+        test::write_text(folder / "disk.qcow2", bytes);
         CHECK(!image_at(folder / "disk.qcow2"));
     }
 }
@@ -50,7 +50,7 @@ TEST_CASE("a machine's disk has the size that was ordered and needs nothing outs
     const TemporaryFolder folder;
     std::string sector(512, '\0');
     sector.replace(510, 2, "\x55\xaa");
-    spill(folder / "boots.img", sector);
+    test::write_text(folder / "boots.img", sector);
     auto image = image_at(folder / "boots.img");
     REQUIRE(image);
     std::filesystem::create_directory(folder / "machine");
@@ -67,8 +67,8 @@ TEST_CASE("a shared image is linked, not copied, and survives the cache", "[imag
     std::filesystem::create_directory(folder / "cache");
     std::filesystem::create_directory(folder / "machine");
     REQUIRE(run({.argv = {"qemu-img", "create", "-f", "qcow2", folder / "cache/disk.qcow2", "1M"}})->exit_code == 0);
-    spill(folder / "cache/vmlinuz", "kernel");
-    spill(folder / "cache/initrd.img", "initrd");
+    test::write_text(folder / "cache/vmlinuz", "kernel");
+    test::write_text(folder / "cache/initrd.img", "initrd");
     auto image = image_at(folder / "cache");
     REQUIRE(image);
     image->ours_to_share = true;
@@ -79,7 +79,7 @@ TEST_CASE("a shared image is linked, not copied, and survives the cache", "[imag
     auto info = run({.argv = {"qemu-img", "info", "--backing-chain", folder / "machine/disk.qcow2"}});
     CHECK(info->exit_code == 0);
     CHECK(info->output.find("virtual size: 2 GiB") != std::string::npos);
-    CHECK(slurp(folder / "machine/vmlinuz") == "kernel");
+    CHECK(test::read_text(folder / "machine/vmlinuz") == "kernel");
 }
 
 TEST_CASE("images that nobody has used for a month leave the cache", "[image]") {
@@ -90,10 +90,10 @@ TEST_CASE("images that nobody has used for a month leave the cache", "[image]") 
         std::filesystem::create_directories(folder);
         std::string sizes;
         for (const char* part : {"disk.qcow2", "vmlinuz", "initrd.img"}) {
-            spill(folder / part, "x");
+            test::write_text(folder / part, "x");
             sizes += std::string(part) + " 1\n";
         }
-        spill(folder / "sizes", sizes);
+        test::write_text(folder / "sizes", sizes);
         std::filesystem::last_write_time(folder,
                                          std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * days));
         return folder;

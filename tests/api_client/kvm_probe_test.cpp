@@ -18,7 +18,7 @@ bool have_kvm() {
 }
 
 std::string boot_id() {
-    const std::string id = slurp("/proc/sys/kernel/random/boot_id");
+    const std::string id = test::read_text("/proc/sys/kernel/random/boot_id");
     return id.substr(0, id.find('\n'));
 }
 
@@ -26,16 +26,16 @@ std::string boot_id() {
 
 TEST_CASE("the probe's answer holds until the host boots again", "[kvm]") {
     const TemporaryFolder folder;
-    spill(folder / "kernel", "not a kernel, and so never proof that a guest runs");
+    test::write_text(folder / "kernel", "not a kernel, and so never proof that a guest runs");
 
     SECTION("an answer of this boot is believed") {
-        spill(folder / "probe", boot_id() + " works\n");
+        test::write_text(folder / "probe", boot_id() + " works\n");
         CHECK(kvm_works(folder / "kernel", folder / "probe") == have_kvm());
     }
     SECTION("one of an earlier boot is not") {
-        spill(folder / "probe", "00000000-0000-0000-0000-000000000000 works\n");
+        test::write_text(folder / "probe", "00000000-0000-0000-0000-000000000000 works\n");
         CHECK(!kvm_works(folder / "kernel", folder / "probe"));
-        if (have_kvm()) CHECK(slurp(folder / "probe") == boot_id() + " hangs\n");
+        if (have_kvm()) CHECK(test::read_text(folder / "probe") == boot_id() + " hangs\n");
     }
     SECTION("without one a guest has to run") {
         CHECK(!kvm_works(folder / "kernel", folder / "probe"));

@@ -38,7 +38,7 @@ public:
             REQUIRE((made && made->exit_code == 0));
         }
     }
-    std::string of(const std::string& name) const { return slurp(folder_ / name); }
+    std::string of(const std::string& name) const { return test::read_text(folder_ / name); }
     std::string user_data() const {
         return "#cloud-config\n"
                "users:\n"
@@ -67,7 +67,7 @@ struct Remote {
 
     Finished ssh(const std::string& command, const std::string& host_key = "host.pub") const {
         const std::string port = std::to_string(machine.ssh_port);
-        spill(folder / "known_hosts", "[" + machine.address + "]:" + port + " " + keys.of(host_key));
+        test::write_text(folder / "known_hosts", "[" + machine.address + "]:" + port + " " + keys.of(host_key));
         auto finished = run({.argv = {"ssh",
                                       "-F",
                                       "none",
@@ -101,7 +101,7 @@ struct Remote {
     }
     void wait_until_up(Clock::time_point since) const {
         while (ssh("true").exit_code != 0) {
-            INFO(slurp(folder / "state/demo/serial.log"));
+            INFO(test::read_text(folder / "state/demo/serial.log"));
             REQUIRE(Clock::now() - since < boot_limit);
             std::this_thread::sleep_for(std::chrono::milliseconds(200));  // asking is all that can be done from outside
         }
@@ -159,7 +159,7 @@ TEST_CASE("a Debian machine lives through everything that is asked of it", "[loc
     REQUIRE(provider.stop("demo"));
     std::cerr << "stopped after " << std::chrono::duration<double>(Clock::now() - stopping).count() << " s\n";
     CHECK(provider.machine("demo")->state == MachineState::stopped);
-    CHECK(slurp(folder / "state/demo/serial.log").find("Power down") != std::string::npos);
+    CHECK(test::read_text(folder / "state/demo/serial.log").find("Power down") != std::string::npos);
     CHECK(!is_listening(made->ssh_port));
 
     REQUIRE(provider.destroy("demo"));

@@ -30,7 +30,7 @@ struct World {
     World() {
         std::string sector = "\xf4\xeb\xfd" + std::string(509, '\0');  // halt, again and again
         sector.replace(510, 2, "\x55\xaa");
-        spill(folder / "boots.img", sector);
+        test::write_text(folder / "boots.img", sector);
     }
     ~World() {
         auto left = provider.machines();
@@ -182,7 +182,7 @@ TEST_CASE("a tnr that is killed while it creates leaves a machine that can be co
 TEST_CASE("a machine with a damaged record is still shown and can be removed", "[local]") {
     World world;
     REQUIRE(world.provider.create(world.order("demo")));
-    spill(world.machines / "demo/machine.json", "{\"user\": ");
+    test::write_text(world.machines / "demo/machine.json", "{\"user\": ");
     auto damaged = world.provider.machine("demo");
     REQUIRE(!damaged);
     CHECK(damaged.error().what.find("the record of 'demo' is damaged") == 0);
@@ -210,7 +210,7 @@ TEST_CASE("orders that cannot be met are refused and leave nothing", "[local]") 
         expected.what = "there is no region 'far': local machines run on this computer";
     }
     SECTION("a broken image") {
-        spill(world.folder / "boots.img", "broken");
+        test::write_text(world.folder / "boots.img", "broken");
         expected.what = "'" + order.image + "' is not a disk that boots";
     }
     SECTION("too much user data") {
@@ -227,14 +227,14 @@ TEST_CASE("orders that cannot be met are refused and leave nothing", "[local]") 
 
 TEST_CASE("names that are no machine's never reach the file system", "[local]") {
     World world;
-    spill(world.folder / "precious", "file");
+    test::write_text(world.folder / "precious", "file");
     for (const char* name : {"..", "../precious", "/", ""}) {
         CHECK(world.provider.machine(name).error().kind == Error::Kind::not_found);
         CHECK(world.provider.destroy(name).error().kind == Error::Kind::usage);
         CHECK(world.provider.stop(name).error().kind == Error::Kind::not_found);
         CHECK(world.provider.start(name).error().kind == Error::Kind::not_found);
     }
-    CHECK(slurp(world.folder / "precious") == "file");
+    CHECK(test::read_text(world.folder / "precious") == "file");
 }
 
 TEST_CASE("without QEMU the error says how to get it", "[local]") {
@@ -258,8 +258,8 @@ TEST_CASE("a full disk is named, and half a machine is removed", "[local]") {
     {
         // The kernel alone does not fit.
         fs::create_directory(world.folder / "image");
-        spill(world.folder / "image/vmlinuz", std::string(8 << 20, 'k'));
-        spill(world.folder / "image/initrd.img", "initrd");
+        test::write_text(world.folder / "image/vmlinuz", std::string(8 << 20, 'k'));
+        test::write_text(world.folder / "image/initrd.img", "initrd");
         fs::rename(world.folder / "boots.img", world.folder / "image/disk.qcow2");
         LocalProvider provider{world.folder / "small/machines", world.folder / "cache"};
         Order order = world.order("demo");
@@ -291,7 +291,7 @@ TEST_CASE("a stopped machine's size changes, a running one's does not", "[local]
     REQUIRE(world.provider.start("demo"));
     auto process = find_qemu(world.pid_file("demo"));
     REQUIRE(process);
-    std::string line = slurp("/proc/" + std::to_string(process->pid) + "/cmdline");
+    std::string line = test::read_text("/proc/" + std::to_string(process->pid) + "/cmdline");
     CHECK(line.find(std::string("-smp\0004\0-m\0004096\0", 15)) != std::string::npos);
     auto nobody = world.provider.resize("nobody", "small");
     REQUIRE(!nobody);

@@ -36,7 +36,7 @@ TEST_CASE("what an interrupted creation left is no machine and is in nobody's wa
     const TemporaryFolder folder;
     const MachineStore store(folder / "local");
     REQUIRE(store.begin("demo"));
-    spill(folder / "local/.new-demo/disk.qcow2", "half a disk");
+    test::write_text(folder / "local/.new-demo/disk.qcow2", "half a disk");
     CHECK(store.names().empty());
     auto again = store.begin("demo");
     REQUIRE(again);

@@ -48,7 +48,7 @@ TEST_CASE("tnr's folders follow the XDG variables and are the owner's alone", "[
         CHECK(mode(config_dir()) == 0750);
     }
     SECTION("one that cannot be made is still named") {
-        spill(home / "a", "a file where a folder should be");
+        test::write_text(home / "a", "a file where a folder should be");
         CHECK(config_dir() == config + "/tnr");
         CHECK(!std::filesystem::exists(config_dir()));
     }

@@ -23,7 +23,7 @@ public:
                                       "-daemonize", "-pidfile", pid_file_}});
         INFO(finished->output);
         REQUIRE(finished->exit_code == 0);
-        pid = std::stoi(slurp(pid_file_));
+        pid = std::stoi(test::read_text(pid_file_));
     }
     ~Daemon() {
         if (auto process = find_qemu(pid_file_)) kill_process(*process);
@@ -75,10 +75,10 @@ TEST_CASE("a machine's QEMU is found, by its pid file or without it", "[process]
         std::filesystem::remove(folder / "qemu.pid");
     }
     SECTION("its pid file names another machine's QEMU") {
-        spill(folder / "qemu.pid", std::to_string(other.pid));
+        test::write_text(folder / "qemu.pid", std::to_string(other.pid));
     }
     SECTION("its pid file is garbage") {
-        spill(folder / "qemu.pid", "-1 \xff");
+        test::write_text(folder / "qemu.pid", "-1 \xff");
     }
     process = find_qemu(folder / "qemu.pid");
     REQUIRE(process);
@@ -95,7 +95,7 @@ TEST_CASE("a machine's QEMU is found, by its pid file or without it", "[process]
 TEST_CASE("a process that was given a dead machine's pid is left alone", "[process]") {
     const TemporaryFolder folder;
     const Stranger stranger(folder / "another.pid");
-    spill(folder / "qemu.pid", std::to_string(stranger.pid) + "\n");
+    test::write_text(folder / "qemu.pid", std::to_string(stranger.pid) + "\n");
     CHECK(!find_qemu(folder / "qemu.pid"));
     CHECK(stranger.runs());
 }
@@ -103,9 +103,10 @@ TEST_CASE("a process that was given a dead machine's pid is left alone", "[proce
 TEST_CASE("a process that only speaks of the pid file is left alone", "[process]") {
     const TemporaryFolder folder;
     const Stranger stranger(folder / "qemu.pid");
-    spill(folder / "qemu.pid", std::to_string(stranger.pid) + "\n");
+    test::write_text(folder / "qemu.pid", std::to_string(stranger.pid) + "\n");
     // Until the child has become `sh`, its command line is ours.
-    while (slurp("/proc/" + std::to_string(stranger.pid) + "/cmdline").find("qemu.pid") == std::string::npos) {
+    while (test::read_text("/proc/" + std::to_string(stranger.pid) + "/cmdline").find("qemu.pid") ==
+           std::string::npos) {
     }
     CHECK(!find_qemu(folder / "qemu.pid"));
     CHECK(stranger.runs());

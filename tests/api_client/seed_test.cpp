@@ -32,11 +32,11 @@ TEST_CASE("cloud-init finds its two files on the seed", "[seed]") {
         auto seed = seed_image("demo", "demo-17", user_data);
         REQUIRE(seed);
         const std::string path = folder / "seed.img";
-        spill(path, *seed);
+        test::write_text(path, *seed);
 
         CHECK(said({"mtype", "-i", path, "::meta-data"}) == "instance-id: demo-17\nlocal-hostname: demo\n");
         said({"mcopy", "-n", "-o", "-i", path, "::user-data", folder / "copy"});
-        CHECK(slurp(folder / "copy") == user_data);
+        CHECK(test::read_text(folder / "copy") == user_data);
         said({"fsck.vfat", "-n", path});
         CHECK(said({"blkid", "-p", "-o", "value", "-s", "LABEL", path}) == "CIDATA\n");
         CHECK(said({"blkid", "-p", "-o", "value", "-s", "TYPE", path}) == "vfat\n");

@@ -7,14 +7,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
-#include "tests/support/catch.hpp"
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/result.hpp"
+#include "tests/support/catch.hpp"
 #include "tests/support/files.hpp"
 
 namespace tnr::test {
@@ -34,15 +32,6 @@ private:
     const char* name_;
     std::optional<std::string> before_;
 };
-
-inline std::string slurp(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline void spill(const std::filesystem::path& path, const std::string& content) {
-    std::ofstream(path, std::ios::binary) << content;
-}
 
 inline sockaddr_in loopback(int port) {
     sockaddr_in address{};

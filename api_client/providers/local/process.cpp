@@ -8,10 +8,10 @@
 
 #include <charconv>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "api_client/base/files.hpp"
 
 namespace tnr::local {
 namespace {
@@ -21,16 +21,17 @@ namespace fs = std::filesystem;
 // A killed QEMU is gone in milliseconds; only a disk that hangs in the kernel takes longer.
 constexpr int kill_limit_ms = 10'000;
 
-std::string slurp(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+// Nothing where there is none: processes end.
+std::string text_of(const fs::path& path) {
+    auto text = read_file(path);
+    return text ? *text : "";
 }
 
 // The executable must be a QEMU too: an editor or a shell may have the same words on its command line.
 bool is_qemu_of(pid_t pid, const fs::path& pid_file) {
     const fs::path proc = "/proc/" + std::to_string(pid);
     const std::string words = std::string("-pidfile") + '\0' + pid_file.string() + '\0';
-    if (slurp(proc / "cmdline").find('\0' + words) == std::string::npos) return false;
+    if (text_of(proc / "cmdline").find('\0' + words) == std::string::npos) return false;
     std::error_code failed;
     const fs::path program = fs::read_symlink(proc / "exe", failed);
     return !failed && program.filename().string().rfind("qemu-system", 0) == 0;
@@ -53,7 +54,7 @@ pid_t parse_pid(std::string_view text) {
 }  // namespace
 
 std::optional<Process> find_qemu(const fs::path& pid_file) {
-    if (auto process = open_if_qemu(parse_pid(slurp(pid_file)), pid_file)) return process;
+    if (auto process = open_if_qemu(parse_pid(text_of(pid_file)), pid_file)) return process;
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator("/proc", failed)) {
         const pid_t pid = parse_pid(entry.path().filename().string());

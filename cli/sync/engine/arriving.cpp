@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/sync/engine/old_files.hpp"
 #include "cli/sync/engine/temporary.hpp"
 
 namespace tnr::sync {
@@ -63,6 +64,7 @@ int Arriving::open(Names& names) {
     std::string name = names.next(place_.name, item_);
     fd_.reset(::openat(place_.fd(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd_) return errno;
+    (void)lock_part(fd_.get());
     temporary_ = name;
     return 0;
 }

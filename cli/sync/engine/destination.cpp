@@ -1,7 +1,6 @@
 // See destination.hpp.
 #include "cli/sync/engine/destination.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,8 +22,6 @@ namespace {
 constexpr mode_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
 constexpr size_t open_folders_max = 64;
 constexpr uint32_t no_parent = UINT32_MAX;
-
-using OpenFolder = Handle<DIR, closedir>;
 
 bool is_folder(const std::string& path) {
     struct stat found;
@@ -52,18 +49,6 @@ timespec time_of(const Item& item) {
 void set_time(int folder, const std::string& name, const Item& item) {
     timespec times[2] = {time_of(item), time_of(item)};
     ::utimensat(folder, name.c_str(), times, AT_SYMLINK_NOFOLLOW);
-}
-
-std::vector<std::string> read_names(int fd) {
-    std::vector<std::string> names;
-    int copy = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    OpenFolder open{copy < 0 ? nullptr : ::fdopendir(copy)};
-    if (!open) return names;
-    while (dirent* entry = ::readdir(open.get())) {
-        std::string name = entry->d_name;
-        if (name != "." && name != "..") names.push_back(std::move(name));
-    }
-    return names;
 }
 
 // With the user's own umask: these folders are theirs, not copies of anything. An errno, and where.
@@ -139,8 +124,10 @@ Result<> Destination::begin(const Item& root) {
     }
     entries_[0].fresh = !root_was_there_;
     if (root_was_there_ || settings_.dry_run) return Ok{};
-    if (::mkdir(place_.c_str(), folder_while_filling) != 0) return write_error(settings_, place_, errno);
-    return Ok{};
+    if (::mkdir(place_.c_str(), folder_while_filling) == 0) return Ok{};
+    // Another sync into the same place may have been quicker.
+    entries_[0].fresh = errno != EEXIST;
+    return entries_[0].fresh ? Result<>{write_error(settings_, place_, errno)} : Result<>{Ok{}};
 }
 
 std::string Destination::path_below(uint32_t index) const {
@@ -250,14 +237,17 @@ Result<bool> Destination::wants(uint32_t index, const std::optional<Item>& there
     return false;
 }
 
+static bool is_same(const struct stat& one, const struct stat& other) {
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 // Whether the folder is the other one, or lies in it.
 static bool lies_in(UniqueFd folder, const struct stat& other) {
-    auto same = [](const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; };
     struct stat now, above;
     if (::fstat(folder.get(), &now) != 0) return false;
-    for (; !same(now, other); now = above) {
+    for (; !is_same(now, other); now = above) {
         UniqueFd up{::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-        if (!up || ::fstat(up.get(), &above) != 0 || same(now, above)) return false;
+        if (!up || ::fstat(up.get(), &above) != 0 || is_same(now, above)) return false;
         folder = std::move(up);
     }
     return true;
@@ -293,9 +283,13 @@ Result<> Destination::make_folder(uint32_t index) {
     auto where = place_to_write(index);
     if (!where) return where.error();
     if (*found) ::unlinkat(where->fd(), where->name.c_str(), 0);
-    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) != 0)
-        return write_error(settings_, path_of(index), errno);
-    return Ok{};
+    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) == 0) return Ok{};
+    int error = errno;
+    // Another sync into the same place may have been quicker.
+    struct stat now;
+    bool made = ::fstatat(where->fd(), where->name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(now.st_mode);
+    entry.fresh = false;
+    return made ? Result<>{Ok{}} : Result<>{write_error(settings_, path_of(index), error)};
 }
 
 Result<bool> Destination::make_link(uint32_t index, const std::string& temporary) {
@@ -325,7 +319,9 @@ Result<bool> Destination::make_link(uint32_t index, const std::string& temporary
 Result<std::vector<std::string>> Destination::names_in(uint32_t index) {
     auto open = folder(index);
     if (!open) return open.error();
-    return read_names((*open)->get());
+    std::vector<std::string> names;
+    (void)sync::names_in((*open)->get(), names);  // leftovers that cannot be seen stay
+    return names;
 }
 
 Result<> Destination::remove_extra(const std::function<void(const std::string&)>& removed,
@@ -339,7 +335,10 @@ Result<> Destination::remove_extra(const std::function<void(const std::string&)>
         auto open = folder(index);
         if (!open) return open.error();
         std::string below = path_below(index);
-        for (const auto& name : read_names((*open)->get())) {
+        std::vector<std::string> names;
+        if (int error = sync::names_in((*open)->get(), names))
+            failed(write_error(settings_, joined(place_, below), error, "cannot read"));
+        for (const auto& name : names) {
             if (listed[index].count(name) || is_temporary(name)) continue;
             struct stat found;
             if (::fstatat((*open)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
@@ -379,24 +378,50 @@ Result<> Destination::finish_folders() {
     return Ok{};
 }
 
+static int remove_folder(UniqueFd& at, const std::string& name, const std::string& path, const IgnoreRules* rules);
+
+// What is in the open folder. Without a folder in `at`, the way back was lost.
+static int remove_content(UniqueFd& at, const std::string& path, const IgnoreRules* rules) {
+    struct stat own, found;
+    if (::fstat(at.get(), &own) == 0 && (own.st_mode & 0300) != 0300) ::fchmod(at.get(), own.st_mode | 0300);
+    std::vector<std::string> names;
+    int first = names_in(at.get(), names);
+    for (const auto& each : names) {
+        if (::fstatat(at.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        bool inner = S_ISDIR(found.st_mode);
+        if (rules && rules->ignored(joined(path, each), inner)) continue;
+        int error = 0;
+        if (inner)
+            error = remove_folder(at, each, joined(path, each), rules);
+        else if (::unlinkat(at.get(), each.c_str(), 0) != 0 && errno != ENOENT)
+            error = errno;
+        if ((first == 0 || first == ENOTEMPTY) && error) first = error;
+        if (!at) break;
+    }
+    return first;
+}
+
+// With one open folder however deep the tree is: the way back is "..", as long as that is where it came from.
+static int remove_folder(UniqueFd& at, const std::string& name, const std::string& path, const IgnoreRules* rules) {
+    struct stat above, now;
+    UniqueFd inner{::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
+    if (!inner || ::fstat(at.get(), &above) != 0) return errno;
+    at = std::move(inner);
+    int error = remove_content(at, path, rules);
+    if (at) at.reset(::openat(at.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!at || ::fstat(at.get(), &now) != 0 || !is_same(above, now)) {
+        at.reset();
+        return error ? error : ENOTDIR;
+    }
+    if (error && error != ENOTEMPTY) return error;
+    return ::unlinkat(at.get(), name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
+}
+
 int remove_tree(int folder, const std::string& name, const std::string& path, const IgnoreRules* rules) {
     if (::unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT) return 0;
     if (errno != EISDIR && errno != EPERM) return errno;
-    UniqueFd fd{::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
-    if (!fd) return errno;
-    struct stat own;
-    if (::fstat(fd.get(), &own) == 0 && (own.st_mode & 0300) != 0300) ::fchmod(fd.get(), own.st_mode | 0300);
-    int first = 0;
-    for (const auto& each : read_names(fd.get())) {
-        struct stat found;
-        bool inner = ::fstatat(fd.get(), each.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
-        if (rules && rules->ignored(joined(path, each), inner)) continue;
-        int error = remove_tree(fd.get(), each, joined(path, each), rules);
-        if (first == 0 || first == ENOTEMPTY) first = error ? error : first;
-    }
-    fd.reset();
-    if (first != 0 && first != ENOTEMPTY) return first;
-    return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : errno;
+    UniqueFd at{::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    return at ? remove_folder(at, name, path, rules) : errno;
 }
 
 int put_in_place(const Place& place, int fd, const std::string& temporary, const Item& item, bool replaces_folder) {

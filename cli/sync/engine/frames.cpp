@@ -1,6 +1,7 @@
 // Blocks of messages. A block is: how many bytes follow (the top bit: compressed), how many they are unpacked, the bytes.
 #include "cli/sync/engine/frames.hpp"
 
+#include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
@@ -23,6 +25,10 @@ constexpr uint32_t compressed_flag = uint32_t{1} << 31;
 constexpr int compression_level = 1;
 // Of blocks that would rather not be compressed, one in so many is, to see whether that has changed.
 constexpr unsigned look_every = 16;
+// What cannot be made smaller than this is sent as it is.
+constexpr double left_max = 0.9;
+// Seconds a byte of a gigabit line: what is thought of a line that nothing is known of.
+constexpr double gigabit = 8e-9;
 
 void put_u32(char* at, uint32_t value) {
     for (int i = 0; i < 4; ++i) at[i] = static_cast<char>(value >> (8 * i));
@@ -74,6 +80,19 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
+// Of this thread's work alone: on a busy computer waiting for a turn is no reason to send more.
+double seconds_worked() {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// Whether much waits in the line's own buffer: then there is time to make the next block smaller.
+bool is_behind(int fd) {
+    pollfd line{fd, POLLOUT, 0};
+    return ::poll(&line, 1, 0) == 0;
+}
+
 }  // namespace
 
 Message& Message::number(uint64_t value) {
@@ -112,15 +131,20 @@ uint32_t Fields::nanoseconds() {
     return good_ ? static_cast<uint32_t>(value) : 0;
 }
 
-// Decides from what the last blocks took: seconds a byte to send it, to compress it, and what is left of it then.
+// Decides from what the last blocks took: seconds a byte to send it, to compress it, and what is left of it then. Buffers swallow
+// megabytes at once, however slow the line behind them is, so sending is not quickly believed to be fast.
 struct Outbox::Press {
     Handle<ZSTD_CCtx, ZSTD_freeCCtx> context{ZSTD_createCCtx()};
     std::string packed = std::string(ZSTD_compressBound(block_bytes_max), '\0');
-    double sending = 0, compressing = 0, left = 0.5;
+    double sending = gigabit, compressing = 0, left = 0.5;
     unsigned block = 0;
 
-    static void learn(double& average, double value) { average = average == 0 ? value : average * 0.75 + value * 0.25; }
-    bool worth_it() { return ++block % look_every == 0 || compressing <= sending * (1 - left); }
+    static void learn(double& average, double value, double weight = 0.25) {
+        average = average == 0 ? value : average * (1 - weight) + value * weight;
+    }
+    bool worth_it(int fd) {
+        return ++block % look_every == 0 || (left < left_max && (compressing <= sending * (1 - left) || is_behind(fd)));
+    }
 };
 
 Outbox::Outbox(int fd) : fd_(fd), press_(std::make_unique<Press>()) {
@@ -187,13 +211,13 @@ void Outbox::work() {
 bool Outbox::write_block(std::string_view raw) {
     std::string_view stored = raw;
     double bytes = static_cast<double>(raw.size());
-    if (press_->worth_it()) {
+    if (press_->worth_it(fd_)) {
         std::string& packed = press_->packed;
-        auto begun = std::chrono::steady_clock::now();
+        double begun = seconds_worked();
         size_t size = ZSTD_compressCCtx(press_->context.get(), packed.data(), packed.size(), raw.data(), raw.size(),
                                         compression_level);
         if (!ZSTD_isError(size) && size < raw.size()) stored = {packed.data(), size};
-        Press::learn(press_->compressing, seconds_since(begun) / bytes);
+        Press::learn(press_->compressing, (seconds_worked() - begun) / bytes);
         Press::learn(press_->left, static_cast<double>(stored.size()) / bytes);
     }
     bool compressed = stored.data() != raw.data();
@@ -202,7 +226,7 @@ bool Outbox::write_block(std::string_view raw) {
     put_u32(header + 4, static_cast<uint32_t>(raw.size()));
     auto begun = std::chrono::steady_clock::now();
     bool good = write_both(fd_, {header, sizeof header}, stored);
-    Press::learn(press_->sending, seconds_since(begun) / static_cast<double>(stored.size()));
+    Press::learn(press_->sending, seconds_since(begun) / static_cast<double>(stored.size()), 1.0 / look_every);
     bytes_sent_ += header_bytes + stored.size();
     return good;
 }

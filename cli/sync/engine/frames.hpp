@@ -23,8 +23,8 @@ inline constexpr std::string_view greeting = "tnr-sync 2\n";
 
 // A block before compression. Zstandard finds most of what small files have in common within it.
 inline constexpr size_t block_bytes_max = size_t{256} << 10;
-// One message; longer contents are several.
-inline constexpr size_t message_bytes_max = size_t{256} << 10;
+// One message; longer contents are several. The longest are a folder's rules.
+inline constexpr size_t message_bytes_max = size_t{512} << 10;
 // What waits to be sent. Whoever has more waits as well.
 inline constexpr size_t outbox_bytes_max = size_t{2} << 20;
 

@@ -213,6 +213,7 @@ std::shared_ptr<const IgnoreRules> IgnoreRules::make(const std::string& folder, 
     auto rules = std::make_shared<IgnoreRules>();
     constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
     for (std::string_view text : texts) {
+        if (text.size() >= ignore_bytes_max) text = text.substr(0, text.rfind('\n') + 1);  // no half line
         if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
         while (!text.empty()) {
             size_t end = std::min(text.find('\n'), text.size());

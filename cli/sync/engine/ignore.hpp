@@ -13,7 +13,7 @@
 
 namespace tnr::sync {
 
-// What larger files say beyond this is not obeyed; git's own are a few lines.
+// What larger files say beyond this is not obeyed; git's own are a few lines. Those of a folder go into one message.
 inline constexpr size_t ignore_bytes_max = size_t{200} << 10;
 inline constexpr std::string_view ignore_files[] = {".gitignore", ".tnrignore"};
 

@@ -2,10 +2,12 @@
 #include "cli/sync/engine/old_files.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "api_client/base/interrupt.hpp"
 #include "cli/sync/engine/delta.hpp"
@@ -25,6 +27,16 @@ UniqueFd open_old(const Place& place) {
     struct stat found;
     if (!fd || ::fstat(fd.get(), &found) != 0 || !S_ISREG(found.st_mode)) fd.reset();
     return fd;
+}
+
+UniqueFd open_part(const Place& place) {
+    UniqueFd fd = open_old(place);
+    if (fd && !lock_part(fd.get())) fd.reset();
+    return fd;
+}
+
+bool lock_part(int fd) {
+    return ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 OldFiles::OldFiles(Outbox& outbox) : outbox_(outbox) {

@@ -40,5 +40,9 @@ private:
 
 // A regular file in that folder, whatever has come into its place; none when it is no file.
 UniqueFd open_old(const Place& place);
+// The same for a part that a run has left; none when that run still writes it.
+UniqueFd open_part(const Place& place);
+// Says so of an open temporary file, until it is closed. False: another run does. Where files cannot be locked none does.
+bool lock_part(int fd);
 
 }  // namespace tnr::sync

@@ -214,7 +214,7 @@ private:
         auto where = destination_.place(index);
         if (!where) return;
         for (const auto& name : leftovers_.parts_of(index)) {
-            UniqueFd part = open_old({where->folder, name});
+            UniqueFd part = open_part({where->folder, name});
             off_t size = part ? ::lseek(part.get(), 0, SEEK_END) : 0;
             if (size < static_cast<off_t>(delta_bytes_min) || static_cast<uint64_t>(size) <= best) continue;
             best = static_cast<uint64_t>(size);
@@ -261,7 +261,7 @@ private:
         tally_.ignored = fields.number();
         if (!fields.good() || listed_ || destination_.size() == 0) return nonsense();
         listed_ = true;
-        if (settings_.remove_extra && destination_.size() == 1) return empty_source();
+        if (settings_.remove_extra && destination_.size() == 1 && unreadable_ == 0) return empty_source();
         return Ok{};
     }
 

@@ -20,7 +20,7 @@
 namespace tnr::sync {
 namespace {
 
-using Folder = Handle<DIR, closedir>;
+using OpenFolder = Handle<DIR, closedir>;
 
 class TreeWalk {
 public:
@@ -54,12 +54,11 @@ private:
     Result<> folder(const Item& item, const std::shared_ptr<const IgnoreRules>& above) {
         // Only the root may be a link.
         int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (item.path.empty() ? 0 : O_NOFOLLOW);
-        int fd = ::open(full(item.path).c_str(), flags);
-        Folder open{fd < 0 ? nullptr : ::fdopendir(fd)};
+        UniqueFd open{::open(full(item.path).c_str(), flags)};
         if (!open) return cannot_read(full(item.path), errno);
-        std::vector<std::string> names = names_in(open.get());
-        auto rules = settings_.ignore ? IgnoreRules::of_folder(fd, item.path, names, above) : above;
-        std::vector<Item> items = look_at(fd, item.path, names, rules.get());
+        std::vector<std::string> names = names_to_copy(open.get(), item.path);
+        auto rules = settings_.ignore ? IgnoreRules::of_folder(open.get(), item.path, names, above) : above;
+        std::vector<Item> items = look_at(open.get(), item.path, names, rules.get());
         open.reset();  // a deep tree would need as many descriptors as it has levels
         if (!tell(item, rules.get())) return *stopped_;
         for (const auto& each : items)
@@ -83,12 +82,11 @@ private:
         return !stopped_;
     }
 
-    static std::vector<std::string> names_in(DIR* open) {
+    // Half a list is told of as well: to --delete, what it lacks would be gone.
+    std::vector<std::string> names_to_copy(int fd, const std::string& path) {
         std::vector<std::string> names;
-        while (dirent* entry = ::readdir(open)) {
-            std::string name = entry->d_name;
-            if (name != "." && name != ".." && !is_temporary(name)) names.push_back(std::move(name));
-        }
+        if (int error = names_in(fd, names)) pass_over(cannot_read(full(path), error));
+        names.erase(std::remove_if(names.begin(), names.end(), is_temporary), names.end());
         std::sort(names.begin(), names.end());
         return names;
     }
@@ -110,6 +108,8 @@ private:
     }
 
     Result<Item> look(int fd, const std::string& path, const std::string& name) const {
+        // It could not be opened by its path. The other end has no longer ones either.
+        if (full(path).size() >= PATH_MAX) return cannot_read(full(path), ENAMETOOLONG);
         struct stat found;
         if (::fstatat(fd, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return cannot_read(full(path), errno);
         Item item = item_of(path, found);
@@ -147,6 +147,18 @@ Item item_of(const std::string& path, const struct stat& found) {
 
 bool same_time(const Item& one, const Item& other) {
     return one.mtime == other.mtime && (one.mtime_ns == other.mtime_ns || one.mtime_ns == 0 || other.mtime_ns == 0);
+}
+
+int names_in(int folder, std::vector<std::string>& names) {
+    int own = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    OpenFolder open{own < 0 ? nullptr : ::fdopendir(own)};
+    if (!open) return errno;
+    errno = 0;  // the end and an error look the same
+    for (dirent* entry; (entry = ::readdir(open.get())) != nullptr; errno = 0) {
+        std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(std::move(name));
+    }
+    return errno;
 }
 
 Result<Walked> walk_tree(const std::string& root, const WalkSettings& settings, const Found& found) {

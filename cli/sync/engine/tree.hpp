@@ -50,6 +50,9 @@ struct Walked {
 // Temporary files of ours are left out.
 Result<Walked> walk_tree(const std::string& root, const WalkSettings& settings, const Found& found);
 
+// The names in an open folder, but for "." and "..", in no order; 0, or an errno and the names that were read before it.
+int names_in(int folder, std::vector<std::string>& names);
+
 // "root/path", or just one of them when the other is empty.
 std::string joined(const std::string& root, const std::string& path);
 

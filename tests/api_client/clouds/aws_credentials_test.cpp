@@ -16,7 +16,7 @@ struct AwsHome : AwsMock {
         std::filesystem::create_directories(folder / ".aws/sso/cache");
         variables.erase("AWS_REGION");
     }
-    void write(const std::string& name, const std::string& text) { spill(folder / ".aws" / name, text); }
+    void write(const std::string& name, const std::string& text) { test::write_text(folder / ".aws" / name, text); }
     std::string whoami(const std::optional<Credentials>& credentials) {
         REQUIRE(credentials);
         auto who = open(*credentials)->whoami();
@@ -163,9 +163,10 @@ TEST_CASE("aws: endpoints come from variables, then from the profile", "[aws]") 
     CloudWorld world;
     world.home = home;
     world.variable = [&](const std::string& name) { return variables[name]; };
-    spill(home + ".config",
-          "[default]\nendpoint_url = https://all.example/\nservices = lab\n"
-          "[services lab]\nec2 =\n  endpoint_url = https://ec2.example\nsts =\n  endpoint_url = https://sts.example\n");
+    test::write_text(
+        home + ".config",
+        "[default]\nendpoint_url = https://all.example/\nservices = lab\n"
+        "[services lab]\nec2 =\n  endpoint_url = https://ec2.example\nsts =\n  endpoint_url = https://sts.example\n");
     auto found = aws::configured_endpoints(world);
     CHECK(found["ec2"] == "https://ec2.example");
     CHECK(found["sts"] == "https://sts.example");

@@ -72,7 +72,7 @@ TEST_CASE("azure: offers are x86 without GPUs that start our image, with retail 
     }
     SECTION("az's default location is ours") {
         std::filesystem::create_directories(cloud.folder / ".azure");
-        spill(cloud.folder / ".azure/config", "[defaults]\nlocation = westeurope\n");
+        test::write_text(cloud.folder / ".azure/config", "[defaults]\nlocation = westeurope\n");
         CHECK(provider->offers()->front().region == "westeurope");
         cloud.variables["AZURE_DEFAULTS_LOCATION"] = "eastus";
         CHECK(provider->offers()->front().region == "eastus");
@@ -417,9 +417,9 @@ TEST_CASE("azure: credentials come from where Azure's own tools have them", "[cl
                                {{{"id", "other"}, {"isDefault", false}, {"tenantId", "tenant-2"}},
                                 {{"id", azure_subscription}, {"isDefault", true}, {"tenantId", "tenant-1"}}}}};
         std::filesystem::create_directories(cloud.folder / ".azure");
-        spill(cloud.folder / ".azure/msal_token_cache.json", cache.dump());
+        test::write_text(cloud.folder / ".azure/msal_token_cache.json", cache.dump());
         CHECK_FALSE(azure->standard(cloud.world));
-        spill(cloud.folder / ".azure/azureProfile.json", "\xef\xbb\xbf" + profile.dump());
+        test::write_text(cloud.folder / ".azure/azureProfile.json", "\xef\xbb\xbf" + profile.dump());
         auto with = [&] { return azure->make(*azure->standard(cloud.world), cloud.world); };
         CHECK(with()->whoami());
         CHECK(cloud.count("POST", "/tenant-1/oauth2/v2.0/token") == 0);
@@ -431,9 +431,10 @@ TEST_CASE("azure: credentials come from where Azure's own tools have them", "[cl
         CHECK(with()->whoami());
         CHECK(cloud.count("POST", "/tenant-1/oauth2/v2.0/token") == 2);
         cache["RefreshToken"]["one"]["secret"] = "hidden-other-token";
-        spill(cloud.folder / ".azure/msal_token_cache.json", cache.dump());
+        test::write_text(cloud.folder / ".azure/msal_token_cache.json", cache.dump());
         CHECK(with()->whoami().error().kind == Error::Kind::auth);
-        spill(cloud.folder / ".azure/msal_token_cache.json", R"({"AccessToken": {"a": 7}, "RefreshToken": []})");
+        test::write_text(cloud.folder / ".azure/msal_token_cache.json",
+                         R"({"AccessToken": {"a": 7}, "RefreshToken": []})");
         CHECK(with()->whoami().error().hint == "run `az login`");
     }
 }

@@ -178,8 +178,8 @@ TEST_CASE("digitalocean: the token comes from where DigitalOcean's own tool has 
     auto standard = find_cloud("digitalocean")->standard;
     CHECK_FALSE(standard(cloud.world));
     std::filesystem::create_directories(cloud.folder / ".config/doctl");
-    spill(cloud.folder / ".config/doctl/config.yaml",
-          "access-token: t-default\nauth-contexts:\n    work: t-work\ncontext: default\n");
+    test::write_text(cloud.folder / ".config/doctl/config.yaml",
+                     "access-token: t-default\nauth-contexts:\n    work: t-work\ncontext: default\n");
     CHECK(standard(cloud.world)->values["token"] == "t-default");
     cloud.variables["DIGITALOCEAN_CONTEXT"] = "work";
     CHECK(standard(cloud.world)->values["token"] == "t-work");

@@ -320,13 +320,14 @@ TEST_CASE("gcp: credentials come from where Google's own tools have them", "[clo
         user["token_uri"] = cloud.url + "/token";
         user.erase("quota_project_id");
         std::filesystem::create_directories(cloud.folder / ".config/gcloud/configurations");
-        spill(cloud.folder / ".config/gcloud/application_default_credentials.json", user.dump());
+        test::write_text(cloud.folder / ".config/gcloud/application_default_credentials.json", user.dump());
         auto credentials = standard(cloud.world);
         REQUIRE(credentials);
         auto provider = find_cloud("gcp")->make(*credentials, cloud.world);
         CHECK(provider->whoami().error().what.find("which project") != std::string::npos);
-        spill(cloud.folder / ".config/gcloud/configurations/config_default",
-              "[core]\naccount = me@example.com\nproject = my-project\n\n[compute]\nzone = europe-west3-a\n");
+        test::write_text(
+            cloud.folder / ".config/gcloud/configurations/config_default",
+            "[core]\naccount = me@example.com\nproject = my-project\n\n[compute]\nzone = europe-west3-a\n");
         provider = find_cloud("gcp")->make(*credentials, cloud.world);
         CHECK(*provider->whoami() == "project my-project as me@example.com");
         CHECK(provider->offers()->front().region == "europe-west3");
@@ -341,7 +342,7 @@ TEST_CASE("gcp: credentials come from where Google's own tools have them", "[clo
         auto provider = find_cloud("gcp")->make(*credentials, cloud.world);
         cloud.variables["GOOGLE_CLOUD_PROJECT"] = "my-project";
         CHECK(provider->whoami().error().kind == Error::Kind::auth);
-        spill(cloud.folder / "key.json", cloud.key.dump());
+        test::write_text(cloud.folder / "key.json", cloud.key.dump());
         CHECK(find_cloud("gcp")->make(*standard(cloud.world), cloud.world)->whoami());
     }
 }

@@ -159,24 +159,7 @@ TEST_CASE("hetzner: what it refuses is told so that one can act on it, and leave
 TEST_CASE("hetzner: a price list that makes no sense is not kept, and keeps nobody from deleting",
           "[clouds][hetzner]") {
     HetznerWorld cloud;
-    auto made = cloud.provider()->create(cloud.order());
-    REQUIRE(made);
-    cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
-    cloud.fail_next(
-        {{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", {{"currency", 7}}}}}});
-    auto machines = cloud.provider()->machines();
-    REQUIRE(machines);
-    REQUIRE(machines->size() == 1);
-    CHECK_FALSE(machines->front().price.running());
-    CHECK(machines->front().price.source.find("unknown: ") == 0);
-    cloud.ask("knobs", {{"no_faults", true}});
-    auto offers = cloud.provider()->offers();
-    REQUIRE(offers);
-    CHECK(offers->front().price.running());
-    cloud.now = "2026-01-04T00:00:00Z";
-    cloud.fail_next({{"path", "/pricing$"}, {"status", 500}, {"times", 99}});
-    REQUIRE(cloud.provider()->destroy(made->id));
-    CHECK(cloud.ask("left") == json::array());
+    live_without_prices(cloud, cloud.order(), json::object({{"currency", 7}}));
 }
 
 TEST_CASE("hetzner: passing trouble is got over", "[clouds][hetzner]") {
@@ -229,9 +212,10 @@ TEST_CASE("hetzner: the token comes from where Hetzner's own tool has it", "[clo
     auto standard = find_cloud("hetzner")->standard;
     CHECK_FALSE(standard(cloud.world));
     std::filesystem::create_directories(cloud.folder / ".config/hcloud");
-    spill(cloud.folder / ".config/hcloud/cli.toml",
-          "active_context = 'work'\n\n[[contexts]]\n  name = \"home\"\n  token = \"t-home\"\n\n[[contexts]]\n  name = "
-          "\"work\"\n  token = \"t-work\"\n");
+    test::write_text(
+        cloud.folder / ".config/hcloud/cli.toml",
+        "active_context = 'work'\n\n[[contexts]]\n  name = \"home\"\n  token = \"t-home\"\n\n[[contexts]]\n  name = "
+        "\"work\"\n  token = \"t-work\"\n");
     CHECK(standard(cloud.world)->values["token"] == "t-work");
     cloud.variables["HCLOUD_CONTEXT"] = "home";
     CHECK(standard(cloud.world)->values["token"] == "t-home");

@@ -130,6 +130,29 @@ private:
     std::shared_ptr<PythonServer> server_;
 };
 
+// A price list that makes no sense is not kept, and keeps nobody from deleting. `World` is a cloud with a provider() that asks it
+// anew each time.
+template <class World>
+void live_without_prices(World& cloud, const Order& order, const nlohmann::json& nonsense) {
+    auto made = cloud.provider()->create(order);
+    REQUIRE(made);
+    cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
+    cloud.fail_next({{"path", "/pricing$"}, {"status", 200}, {"times", 99}, {"body", {{"pricing", nonsense}}}});
+    auto machines = cloud.provider()->machines();
+    REQUIRE(machines);
+    REQUIRE(machines->size() == 1);
+    CHECK_FALSE(machines->front().price.running());
+    CHECK(machines->front().price.source.find("unknown: ") == 0);
+    cloud.ask("knobs", {{"no_faults", true}});
+    auto offers = cloud.provider()->offers();
+    REQUIRE(offers);
+    CHECK(offers->front().price.running());
+    cloud.now = "2026-01-04T00:00:00Z";
+    cloud.fail_next({{"path", "/pricing$"}, {"status", 500}, {"times", 99}});
+    REQUIRE(cloud.provider()->destroy(made->id));
+    CHECK(cloud.ask("left") == nlohmann::json::array());
+}
+
 // Looks until the machine is in that state.
 inline Machine wait_until(Provider& provider, const std::string& id, MachineState state) {
     for (int looks = 0; looks < 20; ++looks) {

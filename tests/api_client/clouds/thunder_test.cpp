@@ -137,26 +137,7 @@ TEST_CASE("thunder: what it refuses is told so that one can act on it", "[clouds
 TEST_CASE("thunder: a price list that makes no sense is not kept, and keeps nobody from deleting",
           "[clouds][thunder]") {
     ThunderWorld cloud;
-    auto made = cloud.provider()->create(cloud.instance());
-    REQUIRE(made);
-    cloud.now = "2026-01-03T00:00:00Z";  // what was kept is too old
-    cloud.fail_next({{"path", "/pricing$"},
-                     {"status", 200},
-                     {"times", 99},
-                     {"body", {{"pricing", {{"a100xl_x1_prototyping", "nan"}}}}}});
-    auto machines = cloud.provider()->machines();
-    REQUIRE(machines);
-    REQUIRE(machines->size() == 1);
-    CHECK_FALSE(machines->front().price.running());
-    CHECK(machines->front().price.source.find("unknown: ") == 0);
-    cloud.ask("knobs", {{"no_faults", true}});
-    auto offers = cloud.provider()->offers();
-    REQUIRE(offers);
-    CHECK(offers->front().price.running());
-    cloud.now = "2026-01-04T00:00:00Z";
-    cloud.fail_next({{"path", "/pricing$"}, {"status", 500}, {"times", 99}});
-    REQUIRE(cloud.provider()->destroy(made->id));
-    CHECK(cloud.ask("left") == json::array());
+    live_without_prices(cloud, cloud.instance(), json::object({{"a100xl_x1_prototyping", "nan"}}));
 }
 
 TEST_CASE("thunder: passing trouble is got over, and an order whose reply got lost is not repeated",
@@ -186,9 +167,9 @@ TEST_CASE("thunder: the token comes from where the original tnr has it", "[cloud
     auto standard = find_cloud("thunder")->standard;
     CHECK_FALSE(standard(cloud.world));
     std::filesystem::create_directories(cloud.folder / ".thunder");
-    spill(cloud.folder / ".thunder/token", "t-file\n");
+    test::write_text(cloud.folder / ".thunder/token", "t-file\n");
     CHECK(standard(cloud.world)->values["token"] == "t-file");
-    spill(cloud.folder / ".thunder/cli_config.json", "{\"token\": \"t-config\"}");
+    test::write_text(cloud.folder / ".thunder/cli_config.json", "{\"token\": \"t-config\"}");
     CHECK(standard(cloud.world)->values["token"] == "t-config");
     cloud.variables["TNR_API_TOKEN"] = "t-variable";
     CHECK(standard(cloud.world)->source == "TNR_API_TOKEN");

@@ -48,18 +48,23 @@ inline Result<sync::Tally> run_end(EndRun run, const UniqueFd& fd, const sync::S
     return done;
 }
 
-// A download: the receiver is the user's.
-inline Result<sync::Tally> download(sync::SyncSettings settings) {
-    Pair pair;
+// A download: the receiver is the user's. Each end has a descriptor of its own, between which a test may put a line of its kind.
+inline Result<sync::Tally> download_over(sync::SyncSettings settings, const UniqueFd& at_sender,
+                                         const UniqueFd& at_receiver) {
     sync::SyncSettings there = settings;
     there.here = false;
     there.machine = settings.machine = "m";
-    auto sent = std::async(std::launch::async, [&] { return run_end(&sync::send_tree, pair.one, there); });
-    auto received = run_end(&sync::receive_tree, pair.other, settings);
+    auto sent = std::async(std::launch::async, [&] { return run_end(&sync::send_tree, at_sender, there); });
+    auto received = run_end(&sync::receive_tree, at_receiver, settings);
     auto told = sent.get();
     CHECK(static_cast<bool>(told) == static_cast<bool>(received));
     if (told && received) CHECK(told->files == received->files);
     return received;
+}
+
+inline Result<sync::Tally> download(const sync::SyncSettings& settings) {
+    Pair pair;
+    return download_over(settings, pair.one, pair.other);
 }
 
 inline sync::Tally downloaded(const sync::SyncSettings& settings) {
