@@ -102,7 +102,7 @@ struct LeaseTimes {
     // etcd forgets what is older than once to twice this; its other users may want to look back so far.
     int64_t history_ms = 300'000;
     // When very many nodes come or go at once, they hear of each other as late as this.
-    int64_t gathered_ms = 5'000;
+    int64_t gathered_ms = 10'000;
 };
 
 class Directory {

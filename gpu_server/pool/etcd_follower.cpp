@@ -18,7 +18,7 @@ constexpr int64_t lasted_ms = 1'000;
 // A thousand nodes that come at once would be told of each other one by one, a million times at a sixth of a millisecond of
 // processor time each; of many at once it is a tenth of that. So many pieces of news within so long are a flood.
 constexpr int flood_news = 20;
-constexpr int64_t flood_ms = 1'000;
+constexpr int64_t flood_ms = 10'000;
 constexpr auto stop_looked_for_every = std::chrono::milliseconds(50);
 
 // By chance, so that not all who began together come together.
@@ -70,10 +70,9 @@ Result<> Follower::follow(const Told& told, const std::function<bool()>& stopped
         auto ended = watch(client, heard, told, stopped);
         if (ended && *ended == Watched::enough) return Ok{};
         if (ended && *ended == Watched::flooded) {
-            gather(stopped);
-            auto more = catch_up(client, heard, told);
-            if (!more) return more.error();
-            if (!*more) return Ok{};
+            auto wanted = ride_out_flood(client, heard, told, stopped);
+            if (!wanted) return wanted.error();
+            if (!*wanted) return Ok{};
             continue;
         }
         // Its time was over, most likely: on from where it was.
@@ -113,28 +112,39 @@ void Follower::gather(const std::function<bool()>& stopped) const {
         std::this_thread::sleep_for(stop_looked_for_every);
 }
 
-// All that has happened, as one piece of news. False: nobody wants to hear more.
-Result<bool> Follower::catch_up(Client& client, Heard& heard, const Told& told) {
+// False: nobody wants to hear more.
+Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& told,
+                                      const std::function<bool()>& stopped) {
+    while (true) {
+        gather(stopped);
+        auto events = what_happened(client, heard);
+        if (!events) return events.error();
+        if (stopped() || (!events->empty() && !told(false, *events))) return false;
+        if (std::ssize(*events) <= flood_news) return true;
+    }
+}
+
+Result<std::vector<Event>> Follower::what_happened(Client& client, Heard& heard) const {
     auto since = changed_since(client, heard);
     if (!since) return since.error();
     std::vector<Event> events;
     for (auto& pair : since->values) events.push_back({false, std::move(pair)});
     heard.note(events);
     heard.revision = since->revision;
-    if (std::ssize(heard.keys) != since->count) {  // some have gone, and etcd tells only of those that are there
-        auto listing = client.list(prefix_);
-        if (!listing) return listing.error();
-        events.clear();
-        auto gone = std::exchange(heard.keys, {});
-        for (auto& pair : listing->values) {
-            gone.erase(pair.key);
-            events.push_back({false, std::move(pair)});
-        }
-        for (auto& key : gone) events.push_back({true, {key, "", 0, listing->revision, 0}});
-        heard.note(events);
-        heard.revision = listing->revision;
+    if (std::ssize(heard.keys) == since->count) return events;
+    // Some have gone, and etcd tells only of those that are there.
+    auto listing = client.list(prefix_);
+    if (!listing) return listing.error();
+    events.clear();
+    auto gone = std::exchange(heard.keys, {});
+    for (auto& pair : listing->values) {
+        gone.erase(pair.key);
+        events.push_back({false, std::move(pair)});
     }
-    return events.empty() || told(false, events);
+    for (auto& key : gone) events.push_back({true, {key, "", 0, listing->revision, 0}});
+    heard.note(events);
+    heard.revision = listing->revision;
+    return events;
 }
 
 Result<Listing> Follower::changed_since(Client& client, const Heard& heard) const {

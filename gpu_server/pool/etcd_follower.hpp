@@ -48,7 +48,8 @@ private:
     Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
     Result<Listing> changed_since(Client& client, const Heard& heard) const;
     void gather(const std::function<bool()>& stopped) const;
-    Result<bool> catch_up(Client& client, Heard& heard, const Told& told);
+    Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    Result<std::vector<Event>> what_happened(Client& client, Heard& heard) const;
     void forget_history(Client& client);
 
     const Address address_;
