@@ -19,7 +19,7 @@ constexpr int64_t lasted_ms = 1'000;
 // processor time each; of many at once it is a tenth of that. So many pieces of news within so long are a flood.
 constexpr int flood_news = 20;
 constexpr int64_t flood_ms = 10'000;
-constexpr auto stop_looked_for_every = std::chrono::milliseconds(50);
+constexpr auto stop_looked_for_every = std::chrono::milliseconds(250);
 
 // By chance, so that not all who began together come together.
 int64_t half_to_all_of(int64_t time_ms) {

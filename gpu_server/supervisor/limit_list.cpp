@@ -49,6 +49,7 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"requests", "a user", rate(requests_per_second_max, requests_burst), refused},
         {"refusals of what is beyond a limit", "a machine",
          number(static_cast<size_t>(refusals_per_second_max)) + " a second", "dropped"},
+        {"requests that are dropped", "a user", rate(dropped_per_second_max, dropped_burst), "its connection is cut"},
         {"names of a machine, a process, a GPU; a nonce", "a request",
          number(machine_name_bytes_max) + ", " + number(process_name_bytes_max) + ", " + number(gpu_name_bytes_max) +
              "; " + number(nonce_bytes_max) + " bytes",
