@@ -205,7 +205,9 @@ int main(int argc, char** argv) {
     all_at_once(hosts, [&](Host& host) { late += !host.settle(static_cast<size_t>(count), deadline); });
     if (late) {
         std::cerr << "not all of " << count << " nodes had registered, and heard of each other, within "
-                  << join_limit.count() << " s\n";
+                  << join_limit.count() << " s (all registered: " << registered_ms / 1000
+                  << " s; processor time of the nodes " << work_done(argv[5]).nodes - before.nodes << " s, of etcd "
+                  << work_done(argv[5]).etcd - before.etcd << " s)\n";
         quick_exit(1);
     }
     const auto joining = work_done(argv[5]) - before;
