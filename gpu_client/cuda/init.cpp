@@ -149,6 +149,7 @@ static Result<ClientSession*> connect(const SessionOffer& offer) {
     auto lanes = std::min(offer.lanes, static_cast<size_t>(context->get(zmq::ctxopt::io_threads)) - 1);
     auto channel = wire::Channel::connect(*context, offer.endpoint, offer.keys, offer.session, lanes);
     if (!channel) return channel.error();
+    if (offer.asks_port) (*channel)->tell_port();
     remember_endpoint(offer.endpoint);
     auto* opened = new ClientSession(std::move(*channel));
     listen_to_news(*opened);

@@ -167,6 +167,7 @@ Result<SessionOffer> ask_for_session() try {
         offer.keys.server_public = key.get<std::string>();
     // Without encryption there is nothing that more threads would do faster. Older servers offer no lanes.
     if (!offer.keys.plain()) offer.lanes = std::min(answer->value("lanes", size_t{0}), wanted_lanes());
+    offer.asks_port = answer->value("asks_port", false);
     return offer;
 } catch (const json::exception& error) {
     return Error{Error::Kind::remote, std::string("the pool offered a session badly: ") + error.what()};

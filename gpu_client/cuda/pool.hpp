@@ -12,8 +12,9 @@ namespace tnr::cuda {
 struct SessionOffer {
     std::string endpoint;
     std::string session;
-    wire::ClientKeys keys;  // for the worker
-    size_t lanes = 0;       // as many as both ends want
+    wire::ClientKeys keys;   // for the worker
+    size_t lanes = 0;        // as many as both ends want
+    bool asks_port = false;  // the worker wants to know from which port we come
     std::vector<DeviceDescription> devices;
 };
 

@@ -9,19 +9,43 @@
 
 namespace tnr::wire {
 
+uint16_t port_of(const sockaddr_storage& address) {
+    if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+    return address.ss_family == AF_INET ? ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port) : 0;
+}
+
+static uint16_t peers_port(int fd) {
+    sockaddr_storage there{};
+    socklen_t size = sizeof there;
+    return ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 ? port_of(there) : 0;
+}
+
+// In good order (FIN), not by a reset; and we have not closed it either.
+static bool closed_by_peer(int fd) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
 bool Callers::note(const Monitor::News& news) {
     if (news.what == ZMQ_EVENT_ACCEPTED) connections_.insert(news.fd);
     if (news.what != ZMQ_EVENT_DISCONNECTED) return false;
     connections_.erase(news.fd);
     if (news.fd != client_) return false;
     silence_at_end_ = silence();
+    closed_for_good_ = comes_from_ != 0 && comes_from_ == peers_port(look_at_.get()) && closed_by_peer(look_at_.get());
     client_ = -1;
     look_at_.reset();
     return true;
 }
 
+void Callers::client_comes_from(uint64_t port) {
+    comes_from_ = port;
+}
+
 void Callers::client_speaks_on(int fd) {
     client_ = fd;
+    closed_for_good_ = false;
     look_at_.reset(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 

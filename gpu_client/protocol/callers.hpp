@@ -1,7 +1,10 @@
 // Who is connected to a worker's socket: its own client, strangers, or the client about to come back.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
+#include <cstdint>
 #include <set>
 
 #include "api_client/base/handles.hpp"
@@ -13,6 +16,9 @@ class Callers {
 public:
     // Takes in what the monitor reported. True if the client's connection has ended.
     bool note(const Monitor::News& news);
+    // The client says from which port its connection comes. Where we see the same one, nothing between us has made two
+    // connections of it, as a proxy would; routers may change addresses, and seldom ports.
+    void client_comes_from(uint64_t port);
     // The client has spoken over connection `fd`. All earlier reports must have been noted, since descriptors are
     // reused.
     void client_speaks_on(int fd);
@@ -22,12 +28,19 @@ public:
     // The time since the client's machine last sent anything, even if only the answer to a heartbeat. While it is not
     // connected: what that was when its connection ended.
     std::chrono::milliseconds silence() const;
+    // Its connection was closed by its own kernel, since the process has ended: a client that lives resets connections
+    // (dialled.hpp), and so do routers. False also where that is not known.
+    bool closed_for_good() const { return closed_for_good_; }
 
 private:
     std::set<int> connections_;
     int client_ = -1;
     UniqueFd look_at_;  // the same connection: a descriptor of our own, which nobody else closes
     std::chrono::milliseconds silence_at_end_{0};
+    uint64_t comes_from_ = 0;  // its port, as it says
+    bool closed_for_good_ = false;
 };
+
+uint16_t port_of(const sockaddr_storage& address);
 
 }  // namespace tnr::wire

@@ -145,12 +145,12 @@ std::optional<Monitor::News> Channel::dial_news() {
     return news;
 }
 
-void Channel::cut() {
+void Channel::cut(bool anew) {
     auto deadline = std::chrono::steady_clock::now() + cut_within;
     while (true) {
         while (dial_news()) continue;
         if (!dialled_.any() || std::chrono::steady_clock::now() >= deadline) return;
-        dialled_.cut();
+        dialled_.cut(anew);
         pollfd news{monitor_.fd(), POLLIN, 0};
         ::poll(&news, 1, static_cast<int>(look_while_cutting.count()));
     }

@@ -77,11 +77,18 @@ public:
     std::optional<Monitor::News> dial_news();
     int dial_news_fd() const { return monitor_.fd(); }
     // Ends what is left of the latest dial; call it before dial() and close(). Waits a moment for ZeroMQ's threads.
-    void cut();
+    // `anew`: to be followed by another (dialled.hpp).
+    void cut(bool anew);
+    // The worker wants to know from which port each connection comes (callers.hpp): one that does not ask is older, and would not
+    // know what is meant. Call it before the channel is used.
+    void tell_port() { tells_port_ = true; }
+    // Of the latest dial's main connection; 0: nobody wants it.
+    uint16_t port_to_tell() const { return tells_port_ ? dialled_.port() : 0; }
     const std::string& endpoint() const { return endpoint_; }
 
     // The worker's end; on receive()'s thread. `frame` came over the client's latest connection.
     void client_speaks(zmq::message_t& frame, uint64_t connection) TNR_EXCLUDES(mutex_);
+    void client_comes_from(uint64_t port) { callers_.client_comes_from(port); }
     const Callers& callers() const { return callers_; }
 
 private:
@@ -107,6 +114,7 @@ private:
     Callers callers_;
     Monitor monitor_;
     Dialled dialled_;  // the client's end
+    bool tells_port_ = false;
 
     Mutex mutex_;
     zmq::socket_t socket_ TNR_GUARDED_BY(mutex_);

@@ -49,7 +49,7 @@
 // 64 characters), the answer is that session: the first answer was lost. The endpoint is tcp://HOST:PORT, where the
 // host "*" stands for the one under which the client reached the pool: see worker_endpoint(). With a `door` the endpoint is
 // the address at which the client reached the pool, and the connection begins with that number (greeting.hpp): only for
-// clients that say `doors`: true.
+// clients that say `doors`: true. With `asks_port` the worker understands op_port.
 //
 // Device: {name, uuid (32 hex digits), pci: {domain, bus, device}, memory_bytes, driver_version,
 //          attributes: {"id": value…}, range: {address, bytes} (session only)}; see device_description.hpp.

@@ -105,7 +105,7 @@ const char* Keeper::reconnect() {
     told_ = false;
     while (Clock::now() - since < patience_.grace) {
         auto attempt_ends = std::min(Clock::now() + patience_.attempt, since + patience_.grace);
-        link_.channel().cut();
+        link_.channel().cut(true);
         auto outcome = link_.dial() ? Outcome::late : Outcome::failed;
         while (outcome == Outcome::late && Clock::now() < attempt_ends) {
             say_trying(since);
@@ -138,7 +138,7 @@ void Keeper::run() {
             hooks_.back(told_);
         keep &= why == nullptr;
     }
-    link_.channel().cut();
+    link_.channel().cut(false);
     link_.close();
 }
 

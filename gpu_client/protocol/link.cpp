@@ -281,6 +281,10 @@ Link::Event Link::take_unnumbered(Batch& batch) {
     if (!in.finished() || connection == 0) return Event::malformed;
     if (record.op == op_lane && !channel_->dials()) return take_lane(batch.way, connection);
     if (batch.way.lane > 0) return Event::malformed;
+    if (record.op == op_port && !channel_->dials()) {
+        channel_->client_comes_from(connection);
+        return Event::receipt;
+    }
     if (record.op == op_hello && !channel_->dials()) return take_hello(batch, connection);
     if (record.op == op_welcome && channel_->dials()) return take_welcome(connection);
     return Event::malformed;
@@ -357,6 +361,8 @@ void Link::shaken_hands() {
     if (size_t lane = lane_dials_.shaken(); lane > 0) {
         lanes_.up(lane, connection_);
         send_unnumbered(op_lane, connection_, lane);
+    } else if (auto port = channel_->port_to_tell(); port != 0) {
+        send_unnumbered(op_port, port);
     }
     if (size_t lane = lane_dials_.next(); lane > 0) (void)channel_->dial_lane(lane);
 }

@@ -34,6 +34,7 @@ enum SessionOp : uint16_t {
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1
     op_welcome = 0xf0f2,  // worker → client. u64 connection: the answer to its hello
     op_lane = 0xf0f3,     // client → worker, first over each lane. u64 connection that it belongs to
+    op_port = 0xf0f4,  // client → worker, if it asks. u64 TCP port that this connection comes from, at the client's end
 
     // worker → client
     op_completed = 0xf101,

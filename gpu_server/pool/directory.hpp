@@ -13,7 +13,8 @@
 //     What runs goes on: nobody else can have those GPUs.
 //   * Who has lost a GPU and does not know it yet, because it was stopped meanwhile, is kept off it by fences.hpp.
 //
-// Every node is told at once which nodes there are, since that seldom changes. Who has claims, and what is free, changes
+// Every node is told at once which nodes there are, since that seldom changes (when a whole pool is switched on, each hears of
+// the others some seconds later: etcd_follower.hpp). Who has claims, and what is free, changes
 // with every program: a node asks for it when it needs it, and only for as much as it needs (Question), so that what a claim
 // costs does not grow with the pool.
 //
@@ -100,6 +101,8 @@ struct LeaseTimes {
     int64_t margin_ms = 500;   // a node takes its lease for over so long before the others do
     // etcd forgets what is older than once to twice this; its other users may want to look back so far.
     int64_t history_ms = 300'000;
+    // When very many nodes come or go at once, they hear of each other as late as this.
+    int64_t gathered_ms = 10'000;
 };
 
 class Directory {

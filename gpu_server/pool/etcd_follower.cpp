@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "gpu_server/pool/directory.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -14,65 +15,146 @@ namespace {
 constexpr int follow_connect_ms = 2'000;
 // A watch that ends sooner did not end because its time was over, and is not begun anew at once.
 constexpr int64_t lasted_ms = 1'000;
+// A thousand nodes that come at once would be told of each other one by one, a million times at a sixth of a millisecond of
+// processor time each; of many at once it is a tenth of that. So many pieces of news within so long are a flood.
+constexpr int flood_news = 20;
+constexpr int64_t flood_ms = 10'000;
+constexpr auto stop_looked_for_every = std::chrono::milliseconds(250);
 
-int lasting_ms(const FollowTimes& times) {
-    const auto most = std::min(times.watched_ms, times.history_ms);
+// By chance, so that not all who began together come together.
+int64_t half_to_all_of(int64_t time_ms) {
     std::random_device chance;
-    return static_cast<int>(std::uniform_int_distribution(most / 2, most)(chance));
+    return std::uniform_int_distribution(time_ms / 2, time_ms)(chance);
 }
 
-// Keys that have come, less those that have gone.
-int64_t growth(const std::vector<Event>& events) {
-    int64_t more = 0;
-    for (auto& event : events) more += event.removed ? -1 : event.pair.create_revision == event.pair.mod_revision;
-    return more;
-}
+class Flood {
+public:
+    // Whether the latest piece of news is one too many.
+    bool rises() {
+        const auto now = boot_ms();
+        if (now - began_ms_ > flood_ms) began_ms_ = now, news_ = 0;
+        return ++news_ > flood_news;
+    }
+
+private:
+    int64_t began_ms_ = 0;
+    int news_ = 0;
+};
 
 }  // namespace
 
 Follower::Follower(Address address, std::string prefix, std::string mark, FollowTimes times)
     : address_(std::move(address)), prefix_(std::move(prefix)), mark_(std::move(mark)), times_(times) {}
 
+void Follower::Heard::note(const std::vector<Event>& events) {
+    for (auto& event : events)
+        if (event.removed)
+            keys.erase(event.pair.key);
+        else
+            keys.insert(event.pair.key);
+}
+
 Result<> Follower::follow(const Told& told, const std::function<bool()>& stopped) {
-    Client client(address_, {.connect_ms = follow_connect_ms, .total_ms = lasting_ms(times_)}, stopped);
+    const auto watched_ms = static_cast<int>(half_to_all_of(std::min(times_.watched_ms, times_.history_ms)));
+    Client client(address_, {.connect_ms = follow_connect_ms, .total_ms = watched_ms}, stopped);
     auto listing = client.list(prefix_);
     if (!listing) return listing.error();
     std::vector<Event> all;
     for (auto& pair : listing->values) all.push_back({false, std::move(pair)});
     if (!told(true, all)) return Ok{};
-    Heard heard{listing->revision, std::ssize(all)};
+    Heard heard{listing->revision};
+    heard.note(all);
     while (!stopped()) {
         forget_history(client);
         const auto begun = boot_ms();
         auto ended = watch(client, heard, told, stopped);
-        if (ended) return Ok{};
-        // Else its time was over, most likely: on from where it was.
-        if (ended.error().kind != Error::Kind::network || boot_ms() - begun < lasted_ms) return ended;
+        if (ended && *ended == Watched::enough) return Ok{};
+        if (ended && *ended == Watched::flooded) {
+            auto wanted = ride_out_flood(client, heard, told, stopped);
+            if (!wanted) return wanted.error();
+            if (!*wanted) return Ok{};
+            continue;
+        }
+        // Its time was over, most likely: on from where it was.
+        if (ended.error().kind != Error::Kind::network || boot_ms() - begun < lasted_ms) return ended.error();
         if (auto skipped = skip_what_happened_elsewhere(client, heard); !skipped) return skipped;
     }
     return Ok{};
 }
 
-Result<> Follower::watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped) {
-    return client.watch(prefix_, heard.revision + 1, [&](const News& news) {
+Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const Told& told,
+                                          const std::function<bool()>& stopped) {
+    Flood flood;
+    bool flooded = false;
+    auto ended = client.watch(prefix_, heard.revision + 1, [&](const News& news) {
         heard.revision = std::max(heard.revision, news.revision);
-        heard.count += growth(news.events);
-        return news.events.empty() ? !stopped() : told(false, news.events);
+        heard.note(news.events);
+        if (news.events.empty()) return !stopped();
+        if (!told(false, news.events)) return false;
+        flooded = times_.gathered_ms > 0 && flood.rises();
+        return !flooded;
     });
+    if (!ended) return ended.error();
+    return flooded ? Watched::flooded : Watched::enough;
 }
 
 // To begin where the last watch ended, etcd would read through all that has happened in it since then: the claims of a busy
 // pool's last minutes, for each of its nodes. As many keys as before, and none that changed, are the same keys.
 Result<> Follower::skip_what_happened_elsewhere(Client& client, Heard& heard) {
+    auto since = changed_since(client, heard);
+    if (!since) return since.error();
+    if (since->values.empty() && since->count == std::ssize(heard.keys)) heard.revision = since->revision;
+    return Ok{};
+}
+
+void Follower::gather(const std::function<bool()>& stopped) const {
+    for (auto until = boot_ms() + half_to_all_of(times_.gathered_ms); boot_ms() < until && !stopped();)
+        std::this_thread::sleep_for(stop_looked_for_every);
+}
+
+// False: nobody wants to hear more.
+Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& told,
+                                      const std::function<bool()>& stopped) {
+    while (true) {
+        gather(stopped);
+        auto events = what_happened(client, heard);
+        if (!events) return events.error();
+        if (stopped() || (!events->empty() && !told(false, *events))) return false;
+        if (std::ssize(*events) <= flood_news) return true;
+    }
+}
+
+Result<std::vector<Event>> Follower::what_happened(Client& client, Heard& heard) const {
+    auto since = changed_since(client, heard);
+    if (!since) return since.error();
+    std::vector<Event> events;
+    for (auto& pair : since->values) events.push_back({false, std::move(pair)});
+    heard.note(events);
+    heard.revision = since->revision;
+    if (std::ssize(heard.keys) == since->count) return events;
+    // Some have gone, and etcd tells only of those that are there.
+    auto listing = client.list(prefix_);
+    if (!listing) return listing.error();
+    events.clear();
+    auto gone = std::exchange(heard.keys, {});
+    for (auto& pair : listing->values) {
+        gone.erase(pair.key);
+        events.push_back({false, std::move(pair)});
+    }
+    for (auto& key : gone) events.push_back({true, {key, "", 0, listing->revision, 0}});
+    heard.note(events);
+    heard.revision = listing->revision;
+    return events;
+}
+
+Result<Listing> Follower::changed_since(Client& client, const Heard& heard) const {
     auto span = all_under(prefix_);
     span.changed_after = heard.revision;
     auto listed = client.list(std::vector{span});
     if (!listed) return listed.error();
-    auto& since = listed->front();
-    if (since.revision < heard.revision)
+    if (listed->front().revision < heard.revision)
         return Error{Error::Kind::not_found, "etcd was restored, and knows less than it told"};
-    if (since.values.empty() && since.count == heard.count) heard.revision = since.revision;
-    return Ok{};
+    return std::move(listed->front());
 }
 
 // A busy pool would fill an etcd within days, and then nobody could claim anything. Of all nodes, the one that comes first has

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "gpu_server/pool/etcd.hpp"
@@ -18,6 +20,9 @@ struct FollowTimes {
     // A watch that nothing happens on is begun anew after half of this to all of it: by chance, so that nodes that began
     // together do not come together, and never after longer than history_ms. One that is broken without a word TCP finds out.
     int64_t watched_ms = 300'000;
+    // When more happens than a watch should tell one by one (flood_news in the .cpp), what happens is gathered for half of this to
+    // all of it, and fetched as one. 0: never, for what must be known at once.
+    int64_t gathered_ms = 0;
 };
 
 // Belongs to one thread.
@@ -32,12 +37,19 @@ public:
     Result<> follow(const Told& told, const std::function<bool()>& stopped);
 
 private:
-    // What was told last: as of which revision, and how many keys there were.
+    // What was told last: as of which revision, and which keys there were.
     struct Heard {
-        int64_t revision = 0, count = 0;
+        int64_t revision = 0;
+        std::set<std::string> keys = {};
+        void note(const std::vector<Event>& events);
     };
-    Result<> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    enum class Watched { enough, flooded };
+    Result<Watched> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
     Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
+    Result<Listing> changed_since(Client& client, const Heard& heard) const;
+    void gather(const std::function<bool()>& stopped) const;
+    Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    Result<std::vector<Event>> what_happened(Client& client, Heard& heard) const;
     void forget_history(Client& client);
 
     const Address address_;

@@ -20,6 +20,10 @@ Asker::Asker(PeerConnection connection)
     if (closed_) connection_.reset();
 }
 
+void Asker::cut() const {
+    if (connection_) (void)shutdown(connection_.get(), SHUT_RDWR);
+}
+
 bool Asker::gone() const {
     tcp_info info{};
     socklen_t size = sizeof info;

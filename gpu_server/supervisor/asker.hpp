@@ -23,6 +23,8 @@ public:
     // Keeps a duplicate, if it is that connection still.
     explicit Asker(PeerConnection connection);
     bool gone() const;
+    // ZeroMQ notices, and closes it.
+    void cut() const;
 
 private:
     UniqueFd connection_;

@@ -126,9 +126,10 @@ bool ControlSocket::receive_one() {
     return true;
 }
 
-// Told as far as that costs little: who goes on all the same is not heard any more.
+// Told as far as that costs little: who goes on all the same is not heard any more, and then cut off.
 void ControlSocket::refuse(const Asked& request, Turns::Taken why) {
     tell_dropped(request);
+    if (!dropped_.take(request.user(), EventLoop::Clock::now())) return Asker(request.connection).cut();
     if (!refusals_.take(EventLoop::Clock::now())) return;
     uint64_t id = 0;
     (void)parse_request(request.text.data(), request.text.size(), id);

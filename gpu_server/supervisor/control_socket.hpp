@@ -52,6 +52,7 @@ private:
     Turns turns_;
     EventLoop::TimerId next_turns_ = 0;
     Allowance refusals_{refusals_per_second_max, refusals_per_second_max};
+    Allowances dropped_{dropped_per_second_max, dropped_burst};  // by user
     EventLoop::Clock::time_point told_dropped_{};
 };
 

@@ -17,7 +17,13 @@ static std::string number(size_t count) {
 }
 
 static std::string rate(double per_second, double burst) {
-    return std::to_string(std::lround(per_second)) + " a second, " + std::to_string(std::lround(burst)) + " at once";
+    const auto often = per_second < 1 ? "one in " + std::to_string(std::lround(1 / per_second)) + " seconds"
+                                      : std::to_string(std::lround(per_second)) + " a second";
+    return often + ", " + std::to_string(std::lround(burst)) + " at once";
+}
+
+static std::string time(milliseconds time) {
+    return std::to_string(std::chrono::ceil<std::chrono::seconds>(time).count()) + " s";
 }
 
 std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
@@ -27,41 +33,87 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"connections that prove no key", "an address", rate(unproven_per_second_max, unproven_burst), cut},
         {"connections that have not said whom they are for", "an address", number(greetings_waiting_per_source_max),
          "the oldest goes"},
+        {"connections that have not said whom they are for", "all addresses", number(greetings_waiting_max),
+         "the oldest goes"},
+        {"a connection's first words and its handshake", "a connection",
+         time(greeting_timeout) + ", " + time(handshake_timeout), cut},
         {"connections", "a machine", number(connections_per_key_max), refused},
         {"connections", "a user", number(connections_per_account_max), refused},
+        {"connections beyond those, to be told so", "a machine or user", number(connections_told_max), cut},
         {"a request", "a machine", exact_bytes(request_bytes_max), refused},
+        {"a request", "a machine", exact_bytes(request_answerable_bytes) + ", " + number(request_parts_max) + " parts",
+         cut},
+        {"requests that were not read yet, answers that were not", "a connection",
+         number(requests_per_connection_max) + ", " + number(answers_per_connection_max), "they wait; they are lost"},
+        {"time without reading answers", "a connection", time(unread_timeout), cut},
         {"requests", "a user", rate(requests_per_second_max, requests_burst), refused},
+        {"refusals of what is beyond a limit", "a machine",
+         number(static_cast<size_t>(refusals_per_second_max)) + " a second", "dropped"},
+        {"requests that are dropped", "a user", rate(dropped_per_second_max, dropped_burst), "its connection is cut"},
+        {"names of a machine, a process, a GPU; a nonce", "a request",
+         number(machine_name_bytes_max) + ", " + number(process_name_bytes_max) + ", " + number(gpu_name_bytes_max) +
+             "; " + number(nonce_bytes_max) + " bytes",
+         refused},
         {"requests in flight", "a machine",
          number(requests_per_peer_max) + ", " + exact_bytes(request_bytes_per_peer_max), refused},
         {"requests in flight", "a user",
          number(requests_per_account_max) + ", " + exact_bytes(request_bytes_per_account_max), refused},
         {"requests that wait for a GPU", "a machine", number(waiting_requests_per_owner_max), refused},
         {"requests that wait for a GPU", "a user", number(waiting_requests_per_account_max), refused},
+        {"requests that wait for a GPU", "all users", number(waiting_requests_max), "who has most gives up one"},
+        {"a place in the queue without its client", "a machine", time(place_kept_for), "the place is gone"},
+        {"requests that wait for other nodes' answers", "a machine", number(looks_per_owner_max),
+         "what is known is the answer"},
+        {"other nodes that send a request on", "a request", std::to_string(hops_max), "it stays at the last"},
+        {"GPUs at other nodes that it was sent to", "a user", std::to_string(sent_per_user_max), "not remembered"},
         {"machines", "a user", std::to_string(machines_per_account_max), refused},
         {"machines enrolled and forgotten", "a user", rate(changes_per_second_max, changes_burst), refused},
+        {"changes of the accounts that wait for the store", "a user", number(errands_per_user_max), refused},
+        {"changes of the accounts that wait for the store", "all users", number(errands_max), refused},
         {"GPUs", "a user", "as `user limit --gpus` says", refused},
         {"GPUs in one claim", "a machine", std::to_string(gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},
         {"sessions", "a user", number(sessions_per_user_max), refused},
+        {"sessions in a row that nobody connects to", "a user", std::to_string(unconnected_sessions_max),
+         "no new claim for " + time(unconnected_pause_min) + ", then longer, up to " + time(unconnected_pause_max)},
+        {"a GPU described to a program that does not use it", "a machine", time(described_for), "others may get it"},
         {"connections to its worker that have proven no key", "a session", number(worker::strangers_max),
          "the oldest goes"},
         {"data in flight", "a session", exact_bytes(wire::window_bytes) + " each way", "the sender waits"},
         {"device memory", "a session", "what its GPUs have, shared with the claim's others",
          "out of memory, as CUDA says"},
         {"host memory", "a machine", exact_bytes(host_bytes_per_gpu) + " per GPU", "its largest session ends"},
+        {"wishes for memory that a leaving session holds", "a machine",
+         number(held_wishes_max) + ", " + time(wish_held_for), "out of memory, as CUDA says"},
         {"handles of a kind", "a session", number(worker::handles_max), "an error of CUDA's"},
         {"multicast objects", "a session", number(worker::multicast_objects_max), "an error of CUDA's"},
         {"parts of memory bound to multicast objects", "a session", number(worker::multicast_bindings_max),
          "an error of CUDA's"},
         {"calls that wait for a multicast object's devices", "a session", number(worker::multicast_waits_max),
          "an error of CUDA's"},
+        {"device resources; descriptions of them", "a session",
+         number(worker::device_resources_max) + "; " + number(worker::resource_descriptions_max), "an error of CUDA's"},
         {"threads and processes", "a session", number(worker::threads_max), "an error of CUDA's"},
         {"files and sockets", "a session", number(worker::files_max), "an error of CUDA's"},
         {"things lent between its processes", "a machine",
          number(things_of_claim_max) + ", of all " + number(things_max) + " its GPUs' part", "an error of CUDA's"},
         {"what its workers tell the server", "a user", rate(worker_messages_per_second_max, worker_messages_burst),
          "they wait"},
-        {"code kept on disk", "a user", exact_bytes(tenant_image_bytes_max), "what was used longest ago goes"},
+        {"a message of a worker to the server", "a session", exact_bytes(serving_worker_message_bytes_max),
+         "the session ends"},
+        {"lines of a worker's output in the log", "a session",
+         exact_bytes(foreign_log_bytes_max) + " in " + time(foreign_log_window) + ", " +
+             exact_bytes(foreign_line_bytes_max) + " a line",
+         "counted"},
+        {"lines in the log about coming and going in the queue", "a user",
+         rate(queue_lines_per_second_max, queue_lines_burst), "left out"},
+        {"lines in the log about its images", "a user", rate(image_lines_per_second_max, image_lines_burst),
+         "left out"},
+        {"code kept on disk", "a user",
+         exact_bytes(tenant_image_bytes_max) + ", " + number(tenant_images_max) + " images",
+         "what was used longest ago goes"},
+        {"code on its way to the disk", "a user", exact_bytes(arriving_image_bytes_max / 2),
+         "it is sent again next time"},
         {"lines in the audit log", "a user or address", number(audit_lines_per_peer_max) + " a minute", "counted"},
     };
 }

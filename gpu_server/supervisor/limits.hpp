@@ -44,6 +44,9 @@ inline constexpr double requests_per_second_max = 1000;
 inline constexpr double requests_burst = 4000;
 // What comes beyond is refused, and so often in a second its sender is told; the rest is dropped.
 inline constexpr double refusals_per_second_max = 20;
+// Even what is dropped has to be read first, and waking up for each costs most of that: half of the supervisor's time, when somebody
+// sends without end. So much of it a user may send, in the long run and at once; then each connection over which more comes is cut.
+inline constexpr double dropped_per_second_max = 200, dropped_burst = 2000;
 // Between two looks at everything else that happens: how many requests are taken out of the socket, and for how long
 // they are answered.
 inline constexpr int requests_taken_at_once = 64;

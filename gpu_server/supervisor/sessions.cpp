@@ -272,11 +272,9 @@ void Claims::serve(Claim& claim, Session& session) {
     log(LogLevel::info, "claim " + std::to_string(claim.id) + ": " + session.caller.label() + " process " +
                             std::to_string(session.process.pid) + " (" + printable(session.process.name) +
                             ") is served by worker " + std::to_string(worker.pid));
-    json answer{{"endpoint", endpoint.text()},
-                {"server_key", keys.public_key},
-                {"session", session.id},
-                {"lanes", options_.lanes},
-                {"devices", devices}};
+    json answer{{"endpoint", endpoint.text()}, {"server_key", keys.public_key},
+                {"session", session.id},       {"lanes", options_.lanes},
+                {"asks_port", true},           {"devices", devices}};
     if (worker.door_number != 0) answer["door"] = worker.door_number;
     session.answer = std::make_shared<json>(std::move(answer));
     std::exchange(session.reply, nullptr)(*session.answer);

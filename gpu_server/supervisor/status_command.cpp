@@ -116,7 +116,41 @@ void print_others(std::ostream& out, const json& now) {
         if (node.at("draining")) names += " (draining)";
     }
     out << "What follows is of this node. The pool has " << others.size() << " more: " << names
-        << ".\nOf all: tnr-gpu-server nodes (GPUs and claims), tnr pool top (who holds them, who waits)\n\n";
+        << ".\nWho waits at those, too: tnr pool top\n\n";
+}
+
+// What the pool's store knows of the others; who waits there only they know.
+Result<json> claims_elsewhere(const StateFolder& folder, const json& now) {
+    json list = json::array();
+    if (now.at("other_nodes").empty()) return list;
+    auto nodes = folder.open_nodes();
+    if (!nodes) return nodes.error();
+    auto view = (*nodes)->view();
+    if (!view) return view.error();
+    const auto here = now.at("nodes").at(0).at("name").get<std::string>();
+    for (auto& [name, claim] : view->claims)
+        if (claim.node != here)
+            list.push_back({{"node", claim.node},
+                            {"user", claim.account},
+                            {"machine", claim.machine},
+                            {"gpu", claim.gpu},
+                            {"gpus", claim.devices.size()},
+                            {"began_ms", claim.began_ms}});
+    return list;
+}
+
+void print_elsewhere(std::ostream& out, const json& now) {
+    if (now.at("other_nodes").empty()) return;
+    auto& claims = now.at("claims_elsewhere");
+    if (claims.is_null())
+        return void(out << "\nWhat the other nodes serve is not known: the pool's store does not answer.\n");
+    if (claims.empty()) return void(out << "\nNobody has a GPU of the other nodes.\n");
+    std::vector<Row> rows{{"AT NODE", "GPUS", "USER", "MACHINE", "SINCE (UTC)"}};
+    for (auto& claim : claims)
+        rows.push_back({claim.at("node"), claim.at("gpus").dump() + " " + claim.at("gpu").get<std::string>(),
+                        claim.at("user"), claim.at("machine"), date(claim.at("began_ms"))});
+    out << "\n";
+    print_table(out, rows);
 }
 
 void print_status(std::ostream& out, const json& now, const json& limits) {
@@ -129,6 +163,7 @@ void print_status(std::ostream& out, const json& now, const json& limits) {
     print_others(out, now);
     print_gpus(out, now);
     print_queue(out, now);
+    print_elsewhere(out, now);
     print_limits(out, limits);
     const json& totals = now.at("totals");
     uint64_t refusals = 0;
@@ -148,6 +183,9 @@ Result<> show_status(const std::string& state, const std::string& format, bool a
     auto limits = limits_in(*folder);
     if (!limits) return limits.error();
     now["limits"] = *limits;
+    auto elsewhere = claims_elsewhere(*folder, now);
+    now["claims_elsewhere"] =
+        elsewhere ? *elsewhere : json();  // with the store away, what is known of this node still helps
     if (format == "json")
         out << now.dump(2) << "\n";
     else

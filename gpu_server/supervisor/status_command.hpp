@@ -1,5 +1,5 @@
 // `tnr-gpu-server status`: what the server that runs on a state folder says of itself; its owner sees all of it. Of the pool's
-// other nodes it tells that they are there.
+// other nodes it tells who has GPUs there, as the pool's store knows it.
 #pragma once
 
 #include <iosfwd>

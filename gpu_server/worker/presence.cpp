@@ -16,8 +16,9 @@ void Presence::look(milliseconds silence, Time now) {
     if (state_ == State::connected && silence >= wire::silence_suspicious) silent_at_ = now;
 }
 
-void Presence::left(milliseconds silence, Time now) {
+void Presence::left(milliseconds silence, Time now, bool for_good) {
     look(silence, now);
+    for_good_ = for_good;
     state_ = State::away;
     since_ = now;
     bool network = silent_at_ != Time{} && now - silent_at_ < patience_.grace;
@@ -27,7 +28,9 @@ void Presence::left(milliseconds silence, Time now) {
 const char* Presence::hopeless(bool somebody, Time now) const {
     auto waited = now - since_;
     if (state_ == State::expected) return waited < comes_within ? nullptr : "the client never connected";
-    if (state_ == State::connected || waited < waits_) return nullptr;
+    if (state_ == State::connected) return nullptr;
+    if (for_good_) return "the client has ended";
+    if (waited < waits_) return nullptr;
     return somebody && waited < waits_ + handshakes_within ? nullptr : "the client is gone";
 }
 

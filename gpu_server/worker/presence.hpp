@@ -3,7 +3,7 @@
 // The kernel of a killed process closes its connection. A connection that is cut on the way looks the same, but then
 // the client knocks again at once. When the network fails, the client falls silent first and may need the whole grace
 // period to come back. So a client that was lively until the end gets a moment, and one that was silent the grace
-// period.
+// period. Where we know that it was the kernel, and nobody on the way, who closed it (callers.hpp), nobody is waited for.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,8 @@ public:
     bool connected();
     // The client's machine has sent nothing for `silence`.
     void look(milliseconds silence, Time now);
-    void left(milliseconds silence, Time now);
+    // `for_good`: by the end of its process, as its kernel has let us know.
+    void left(milliseconds silence, Time now, bool for_good = false);
     // Null while it is worth waiting; else why it is not. `somebody`: there is a connection that may be the client's.
     const char* hopeless(bool somebody, Time now) const;
     // When to look again.
@@ -47,6 +48,7 @@ private:
     Time since_;             // of `expected` and `away`
     milliseconds waits_{0};  // without anybody at the door
     Time silent_at_{};       // last seen
+    bool for_good_ = false;
 };
 
 }  // namespace tnr::worker

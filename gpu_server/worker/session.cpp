@@ -104,7 +104,7 @@ void WorkerSession::look_at(Presence& presence, wire::Link::Event event) {
     tell_used();
     auto silence = link_->channel().callers().silence();
     if (left)
-        presence.left(silence, now);
+        presence.left(silence, now, link_->channel().callers().closed_for_good());
     else
         presence.look(silence, now);
 }

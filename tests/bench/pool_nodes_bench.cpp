@@ -197,6 +197,7 @@ int main(int argc, char** argv) {
     std::vector<std::unique_ptr<Host>> hosts;
     for (int i = 0; i < threads; ++i) hosts.push_back(std::make_unique<Host>(i, threads, count, *address));
     auto begun = Clock::now();
+    auto before = work_done(argv[5]);
     const auto deadline = begun + join_limit;
     std::atomic<int> late = 0;
     all_at_once(hosts, [&](Host& host) { late += !host.join(deadline); });
@@ -204,10 +205,13 @@ int main(int argc, char** argv) {
     all_at_once(hosts, [&](Host& host) { late += !host.settle(static_cast<size_t>(count), deadline); });
     if (late) {
         std::cerr << "not all of " << count << " nodes had registered, and heard of each other, within "
-                  << join_limit.count() << " s\n";
+                  << join_limit.count() << " s (all registered: " << registered_ms / 1000
+                  << " s; processor time of the nodes " << work_done(argv[5]).nodes - before.nodes << " s, of etcd "
+                  << work_done(argv[5]).etcd - before.etcd << " s)\n";
         quick_exit(1);
     }
-    auto before = work_done(argv[5]);
+    const auto joining = work_done(argv[5]) - before;
+    before = work_done(argv[5]);
     all_at_once(hosts, [&](Host& host) { host.rest(rest_s); });
     const auto resting = work_done(argv[5]) - before;
 
@@ -240,6 +244,8 @@ int main(int argc, char** argv) {
                                 {"p50_ms", at(took.claims, 0.5)},
                                 {"p99_ms", at(took.claims, 0.99)},
                                 {"registration_ms", registered_ms / count},
+                                {"joining_nodes_ms", 1000 * joining.nodes / count},
+                                {"joining_etcd_ms", 1000 * joining.etcd / count},
                                 {"resting_nodes_ms", 1000 * resting.nodes / rest_s / count},
                                 {"resting_etcd_ms", 1000 * resting.etcd / rest_s / count},
                                 {"claim_nodes_ms", per_claim(busy.nodes, resting.nodes)},

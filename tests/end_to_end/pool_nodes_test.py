@@ -154,11 +154,15 @@ class PoolNodes(unittest.TestCase):
         self.assertEqual(sorted((gpu["node"], gpu["type"]) for gpu in now["gpus"]),
                          [("a", "h100"), ("b", "a100"), ("b", "h100")])
         self.assertIn(("b", "a100", "alice"), {(gpu["node"], gpu["type"], gpu["user"]) for gpu in now["gpus"]})
-        # And what is one node's alone says so.
+        # And what is one node's alone says so; who has what at the others, the pool's store knows.
         status = self.operator("status")
         self.assertIn("Node a,", status)
         self.assertIn("What follows is of this node. The pool has 1 more: b.", status)
-        self.assertNotIn("a100", status)
+        self.assertRegex(status, r"AT NODE +GPUS +USER")
+        self.assertRegex(status, r"(?m)^b +1 a100 +alice ")
+        self.assertEqual([(claim["node"], claim["gpu"], claim["gpus"], claim["user"]) for claim in
+                          json.loads(self.operator("status", "-o", "json"))["claims_elsewhere"]],
+                         [("b", "a100", 1, "alice")])
         others = json.loads(self.operator("status", "-o", "json"))["other_nodes"]
         self.assertEqual([(node["name"], node["address"], node["types"]) for node in others],
                          [("b", self.addresses["b"], ["a100", "h100"])])

@@ -107,11 +107,12 @@ class World:
     def ended(self):
         return sum(one.ended for one in self.proxies)
 
-    def start(self, rounds, *more):
-        environment = with_server.client_environment(self.arguments, f"tcp://{OUTSIDE}:{self.port}", self.folder.name)
+    def start(self, rounds, *more, straight=False):
+        """`straight`: not through the proxies."""
+        pool = f"tcp://{INSIDE if straight else OUTSIDE}:{self.port}"
+        environment = with_server.client_environment(self.arguments, pool, self.folder.name)
         if self.encrypted:
-            environment["TNR_CONFIG"] = with_server.enrolled(self.arguments, self.folder.name,
-                                                             f"tcp://{OUTSIDE}:{self.port}")
+            environment["TNR_CONFIG"] = with_server.enrolled(self.arguments, self.folder.name, pool)
         self.program = subprocess.Popen([self.binary, str(rounds), *more], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         return self.program
@@ -206,8 +207,33 @@ def leave_while_disconnected(arguments):
         assert program.returncode == 0, program.returncode
 
 
+def kill(world, straight):
+    world.start(1, "leave", straight=straight)
+    world.round()
+    world.program.kill()
+    world.program.wait()
+
+
+def killed_on_a_straight_way(arguments):
+    """Nobody waits for a program that its own kernel says has ended: a living one might knock for 20 s here."""
+    for encrypted, lanes in ((False, 0), (True, 2)):
+        with World(arguments, encrypted=encrypted, lanes=lanes) as world:
+            kill(world, straight=True)
+            killed = time.monotonic()
+            world.wait_for_log("the client has ended")
+            assert time.monotonic() - killed < 15, "it was waited for"
+
+
+def killed_behind_a_proxy(arguments):
+    """What is closed there may have been closed by the proxy, and the program live on."""
+    with World(arguments, TNR_WORKER_KNOCK_MS="300") as world:
+        kill(world, straight=False)
+        world.wait_for_log("the client is gone")
+        assert "the client has ended" not in world.log()
+
+
 CASES = (cut_again_and_again, cut_while_encrypted, cut_while_striped, slow_and_cut, silent_for_less_than_the_grace_period,
-         silent_for_longer, leave_while_disconnected)
+         silent_for_longer, leave_while_disconnected, killed_on_a_straight_way, killed_behind_a_proxy)
 
 # These wait for heartbeats to give up: each in a process of its own, beside the others.
 WAITING = (silent_for_less_than_the_grace_period, silent_for_longer)

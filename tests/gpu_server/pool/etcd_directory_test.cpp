@@ -86,6 +86,46 @@ TEST_CASE("a node asks etcd three times to register, however many GPUs it has", 
     CHECK(world.etcd.counted(asked) - before == 3);
 }
 
+// The floor that pool/README.md tells of. Others' claims are of other accounts.
+TEST_CASE("a claim costs etcd three requests and as many bytes in a large pool as in a small one",
+          "[pool][directory]") {
+    if (!OwnEtcd::there()) return;
+    EtcdWorld world;
+    auto self = node("a", {"A1"});
+    auto a = make_etcd_backend(world.etcd.address(), {});
+    const auto registered = a->join(self, {});
+    REQUIRE(registered);
+    int64_t id = 0;
+    auto cost_of_a_claim = [&](const char* counter) {
+        const auto before = world.etcd.counted(counter);
+        constexpr int claims = 4;
+        for (int i = 0; i < claims; ++i) {
+            auto mine = claim("a", 1000 + ++id, {"A1"});
+            REQUIRE(a->look({.accounts = {mine.account}}, ""));
+            REQUIRE(a->add(mine, registered->fence, &self));
+            REQUIRE(a->remove(mine, registered->fence, &self));
+        }
+        return (world.etcd.counted(counter) - before) / claims;
+    };
+    const char* const requests = "grpc_server_started_total";
+    const char* const bytes = "etcd_network_client_grpc_sent_bytes_total";
+    CHECK(cost_of_a_claim(requests) == 3);
+    const auto bytes_alone = cost_of_a_claim(bytes);
+    std::vector<std::unique_ptr<Backend>> others;
+    for (int i = 0; i < 150; ++i) {
+        const auto name = "other" + std::to_string(i);
+        others.push_back(make_etcd_backend(world.etcd.address(), {.ttl_s = 60}));
+        auto there = others.back()->join(node(name, {name + "-gpu"}), {});
+        REQUIRE(there);
+        auto theirs = claim(name, 1, {name + "-gpu"});
+        theirs.account = "user of " + name;
+        REQUIRE(others.back()->add(theirs, there->fence, nullptr));
+    }
+    REQUIRE(a->renew());
+    CHECK(cost_of_a_claim(requests) == 3);
+    CHECK(cost_of_a_claim(bytes) < 1.1 * bytes_alone);
+}
+
 TEST_CASE("a node that somebody removes from etcd registers again", "[pool][directory]") {
     if (!OwnEtcd::there()) return;
     EtcdWorld world;

@@ -97,6 +97,50 @@ TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
     CHECK(kept_alive);
 }
 
+// What N nodes cost that come at once is counted in pieces of news: told one by one, it would be all of N times N.
+TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    const std::string there = server.address().prefix + "there/";
+    auto key = [&](int number) { return there + std::to_string(number); };
+    REQUIRE(client.commit(etcd::Txn().put(key(0), "1").put(key(1), "1")));
+    constexpr int changes = 400;
+    std::map<std::string, std::string> heard;
+    std::atomic<int> pieces = 0;
+    std::atomic<bool> complete = false, stopping = false;
+    etcd::Follower follower(server.address(), there, "", {.gathered_ms = 1'500});
+    std::thread follows([&] {
+        (void)follower.follow(
+            [&](bool all, const std::vector<etcd::Event>& events) {
+                if (all) heard.clear();
+                for (auto& event : events)
+                    if (event.removed)
+                        heard.erase(event.pair.key);
+                    else
+                        heard[event.pair.key] = event.pair.value;
+                ++pieces;
+                complete = heard.size() == changes && heard.count(key(0)) == 0 && heard[key(1)] == "2";
+                return true;
+            },
+            [&] { return stopping.load(); });
+    });
+    CHECK(within(5, [&] { return pieces == 1; }));
+    for (int i = 2; i <= changes; ++i) REQUIRE(client.commit(etcd::Txn().put(key(i), "1")));
+    REQUIRE(client.commit(etcd::Txn().put(key(1), "2").remove(key(0))));
+    CHECK(within(15, [&] { return complete.load(); }));
+    CHECK(pieces < changes / 4);
+    const int before = pieces;
+    REQUIRE(client.commit(etcd::Txn().remove(key(2))));  // and later, one change is told as one
+    CHECK(within(10, [&] { return pieces == before + 1; }));
+    stopping = true;
+    follows.join();
+    CHECK(heard.size() == changes - 1);
+}
+
 TEST_CASE("nodes have etcd forget what was, and go on hearing what is", "[pool]") {
     if (!OwnEtcd::there()) {
         WARN("no etcd here: apt-get install etcd-server");

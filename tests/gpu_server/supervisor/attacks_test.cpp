@@ -153,6 +153,16 @@ std::string free_ports(int count) {
 }
 
 // One more connection. False: the other end's queue of those that it should accept is full.
+// Of the one that does all that one user's requests could hold up (sched_schedstats.rst: the first number).
+std::chrono::nanoseconds thread_time(const Server& server) {
+    const auto id = std::to_string(server.pid);
+    std::ifstream file("/proc/" + id + "/task/" + id + "/schedstat");
+    int64_t ns = 0;
+    file >> ns;
+    REQUIRE(ns > 0);
+    return std::chrono::nanoseconds(ns);
+}
+
 bool knock(int port, std::vector<UniqueFd>& connections) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -209,6 +219,31 @@ TEST_CASE("one key's flood of requests does not make another's wait", "[attacks]
     WARN("the longest of ten turns took " << longest.count() << " ms");
     CHECK(longest < milliseconds(500));  // 9 s and more before; a machine that builds needs some slack
     CHECK(resident_bytes(server, "VmHWM:") < uint64_t{100} << 20);
+}
+
+// Everything else that the server does, it does on the same thread: what one user can have of it is what others can lose. Time on
+// a processor, which a busy machine does not lengthen.
+TEST_CASE("one user's flood takes a tenth of the server's time at most", "[attacks]") {
+    Server server({"--emulate", "h100"});
+    auto mallory = enroll(server, "mallory");
+    auto size = GENERATE(as<size_t>(), 100, 10'000, 30'000);
+    CAPTURE(size);
+    const auto quiet = thread_time(server);
+    std::this_thread::sleep_for(milliseconds(1000));
+    const auto idle = thread_time(server) - quiet;
+    Crowd crowd(server, 4, mallory);
+    crowd.send(request("types", size), static_cast<int>(600'000'000 / (size + 2'000)));
+    REQUIRE(server.wait_for_log("requests are dropped"));
+    double part = 1;  // once what is allowed at once has been used up: on a busy machine that takes a while
+    for (int tries = 0; tries < 6 && part >= 0.10; ++tries) {
+        const auto begun = std::chrono::steady_clock::now();
+        const auto before = thread_time(server);
+        std::this_thread::sleep_for(milliseconds(1000));
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun;
+        part = std::chrono::duration<double>(thread_time(server) - before - idle) / passed;
+    }
+    WARN("of " << size << " bytes: " << 100 * part << " % of the server's thread");
+    CHECK(part < 0.10);  // half of it before, for as long as the flood lasted
 }
 
 TEST_CASE("no message makes the server hold much memory", "[attacks]") {

@@ -62,6 +62,16 @@ TEST_CASE("one that fell silent before gets the grace period", "[presence]") {
     CHECK_FALSE(client.waited_for(20s + grace));
 }
 
+TEST_CASE("one whose process has ended is not waited for, whoever is at the door and whatever the network did",
+          "[presence]") {
+    Client client;
+    client.presence.connected();
+    client.presence.look(2500ms, client.start + 19s);
+    client.presence.left(0ms, client.start + 20s, true);
+    CHECK_FALSE(client.waited_for(20s));
+    CHECK_FALSE(client.waited_for(20s, true));
+}
+
 TEST_CASE("trouble of long ago is forgotten", "[presence]") {
     Client client;
     client.presence.connected();
