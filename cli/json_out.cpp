@@ -122,6 +122,7 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
             {"idle_stop_s", record.idle_stop_s > 0 ? nlohmann::json(record.idle_stop_s) : nlohmann::json()},
             {"idle_s", facts.idle_s ? nlohmann::json(*facts.idle_s) : nlohmann::json()},
             {"ttl_ends", record.ttl_ends > 0 ? nlohmann::json(ui::utc_text(record.ttl_ends)) : nlohmann::json()},
+            {"budget_ends", record.budget_from > 0 ? nlohmann::json(ui::utc_text(record.budget_from)) : nlohmann::json()},
             {"region", or_null(machine ? machine->region : record.region)},
             {"size", or_null(machine ? machine->offer : record.size)},
             {"tags", tags},

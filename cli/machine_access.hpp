@@ -48,6 +48,8 @@ public:
     virtual Result<Proof> prove_own();
     // Makes the machine obey these timers (timers.hpp) from now on.
     virtual Result<> install_timers(const std::string& config, const Say& say);
+    // The same, in one try of a few seconds and by itself: no get_in() before.
+    virtual Result<> change_timers(const Machine& machine, const Record& record, const std::string& config);
     // For how many seconds nobody has used the machine, as its timers count; nothing where it does not count. One try,
     // of a few seconds, by itself: no get_in() before.
     virtual Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record);

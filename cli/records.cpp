@@ -50,6 +50,9 @@ Json to_json(const Record& record) {
             {"idle_stop_s", record.idle_stop_s},
             {"ttl_s", record.ttl_s},
             {"ttl_ends", record.ttl_ends},
+            {"budget_from", record.budget_from},
+            {"budget_until", record.budget_until},
+            {"over_budget", record.over_budget},
             {"open_ports", record.open_ports},
             {"tags", record.tags}};
 }
@@ -89,6 +92,9 @@ Result<Record> record_from_json(const Json& json) {
     record.idle_stop_s = json.value("idle_stop_s", int64_t{0});
     record.ttl_s = json.value("ttl_s", int64_t{0});
     record.ttl_ends = json.value("ttl_ends", int64_t{0});
+    record.budget_from = json.value("budget_from", int64_t{0});
+    record.budget_until = json.value("budget_until", int64_t{0});
+    record.over_budget = json.value("over_budget", false);
     record.open_ports = json.value("open_ports", std::vector<int>{});
     record.tags = json.value("tags", std::map<std::string, std::string>{});
     return record;

@@ -99,11 +99,16 @@ public:
         return sent ? Result<>{Ok{}} : Result<>{sent.error()};
     }
 
+    Result<> change_timers(const Machine& machine, const Record& record, const std::string& config) override {
+        auto client = connect_once(machine, record, ssh::Clock::now() + question_limit);
+        if (!client) return client.error();
+        client_ = std::move(*client);
+        return install_timers(config, [](const std::string&) {});
+    }
+
     Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record) override {
-        auto target = ssh_target(machine, record, key_path_);
-        if (!target) return target.error();
         const auto deadline = ssh::Clock::now() + question_limit;
-        auto client = ssh::Client::connect(*target, deadline);
+        auto client = connect_once(machine, record, deadline);
         if (!client) return client.error();
         auto said = ssh::capture(**client, "systemctl is-active -q tnr-idle && cat /run/tnr/idle", "", deadline);
         if (!said) return said.error();
@@ -148,6 +153,13 @@ public:
     }
 
 private:
+    Result<std::unique_ptr<ssh::Client>> connect_once(const Machine& machine, const Record& record,
+                                                      ssh::Deadline deadline) const {
+        auto target = ssh_target(machine, record, key_path_);
+        if (!target) return target.error();
+        return ssh::Client::connect(*target, deadline);
+    }
+
     Result<> dial(const ssh::Target& target, const Record& record, const Waiting& waiting) {
         auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
         auto client = ssh::connect_when_ready(
@@ -201,6 +213,10 @@ Result<Proof> MachineAccess::prove_own() {
 
 Result<> MachineAccess::install_timers(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine brings no timers"};
+}
+
+Result<> MachineAccess::change_timers(const Machine&, const Record&, const std::string&) {
+    return Error{Error::Kind::internal, "this way into a machine changes no timers"};
 }
 
 Result<std::optional<int64_t>> MachineAccess::idle_for(const Machine&, const Record&) {

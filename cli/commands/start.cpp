@@ -2,11 +2,10 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
-#include <filesystem>
-
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
+#include "cli/budget_stop.hpp"
 #include "cli/commands/start_choice.hpp"
 #include "cli/commands/start_words.hpp"
 #include "cli/commands/waiting.hpp"
@@ -128,11 +127,8 @@ private:
     Result<> learn_shape() {
         if (!options_.offer.empty()) record_.size = options_.offer;
         if (!options_.region.empty()) record_.region = options_.region;
-        std::error_code failed;  // a file's name must mean the same in another folder
-        bool file = std::filesystem::exists(options_.image, failed);
         if (!options_.image.empty()) {
-            auto image = file ? Result<std::string>{std::filesystem::absolute(options_.image, failed).string()}
-                              : image_for(*provider_, options_.image);
+            auto image = image_for(*provider_, options_.image);
             if (!image) return image.error();
             record_.image = *image;
         }
@@ -220,6 +216,7 @@ private:
     }
 
     Result<> within_budget() {
+        record_.over_budget = options_.over_budget || (was_running_ && record_.over_budget);
         if (was_running_) return Ok{};  // it costs what it costs already
         return check_budget(session_, record_.provider, record_.pool, options_.over_budget);
     }
@@ -418,6 +415,7 @@ private:
 
     // Timers that are off are told to a machine that may have had some, as one made from a snapshot.
     Result<> set_timers() {
+        if (auto planned = plan_budget_stop(session_, record_); !planned) return planned;
         bool had = (old_ && has_timers(*old_)) || (!record_.image.empty() && !existed_);
         if (!has_timers(record_) && !had) return Ok{};
         progress_.begin("setting when it switches itself off");

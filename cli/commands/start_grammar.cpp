@@ -54,7 +54,8 @@ void add_start(Grammar& tnr, Session& session) {
                  "The cheapest there is, of --provider or of all clouds you are signed in to");
     command.options("--tag", options->tags, "KEY=VALUE to find it by in `tnr billing --by tag`; may be repeated");
     command.flag("-y,--yes", options->yes, "Ask nothing");
-    command.flag("--over-budget", options->over_budget, "Start it although the budget is used up (`tnr budget`)");
+    command.flag("--over-budget", options->over_budget,
+                 "Start it although the budget is used up (`tnr budget`), and let it idle then");
     command.flag("--dry-run", options->dry_run, "Show what would happen and what it costs, change nothing");
     command.flag("--no-wait", options->no_wait,
                  "Return once the provider has accepted; `start` again waits and installs");

@@ -48,6 +48,7 @@ struct FakeWorld {
     std::string installed;  // the text of gpu.json
     int installs = 0, proofs = 0;
     std::string timers;
+    std::vector<std::string> told;  // machines whose timers were changed while they ran
     std::map<std::string, int64_t> idle = {};  // of machines by name; others do not answer
     std::vector<std::string> scripts;          // those that ran
     int script_code = 0;                       // of the next one
@@ -251,6 +252,12 @@ public:
 
     Result<> install_timers(const std::string& config, const cli::Say&) override {
         if (auto passed = world_.pass("timers"); !passed) return passed.error();
+        world_.timers = config;
+        return Ok{};
+    }
+    Result<> change_timers(const Machine& machine, const cli::Record&, const std::string& config) override {
+        if (auto passed = world_.pass("change_timers"); !passed) return passed;
+        world_.told.push_back(machine.name);
         world_.timers = config;
         return Ok{};
     }
