@@ -120,11 +120,11 @@ void tell_user(Session& session, const Spending& spending, const Overview& overv
         auto telling =
             std::find_if(tellings.begin(), tellings.end(), [&](const Telling& each) { return each.view == &view; });
         if (!can_be_told(view))
-            warn(session, "'" + record.name + "' cannot switch itself off: `tnr delete " + record.name +
-                              "` ends what it costs");
+            warn(session,
+                 "'" + record.name + "' cannot switch itself off: `tnr delete " + record.name + "` ends what it costs");
         else if (telling != tellings.end() && !telling->told)
-            warn(session, "'" + record.name + "' could not be told that its budget is used up: " +
-                              telling->told.error().what);
+            warn(session,
+                 "'" + record.name + "' could not be told that its budget is used up: " + telling->told.error().what);
         else
             warn(session, what_happens(session, view));
     }

@@ -57,7 +57,7 @@ public:
     virtual Result<int> run_script(const std::string& script, const Say& line);
 };
 
-// `key_path` holds this computer's own SSH key; it is made when missing.
-std::unique_ptr<MachineAccess> ssh_access(const std::string& key_path);
+// `folder` is the user's configuration, in which the keys are (target.hpp).
+std::unique_ptr<MachineAccess> ssh_access(const std::string& folder);
 
 }  // namespace tnr::cli

@@ -45,6 +45,7 @@ Json to_json(const Record& record) {
             {"has_gpu", record.has_gpu},
             {"has_count", record.has_count},
             {"login_key", record.login_key},
+            {"own_key", record.own_key},
             {"setup", record.setup},
             {"setup_done", record.setup_done},
             {"idle_stop_s", record.idle_stop_s},
@@ -87,6 +88,7 @@ Result<Record> record_from_json(const Json& json) {
     record.has_gpu = json.value("has_gpu", installed ? record.gpu : "");
     record.has_count = json.value("has_count", installed ? record.count : 0);
     record.login_key = json.value("login_key", "");
+    record.own_key = json.value("own_key", false);
     record.setup = json.value("setup", "");
     record.setup_done = json.value("setup_done", false);
     record.idle_stop_s = json.value("idle_stop_s", int64_t{0});
