@@ -45,7 +45,11 @@ Result<StartOptions> taken_over(Session& session, StartOptions options) {
     if (number_in(options.name).empty() || elsewhere || session.records().exists(options.name)) return options;
     options.provider = cloud_of_numbers;
     auto provider = session.provider(options.provider);
-    if (!provider) return provider.error();
+    if (!provider) {
+        Error error = provider.error();
+        error.hint += "; should a new machine be called '" + options.name + "', say where with --provider";
+        return error;
+    }
     auto machine = foreign_machine(**provider, options.name);
     if (!machine) return machine.error();
     if (options.dry_run)
