@@ -44,7 +44,8 @@ public:
     virtual Result<Machine> create(const Order& order) = 0;
     // A machine that does not exist is an Error of kind not_found.
     virtual Result<Machine> machine(const std::string& id) = 0;
-    // Every machine that carries our tag.
+    // Every machine that carries our tag; at Thunder, whose own `tnr` this one replaces, that one's as well
+    // (Machine::foreign, called by its number).
     virtual Result<std::vector<Machine>> machines() = 0;
     // stop keeps the disk. Stopping a stopped machine, starting a running one, destroying one that is
     // already gone: all succeed, so callers may repeat them after a timeout.
@@ -67,6 +68,8 @@ public:
     // SSH and these TCP ports can be reached from outside, nothing else.
     virtual Result<> open_ports(const std::string& id, const std::vector<int>& ports);
     virtual Result<Costs> costs();
+    // Lets this key, a public line, into a machine that was made without it.
+    virtual Result<> let_in(const Machine& machine, const std::string& public_line);
 
 protected:
     // What create() says of an order whose name is taken; `why` follows the words where the driver knows more.

@@ -54,6 +54,7 @@ struct Machine {
     Price price = {};
     std::string gpu = {};  // the cloud's own in it, as in Offer
     int gpu_count = 0;
+    bool foreign = false;     // made by the cloud's own tool, and so without anything of ours in it
     bool unfinished = false;  // parts of one, left by a create() that was cut off: Order::goes_on makes it whole
 };
 

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/own_gpu.hpp"
+
 namespace tnr::cli {
 namespace {
 
@@ -40,6 +42,11 @@ std::string not_empty(const std::string& value) {
     return value.empty() ? "its value is empty" : "";
 }
 
+// Users of the original tnr type numbers for machines.
+void take_machines(CLI::Option* option, const std::string& name) {
+    if (name == "name" || name == "machine") option->transform(machine_meant);
+}
+
 }  // namespace
 
 std::vector<Place> Grammar::places() const {
@@ -63,10 +70,11 @@ void Grammar::requires_command() {
 void Grammar::option(const std::string& names, std::string& value, const std::string& what) {
     auto* option = app_.add_option(names, value, what);
     if (names[0] == '-') option->check(not_empty);
+    take_machines(option, names);
 }
 
 void Grammar::required(const std::string& names, std::string& value, const std::string& what) {
-    app_.add_option(names, value, what)->required();
+    take_machines(app_.add_option(names, value, what)->required(), names);
 }
 
 void Grammar::options(const std::string& names, std::vector<std::string>& values, const std::string& what) {
@@ -78,11 +86,11 @@ void Grammar::flag(const std::string& names, bool& value, const std::string& wha
 }
 
 void Grammar::words(const std::string& name, std::vector<std::string>& values, const std::string& what) {
-    app_.add_option(name, values, what);
+    take_machines(app_.add_option(name, values, what), name);
 }
 
 void Grammar::required_words(const std::string& name, std::vector<std::string>& values, const std::string& what) {
-    app_.add_option(name, values, what)->required();
+    take_machines(app_.add_option(name, values, what)->required(), name);
 }
 
 void Grammar::footer(const std::string& text) {

@@ -48,6 +48,8 @@ public:
     virtual Result<Proof> prove_own();
     // Makes the machine obey these timers (timers.hpp) from now on.
     virtual Result<> install_timers(const std::string& config, const Say& say);
+    // The same, in one try of a few seconds and by itself: no get_in() before.
+    virtual Result<> change_timers(const Machine& machine, const Record& record, const std::string& config);
     // For how many seconds nobody has used the machine, as its timers count; nothing where it does not count. One try,
     // of a few seconds, by itself: no get_in() before.
     virtual Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record);
@@ -55,7 +57,7 @@ public:
     virtual Result<int> run_script(const std::string& script, const Say& line);
 };
 
-// `key_path` holds this computer's own SSH key; it is made when missing.
-std::unique_ptr<MachineAccess> ssh_access(const std::string& key_path);
+// `folder` is the user's configuration, in which the keys are (target.hpp).
+std::unique_ptr<MachineAccess> ssh_access(const std::string& folder);
 
 }  // namespace tnr::cli

@@ -54,7 +54,7 @@ void fill(Session& session) {
             if (auto saved = session.logins().renew(address, key); !saved) return;  // told again by the next answer
         });
     };
-    session.access = [folder = session.config_folder] { return ssh_access(folder + "/ssh_key"); };
+    session.access = [folder = session.config_folder] { return ssh_access(folder); };
     session.now = utc_now;
     session.pause = interrupt::pause_ms;
 }

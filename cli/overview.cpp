@@ -59,6 +59,12 @@ MachineView stranger(const Machine& machine, const std::string& provider) {
     none.provider = provider;
     none.count = 0;
     take_own_gpu(none, machine);
+    const std::string number = machine.foreign ? number_in(machine.name) : "";
+    if (!number.empty())
+        return {none, machine, to_string(machine.state),
+                "'" + machine.name + "' is instance " + number + ", which " + provider +
+                    "'s own tool has made: `tnr start " + number + "` takes it over, `tnr delete " + number +
+                    "` removes it"};
     // A name that tnr would not have given is not made part of a command.
     const std::string way_out =
         check_machine_name(machine.name)

@@ -2,18 +2,38 @@
 #include "cli/own_gpu.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
+#include "api_client/base/machine_name.hpp"
 #include "cli/ui/text.hpp"
 
 namespace tnr::cli {
 namespace {
 
+constexpr const char* numbering_cloud = "thunder";
+constexpr size_t numbers_digits_max = 9;
+
 std::string words_of(const Offer& offer) {
     return offer.gpu + (offer.gpu_count > 1 ? ":" + std::to_string(offer.gpu_count) : "");
 }
 
+bool is_number(const std::string& text) {
+    return !text.empty() && text.size() <= numbers_digits_max &&
+           std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
 }  // namespace
+
+std::string machine_meant(const std::string& word) {
+    return is_number(word) ? name_of_number(numbering_cloud, word) : word;
+}
+
+std::string number_in(const std::string& name) {
+    const std::string begin = name_of_number(numbering_cloud, "");
+    const std::string number = name.starts_with(begin) ? name.substr(begin.size()) : "";
+    return is_number(number) ? number : "";
+}
 
 Result<GpuWish> choose_own_gpu(Provider& provider, const std::string& text, const std::string& size,
                                const std::string& command) {

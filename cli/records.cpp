@@ -45,11 +45,15 @@ Json to_json(const Record& record) {
             {"has_gpu", record.has_gpu},
             {"has_count", record.has_count},
             {"login_key", record.login_key},
+            {"own_key", record.own_key},
             {"setup", record.setup},
             {"setup_done", record.setup_done},
             {"idle_stop_s", record.idle_stop_s},
             {"ttl_s", record.ttl_s},
             {"ttl_ends", record.ttl_ends},
+            {"budget_from", record.budget_from},
+            {"budget_until", record.budget_until},
+            {"over_budget", record.over_budget},
             {"open_ports", record.open_ports},
             {"tags", record.tags}};
 }
@@ -84,11 +88,15 @@ Result<Record> record_from_json(const Json& json) {
     record.has_gpu = json.value("has_gpu", installed ? record.gpu : "");
     record.has_count = json.value("has_count", installed ? record.count : 0);
     record.login_key = json.value("login_key", "");
+    record.own_key = json.value("own_key", false);
     record.setup = json.value("setup", "");
     record.setup_done = json.value("setup_done", false);
     record.idle_stop_s = json.value("idle_stop_s", int64_t{0});
     record.ttl_s = json.value("ttl_s", int64_t{0});
     record.ttl_ends = json.value("ttl_ends", int64_t{0});
+    record.budget_from = json.value("budget_from", int64_t{0});
+    record.budget_until = json.value("budget_until", int64_t{0});
+    record.over_budget = json.value("over_budget", false);
     record.open_ports = json.value("open_ports", std::vector<int>{});
     record.tags = json.value("tags", std::map<std::string, std::string>{});
     return record;

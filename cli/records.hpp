@@ -38,10 +38,14 @@ struct Record {
     std::string has_gpu = {};
     int has_count = 0;
     std::string login_key = {};  // the public line of ours that it was made with; empty: made by an older tnr
+    bool own_key = false;        // a pair that no other machine knows (target.hpp); older tnr had one for all
     std::string setup = {};      // the user's script for a new machine; empty: none
     bool setup_done = false;
     // When it switches itself off (timers.hpp): 0 for never. `ttl_ends` is in seconds since 1970.
     int64_t idle_stop_s = 0, ttl_s = 0, ttl_ends = 0;
+    // Between these times (seconds since 1970; 0: never) its budget is used up, as it was told last (budget_stop.hpp).
+    int64_t budget_from = 0, budget_until = 0;
+    bool over_budget = false;                      // started with --over-budget, so that no budget switches it off
     std::vector<int> open_ports = {};              // beside SSH's, as `tnr ports` has set them
     std::map<std::string, std::string> tags = {};  // the user's own: `--tag project=x`
 

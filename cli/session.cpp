@@ -49,6 +49,9 @@ Result<Known> find_machine(Session& session, const std::string& name) {
     if (auto good = check_machine_name(name); !good) return good.error();
     auto record = session.records().find(name);
     if (!record) return record.error();
+    if (!*record && !number_in(name).empty())
+        return Error{Error::Kind::not_found, "instance " + number_in(name) + " of Thunder's is not taken over yet",
+                     "`tnr start " + number_in(name) + "` does so where there is one; `tnr status` shows them"};
     if (!*record)
         return Error{Error::Kind::not_found, "there is no machine called '" + name + "'",
                      ui::did_you_mean(name, known_names(session)) + "`tnr status` shows yours; `tnr start " + name +

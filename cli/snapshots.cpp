@@ -1,6 +1,8 @@
 // See snapshots.hpp.
 #include "cli/snapshots.hpp"
 
+#include <filesystem>
+
 namespace tnr::cli {
 
 FoundSnapshots find_snapshots(Session& session, const std::string& provider) {
@@ -23,6 +25,8 @@ FoundSnapshots find_snapshots(Session& session, const std::string& provider) {
 }
 
 Result<std::string> image_for(Provider& provider, const std::string& image) {
+    std::error_code failed;
+    if (std::filesystem::exists(image, failed)) return std::filesystem::absolute(image, failed).string();
     auto snapshots = provider.snapshots();
     if (!snapshots && snapshots.error().kind == Error::Kind::usage) return image;  // it has none
     if (!snapshots) return snapshots.error();

@@ -18,7 +18,8 @@ struct FoundSnapshots {
 
 // At `provider`, or where that is empty at all that have snapshots and to which the user is signed in.
 FoundSnapshots find_snapshots(Session& session, const std::string& provider);
-// What Order::image shall be for `image`, which may be a snapshot's name; where it is none, `image` itself.
+// What Order::image shall be for `image`: a file's whole path, which means the same in another folder, or the id of the
+// snapshot of that name; where it is neither, `image` itself.
 Result<std::string> image_for(Provider& provider, const std::string& image);
 
 }  // namespace tnr::cli

@@ -7,7 +7,6 @@
 #include "cli/install/trouble.hpp"
 #include "cli/logins.hpp"
 #include "cli/machine_access.hpp"
-#include "cli/session.hpp"
 #include "cli/ssh/exec.hpp"
 #include "cli/target.hpp"
 #include "cli/timers.hpp"
@@ -23,6 +22,10 @@ constexpr std::chrono::minutes proof_limit{2};
 constexpr std::chrono::minutes bring_limit{2};
 constexpr std::chrono::seconds question_limit{5};
 constexpr int still_runs_code = 99;
+
+std::string own_key_path(const std::string& folder, const std::string& machine) {
+    return folder + "/keys/" + machine;
+}
 
 ssh::Target target_with(const Machine& machine, const Record& record, const ssh::KeyPair& key) {
     return {record.name,      machine.address,
@@ -55,15 +58,15 @@ std::vector<SeenGpu> parse_own_gpus(const std::string& text) {
 
 class SshAccess : public MachineAccess {
 public:
-    explicit SshAccess(std::string key_path) : key_path_(std::move(key_path)) {}
+    explicit SshAccess(std::string folder) : folder_(std::move(folder)) {}
 
     Result<> get_in(const Machine& machine, const Record& record, const Waiting& waiting) override {
-        auto target = ssh_target(machine, record, key_path_);
+        auto target = ssh_target(machine, record, folder_);
         return target ? dial(*target, record, waiting) : Result<>{target.error()};
     }
 
     Result<std::string> meet(const Machine& machine, const Record& record, const Waiting& waiting) override {
-        auto key = login_key(record, key_path_);
+        auto key = login_key(record, folder_);
         if (!key) return key.error();
         auto target = target_with(machine, record, *key);
         target.trust_first = true;
@@ -99,11 +102,16 @@ public:
         return sent ? Result<>{Ok{}} : Result<>{sent.error()};
     }
 
+    Result<> change_timers(const Machine& machine, const Record& record, const std::string& config) override {
+        auto client = connect_once(machine, record, ssh::Clock::now() + question_limit);
+        if (!client) return client.error();
+        client_ = std::move(*client);
+        return install_timers(config, [](const std::string&) {});
+    }
+
     Result<std::optional<int64_t>> idle_for(const Machine& machine, const Record& record) override {
-        auto target = ssh_target(machine, record, key_path_);
-        if (!target) return target.error();
         const auto deadline = ssh::Clock::now() + question_limit;
-        auto client = ssh::Client::connect(*target, deadline);
+        auto client = connect_once(machine, record, deadline);
         if (!client) return client.error();
         auto said = ssh::capture(**client, "systemctl is-active -q tnr-idle && cat /run/tnr/idle", "", deadline);
         if (!said) return said.error();
@@ -148,6 +156,13 @@ public:
     }
 
 private:
+    Result<std::unique_ptr<ssh::Client>> connect_once(const Machine& machine, const Record& record,
+                                                      ssh::Deadline deadline) const {
+        auto target = ssh_target(machine, record, folder_);
+        if (!target) return target.error();
+        return ssh::Client::connect(*target, deadline);
+    }
+
     Result<> dial(const ssh::Target& target, const Record& record, const Waiting& waiting) {
         auto patience = record.step >= Step::installed ? ssh::auth_patience_known : ssh::auth_patience_new;
         auto client = ssh::connect_when_ready(
@@ -185,7 +200,7 @@ private:
                          "`tnr login pool tcp://HOST:PORT …`"};
     }
 
-    std::string key_path_, pool_;
+    std::string folder_, pool_;
     std::unique_ptr<ssh::Client> client_;
 };
 
@@ -203,6 +218,10 @@ Result<> MachineAccess::install_timers(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine brings no timers"};
 }
 
+Result<> MachineAccess::change_timers(const Machine&, const Record&, const std::string&) {
+    return Error{Error::Kind::internal, "this way into a machine changes no timers"};
+}
+
 Result<std::optional<int64_t>> MachineAccess::idle_for(const Machine&, const Record&) {
     return Error{Error::Kind::internal, "this way into a machine does not ask for its idle time"};
 }
@@ -211,7 +230,12 @@ Result<int> MachineAccess::run_script(const std::string&, const Say&) {
     return Error{Error::Kind::internal, "this way into a machine runs no scripts"};
 }
 
-Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path) {
+std::string login_key_path(const std::string& folder, const Record& record) {
+    return record.own_key ? own_key_path(folder, record.name) : folder + "/ssh_key";
+}
+
+Result<ssh::KeyPair> login_key(const Record& record, const std::string& folder) {
+    const std::string key_path = login_key_path(folder, record);
     auto key = ssh::load_key(key_path);
     std::string anew = "`tnr delete " + record.name + "` and `tnr start " + record.name + "` make it anew";
     if (!key && key.error().kind == Error::Kind::not_found)
@@ -228,21 +252,21 @@ Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path
                  "put the right file back; without it " + anew};
 }
 
-Result<ssh::KeyPair> own_login_key(Session& session, const std::string& machine, const Say& say) {
-    std::string path = session.config_folder + "/ssh_key";
-    bool anew = !file_exists(path);
-    auto key = ssh::load_or_create_key(path, "tnr");
-    std::string others;
-    for (const auto& record : session.records().all().records)
-        if (record.step >= Step::ordered && record.name != machine)
-            others += (others.empty() ? "" : ", ") + record.name;
-    if (key && anew && !others.empty())
-        say("note: made a new SSH key, " + path + "; machines made with the lost one refuse it: " + others);
+Result<ssh::KeyPair> make_login_key(Record& record, const std::string& folder) {
+    record.own_key = true;
+    auto key = ssh::load_or_create_key(login_key_path(folder, record), "tnr");
+    if (key) record.login_key = ssh::public_line(*key, "");
     return key;
 }
 
-Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& key_path) {
-    auto key = login_key(record, key_path);
+Result<> forget_login_key(const std::string& name, const std::string& folder) {
+    const std::string path = own_key_path(folder, name);
+    if (auto removed = remove_file(path + ".pub"); !removed) return removed;
+    return remove_file(path);
+}
+
+Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& folder) {
+    auto key = login_key(record, folder);
     if (!key) return key.error();
     if (machine.address.empty())
         return Error{Error::Kind::remote, "'" + record.name + "' has no address yet", "try again in a moment"};
@@ -252,8 +276,8 @@ Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, con
     return target_with(machine, record, *key);
 }
 
-std::unique_ptr<MachineAccess> ssh_access(const std::string& key_path) {
-    return std::make_unique<SshAccess>(key_path);
+std::unique_ptr<MachineAccess> ssh_access(const std::string& folder) {
+    return std::make_unique<SshAccess>(folder);
 }
 
 }  // namespace tnr::cli

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "api_client/base/files.hpp"
-#include "cli/user_data.hpp"
+#include "cli/target.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -39,7 +39,7 @@ std::string ssh_host_block(Session& session, const Record& record, const Machine
           << "    HostName " << machine.address << "\n"
           << "    Port " << machine.ssh_port << "\n"
           << "    User " << (machine.user.empty() ? login_user : machine.user) << "\n"
-          << "    IdentityFile " << ssh_path(session.config_folder + "/ssh_key") << "\n"
+          << "    IdentityFile " << ssh_path(login_key_path(session.config_folder, record)) << "\n"
           << "    IdentitiesOnly yes\n"
           // The key we planted, under a name that no address can take.
           << "    HostKeyAlias tnr-" << record.name << "\n"

@@ -9,13 +9,17 @@
 
 namespace tnr::cli {
 
-struct Session;
+// Where this computer keeps the key that opens the machine, in the user's configuration `folder`: keys/NAME, a pair for
+// each machine, so that whoever gets hold of one has no other machine. Those made by older tnr share ssh_key.
+std::string login_key_path(const std::string& folder, const Record& record);
+// The key in that file. Kind auth when it is lost or holds another key than the machine was made with: that machine will
+// never let us in.
+Result<ssh::KeyPair> login_key(const Record& record, const std::string& folder);
+// The same for a machine that is about to be made, as the record then says; an order that is repeated has the same.
+Result<ssh::KeyPair> make_login_key(Record& record, const std::string& folder);
+// Where there is no machine of this name any more.
+Result<> forget_login_key(const std::string& name, const std::string& folder);
 
-// This computer's own SSH key, from the file `key_path`, for a machine that was made with it. Kind auth when the file is
-// lost or holds another key: that machine will never let us in.
-Result<ssh::KeyPair> login_key(const Record& record, const std::string& key_path);
-// The same key for a machine that is about to be made; made when missing, with a word on the machines that know another.
-Result<ssh::KeyPair> own_login_key(Session& session, const std::string& machine, const Say& say);
-Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& key_path);
+Result<ssh::Target> ssh_target(const Machine& machine, const Record& record, const std::string& folder);
 
 }  // namespace tnr::cli

@@ -1,9 +1,11 @@
 // See timers.hpp.
 #include "cli/timers.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "cli/ui/time.hpp"
 
@@ -14,6 +16,8 @@ namespace {
 constexpr int64_t shortest_s = 60, longest_s = 365LL * 86400;
 // A machine whose time is over has this long to go by itself (tnr-idle may wait nearly as long after a boot).
 constexpr int64_t overdue_s = 15 * 60;
+// Nobody who has left for a coffee finds the machine off; a night costs no more than this.
+constexpr int64_t budget_idle_max_s = 15 * 60;
 
 std::optional<int64_t> unit_of(char letter) {
     switch (letter) {
@@ -76,12 +80,22 @@ void begin_ttl(Record& record, const std::string& now) {
 }
 
 bool has_timers(const Record& record) {
-    return record.idle_stop_s > 0 || record.ttl_s > 0;
+    return record.idle_stop_s > 0 || record.ttl_s > 0 || record.budget_from > 0;
+}
+
+int64_t budget_idle_s(const Record& record) {
+    return record.idle_stop_s > 0 ? std::min(record.idle_stop_s, budget_idle_max_s) : budget_idle_max_s;
 }
 
 std::string timers_config(const Record& record) {
-    return "# Made by tnr start --idle-stop, --ttl; /usr/local/lib/tnr/tnr-idle reads it.\nidle_stop_s=" +
-           std::to_string(record.idle_stop_s) + "\nttl_ends=" + std::to_string(record.ttl_ends) + "\n";
+    std::string text = "# Made by tnr for --idle-stop, --ttl and budgets; /usr/local/lib/tnr/tnr-idle reads it.\n";
+    for (auto [name, value] : {std::pair{"idle_stop_s=", record.idle_stop_s},
+                               {"ttl_ends=", record.ttl_ends},
+                               {"budget_from=", record.budget_from},
+                               {"budget_until=", record.budget_until},
+                               {"budget_idle_s=", budget_idle_s(record)}})
+        text += name + std::to_string(value) + "\n";
+    return text;
 }
 
 std::optional<int64_t> idle_told(const std::string& text) {
@@ -96,11 +110,13 @@ std::optional<int64_t> idle_told(const std::string& text) {
 
 std::string timers_text(const Record& record, const Provider& provider, const Price& price) {
     if (!has_timers(record)) return "";
-    std::string text = "switches itself off";
-    if (record.idle_stop_s > 0) text += " when nobody has used it for " + ui::duration_text(record.idle_stop_s);
-    if (record.ttl_s > 0)
-        text += std::string(record.idle_stop_s > 0 ? ", and" : "") + " " + ui::duration_text(record.ttl_s) +
-                " after its start";
+    std::string text;
+    auto also = [&](const std::string& when) { text += (text.empty() ? "switches itself off " : ", and ") + when; };
+    if (record.idle_stop_s > 0) also("when nobody has used it for " + ui::duration_text(record.idle_stop_s));
+    if (record.ttl_s > 0) also(ui::duration_text(record.ttl_s) + " after its start");
+    if (record.budget_from > 0)
+        also("when nobody has used it for " + ui::duration_text(budget_idle_s(record)) +
+             " once its budget is used up, on " + ui::utc_text(record.budget_from) + " as it looks");
     if (price.billed_while_stopped)
         return text + "; " + provider.name() + " bills a machine that is off as well: only `tnr delete " + record.name +
                "` ends that";

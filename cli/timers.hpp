@@ -1,5 +1,5 @@
-// When a machine switches itself off: after a time in which nobody used it (`--idle-stop`), and at an end that was set
-// when it was started (`--ttl`). The machine does it (install/tnr-idle), so it happens while the laptop is closed; where
+// When a machine switches itself off: after a time in which nobody used it (`--idle-stop`), sooner once its budget is used
+// up (budget_stop.hpp), and at an end that was set when it was started (`--ttl`). The machine does it (install/tnr-idle), so it happens while the laptop is closed; where
 // a cloud bills on, tnr says so, and does itself what is left to do.
 #pragma once
 
@@ -18,6 +18,8 @@ Result<int64_t> parse_duration(const std::string& text, const std::string& optio
 Result<> wish_timers(Record& record, const std::string& idle_stop, const std::string& ttl);
 void begin_ttl(Record& record, const std::string& now);
 bool has_timers(const Record& record);
+// After how long an idle machine goes off once its budget is used up.
+int64_t budget_idle_s(const Record& record);
 // What the machine reads.
 std::string timers_config(const Record& record);
 // Out of what tnr-idle tells in /run/tnr/idle: for how many seconds nobody has used the machine; nothing when it says none.

@@ -16,4 +16,8 @@ Result<> check_machine_name(const std::string& name) {
                      " small letters, digits and dashes, and begins with a letter"};
 }
 
+std::string name_of_number(const std::string& cloud, const std::string& number) {
+    return cloud + "-" + number;
+}
+
 }  // namespace tnr

@@ -2,6 +2,7 @@
 // machine, to which its firewall belongs; the SSH key is called tnr-NAME. Names of droplets are not unique there: create() looks
 // first, and an order is never sent twice.
 #include <algorithm>
+#include <charconv>
 
 #include "api_client/http/json_api.hpp"
 #include "api_client/offers.hpp"
@@ -63,6 +64,15 @@ Json firewall(const std::string& machine, const std::vector<int>& ports) {
                        {"destinations", everywhere}});
     return {
         {"name", "tnr-" + machine}, {"tags", {machine_tag(machine)}}, {"inbound_rules", in}, {"outbound_rules", out}};
+}
+
+// Snapshots are numbers, images of DigitalOcean's own are words.
+std::optional<int64_t> snapshot_id(const std::string& image) {
+    int64_t id = 0;
+    const char* end = image.data() + image.size();
+    auto [after, problem] = std::from_chars(image.data(), end, id);
+    if (problem != std::errc{} || after != end) return std::nullopt;
+    return id;
 }
 
 http::Refusal refusal_in(const Json& body) {
@@ -273,8 +283,7 @@ private:
         Json body = {{"name", order.name},           {"size", offer.name},
                      {"region", offer.region},       {"image", order.image.empty() ? default_image : order.image},
                      {"user_data", order.user_data}, {"tags", {tag, machine_tag(order.name)}}};
-        const bool snapshot = order.image.find_first_not_of("0123456789") == std::string::npos;
-        if (!order.image.empty() && snapshot) body["image"] = std::stoll(order.image);
+        if (auto snapshot = snapshot_id(order.image)) body["image"] = *snapshot;
         if (key) body["ssh_keys"] = Json::array({key});
         auto reply = api_.call("POST", "/v2/droplets", body);
         if (!reply) return reply.error();

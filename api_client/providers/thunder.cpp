@@ -1,9 +1,10 @@
 // Thunder Compute, https://www.thundercompute.com/docs/api-reference. Its machines come with GPUs of its own. It takes neither a
 // name nor tags nor user data, but it shows the SSH keys that a machine was made with: ours end in the comment `tnr:NAME`,
-// which is how a machine is known to be ours and which. It cannot stop a machine: one is billed until it is deleted.
+// which is how a machine is known to be ours and which. Those of its own tool are called by their numbers. It cannot stop a machine: one is billed until it is deleted.
 #include <algorithm>
 #include <cctype>
 
+#include "api_client/base/machine_name.hpp"
 #include "api_client/http/json_api.hpp"
 #include "api_client/offers.hpp"
 #include "api_client/tool_files.hpp"
@@ -153,7 +154,7 @@ public:
         return understood(cloud_name, [&]() -> Result<Machine> {
             auto found = find(id);
             if (!found) return found.error();
-            return describe(found->second);
+            return describe(found->first, found->second);
         });
     }
 
@@ -163,8 +164,7 @@ public:
         return understood(cloud_name, [&]() -> Result<std::vector<Machine>> {
             std::vector<Machine> machines;
             for (const auto& [key, instance] : instances->items()) {
-                if (name_of(instance).empty()) continue;
-                auto machine = describe(instance);
+                auto machine = describe(key, instance);
                 if (!machine) return machine.error();
                 machines.push_back(*machine);
             }
@@ -259,6 +259,19 @@ public:
         });
     }
 
+    // Doing it twice adds a line twice, which does no harm.
+    Result<> let_in(const Machine& machine, const std::string& public_line) override {
+        return understood(cloud_name, [&]() -> Result<> {
+            auto found = find(machine.id);
+            if (!found) return found.error();
+            auto done = api_.post("/instances/" + http::escaped(found->first) + "/add_key",
+                                  {{"public_key", tagged_key(public_line, machine.name)}}, true);
+            if (!done) return done.error();
+            if (done->at("success").get<bool>()) return Ok{};
+            return Error{Error::Kind::remote, "Thunder did not take the key: " + done->value("message", "")};
+        });
+    }
+
 private:
     // Specifications and prices together, once a day.
     Result<http::JsonApi::Dated> terms() {
@@ -301,14 +314,15 @@ private:
         return price;
     }
 
-    Result<Machine> describe(const Json& instance) {
+    Result<Machine> describe(const std::string& number, const Json& instance) {
         const std::string name = name_of(instance);
         Machine machine{.id = instance.at("uuid"),
-                        .name = name.empty() ? instance.value("name", "") : name,
+                        .name = name.empty() ? name_of_number(this->name(), number) : name,
                         .state = state_of(instance.at("status")),
                         .address = instance.value("ip", ""),
                         .user = login_user};
         if (int port = whole(instance, "port"); port > 0) machine.ssh_port = port;
+        machine.foreign = name.empty();
         machine.gpu = lower(instance.at("gpuType"));
         machine.gpu_count = whole(instance, "numGpus");
         machine.offer =

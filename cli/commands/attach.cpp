@@ -1,10 +1,12 @@
 // `tnr attach` and `tnr detach`: which GPU the programs get that start on a machine from now on. Those that run keep what
-// they have. The machine's one file says it, so this takes one connection and nothing is made anew.
+// they have. The machine's one file says it, so this takes one connection and nothing is made anew; the pool is asked while
+// that connection is made.
 #include "cli/commands/attach.hpp"
 
 #include "cli/commands/commands.hpp"
 #include "cli/commands/start.hpp"
 #include "cli/json_out.hpp"
+#include "cli/side_by_side.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -30,12 +32,13 @@ Result<Prepared> prepare(Session& session, const std::string& name) {
             "the GPU of '" + name + "' is " + known->record.provider + "'s own, which nothing of ours replaces",
             "`tnr resize " + name + " --size SIZE` changes it; `tnr offers --provider " + known->record.provider +
                 "` shows sizes"};
-    auto access = session.access();
-    auto in = access->get_in(known->machine, known->record, [](const std::string&) {
+    return Prepared{std::move(*lock), std::move(*known), session.access()};
+}
+
+Result<> get_in(Prepared& prepared) {
+    return prepared.access->get_in(prepared.known.machine, prepared.known.record, [](const std::string&) {
         return Result<>{Error{Error::Kind::network, "it does not answer", "`tnr status` shows whether it runs"}};
     });
-    if (!in) return in.error();
-    return Prepared{std::move(*lock), std::move(*known), std::move(access)};
 }
 
 Result<> configure(Session& session, Prepared& prepared, const GpuWish& wish) {
@@ -74,8 +77,12 @@ Result<> attach(Session& session, const AttachOptions& options) {
     if (!login) return login.error();
     auto pool = session.pool(*login);
     if (!pool) return pool.error();
-    auto wish = choose_gpu(**pool, options.gpu, "tnr attach " + options.name);
+    Result<GpuWish> wish = GpuWish{};
+    Result<> in = Ok{};
+    side_by_side(session, {[&] { in = get_in(*prepared); },
+                           [&] { wish = choose_gpu(**pool, options.gpu, "tnr attach " + options.name); }});
     if (!wish) return wish.error();
+    if (!in) return in.error();
     if (auto set = configure(session, *prepared, *wish); !set) return set;
     progress.end();
     return tell(session, "attach", prepared->known,
@@ -88,6 +95,7 @@ Result<> detach(Session& session, const std::string& name) {
     progress.begin("detaching the GPU of '" + name + "'", asking_patience);
     auto prepared = prepare(session, name);
     if (!prepared) return prepared.error();
+    if (auto in = get_in(*prepared); !in) return in.error();
     if (auto set = configure(session, *prepared, {"", 1}); !set) return set;
     progress.end();
     return tell(

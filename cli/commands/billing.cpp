@@ -1,6 +1,7 @@
 // `tnr billing`: what machines have cost, as this computer saw it, and GPU time, as the pools have it in their ledgers,
 // beside what the clouds say.
 #include "api_client/base/interrupt.hpp"
+#include "cli/budget_stop.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/listing.hpp"
@@ -173,6 +174,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
     auto asked = empty_bill(options, now);
     if (!asked) return asked.error();
     auto overview = look_around(session);  // what has changed meanwhile goes into the history
+    obey_budgets(session, overview);
     auto history = session.history().all();
     if (!history) return history.error();
     if (options.everyone) *history = {};  // this computer's machines are one user's

@@ -1,8 +1,9 @@
-// `tnr budget`: how much may be spent. `start` warns at 80 % and refuses at 100 %.
+// `tnr budget`: how much may be spent. `start` warns at 80 % and refuses at 100 %, where idle machines go off, too.
 #include "cli/money/budget.hpp"
 
 #include <algorithm>
 
+#include "cli/budget_stop.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/ui/text.hpp"
@@ -42,17 +43,26 @@ Result<> known_provider(Session& session, const std::string& name) {
                  ui::did_you_mean(name, names) + "providers: " + list};
 }
 
+// Machines hear now what they would hear from the next `tnr status`. A cloud that does not answer is that one's to tell.
+void obey_now(Session& session) {
+    if (session.records().all().records.empty()) return;
+    auto overview = look_around(session);
+    obey_budgets(session, overview);
+}
+
 Result<> set_budget(Session& session, const std::string& text, const std::string& provider) {
     auto budget = parse_budget(text);
     if (!budget) return budget.error();
     if (auto known = known_provider(session, provider); !known) return known;
     budget->provider = provider;
     if (auto set = session.budgets().set(*budget); !set) return set;
+    obey_now(session);
     return tell_budgets(session, "budget set", "");
 }
 
 Result<> remove_budget(Session& session, const std::string& provider) {
     if (auto removed = session.budgets().remove(provider); !removed) return removed;
+    obey_now(session);
     return tell_budgets(session, "budget remove", "Removed it\n");
 }
 
@@ -63,7 +73,10 @@ void add_budget(Grammar& tnr, Session& session) {
     budget.requires_command();
     budget.footer(
         "From 80 % on `tnr start` and `tnr run` warn; at 100 % they start nothing more, unless you say\n"
-        "--over-budget. What runs is not stopped, and programs on machines are not refused. What counts is what\n"
+        "--over-budget. A machine that idles then switches itself off after 15 minutes, or sooner where its\n"
+        "--idle-stop says so; one that was started with --over-budget does not. Each is told when its budget will be\n"
+        "used up as things cost now, so this happens while this computer is off, too; `tnr status` tells it what has\n"
+        "changed. A machine at work is not stopped, and programs on it are not refused. What counts is what\n"
         "`tnr billing` shows: the machines, as this computer saw them, and the GPU time in the pools' ledgers.\n"
         "--provider takes a provider, for its machines, or a pool's address, for its GPUs; a budget without it is\n"
         "for all together. Days and months are UTC's. A budget without a currency holds for each currency by\n"

@@ -12,6 +12,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/ssh_config.hpp"
+#include "cli/target.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -114,7 +115,10 @@ std::string list_of(const std::vector<Doomed>& all) {
     for (const auto& doomed : all)
         if (!doomed.machines.empty()) {
             list += (list.empty() ? "'" : ", '") + doomed.name + "'";
-            if (doomed.machines.front().strange) list += " (made by another computer, or its record was lost)";
+            if (doomed.machines.front().machine.foreign)
+                list += " (made by its cloud's own tool)";
+            else if (doomed.machines.front().strange)
+                list += " (made by another computer, or its record was lost)";
         }
     return list;
 }
@@ -204,6 +208,7 @@ nlohmann::json document_of(const Doomed& doomed, bool deleted) {
 Result<> delete_one(Session& session, Doomed& doomed) {
     if (auto destroyed = destroy(session, doomed); !destroyed) return destroyed;
     forget_at_pool(session, doomed);
+    if (auto forgotten = forget_login_key(doomed.name, session.config_folder); !forgotten) return forgotten;
     if (auto removed = session.records().remove(doomed.name); !removed) return removed;
     (void)SshConfig(session).remove(doomed.name);  // a block too many does no harm: its address answers to nobody
     tell(session, doomed);

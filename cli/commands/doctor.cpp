@@ -16,8 +16,9 @@
 #include "cli/config.hpp"
 #include "cli/install/embedded.hpp"
 #include "cli/json_out.hpp"
-#include "cli/ssh/keys.hpp"
+#include "cli/side_by_side.hpp"
 #include "cli/ssh_config.hpp"
+#include "cli/target.hpp"
 #include "cli/ui/time.hpp"
 #include "gpu_client/protocol/control.hpp"
 
@@ -35,6 +36,13 @@ struct Check {
     std::string name;
     Finding finding = Finding::good;
     std::string what, mend = {};
+};
+
+// One provider, and what it answered.
+struct AskedIdentity {
+    std::string name, date = {};  // of its last reply
+    Result<std::unique_ptr<Provider>> provider = std::unique_ptr<Provider>{};
+    Result<std::string> who = std::string{};
 };
 
 Check bad_check(const std::string& name, const Error& error) {
@@ -70,7 +78,7 @@ public:
         using Look = void (Doctor::*)();
         for (Look look :
              {&Doctor::look_at_version, &Doctor::look_at_folders, &Doctor::look_at_space, &Doctor::look_at_config,
-              &Doctor::look_at_records, &Doctor::look_at_key, &Doctor::look_at_network, &Doctor::look_at_clouds,
+              &Doctor::look_at_records, &Doctor::look_at_keys, &Doctor::look_at_network, &Doctor::look_at_clouds,
               &Doctor::look_at_pools, &Doctor::look_at_clock, &Doctor::look_at_local}) {
             if (interrupt::interrupted()) break;
             (this->*look)();
@@ -143,28 +151,18 @@ private:
              "`tnr start " + first + "` continues, `tnr status` shows all"});
     }
 
-    void look_at_key() {
-        std::string path = session_.config_folder + "/ssh_key";
-        auto key = ssh::load_key(path);
-        if (key) return look_at_key_of_machines(*key, path);
-        bool needed = !session_.records().all().records.empty();
-        if (key.error().kind == Error::Kind::not_found && !needed)
-            return add({"ssh key", Finding::good, "none yet; `tnr start` makes one"});
-        if (key.error().kind == Error::Kind::not_found)
-            return add({"ssh key", Finding::bad, path + " is lost: your machines would refuse another",
-                        "put it back; without it `tnr delete` and `tnr start` make a machine anew"});
-        add(bad_check("ssh key", key.error()));
-    }
-
-    void look_at_key_of_machines(const ssh::KeyPair& key, const std::string& path) {
-        std::string strangers, own = ssh::public_line(key, "");
-        for (const auto& record : session_.records().all().records)
-            if (!record.login_key.empty() && record.login_key != own)
-                strangers += (strangers.empty() ? "" : ", ") + record.name;
-        if (strangers.empty())
-            return add({"ssh key", Finding::good, path + ", " + ssh::fingerprint(ssh::public_blob(key))});
-        add({"ssh key", Finding::bad, "machines made with another key refuse this one: " + strangers,
-             "put the right key back at " + path});
+    void look_at_keys() {
+        const auto records = session_.records().all().records;
+        size_t keys = 0;
+        for (const auto& record : records) {
+            if (record.step < Step::ordered) continue;
+            auto key = login_key(record, session_.config_folder);
+            if (!key) return add(bad_check("ssh key", key.error()));
+            ++keys;
+        }
+        add({"ssh key", Finding::good,
+             keys == 0 ? "none yet; `tnr start` makes one for each machine"
+                       : counted(keys, "machine") + " can be opened with keys in " + session_.config_folder});
     }
 
     // Nothing is sent: the kernel only looks for a way there.
@@ -185,23 +183,34 @@ private:
              "connect this computer; machines at local need no network"});
     }
 
+    // All at once: one that hangs must not hold up the others.
     void look_at_clouds() {
-        session_.world.http.on_date = [this](const std::string& date) { note_date(date); };
+        std::vector<AskedIdentity> all;
+        all.reserve(session_.provider_names.size());  // the questions point into it
+        std::vector<std::function<void()>> questions;
+        auto heard = session_.world.http.on_date;
         for (const auto& name : session_.provider_names) {
-            if (interrupt::interrupted()) break;
-            progress_.begin("asking provider " + name, asking_patience);
-            auto provider = session_.provider(name);
-            if (!provider && provider.error().kind == Error::Kind::auth) {
-                add({name, Finding::skipped, "not signed in", "`tnr login " + name + "` where you want to use it"});
-                continue;
-            }
-            auto who = provider ? (*provider)->whoami() : Result<std::string>{provider.error()};
-            if (who)
-                add({name, Finding::good, "signed in: " + *who});
-            else
-                add(bad_check(name, who.error()));
+            auto& asked = all.emplace_back(AskedIdentity{name});
+            session_.world.http.on_date = [&asked, heard](const std::string& date) {
+                asked.date = date;
+                if (heard) heard(date);
+            };
+            asked.provider = open_to_ask(session_, name);
+            if (asked.provider) questions.emplace_back([&asked] { asked.who = (*asked.provider)->whoami(); });
         }
-        session_.world.http.on_date = nullptr;
+        session_.world.http.on_date = heard;
+        progress_.begin("asking the clouds", asking_patience);
+        side_by_side(session_, questions);
+        for (const auto& asked : all) add(identity_check(asked));
+    }
+
+    Check identity_check(const AskedIdentity& asked) {
+        note_date(asked.date);
+        const std::string& name = asked.name;
+        if (!asked.provider && asked.provider.error().kind == Error::Kind::auth)
+            return {name, Finding::skipped, "not signed in", "`tnr login " + name + "` where you want to use it"};
+        if (!asked.provider) return bad_check(name, asked.provider.error());
+        return asked.who ? Check{name, Finding::good, "signed in: " + *asked.who} : bad_check(name, asked.who.error());
     }
 
     // RFC 9110: "Sun, 06 Nov 1994 08:49:37 GMT"

@@ -15,7 +15,7 @@ Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& 
                                            std::chrono::milliseconds patience) {
     auto known = find_running(session, name);
     if (!known) return known.error();
-    auto target = ssh_target(known->machine, known->record, session.config_folder + "/ssh_key");
+    auto target = ssh_target(known->machine, known->record, session.config_folder);
     if (!target) return target.error();
     ui::Progress progress(session.screen());
     progress.begin("waiting for SSH on '" + name + "'", greeting_patience);

@@ -11,7 +11,7 @@ namespace tnr::cli {
 namespace {
 
 struct SnapshotOptions {
-    std::string machine, name, doomed, provider;
+    std::string machine, label, name, doomed, provider;
     bool list = false, no_wait = false, yes = false;
 };
 
@@ -56,6 +56,7 @@ Result<> list_snapshots(Session& session, const SnapshotOptions& options) {
 
 // "demo-20260102-0304", unless told.
 std::string name_for(const SnapshotOptions& options, const std::string& now) {
+    if (!options.label.empty()) return options.label;
     if (!options.name.empty()) return options.name;
     std::string digits;
     for (char letter : now.substr(0, 16))
@@ -150,6 +151,10 @@ Result<> snapshot(Session& session, const SnapshotOptions& options) {
     if (asked != 1)
         return Error{Error::Kind::usage, asked ? "one thing at a time" : "say which machine",
                      "`tnr snapshot NAME`, `tnr snapshot --list` or `tnr snapshot --delete SNAPSHOT`"};
+    if (!options.label.empty() && !options.name.empty() && options.label != options.name)
+        return Error{Error::Kind::usage,
+                     "the snapshot has two names: '" + options.label + "' and '" + options.name + "'",
+                     "say one of them"};
     if (options.list) return list_snapshots(session, options);
     return options.doomed.empty() ? take_snapshot(session, options) : delete_snapshot(session, options);
 }
@@ -160,6 +165,7 @@ void add_snapshot(Grammar& tnr, Session& session) {
     auto options = std::make_shared<SnapshotOptions>();
     auto command = tnr.command("snapshot", "Copy a machine's disk, list and delete such copies");
     command.option("machine", options->machine, "The machine, as `tnr status` shows it");
+    command.option("label", options->label, "What to call the snapshot, as --name");
     command.option("--name", options->name, "What to call the snapshot; the machine's name and the time unless told");
     command.flag("--list", options->list, "Show the snapshots of all providers");
     command.option("--delete", options->doomed, "Delete the snapshot of this name or id");
@@ -169,7 +175,7 @@ void add_snapshot(Grammar& tnr, Session& session) {
     command.footer(
         "A snapshot outlives its machine, and costs until it is deleted. At local the machine has to be stopped.\n\n"
         "Examples:\n"
-        "  tnr snapshot demo --name trained\n"
+        "  tnr snapshot demo --name trained          or: tnr snapshot demo trained\n"
         "  tnr start twin --gpu h100 --image trained\n"
         "  tnr snapshot --list\n"
         "  tnr snapshot --delete trained --yes");

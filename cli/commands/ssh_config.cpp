@@ -4,7 +4,7 @@
 #include "api_client/base/interrupt.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
-#include "cli/user_data.hpp"
+#include "cli/target.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -58,7 +58,7 @@ nlohmann::json host_json(Session& session, const SshHost& host) {
             {"address", host.machine.address},
             {"port", host.machine.ssh_port},
             {"user", host.machine.user.empty() ? login_user : host.machine.user},
-            {"identity_file", session.config_folder + "/ssh_key"},
+            {"identity_file", login_key_path(session.config_folder, host.record)},
             {"known_hosts", "tnr-" + host.record.name + " " + host.record.host_key}};
 }
 

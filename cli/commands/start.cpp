@@ -2,11 +2,10 @@
 // continues after a Ctrl-C, repairs a machine that lost a file, starts a stopped one, changes the GPU of a running one.
 #include "cli/commands/start.hpp"
 
-#include <filesystem>
-
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
+#include "cli/budget_stop.hpp"
 #include "cli/commands/start_choice.hpp"
 #include "cli/commands/start_words.hpp"
 #include "cli/commands/waiting.hpp"
@@ -15,6 +14,7 @@
 #include "cli/setup.hpp"
 #include "cli/snapshots.hpp"
 #include "cli/ssh_config.hpp"
+#include "cli/take_over.hpp"
 #include "cli/target.hpp"
 #include "cli/timers.hpp"
 
@@ -90,6 +90,7 @@ private:
                          "--pool " + options_.pool + ": machines at " + record_.provider +
                              " have GPUs of their own, and take none from a pool",
                          "leave --pool out, or choose another --provider"};
+        if (options_.gpu.empty() && options_.offer.empty() && old_ && !old_->id.empty()) return Ok{};  // it has one
         const std::string size = options_.offer.empty() ? record_.size : options_.offer;
         const bool by_size = options_.gpu.empty() && !options_.offer.empty();
         auto wish = choose_own_gpu(*provider_, by_size ? "" : wished_gpu(), size,
@@ -128,11 +129,8 @@ private:
     Result<> learn_shape() {
         if (!options_.offer.empty()) record_.size = options_.offer;
         if (!options_.region.empty()) record_.region = options_.region;
-        std::error_code failed;  // a file's name must mean the same in another folder
-        bool file = std::filesystem::exists(options_.image, failed);
         if (!options_.image.empty()) {
-            auto image = file ? Result<std::string>{std::filesystem::absolute(options_.image, failed).string()}
-                              : image_for(*provider_, options_.image);
+            auto image = image_for(*provider_, options_.image);
             if (!image) return image.error();
             record_.image = *image;
         }
@@ -200,7 +198,7 @@ private:
             if (auto keeps = keeps_its_shape(*old_, record_, **found, *provider_); !keeps) return keeps;
             if (!options_.gpu.empty())
                 if (auto keeps = keeps_own_gpu(record_, **found); !keeps) return keeps;
-            if (auto key = login_key(*old_, key_path()); !key) return key.error();
+            if (auto key = login_key(*old_, session_.config_folder); !key) return key.error();
             machine_ = **found;
             existed_ = true;
             was_running_ = machine_.state == MachineState::running;
@@ -220,6 +218,7 @@ private:
     }
 
     Result<> within_budget() {
+        record_.over_budget = options_.over_budget || (was_running_ && record_.over_budget);
         if (was_running_) return Ok{};  // it costs what it costs already
         return check_budget(session_, record_.provider, record_.pool, options_.over_budget);
     }
@@ -236,8 +235,6 @@ private:
                          " already: it was made by another computer, or its record was lost",
                      "choose another name, or remove it with `tnr delete " + record_.name + "`"};
     }
-
-    std::string key_path() const { return session_.config_folder + "/ssh_key"; }
 
     // A machine that this start switches on has its whole time from now on, also in the eyes of a `tnr status` beside us.
     Result<> make_keys() {
@@ -279,9 +276,8 @@ private:
 
     Result<> order() {
         if (!record_.id.empty() || !machine_.id.empty()) return wake();
-        auto key = own_login_key(session_, record_.name, [this](const std::string& line) { progress_.say(line); });
+        auto key = make_login_key(record_, session_.config_folder);
         if (!key) return key.error();
-        record_.login_key = ssh::public_line(*key, "");
         Order order = wanted();
         order.authorised_key = ssh::public_line(*key, "tnr");
         if (!own_gpus())
@@ -418,6 +414,7 @@ private:
 
     // Timers that are off are told to a machine that may have had some, as one made from a snapshot.
     Result<> set_timers() {
+        if (auto planned = plan_budget_stop(session_, record_); !planned) return planned;
         bool had = (old_ && has_timers(*old_)) || (!record_.image.empty() && !existed_);
         if (!has_timers(record_) && !had) return Ok{};
         progress_.begin("setting when it switches itself off");
@@ -488,7 +485,11 @@ Result<std::string> pool_address_for(const std::string& pool_host, const std::st
 }
 
 Result<> start(Session& session, const StartOptions& options) {
-    auto wanted = with_defaults(session, options);
+    auto ours = in_our_words(session, options);
+    if (!ours) return ours.error();
+    auto known = taken_over(session, *ours);
+    if (!known) return known.error();
+    auto wanted = with_defaults(session, *known);
     if (!wanted) return wanted.error();
     auto complete = complete_options(session, *wanted);
     if (!complete) return complete.error();

@@ -27,9 +27,14 @@ struct StartOptions {
     std::vector<std::string> tags = {};  // "project=x"; those of before stay
     bool yes = false;                    // ask nothing
     bool over_budget = false;
+    std::string mode = {}, num_gpus = {};  // what the original tnr has beside --gpu
 };
 
 Result<> start(Session& session, const StartOptions& options);
+
+// What users of the original tnr type, in our words: --mode and --num-gpus are part of a size of Thunder's, where no name
+// is needed.
+Result<StartOptions> in_our_words(Session& session, StartOptions options);
 
 // What the user's settings add for a machine that is new: what one has that exists comes before them.
 Result<StartOptions> with_defaults(Session& session, StartOptions options);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "api_client/base/interrupt.hpp"
+#include "cli/budget_stop.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/gpu_costs.hpp"
 #include "cli/idle_times.hpp"
@@ -169,6 +170,7 @@ Result<> status(Session& session, const StatusOptions& options) {
                      "ask again and again: `while sleep 2; do tnr status --json; done`"};
     if (options.watch) return watch(session, options);
     auto overview = look_around(session, {options.names});
+    obey_budgets(session, overview);
     if (!options.names.empty() || shows(options.list, "idle", status_columns)) ask_idle_times(session, overview);
     if (!options.names.empty() || shows(options.list, "gpu-cost", status_columns)) ask_gpu_costs(session, overview);
     if (interrupt::interrupted()) return interrupt::error();

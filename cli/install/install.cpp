@@ -99,13 +99,14 @@ std::string place_lines(const File& file, const std::string& arrived) {
     return lines.str();
 }
 
-// A service runs from now on, with what was brought, and after each boot.
-std::string service_lines(const std::vector<File>& files) {
+// A service runs from now on, with what was brought, and after each boot. `restart`: one that runs begins anew, else it
+// goes on, and sees by itself that its settings have changed.
+std::string service_lines(const std::vector<File>& files, bool restart) {
     std::string lines = "if [ -d /run/systemd/system ]; then\nsystemctl daemon-reload\n";
     for (const auto& file : files) {
         if (file.path.compare(0, service_folder.size(), service_folder) != 0) continue;
         std::string service = ssh::quoted(file.path.substr(service_folder.size()));
-        for (const char* doing : {"enable --quiet ", "restart "})
+        for (const char* doing : {"enable --quiet ", restart ? "restart " : "start "})
             lines.append("systemctl ").append(doing).append(service).append("\n");
     }
     return lines + "fi\n";
@@ -128,7 +129,7 @@ std::string placing_script(const std::vector<File>& files, const std::vector<siz
     return "set -eu\numask 022\nclean_up() { " + clean_up + "; }\ntrap clean_up EXIT\n" + places +
            (any_in(linker_folder) ? "ldconfig\n" : "") +
            (any_in(kernel_settings_path) ? std::string("sysctl -q -p ") + kernel_settings_path + " || true\n" : "") +
-           last + (any_in(service_folder) ? service_lines(files) : "");
+           last + (any_in(service_folder) ? service_lines(files, missing.front() + 1 < files.size()) : "");
 }
 
 Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,

@@ -25,6 +25,11 @@ int64_t begin_of(const std::string& period, int64_t now) {
     return ui::seconds_of(day + "T00:00:00Z").value_or(now);
 }
 
+int64_t end_of(const std::string& period, int64_t now) {
+    const int64_t begin = begin_of(period, now);
+    return begin_of(period, begin + (period == "day" ? 1 : 32) * int64_t{86400});
+}
+
 bool is_pool(const std::string& provider) {
     return provider.find("://") != std::string::npos;
 }
@@ -45,7 +50,48 @@ Cost cost_within(const Budget& budget, const std::vector<Sighting>& sightings, c
     return cost;
 }
 
+// What the machines that a budget is about cost an hour now, in each currency.
+std::map<std::string, double> rates_of(const Budget& budget, const std::vector<Sighting>& sightings) {
+    std::map<std::string, double> rates;
+    for (const auto& [machine, seen] : last_of_each(sightings)) {
+        if (seen.state == MachineState::gone || !is_about(budget, seen.provider, "")) continue;
+        auto price = seen.state == MachineState::stopped ? seen.price.stopped() : seen.price.running();
+        if (price && *price > 0) rates[seen.price.currency] += *price;
+    }
+    return rates;
+}
+
+std::optional<int64_t> used_up_at(const Budget& budget, const Cost& cost, std::map<std::string, double> rates,
+                                  int64_t now) {
+    if (budget.amount <= 0) return now;
+    for (const auto& [currency, spent] : cost.amounts) rates.try_emplace(currency, 0);
+    std::optional<double> first;
+    for (const auto& [currency, rate] : rates) {
+        if (!budget.currency.empty() && currency != budget.currency) continue;
+        const double left = budget.amount - cost.in(currency);
+        if (left > 0 && rate <= 0) continue;
+        const double seconds = left > 0 ? left / rate * 3600 : 0;
+        first = std::min(first.value_or(seconds), seconds);
+    }
+    if (!first || *first >= static_cast<double>(end_of(budget.period, now) - now)) return std::nullopt;
+    return now + static_cast<int64_t>(*first);
+}
+
 }  // namespace
+
+bool is_about(const Budget& budget, const std::string& provider, const std::string& pool) {
+    return budget.provider.empty() || budget.provider == provider || budget.provider == pool;
+}
+
+std::optional<UsedUp> used_up_when(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings,
+                                   const std::vector<PoolLedger>& ledgers, int64_t now) {
+    std::optional<UsedUp> first;
+    for (const auto& budget : budgets) {
+        auto at = used_up_at(budget, cost_within(budget, sightings, ledgers, now), rates_of(budget, sightings), now);
+        if (at && (!first || *at < first->from)) first = UsedUp{*at, end_of(budget.period, now)};
+    }
+    return first;
+}
 
 Result<Budget> parse_budget(const std::string& text) {
     const Error wrong{Error::Kind::usage, "'" + text + "' is no budget",
@@ -159,9 +205,7 @@ Result<> check_budget(Session& session, const std::string& provider, const std::
     if (budgets->empty()) return Ok{};
     auto history = session.history().all();
     if (!history) return history.error();
-    std::erase_if(*budgets, [&](const Budget& budget) {
-        return !budget.provider.empty() && budget.provider != provider && budget.provider != pool;
-    });
+    std::erase_if(*budgets, [&](const Budget& budget) { return !is_about(budget, provider, pool); });
     const int64_t now = ui::seconds_of(session.now()).value_or(0);
     const auto ledgers = ledgers_for(session, *budgets, now);
     for (const auto& use : uses_of(*budgets, history->sightings, ledgers, now)) {

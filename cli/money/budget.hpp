@@ -50,6 +50,16 @@ std::vector<PoolLedger> ledgers_for(Session& session, const std::vector<Budget>&
 // "hetzner: 41.20 EUR of 50.00 EUR this month (82 %)"; "41.20 EUR + unknown" where it is partial.
 std::string use_text(const BudgetUse& use);
 
+// Whether it is about a machine at this provider with GPUs of this pool; each may be empty.
+bool is_about(const Budget& budget, const std::string& provider, const std::string& pool);
+// When the first of these budgets is used up should all machines that run now run on, and until when it then is. GPU time
+// is not foreseen: a machine that idles uses none. Nothing: not within their periods.
+struct UsedUp {
+    int64_t from = 0, until = 0;
+};
+std::optional<UsedUp> used_up_when(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings,
+                                   const std::vector<PoolLedger>& ledgers, int64_t now);
+
 // From here on a word is said.
 inline constexpr double budget_warning_share = 0.8;
 // Whether a machine may be started at this provider (empty: a program on this computer), with GPUs of this pool (empty:

@@ -1,5 +1,4 @@
-// Ed25519 key pairs in OpenSSH's formats. tnr makes two kinds: the user's own key, one per computer, and a
-// host key per machine, planted through user data so that the very first connection is already authenticated.
+// Ed25519 key pairs in OpenSSH's formats. tnr makes two for each machine: the one that opens it, and its host key, planted through user data so that the very first connection is already authenticated.
 #pragma once
 
 #include <array>

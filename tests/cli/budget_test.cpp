@@ -1,6 +1,7 @@
 // `tnr budget`, and what `tnr start` makes of one.
 #include "cli/money/budget.hpp"
 
+#include "cli/ui/time.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -51,6 +52,88 @@ TEST_CASE("start warns at 80 %, refuses at 100 %, and obeys --over-budget", "[cl
     CHECK(fake.document({"billing"})["budgets"][0]["share"] > 1.0);
     now("2026-02-01T00:00:00Z");
     CHECK(fake.tnr({"start", "third", "--gpu", "h100"}) == 0);  // a new month
+}
+
+namespace {
+
+bool machine_knows(const test::FakeSession& fake, const std::string& from, const std::string& until) {
+    auto has = [&](const char* name, const std::string& time) {
+        const int64_t seconds = time.empty() ? 0 : *ui::seconds_of(time);
+        return fake.world.timers.find(name + std::to_string(seconds) + "\n") != std::string::npos;
+    };
+    return has("\nbudget_from=", from) && has("\nbudget_until=", until);
+}
+
+}  // namespace
+
+TEST_CASE("a machine is told when its budget will be used up, and goes off then when it idles", "[cli][budget]") {
+    test::FakeSession fake;
+    REQUIRE(fake.tnr({"budget", "set", "1/month"}) == 0);
+    REQUIRE(fake.tnr({"start", "demo", "--gpu", "h100"}) == 0);  // $0.25 an hour
+    CHECK(machine_knows(fake, "2026-01-02T07:04:05Z", "2026-02-01T00:00:00Z"));
+    CHECK(fake.out.str().find("switches itself off when nobody has used it for 15 min once its budget is used up, on "
+                              "2026-01-02T07:04:05Z as it looks") != std::string::npos);
+    CHECK(fake.document({"status"})["machines"][0]["budget_ends"] == "2026-01-02T07:04:05Z");
+    CHECK(fake.world.told.empty());
+    REQUIRE(fake.tnr({"start", "second", "--gpu", "h100", "--idle-stop", "5m"}) == 0);
+    CHECK(machine_knows(fake, "2026-01-02T05:04:05Z", "2026-02-01T00:00:00Z"));  // both together
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.world.told == std::vector<std::string>{"demo"});
+    CHECK(fake.err.str().find("warning") == std::string::npos);
+    fake.session.now = [] { return "2026-01-02T06:04:05Z"; };
+    REQUIRE(fake.tnr({"status"}) == 0);  // they know already
+    CHECK(fake.world.told.size() == 1);
+    CHECK(fake.err.str().find("warning: the budget is used up: all together: $1.50 of $1.00 this month (150 %)\n"
+                              "warning: 'demo' switches itself off when nobody has used it for 15 min\n"
+                              "warning: 'second' switches itself off when nobody has used it for 5 min\n") !=
+          std::string::npos);
+    REQUIRE(fake.tnr({"budget", "set", "1000/month"}) == 0);
+    CHECK(fake.world.told == std::vector<std::string>{"demo", "demo", "second"});
+    CHECK(machine_knows(fake, "", ""));  // not within this month
+    CHECK(fake.document({"status"})["machines"][0]["budget_ends"].is_null());
+}
+
+TEST_CASE("a machine without timers hears of a budget that is set afterwards, and of its end", "[cli][budget]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    fake.session.now = [] { return "2026-01-02T05:04:05Z"; };
+    fake.world.fails_at = "change_timers";
+    REQUIRE(fake.tnr({"budget", "set", "$0.5/day"}) == 0);
+    CHECK(fake.err.str().find("'demo' could not be told that its budget is used up: the fake fails") !=
+          std::string::npos);
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(machine_knows(fake, "2026-01-02T05:04:05Z", "2026-01-03T00:00:00Z"));
+    {
+        auto lock = fake.session.records().lock("demo");  // another tnr is at work on it
+        REQUIRE(fake.tnr({"budget", "remove"}) == 0);
+        CHECK(fake.world.told.size() == 1);
+    }
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(machine_knows(fake, "", ""));
+    REQUIRE(fake.tnr({"budget", "set", "0/month", "--provider", "tcp://127.0.0.1:14900"}) == 0);
+    CHECK(machine_knows(fake, "2026-01-02T05:04:05Z", "2026-02-01T00:00:00Z"));
+    REQUIRE(fake.tnr({"stop", "demo"}) == 0);
+    const auto told = fake.world.told.size();
+    REQUIRE(fake.tnr({"budget", "remove", "--provider", "tcp://127.0.0.1:14900"}) == 0);
+    CHECK(fake.world.told.size() == told);  // it is off: the next start tells it
+    REQUIRE(fake.tnr({"start", "demo"}) == 0);
+    CHECK(machine_knows(fake, "", ""));
+}
+
+TEST_CASE("a machine that was started with --over-budget is left to idle, until it is started without",
+          "[cli][budget]") {
+    test::FakeSession fake;
+    REQUIRE(fake.tnr({"budget", "set", "0/month"}) == 0);
+    REQUIRE(fake.tnr({"start", "demo", "--gpu", "h100", "--over-budget"}) == 0);
+    CHECK(fake.world.timers.empty());
+    REQUIRE(fake.tnr({"start", "demo"}) == 0);  // it runs: nothing is decided anew
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.err.str().find("'demo' switches itself off") == std::string::npos);
+    CHECK(fake.world.told.empty());
+    REQUIRE(fake.tnr({"stop", "demo"}) == 0);
+    REQUIRE(fake.tnr({"budget", "set", "1/day"}) == 0);
+    REQUIRE(fake.tnr({"start", "demo"}) == 0);
+    CHECK(machine_knows(fake, "2026-01-02T07:04:05Z", "2026-01-03T00:00:00Z"));
 }
 
 TEST_CASE("a budget counts what the pools' GPUs have cost, also at a pool alone", "[cli][budget]") {

@@ -104,6 +104,24 @@ TEST_CASE("login asks the cloud, keeps the key for its owner alone, and logout f
     CHECK(world.fake.said().find("HCLOUD_TOKEN") != std::string::npos);
 }
 
+TEST_CASE("each machine at a cloud has a key pair of its own, and both ends of it go with the machine",
+          "[cli][clouds]") {
+    HetznerSession world;
+    auto& fake = world.fake;
+    world.sign_in("hetzner");
+    for (const char* name : {"one", "two"})
+        REQUIRE(fake.tnr({"start", name, "--gpu", "h100", "--provider", "hetzner"}) == 0);
+    CHECK((*world.session.records().find("one"))->login_key != (*world.session.records().find("two"))->login_key);
+    CHECK(world.cloud.ask("left") ==
+          json({"one", "two", "tnr-one", "tnr-two", "tnr-one", "tnr-two"}));  // server, key, firewall
+    REQUIRE(fake.tnr({"delete", "one", "--yes"}) == 0);
+    CHECK(world.cloud.ask("left") == json({"two", "tnr-two", "tnr-two"}));
+    CHECK_FALSE(file_exists(world.session.config_folder + "/keys/one"));
+    CHECK(file_exists(world.session.config_folder + "/keys/two"));
+    REQUIRE(fake.tnr({"delete", "two", "--yes"}) == 0);
+    CHECK(world.cloud.ask("left") == json::array());
+}
+
 TEST_CASE("a token that has expired hides no machine without a word", "[cli][clouds]") {
     HetznerSession world;
     auto& fake = world.fake;

@@ -4,11 +4,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "cli/commands/reach.hpp"
 #include "cli/ssh/escapes.hpp"
 #include "cli/ssh/exec.hpp"
+#include "cli/target.hpp"
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -176,7 +178,7 @@ TEST_CASE("a new connection says soon that nobody answers", "[cli][connect]") {
 TEST_CASE("a lost key, another one, and one that others can read are told at once, as that", "[cli][connect]") {
     test::FakeSession fake;
     fake.start_demo();
-    std::string key = fake.session.config_folder + "/ssh_key";
+    std::string key = fake.session.config_folder + "/keys/demo";
     auto begun = ssh::Clock::now();
     SECTION("lost") {
         REQUIRE(remove_file(key));
@@ -205,14 +207,44 @@ TEST_CASE("a lost key, another one, and one that others can read are told at onc
     CHECK(ssh::Clock::now() - begun < 5s);
 }
 
-TEST_CASE("a new key is told of when machines made before let in the lost one alone", "[cli][connect]") {
+TEST_CASE("each machine has a key of its own, which goes with it", "[cli][connect]") {
+    test::FakeSession fake;
+    const std::string folder = fake.session.config_folder;
+    auto key_of = [&](const std::string& name) { return (*fake.session.records().find(name))->login_key; };
+    fake.start_demo();
+    const std::string first = fake.world.last_order.authorised_key;
+    fake.start_demo("other");
+    CHECK(first.find(key_of("demo")) == 0);
+    CHECK(fake.world.last_order.authorised_key.find(key_of("other")) == 0);
+    CHECK(key_of("demo") != key_of("other"));
+    for (const char* name : {"demo", "other"}) {
+        struct stat file = {};
+        REQUIRE(::stat((folder + "/keys/" + name).c_str(), &file) == 0);
+        CHECK((file.st_mode & 0777) == 0600);
+    }
+    REQUIRE(remove_file(folder + "/keys/demo"));  // the other machine knows nothing of it
+    CHECK(cli::login_key(**fake.session.records().find("other"), folder));
+    REQUIRE(fake.tnr({"delete", "demo", "other", "--yes"}) == 0);
+    CHECK(std::filesystem::is_empty(folder + "/keys"));
+}
+
+TEST_CASE("a machine that an older tnr has made is opened with the key that all of them had", "[cli][connect]") {
+    test::Sshd sshd;
     test::FakeSession fake;
     fake.start_demo();
-    REQUIRE(remove_file(fake.session.config_folder + "/ssh_key"));
-    fake.err.str("");
-    fake.start_demo("other");
-    CHECK(fake.err.str().find("made a new SSH key") != std::string::npos);
-    CHECK(fake.err.str().find("refuse it: demo\n") != std::string::npos);
+    fake.put_demo_at(sshd);
+    auto record = **fake.session.records().find("demo");
+    record.own_key = false;
+    REQUIRE(fake.session.records().save(record));
+    REQUIRE(fake.tnr({"connect", "demo", "--", "true"}) == 4);
+    const std::string shared = fake.session.config_folder + "/ssh_key";
+    REQUIRE(write_file(shared, ssh::private_file(sshd.target().key, "")));
+    CHECK(fake.tnr({"connect", "demo", "--", "true"}) == 0);
+    CHECK(fake.document({"ssh-config", "demo"})["hosts"][0]["identity_file"] == shared);
+    REQUIRE(fake.tnr({"delete", "demo", "--yes"}) == 0);
+    CHECK(file_exists(shared));  // others may need it
+    fake.start_demo();
+    CHECK((*fake.session.records().find("demo"))->own_key);
 }
 
 TEST_CASE("a server that goes on refusing our key is called that, and not waited for as long as one that boots",

@@ -2,6 +2,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <mutex>
+#include <set>
+#include <thread>
+
 #include "cli/ui/time.hpp"
 #include "tests/api_client/clouds/mock_world.hpp"
 #include "tests/cli/fakes.hpp"
@@ -40,7 +44,7 @@ TEST_CASE("a session in order has nothing to mend", "[cli][doctor]") {
 TEST_CASE("each thing that is wrong is told with how to mend it, and ends with 1", "[cli][doctor]") {
     test::FakeSession fake;
     fake.start_demo();
-    std::string key = fake.session.config_folder + "/ssh_key";
+    std::string key = fake.session.config_folder + "/keys/demo";
     auto bad = [&](const std::string& name, const std::string& what, const std::string& mend) {
         auto seen = found(fake, name);
         INFO(name << ": " << seen.what << " / " << seen.mend);
@@ -56,11 +60,11 @@ TEST_CASE("each thing that is wrong is told with how to mend it, and ends with 1
     }
     SECTION("the key is lost") {
         REQUIRE(remove_file(key));
-        bad("ssh key", "is lost", "put it back");
+        bad("ssh key", "is lost", "put that file back");
     }
     SECTION("the key is another") {
         REQUIRE(write_file(key, ssh::private_file(*ssh::generate_key(), "")));
-        bad("ssh key", "refuse this one: demo", "put the right key back");
+        bad("ssh key", "is not the one that 'demo' was made with", "put the right file back");
     }
     SECTION("the key can be read by others") {
         REQUIRE(::chmod(key.c_str(), 0644) == 0);
@@ -112,6 +116,28 @@ TEST_CASE("where there is no cloud, a pool's time tells a clock that is wrong", 
     auto clock = found(fake, "clock");
     CHECK(clock.finding == "bad");
     CHECK(clock.what.find("behind the pool's") != std::string::npos);
+}
+
+TEST_CASE("doctor asks all clouds at once: one that hangs holds up none of the others", "[cli][doctor]") {
+    test::MockCloud hetzner("hetzner", "hetzner_mock.py", "HCLOUD_ENDPOINT", "/v1");
+    test::MockCloud ocean("digitalocean", "digitalocean_mock.py", "DIGITALOCEAN_API_URL", "");
+    test::FakeSession fake;
+    fake.session.world = hetzner.world;
+    hetzner.variables["HCLOUD_TOKEN"] = hetzner.variables["DIGITALOCEAN_TOKEN"] = test::MockCloud::token;
+    hetzner.variables["DIGITALOCEAN_API_URL"] = ocean.variables["DIGITALOCEAN_API_URL"];
+    fake.session.provider_names = {"hetzner", "digitalocean"};
+    fake.session.provider = [&](const std::string& name) { return cli::open_provider(fake.session, name); };
+    std::mutex mutex;
+    std::set<std::thread::id> askers;
+    fake.session.world.http.explain = {};
+    fake.session.world.http.on_date = [&](const std::string&) {  // of each reply
+        const std::lock_guard lock(mutex);
+        askers.insert(std::this_thread::get_id());
+    };
+    auto document = fake.document({"doctor"});
+    for (const auto& check : document["checks"])
+        if (check["name"] == "hetzner" || check["name"] == "digitalocean") CHECK(check["finding"] == "good");
+    CHECK(askers.size() == 2);
 }
 
 TEST_CASE("a cloud's own time tells a clock that is wrong", "[cli][doctor]") {

@@ -48,6 +48,7 @@ struct FakeWorld {
     std::string installed;  // the text of gpu.json
     int installs = 0, proofs = 0;
     std::string timers;
+    std::vector<std::string> told;             // machines whose timers were changed while they ran
     std::map<std::string, int64_t> idle = {};  // of machines by name; others do not answer
     std::vector<std::string> scripts;          // those that ran
     int script_code = 0;                       // of the next one
@@ -254,6 +255,12 @@ public:
         world_.timers = config;
         return Ok{};
     }
+    Result<> change_timers(const Machine& machine, const cli::Record&, const std::string& config) override {
+        if (auto passed = world_.pass("change_timers"); !passed) return passed;
+        world_.told.push_back(machine.name);
+        world_.timers = config;
+        return Ok{};
+    }
     Result<int> run_script(const std::string& script, const cli::Say& line) override {
         if (auto passed = world_.pass("setup"); !passed) return passed.error();
         world_.scripts.push_back(script);
@@ -305,7 +312,7 @@ struct FakeSession {
         record.host_key = target.host_key;
         record.login_key.clear();
         REQUIRE(session.records().save(record));
-        REQUIRE(write_file(session.config_folder + "/ssh_key", ssh::private_file(target.key, "")));
+        REQUIRE(write_file(session.config_folder + "/keys/demo", ssh::private_file(target.key, "")));
         auto& machine = world.machines.at(record.id);
         machine.address = world.address = target.host;
         machine.ssh_port = world.ssh_port = target.port;

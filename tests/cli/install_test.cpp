@@ -210,14 +210,14 @@ TEST_CASE("a machine that cannot reach the pool says which port to open, and whe
     test::Sshd sshd("", own_files);
     test::TemporaryFolder home;
     auto target = sshd.target();
-    REQUIRE(write_file(home / "key", ssh::private_file(target.key, "")));
+    REQUIRE(write_file(home / "ssh_key", ssh::private_file(target.key, "")));
     Machine machine{.name = "demo", .state = MachineState::running, .address = target.host};
     machine.ssh_port = target.port;
     machine.user = target.user;
     cli::Record record;
     record.name = "demo";
     record.host_key = target.host_key;
-    auto access = cli::ssh_access(home / "key");
+    auto access = cli::ssh_access(home.path());
     REQUIRE(access->get_in(machine, record, [](const std::string&) -> Result<> { return Ok{}; }));
     std::string port = std::to_string(closed);
     auto server = wire::make_key_pair();

@@ -43,13 +43,13 @@ struct ThunderSession {
         session.world = cloud.world;
         session.provider_names = {"thunder"};
         session.provider = [this](const std::string& name) { return cli::open_provider(fake.session, name); };
-        session.access = [this] { return cli::ssh_access(fake.session.config_folder + "/ssh_key"); };
+        session.access = [this] { return cli::ssh_access(fake.session.config_folder); };
         session.pool = [](const cli::PoolLogin&) -> Result<std::unique_ptr<cli::Pool>> {
             return Error{Error::Kind::internal, "a pool was asked about a GPU of Thunder's own"};
         };
         cloud.variables["TNR_API_TOKEN"] = test::MockCloud::token;
         const auto target = instance.sshd.target();
-        REQUIRE(write_file(session.config_folder + "/ssh_key", ssh::private_file(target.key, "")));
+        REQUIRE(write_file(session.config_folder + "/keys/demo", ssh::private_file(target.key, "")));
         machine_is_at(instance.sshd);
     }
     void machine_is_at(const test::Sshd& sshd) {
@@ -169,4 +169,61 @@ TEST_CASE("a start at Thunder that was cut off goes on, and trusts no key before
         contains(world.refused({"start", "demo", "--provider", "thunder", "--gpu", "h100"}, 2), "exists at provider"));
     CHECK(fake.tnr({"delete", "demo", "--yes"}) == 0);
     CHECK(world.cloud.ask("left") == json::array());
+}
+
+TEST_CASE("a machine of the original tnr is shown, taken over, used and removed by its number",
+          "[cli][clouds][thunder]") {
+    if (::geteuid() != 0) return;
+    ThunderSession world;
+    auto& fake = world.fake;
+    const std::string number = std::to_string(world.cloud.ask("foreign").get<int>()), name = "thunder-" + number;
+    // The key that takes it over is the one that its stand-in lets in.
+    REQUIRE(write_file(fake.session.config_folder + "/keys/" + name,
+                       ssh::private_file(world.instance.sshd.target().key, "")));
+    for (int looks = 0; looks < 3; ++looks) REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(contains(fake.out.str(), name));
+    CHECK(contains(fake.err.str(), "which thunder's own tool has made: `tnr start " + number +
+                                       "` takes it over, `tnr "
+                                       "delete " +
+                                       number + "` removes it"));
+    CHECK(contains(world.refused({"connect", number, "--", "true"}, 1), "`tnr start " + number + "` does so"));
+    CHECK(contains(world.refused({"delete", number}, 2), "(made by its cloud's own tool)"));
+    CHECK(contains(world.refused({"start", number, "--dry-run"}, 2), "would take it over"));
+    CHECK(contains(world.refused({"start", "987654321"}, 1), "Thunder has no instance 987654321"));
+    CHECK_FALSE(fake.session.records().exists(name));
+    CHECK(contains(world.refused({"start", number, "--provider", "hetzner"}, 4), "not signed in to hetzner"));
+
+    const int started = fake.tnr({"start", number});
+    INFO(fake.err.str());
+    REQUIRE(started == 0);
+    CHECK(contains(fake.err.str(), "is '" + name + "' here; it lets in a new key"));
+    CHECK(contains(fake.err.str(), "from now on no other is accepted"));
+    CHECK(fake.tnr({"connect", number, "--", "exit", "7"}) == 7);
+    CHECK(fake.document({"status", number})["machines"][0]["ready"] == true);
+    REQUIRE(fake.tnr({"snapshot", number, "kept"}) == 0);
+    CHECK(fake.tnr({"delete", number, "--yes"}) == 0);
+    CHECK(world.cloud.ask("left") == json({"kept"}));
+    CHECK(fake.document({"status"})["machines"].empty());
+    CHECK_FALSE(file_exists(fake.session.config_folder + "/keys/" + name));
+}
+
+TEST_CASE("create takes the words of the original tnr", "[cli][clouds][thunder]") {
+    if (::geteuid() != 0) return;
+    ThunderSession world;
+    auto& fake = world.fake;
+    REQUIRE(write_file(fake.session.config_folder + "/keys/a100xl",
+                       ssh::private_file(world.instance.sshd.target().key, "")));
+    const int made = fake.tnr({"create", "--mode", "prototyping", "--gpu", "A100", "--num-gpus", "1", "--vcpus", "4",
+                               "--template", "base", "--disk-size-gb", "100"});
+    INFO(fake.err.str());
+    REQUIRE(made == 0);
+    auto machine = fake.document({"status", "a100xl"})["machines"][0];
+    CHECK(machine["provider"] == "thunder");
+    CHECK(machine["size"] == "a100xl_x1_prototyping");
+    REQUIRE(fake.tnr({"create", "--mode", "production", "--gpu", "h100", "--num-gpus", "2", "--dry-run"}) == 0);
+    CHECK(contains(fake.out.str(), "Would create 'h100' at provider thunder (machine: h100_x2_production, $4.98/h"));
+    CHECK(contains(world.refused({"create", "--mode", "prototyping"}, 2), "need a --gpu"));
+    CHECK(contains(world.refused({"create", "--mode", "lazy", "--gpu", "h100"}, 2), "h100_x1_lazy"));
+    CHECK(contains(world.refused({"create", "x", "--provider", "thunder", "--gpu", "h100", "--num-gpus", "many"}, 2),
+                   "h100:many"));
 }

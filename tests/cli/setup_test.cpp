@@ -77,12 +77,12 @@ namespace {
 struct ScriptWorld {
     test::TemporaryFolder home;
     test::Sshd sshd{"SetEnv HOME=" + home.path() + "\n"};
-    std::unique_ptr<cli::MachineAccess> access = cli::ssh_access(home / "key");
+    std::unique_ptr<cli::MachineAccess> access = cli::ssh_access(home.path());
     std::vector<std::string> lines;
 
     ScriptWorld() {
         auto target = sshd.target();
-        REQUIRE(write_file(home / "key", ssh::private_file(target.key, "")));
+        REQUIRE(write_file(home / "ssh_key", ssh::private_file(target.key, "")));
         Machine machine{.name = "demo", .state = MachineState::running, .address = target.host};
         machine.ssh_port = target.port;
         machine.user = target.user;
@@ -119,7 +119,7 @@ TEST_CASE("a script that still runs from before is not run beside itself", "[cli
     REQUIRE(::mkfifo((world.home / "gate").c_str(), 0600) == 0);
     std::thread first([&] {
         ScriptWorld* other = &world;
-        auto access = cli::ssh_access(other->home / "key");
+        auto access = cli::ssh_access(other->home.path());
         auto target = other->sshd.target();
         Machine machine{.name = "demo", .state = MachineState::running, .address = target.host};
         machine.ssh_port = target.port;

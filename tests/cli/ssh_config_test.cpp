@@ -45,8 +45,8 @@ struct SshHome {
         record.host_key = target.host_key;
         record.login_key.clear();
         REQUIRE(fake.session.records().save(record));
-        REQUIRE(write_file(fake.session.config_folder + "/ssh_key", ssh::private_file(target.key, "")));
-        REQUIRE(remove_file(fake.session.config_folder + "/ssh_key.pub"));
+        REQUIRE(write_file(fake.session.config_folder + "/keys/" + name, ssh::private_file(target.key, "")));
+        REQUIRE(remove_file(fake.session.config_folder + "/keys/" + name + ".pub"));
         auto& machine = fake.world.machines.at(record.id);
         fake.world.address = target.host;
         fake.world.ssh_port = target.port;

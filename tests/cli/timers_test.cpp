@@ -351,6 +351,38 @@ TEST_CASE("timers that are changed are obeyed from the next look on, and none at
     CHECK(world.ends());
 }
 
+TEST_CASE("from the time on at which its budget is used up, a machine goes off sooner; one at work does not",
+          "[cli][timers]") {
+    cli::Record record;
+    auto config = [&](int64_t from, int64_t until, int64_t idle_stop_s) {
+        record.budget_from = from, record.budget_until = until, record.idle_stop_s = idle_stop_s;
+        return cli::timers_config(record);
+    };
+    const int64_t past = 1'000'000, future = 99'000'000'000;
+    IdleWorld world(3600);
+    world.put("etc/tnr/idle.conf", config(past, future, 0));
+    world.process(30, "sshd: tnr@pts/0");
+    world.uptime(5000);
+    CHECK(world.looks_twice());
+    CHECK(world.tells(0, "ssh"));
+    world.end_process(30);
+    world.uptime(5899);
+    CHECK(world.tells(899, "ssh"));
+    CHECK_FALSE(world.off());
+    world.uptime(5900);
+    CHECK(world.goes_off());
+    for (auto [from, until] : {std::pair{future, future + 1}, std::pair{past, past + 1}}) {  // not yet; another month
+        IdleWorld other(3600);
+        other.put("etc/tnr/idle.conf", config(from, until, 3600));
+        other.uptime(3699);
+        CHECK(other.tells(3599, "boot"));
+        CHECK_FALSE(other.off());
+        other.uptime(3700);
+        CHECK(other.goes_off());
+    }
+    CHECK(config(past, future, 60).find("\nbudget_idle_s=60\n") != std::string::npos);
+}
+
 TEST_CASE("what is installed is the program, its service and its settings", "[cli][timers]") {
     std::string config = "idle_stop_s=600\n";
     auto files = install::timer_files(config);

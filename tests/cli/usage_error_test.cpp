@@ -54,10 +54,14 @@ TEST_CASE("a command line that is not understood is answered in the user's words
         {{"support", "--bogus"}, "`tnr support` has no option '--bogus'", "`tnr support --help` shows"},
         {{"start", "demo", "--yes=maybe"}, "--yes takes no value", "`tnr start --help` shows"},
         {{"--", "status"}, "`--` goes behind the command, not before 'status'", "`tnr --help` shows"},
-        // What the original tnr has.
-        {{"start", "--num-gpus", "2"}, "`tnr start` has no option '--num-gpus'", "the number of GPUs is part of --gpu"},
-        {{"start", "--mode=production"}, "`tnr start` has no option '--mode=production'", "the mode is part of a size"},
-        {{"start", "--template", "base"}, "`tnr start` has no option '--template'", "it is called --image here; "},
+        // What the original tnr has, where it has no meaning.
+        {{"resize", "demo", "--num-gpus", "2"},
+         "`tnr resize` has no option '--num-gpus'",
+         "the number of GPUs is part of --gpu"},
+        {{"resize", "demo", "--mode=production"},
+         "`tnr resize` has no option '--mode=production'",
+         "the mode is part of a size"},
+        {{"resize", "--template", "base"}, "`tnr resize` has no option '--template'", "it is called --image here; "},
         {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
     };
     for (const auto& one : cases) {

@@ -93,6 +93,13 @@ TEST_CASE("digitalocean: what it refuses is told so that one can act on it, and 
         order.offer = "gpu-h100x1-80gb";
         CHECK(error_of(order).hint == "regions that have it: nyc3");
     }
+    SECTION("an image that there is not, also where its number is none of theirs") {
+        for (const char* image : {"debian-99", "123456789", "12345678901234567890"}) {
+            Order order = cloud.droplet();
+            order.image = image;
+            CHECK(error_of(order).what.find("invalid image") != std::string::npos);
+        }
+    }
     SECTION("quota") {
         cloud.ask("knobs", {{"quota", true}});
         auto error = error_of(cloud.droplet());

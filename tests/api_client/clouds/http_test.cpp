@@ -177,13 +177,44 @@ TEST_CASE("certificate authorities are found where each system keeps them", "[ht
     CHECK(http::system_authorities(root) == debian);
 }
 
-TEST_CASE("a certificate must be one that we trust", "[http]") {
-    const TemporaryFolder folder;
-    const std::string key = folder / "key", certificate = folder / "certificate";
+namespace {
+
+void make_certificate(const std::string& certificate, const std::string& key) {
     auto made = local::run(
         {.argv = {"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
                   "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"}});
     REQUIRE((made && made->exit_code == 0));
+}
+
+}  // namespace
+
+TEST_CASE("a server that speaks HTTP/2 and nothing else is understood", "[http]") {
+    const TemporaryFolder folder;
+    const std::string key = folder / "key", certificate = folder / "certificate", files = folder / "files";
+    make_certificate(certificate, key);
+    std::filesystem::create_directories(files);
+    std::ofstream(files + "/prices") << "{\"cx22\": 0.0066}";
+    const PythonServer server("http2_server.py", {certificate, key, files});
+    const Environment trusted("SSL_CERT_FILE", certificate.c_str()), none("CURL_CA_BUNDLE", nullptr);
+    const std::string url = "https://localhost:" + std::to_string(server.port());
+    http::Client client({.pause = [](int) { return true; }});
+    for (int i = 0; i < 3; ++i) {  // over one connection
+        auto reply = client.send({.url = url + "/prices", .repeatable = true});
+        INFO((reply ? "" : reply.error().what));
+        REQUIRE(reply);
+        CHECK(reply->body == "{\"cx22\": 0.0066}");
+    }
+    CHECK(client.send({.url = url + "/nothing", .repeatable = true})->status == 404);
+    const std::string order(300'000, 'x');  // several times what may be sent before the server asks for more
+    auto sent_back = client.send({.method = "POST", .url = url + "/order", .body = order});
+    REQUIRE(sent_back);
+    CHECK((sent_back->body == order));
+}
+
+TEST_CASE("a certificate must be one that we trust", "[http]") {
+    const TemporaryFolder folder;
+    const std::string key = folder / "key", certificate = folder / "certificate";
+    make_certificate(certificate, key);
     const PythonServer server("http_faults.py", {"--tls", certificate, key});
     const std::string url = "https://localhost:" + std::to_string(server.port()) + "/echo";
     {

@@ -118,6 +118,18 @@ class Thunder(MockCloud):
         instance["status"] = "MODIFYING"
         return 200, {"identifier": key, "instance_name": instance["name"], "http_ports": instance["httpPorts"]}
 
+    @route("POST", r"/instances/(\w+)/add_key")
+    def add_key(self, query, body, key):
+        instance = self.found(self.instances, key)
+        instance["sshPublicKeys"].append(body["public_key"])
+        return 200, {"uuid": instance["uuid"], "success": True, "message": "Key added"}
+
+    def control(self, path, body):
+        if path == "/mock/foreign":  # as the original tnr orders one, with a key that the cloud makes; its number
+            return self.create({}, {"cpu_cores": 4, "disk_size_gb": 100, "gpu_type": "a100xl", "mode": "prototyping", "num_gpus": 1,
+                                    "template": "base"})[1]["identifier"]
+        return super().control(path, body)
+
     @route("POST", "/snapshots/create")
     def snapshot(self, query, body):
         instance = self.found(self.instances, body["instanceId"])
