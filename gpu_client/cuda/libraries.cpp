@@ -209,19 +209,14 @@ CUresult get_kernel(Library& library, const char* name, uint64_t& handle) {
 static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {
     SharedMemory shared;
     if (find_shared(block, shared)) return CUDA_SUCCESS;  // for a neighbour
-    const uint64_t begin = block / page_bytes() * page_bytes();
-    const uint64_t end = (block + bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-    if (!hold_addresses(begin, end - begin)) {
+    if (!hold_pages(block, bytes)) {
         log_once(LogLevel::warning,
                  "a managed variable lies on the GPU where this program has something else: it cannot be used; another "
                  "run may have more luck");
         return CUDA_ERROR_ALREADY_MAPPED;
     }
     auto result = share_memory(context, {SharedKind::variable, block, block, bytes, 0});
-    if (result != CUDA_SUCCESS) {
-        let_go_of_addresses(begin, end - begin);
-        return result;
-    }
+    if (result != CUDA_SUCCESS) return result;
     LockGuard lock(code.mutex);
     code.managed.push_back(block);
     return CUDA_SUCCESS;
