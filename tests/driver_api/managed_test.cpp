@@ -1,4 +1,6 @@
 // Managed memory: the program and kernels use the same pointers.
+#include <sys/mman.h>
+
 #include <thread>
 
 #include "gpu.hpp"
@@ -440,4 +442,30 @@ TEST_CASE("a managed variable may lie where another module had one", "[managed]"
         CU_OK(cu.cuModuleUnload(managed));
         CU_OK(cu.cuModuleUnload(second));
     }
+}
+
+FRESH_PROCESS_TEST_CASE("managed variables go where the program has nothing", "[managed]") {
+    Gpu gpu;
+    CUmodule first = load_text(managed_number);
+    constexpr size_t bytes = 3 * 4096;
+    // Where the next ones would be. In the driver's own process nothing else can be there.
+    auto* beside = reinterpret_cast<void*>(number_of(first) / 4096 * 4096 + 4096);
+    void* taken = mmap(beside, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);  // as a hint
+    REQUIRE(taken != MAP_FAILED);
+    std::memset(taken, 5, bytes);
+    std::vector<CUmodule> modules;
+    for (int i = 0; i < 4; ++i) {
+        modules.push_back(load_text(managed_number));
+        auto* number = reinterpret_cast<volatile int*>(number_of(modules.back()));
+        REQUIRE(number);
+        *number = 10 + i;
+    }
+    for (int i = 0; i < 4; ++i) {
+        add_one_to(modules[i]);
+        CHECK(*reinterpret_cast<volatile int*>(number_of(modules[i])) == 11 + i);
+        CU_OK(cu.cuModuleUnload(modules[i]));
+    }
+    CHECK(static_cast<char*>(taken)[bytes / 2] == 5);
+    munmap(taken, bytes);
+    CU_OK(cu.cuModuleUnload(first));
 }
