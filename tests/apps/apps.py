@@ -75,7 +75,8 @@ PROGRAMS = {
                           sources=["cupy==13.6.0"], disk_gb=5, gpus="h100:2", hide_toolkit=True,
                           environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     # Newer versions compile PTX with a library of their own where the driver is older than they are.
-    "warp": Program(["warp-lang==1.10.1"], {"warp": job("warp")}),
+    "warp": Program(["warp-lang==1.10.1"],
+                    {"warp": job("warp"), "warp-suite": suite("warp.tests", "warp.txt", "--plugin", "warp_on_gpu")}),
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
     "cuda-python": Program(["cuda-bindings==13.5.0", "cuda-core==1.2.2", "numpy==2.4.6", TOOLKIT],
                            {"cuda-python": job("cuda_python")}),
