@@ -103,6 +103,7 @@ PROGRAMS = {
     # OpenMP's threads have stacks of 2.1 GB together.
     "gcc-offload": Program([], {"gcc-offload": job("gcc_offload")}, memory_mib=4096,
                            debian=["gcc-offload-nvptx", "g++", "gfortran"]),
+    "ffmpeg": Program([], {"ffmpeg": job("ffmpeg")}, debian=["ffmpeg"]),
     # It is linked with the distribution's loader of OpenCL, which brings pocl along; the job keeps to CUDA.
     "hashcat": Program(["nvidia-cuda-nvrtc==13.0.88"], {"hashcat": job("hashcat")}, hide_toolkit=True, debian=["hashcat"]),
     "onnxruntime": Program(["onnxruntime-gpu[cuda,cudnn]==1.31.1", "onnx==1.23.2", "numpy==2.4.6"],
