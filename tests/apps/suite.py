@@ -26,6 +26,7 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=int, default=600, help="seconds for one module")
     parser.add_argument("--only", default="", help="only modules whose name contains this")
+    parser.add_argument("--without", action="append", default=[], metavar="MODULE", help="not this module of the package")
     parser.add_argument("--pytest", metavar="FOLDER", help="the tests are pytest's, in this folder of the sources")
     parser.add_argument("--plugin", action="append", default=[],
                         help="a module beside this file that is loaded first: a plugin of pytest with --pytest")
@@ -103,6 +104,7 @@ def main():
     expected = read_expected(arguments.expected)
     sources = pathlib.Path(sys.prefix) / "sources" / arguments.pytest if arguments.pytest else None
     modules = [name for name in modules_of(arguments.package, sources) if arguments.only in name]
+    modules = [name for name in modules if name.removeprefix(arguments.package + ".") not in arguments.without]
     run_one = lambda module: (run_pytest(module, arguments.limit, sources, arguments.plugin) if sources
                               else run(module, arguments.limit, arguments.plugin))
     passed, unexpected, still, gone = 0, [], 0, []
