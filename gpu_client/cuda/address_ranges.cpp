@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/protocol/address_zone.hpp"
 
@@ -90,6 +92,68 @@ std::vector<Range> gaps() {
     return found;
 }
 
+// Pages outside the devices' ranges, which stay held: the worker's driver uses their addresses again and again.
+class HeldPages {
+public:
+    bool add(Range range, uint64_t page) TNR_EXCLUDES(mutex_);
+
+private:
+    Range next_gap(Range range) const TNR_REQUIRES(mutex_);
+    bool hold(Range gap, uint64_t page) TNR_REQUIRES(mutex_);
+    void note(Range range) TNR_REQUIRES(mutex_);
+
+    Mutex mutex_;
+    std::map<uint64_t, uint64_t> ends_ TNR_GUARDED_BY(mutex_);  // by where a stretch begins; none touches another
+};
+
+HeldPages& held_pages() {
+    static auto* all = new HeldPages;
+    return *all;
+}
+
+// What of the range is not held at its lowest place; empty when all of it is.
+Range HeldPages::next_gap(Range range) const {
+    auto next = ends_.upper_bound(range.begin);
+    if (next != ends_.begin() && std::prev(next)->second > range.begin) {
+        range.begin = std::min(std::prev(next)->second, range.end);
+        next = ends_.upper_bound(range.begin);
+    }
+    if (next != ends_.end() && range.begin < range.end) range.end = std::min(range.end, next->first);
+    return range;
+}
+
+void HeldPages::note(Range range) {
+    auto at = ends_.lower_bound(range.begin);
+    if (at != ends_.begin() && std::prev(at)->second == range.begin) range.begin = (--at)->first;
+    while (at != ends_.end() && at->first <= range.end) {
+        range.end = std::max(range.end, at->second);
+        at = ends_.erase(at);
+    }
+    ends_[range.begin] = range.end;
+}
+
+bool HeldPages::hold(Range gap, uint64_t page) {
+    if (hold_addresses(gap.begin, gap.end - gap.begin)) {
+        note(gap);
+        return true;
+    }
+    const uint64_t end = std::min(gap.end, gap.begin + single_pages_max * page);
+    for (uint64_t at = gap.begin; at < end; at += page)
+        if (map_without_access(at, page) == Mapped::yes) note({at, at + page});
+    return false;
+}
+
+bool HeldPages::add(Range range, uint64_t page) {
+    LockGuard lock(mutex_);
+    bool all = true;
+    while (range.begin < range.end) {
+        const Range gap = next_gap(range);
+        if (gap.begin < gap.end) all &= hold(gap, page);
+        range.begin = gap.end;
+    }
+    return all;
+}
+
 }  // namespace
 
 bool hold_addresses(uint64_t address, uint64_t bytes) {
@@ -117,13 +181,10 @@ uint64_t hold_addresses_somewhere(uint64_t bytes, uint64_t alignment) {
     return 0;
 }
 
-void hold_pages(uint64_t address, uint64_t bytes) {
+bool hold_pages(uint64_t address, uint64_t bytes) {
     const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     uint64_t begin = address & ~(page - 1), end = (address + bytes + page - 1) & ~(page - 1);
-    if (end <= begin || map_without_access(begin, end - begin) != Mapped::taken) return;
-    // Some of them are held already, for a neighbour.
-    end = std::min(end, begin + single_pages_max * page);
-    for (uint64_t at = begin; at < end; at += page) (void)map_without_access(at, page);
+    return begin < end && held_pages().add({begin, end}, page);
 }
 
 bool show_pages(uint64_t address, uint64_t bytes, int file, uint64_t offset) {

@@ -17,8 +17,9 @@ bool hold_addresses(uint64_t address, uint64_t bytes);
 void let_go_of_addresses(uint64_t address, uint64_t bytes);
 // Holds `bytes` at a random multiple of `alignment` (a power of two) and returns the address; 0 if there is no room.
 uint64_t hold_addresses_somewhere(uint64_t bytes, uint64_t alignment);
-// Holds the pages of [address, address + bytes), as far as they are free: for GPU memory outside the devices' ranges.
-void hold_pages(uint64_t address, uint64_t bytes);
+// Holds the pages of [address, address + bytes), as far as they are free, for GPU memory outside the devices' ranges. They
+// stay held for good: what the worker's driver frees there, it gives to others. False if the program has some of them.
+bool hold_pages(uint64_t address, uint64_t bytes);
 
 // Puts pages of the file, which the program and we share, at addresses that are held; the child of a fork does not
 // inherit them either. False if the system refuses.

@@ -67,6 +67,9 @@ static void withhold_unsupported(Device& device) {
     };
     for (int id : none)
         if (device.known[id]) device.attributes[id] = 0;
+    // Pinned memory is ours, and so are its pools.
+    device.attributes[CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED] = 1;
+    device.known[CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED] = true;
     // The claim's processes give each other memory and events by our own means, which need descriptors of the driver's.
     bool shares = device.attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
     for (int id : {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED})

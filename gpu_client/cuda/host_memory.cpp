@@ -9,6 +9,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
@@ -175,7 +176,7 @@ CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate(void** out, size_t bytes, unsigned flags) {
+CUresult allocate_pinned(void** out, size_t bytes, unsigned flags) {
     if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
@@ -187,6 +188,13 @@ static CUresult allocate(void** out, size_t bytes, unsigned flags) {
     }
     *out = memory;
     return CUDA_SUCCESS;
+}
+
+bool free_pinned(void* memory) {
+    PinnedRange range;
+    if (!remove(memory, false, range)) return false;
+    free_pages(range);
+    return true;
 }
 
 static CUresult register_memory(void* address, size_t bytes, unsigned flags) {
@@ -210,20 +218,18 @@ using namespace tnr::cuda;
 extern "C" {
 
 CUresult CUDAAPI cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
-    return guarded("cuMemHostAlloc", [&] { return allocate(out, bytes, flags); });
+    return guarded("cuMemHostAlloc", [&] { return allocate_pinned(out, bytes, flags); });
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
-    return guarded("cuMemAllocHost", [&] { return allocate(out, bytes, 0); });
+    return guarded("cuMemAllocHost", [&] { return allocate_pinned(out, bytes, 0); });
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* memory) {
     return guarded("cuMemFreeHost", [&]() -> CUresult {
-        if (!memory) return CUDA_SUCCESS;
-        PinnedRange range;
-        if (!remove(memory, false, range)) return CUDA_ERROR_INVALID_VALUE;
-        free_pages(range);
-        return CUDA_SUCCESS;
+        bool of_pool = host_pool_of(value_of(memory)) != 0;
+        bool freed = !memory || (!of_pool && free_pinned(memory));
+        return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 

@@ -20,6 +20,10 @@ struct PinnedRange {
     std::atomic<int>* in_flight = nullptr;  // copies that still read or write it; shared with them, never freed
 };
 
+// Behind cuMemHostAlloc and cuMemFreeHost, which waits for work on the memory. False: no such memory was allocated.
+CUresult allocate_pinned(void** out, size_t bytes, unsigned flags);
+bool free_pinned(void* memory);
+
 // Finds the pinned range that covers all of the memory; false if there is none.
 bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
 // True if the address is in pinned memory. A program may use it as a device address, too: addresses are unified.

@@ -4,10 +4,8 @@
 #include <deque>
 
 #include "api_client/base/mutex.hpp"
-#include "gpu_client/cuda/address_ranges.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
-#include "gpu_client/cuda/page_file.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 
@@ -16,6 +14,9 @@ namespace tnr::cuda {
 // Code that was unloaded stays in memory until this many later ones are unloaded, too: another thread may still be
 // looking at it (the program's bug, but no reason to crash).
 static constexpr size_t unloaded_kept = 64;
+
+// A module borrows the program's memory only until it is loaded; so much of it is copied to be kept.
+static constexpr size_t kept_image_bytes_max = size_t{1} << 20;
 
 uint64_t next_library_number() {
     static std::atomic<uint64_t> last{0};
@@ -35,6 +36,12 @@ CUresult create_library(Image image, LoadOptions options, uint64_t context, Libr
         library = &made;
     });
     return CUDA_SUCCESS;
+}
+
+// In which context records about the code travel; null: in none.
+static Context* context_of(const Library& library) {
+    auto* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
+    return context && context->active ? context : nullptr;
 }
 
 // Names the image, so that it need not travel if the worker has it.
@@ -83,8 +90,8 @@ static bool take_kernels(LoadedCode& code, const std::vector<wire::Bytes>& paylo
 }
 
 // Loads the image that was offered or sent before.
-static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context) {
-    RemoteCall call(wire::LoadLibrary{library.number, code.image.size(), code.options.library, code.options.compiler});
+static CUresult ask_to_load(uint64_t number, LoadedCode& code, Context* context) {
+    RemoteCall call(wire::LoadLibrary{number, code.image.size(), code.options.library, code.options.compiler});
     call.in_context(context);
     auto result = call.send();
     wire::LoadLibrary::Reply reply;
@@ -98,18 +105,16 @@ static CUresult ask_to_load(Library& library, LoadedCode& code, Context* context
 
 // A large image is offered first. The load follows at once, so if the worker has the image that costs no extra round
 // trip.
-static CUresult load(Library& library, LoadedCode& code) {
-    Context* context = contexts().find(library.context != 0 ? library.context : current_context_handle());
-    if (context && !context->active) context = nullptr;
+static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
     constexpr auto unknown = static_cast<CUresult>(wire::image_is_unknown);
     auto result = unknown;
     if (code.image.size() >= wire::offered_image_bytes_min) {
-        if (auto sent = offer_image(library.number, code.image, context); sent != CUDA_SUCCESS) return sent;
-        result = ask_to_load(library, code, context);
+        if (auto sent = offer_image(number, code.image, context); sent != CUDA_SUCCESS) return sent;
+        result = ask_to_load(number, code, context);
     }
     if (result == unknown) {
-        if (auto sent = send_image(library.number, code.image, context); sent != CUDA_SUCCESS) return sent;
-        result = ask_to_load(library, code, context);
+        if (auto sent = send_image(number, code.image, context); sent != CUDA_SUCCESS) return sent;
+        result = ask_to_load(number, code, context);
     }
     if (result == CUDA_SUCCESS) return result;
     log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
@@ -119,15 +124,58 @@ static CUresult load(Library& library, LoadedCode& code) {
     return result;
 }
 
+// Kept for load_elsewhere().
+static void keep_image(const Library& library, LoadedCode& code) {
+    bool lasts = library.context == 0 || code.image.borrowed.empty();
+    bool wanted = code.failed == CUDA_SUCCESS && (lasts || code.image.size() <= kept_image_bytes_max);
+    if (!wanted)
+        code.image = {};
+    else if (!lasts)
+        code.image.own();
+}
+
 CUresult ensure_loaded(Library& library) {
     auto* code = library.code.load();
     if (code->loaded.load(std::memory_order_acquire)) return code->failed;
     TakenTurn turn(code->sending);
     if (code->loaded) return code->failed;
-    code->failed = load(library, *code);
-    code->image = {};
+    code->failed = load(context_of(library), library.number, *code);
+    keep_image(library, *code);
     code->loaded.store(true, std::memory_order_release);
     return code->failed;
+}
+
+static CUresult unload_number(Context* context, uint64_t number) {
+    RemoteCall call(wire::UnloadLibrary<>{number});
+    call.in_context(context);
+    return call.send();
+}
+
+void keep_in_place(LoadedCode& code) {
+    LockGuard lock(code.mutex);
+    code.used = true;
+    code.image = {};
+}
+
+CUresult load_elsewhere(Library& library, std::vector<uint64_t>& left) {
+    auto& code = *library.code.load();
+    LoadedCode copy;
+    {
+        LockGuard lock(code.mutex);
+        if (code.used || code.image.size() == 0) return CUDA_ERROR_ALREADY_MAPPED;
+        copy.image = code.image;
+    }
+    copy.options = code.options;
+    uint64_t number = next_library_number();
+    if (auto result = load(context_of(library), number, copy); result != CUDA_SUCCESS) return result;
+    LockGuard lock(code.mutex);
+    if (!code.used) std::swap(library.number, number);
+    left.push_back(number);
+    return code.used ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
+}
+
+void unload_copies(const Library& library, const std::vector<uint64_t>& left) {
+    for (auto number : left) (void)unload_number(context_of(library), number);
 }
 
 static void bury(LoadedCode* code) {
@@ -163,14 +211,11 @@ static bool forget_library(uint64_t handle, Library& library, bool& was_loaded) 
 CUresult unload_library(uint64_t handle) {
     auto* library = libraries().find(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    auto* context = contexts().find(library->context != 0 ? library->context : current_context_handle());
+    auto* context = context_of(*library);
     uint64_t number = library->number;
     bool was_loaded = false;
     if (!forget_library(handle, *library, was_loaded)) return CUDA_ERROR_INVALID_HANDLE;
-    if (!was_loaded) return CUDA_SUCCESS;
-    RemoteCall call(wire::UnloadLibrary<>{number});
-    call.in_context(context && context->active ? context : nullptr);
-    return call.send();
+    return was_loaded ? unload_number(context, number) : CUDA_SUCCESS;
 }
 
 void forget_modules_of(uint64_t context_handle) {
@@ -186,6 +231,8 @@ CUresult kernel_handle(Library& library, size_t index, uint64_t& handle) {
     if (handle != 0) return CUDA_SUCCESS;
     LockGuard lock(code.mutex);
     if (kernel.handle == 0) {
+        code.used = true;
+        code.image = {};
         kernel.handle = functions().create([&](Function& function, uint64_t, uint64_t value) {
             function.number = wire::function_number(library.number, index);
             function.handle = value;
@@ -203,88 +250,6 @@ CUresult get_kernel(Library& library, const char* name, uint64_t& handle) {
     auto found = code.by_name.find(std::string_view(name));
     if (found == code.by_name.end()) return CUDA_ERROR_NOT_FOUND;
     return kernel_handle(library, found->second, handle);
-}
-
-// The driver has chosen the address, so it may be taken here.
-static CUresult share_block(Context& context, LoadedCode& code, uint64_t block, uint64_t bytes) {
-    SharedMemory shared;
-    if (find_shared(block, shared)) return CUDA_SUCCESS;  // for a neighbour
-    const uint64_t begin = block / page_bytes() * page_bytes();
-    const uint64_t end = (block + bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-    if (!hold_addresses(begin, end - begin)) {
-        log_once(LogLevel::warning,
-                 "a managed variable lies on the GPU where this program has something else: it cannot be used; another "
-                 "run may have more luck");
-        return CUDA_ERROR_ALREADY_MAPPED;
-    }
-    auto result = share_memory(context, {SharedKind::variable, block, block, bytes, 0});
-    if (result != CUDA_SUCCESS) {
-        let_go_of_addresses(begin, end - begin);
-        return result;
-    }
-    LockGuard lock(code.mutex);
-    code.managed.push_back(block);
-    return CUDA_SUCCESS;
-}
-
-// The runtime asks before it has made a context current. The first device's is then kept for good.
-static CUresult context_for_managed(Context*& context) {
-    if (current_context_handle() != 0) return current_context(context);
-    CUcontext primary = nullptr;
-    if (auto result = cuDevicePrimaryCtxRetain(&primary, 0); result != CUDA_SUCCESS) return result;
-    context = find_context(primary);
-    return usable(context);
-}
-
-CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
-    Context* context = nullptr;
-    if (auto result = context_for_managed(context); result != CUDA_SUCCESS) return result;
-    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
-    RemoteCall call(wire::GetManaged<>{library.number, name});
-    call.in_context(context);
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::GetManaged<>::Reply reply;
-    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    address = reply.address;
-    bytes = reply.bytes;
-    auto& code = *library.code.load();
-    auto result = share_block(*context, code, reply.block, reply.block_bytes);
-    if (result == CUDA_SUCCESS) note_symbol(address, bytes, context->handle, library.number);
-    return result;
-}
-
-static CUresult ask_for_global(Library& library, Context& context, const char* name, uint64_t& address,
-                               uint64_t& bytes) {
-    RemoteCall call(wire::GetGlobal<>{library.number, name});
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    wire::GetGlobal<>::Reply reply;
-    if (auto result = call.take(reply); result != CUDA_SUCCESS) return result;
-    address = reply.address;
-    bytes = reply.bytes;
-    note_symbol(address, bytes, context.handle, library.number);
-    return CUDA_SUCCESS;
-}
-
-CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes) {
-    if (auto result = ensure_loaded(library); result != CUDA_SUCCESS) return result;
-    Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    auto& code = *library.code.load();
-    auto key = std::to_string(context->number) + ' ' + name;  // a library's globals differ from context to context
-    {
-        LockGuard lock(code.mutex);
-        if (auto found = code.globals.find(key); found != code.globals.end()) {
-            std::tie(address, bytes) = found->second;
-            return CUDA_SUCCESS;
-        }
-    }
-    // Runtimes before CUDA 13 ask so for managed variables, too, which the program must find there.
-    auto result = get_managed(library, name, address, bytes);
-    if (result == CUDA_ERROR_NOT_FOUND) result = ask_for_global(library, *context, name, address, bytes);
-    if (result != CUDA_SUCCESS) return result;
-    LockGuard lock(code.mutex);
-    code.globals[key] = {address, bytes};
-    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

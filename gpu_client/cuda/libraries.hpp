@@ -29,12 +29,13 @@ struct LoadedCode {
     std::atomic<bool> loaded{false};
     CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
     std::string errors, information;  // the compiler's logs
-    Image image;                      // what is sent: one entry; freed once it is
+    Image image;                      // what is sent: one entry. Kept until something of it is used
     LoadOptions options;
     std::vector<std::unique_ptr<KernelInfo>> kernels;
     std::map<std::string, size_t, std::less<>> by_name;
 
-    Mutex mutex;  // also held while a kernel's handle is made
+    Mutex mutex;  // also held while a kernel's handle is made, and for the image once it is loaded
+    bool used TNR_GUARDED_BY(mutex) = false;  // see load_elsewhere()
     // Address and size of the globals asked for so far.
     std::map<std::string, std::pair<uint64_t, uint64_t>, std::less<>> globals TNR_GUARDED_BY(mutex);
     std::vector<uint64_t> managed TNR_GUARDED_BY(mutex);  // where blocks of managed variables begin
@@ -52,9 +53,13 @@ CUresult unload_library(uint64_t handle);
 // The handle of the kernel called `name`; CUDA_ERROR_NOT_FOUND if there is none.
 CUresult get_kernel(Library& library, const char* name, uint64_t& handle);
 CUresult kernel_handle(Library& library, size_t index, uint64_t& handle);
-CUresult get_global(Library& library, const char* name, uint64_t& address, uint64_t& bytes);
-// A managed variable, which the program finds at its address. CUDA_ERROR_NOT_FOUND if there is none of that name.
-CUresult get_managed(Library& library, const char* name, uint64_t& address, uint64_t& bytes);
+// Loads another copy of code, so that the driver puts its variables elsewhere. What was loaded before stays, so that
+// nothing else is put there, and its number is added to `left`, for unload_copies(). CUDA_ERROR_ALREADY_MAPPED once
+// something of the code has been used.
+CUresult load_elsewhere(Library& library, std::vector<uint64_t>& left);
+void unload_copies(const Library& library, const std::vector<uint64_t>& left);
+// Something of the code is used from now on.
+void keep_in_place(LoadedCode& code);
 void forget_modules_of(uint64_t context_handle);
 
 }  // namespace tnr::cuda

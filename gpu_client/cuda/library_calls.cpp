@@ -6,7 +6,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/images.hpp"
 #include "gpu_client/cuda/jit_options.hpp"
-#include "gpu_client/cuda/libraries.hpp"
+#include "gpu_client/cuda/library_symbols.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
 #include "gpu_client/protocol/fatbin.hpp"
 

@@ -62,7 +62,7 @@ bool is_graph_memory(uint64_t address) {
 }
 
 void note_symbol(uint64_t address, uint64_t bytes, uint64_t context, uint64_t library) {
-    hold_pages(address, bytes);  // for good: the worker's driver may put another library's there
+    (void)hold_pages(address, bytes);
     LockGuard lock(symbols().mutex);
     symbols().by_address[address] = {bytes, context, library};
 }

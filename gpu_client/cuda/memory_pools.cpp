@@ -39,11 +39,11 @@ static void fit_into_grant(const Device& device) TNR_REQUIRES(amounts_mutex()) {
     for (auto* pool : all) pool->amounts.shrink_to(0, pool_granule_small);
 }
 
-uint64_t create_pool(const Device& device, bool is_default) {
+uint64_t create_pool(int device, bool is_default) {
     LockGuard lock(amounts_mutex());
     // Runs with the lock held, which clang does not see.
     return pools().create([&](MemoryPool& pool, uint64_t, uint64_t) TNR_NO_THREAD_SAFETY_ANALYSIS {
-        pool.device = device.ordinal;
+        pool.device = device;
         pool.is_default = is_default;
         pool.shareable = pool.imported = false;
         pool.stands_for = 0;
@@ -57,7 +57,7 @@ uint64_t create_pool(const Device& device, bool is_default) {
 uint64_t default_pool(Device& device) {
     static Mutex making;
     LockGuard lock(making);
-    if (device.pools.own == 0) device.pools.own = create_pool(device, true);
+    if (device.pools.own == 0) device.pools.own = create_pool(device.ordinal, true);
     return device.pools.own;
 }
 
@@ -72,10 +72,10 @@ bool has_room(MemoryPool& pool, uint64_t bytes) {
 }
 
 void take_from_pool(MemoryPool& pool, uint64_t bytes) {
-    auto& device = *find_device(pool.device);
+    auto* device = find_device(pool.device);  // null: the host's
     LockGuard lock(amounts_mutex());
-    if (pool.amounts.take(bytes)) fit_into_grant(device);
-    if (pool.amounts.unused() != 0) device.pools.any_unused = true;
+    if (pool.amounts.take(bytes) && device) fit_into_grant(*device);
+    if (pool.amounts.unused() != 0 && device) device->pools.any_unused = true;
 }
 
 void return_to_pool(uint64_t handle, uint64_t bytes) {
@@ -83,7 +83,10 @@ void return_to_pool(uint64_t handle, uint64_t bytes) {
     if (!pool) return;
     LockGuard lock(amounts_mutex());
     pool->amounts.put_back(bytes);
-    find_device(pool->device)->pools.any_unused = true;
+    if (auto* device = find_device(pool->device))
+        device->pools.any_unused = true;
+    else
+        pool->amounts.shrink_to(pool->release_threshold, pool_granule);
 }
 
 void pools_after_wait(int ordinal) {

@@ -46,8 +46,11 @@ private:
 // Guards the amounts of all pools. DeviceMemory's lock and the registry's may be taken inside it.
 Mutex& amounts_mutex();
 
+// Stands for a device's ordinal: the pool is of the program's memory (host_pools.hpp).
+inline constexpr int of_host = -1;
+
 struct MemoryPool {
-    int device = 0;
+    int device = 0;  // ordinal
     bool is_default = false;
     bool shareable = false;               // made to be exported
     bool imported = false;                // of another process: only what that one allocates
@@ -66,7 +69,7 @@ inline MemoryPool* find_pool(CUmemoryPool handle) {
 }
 
 // These return handles.
-uint64_t create_pool(const Device& device, bool is_default);
+uint64_t create_pool(int device, bool is_default);
 uint64_t default_pool(Device& device);
 uint64_t chosen_pool(Device& device);  // cuDeviceSetMemPool
 

@@ -6,6 +6,7 @@
 #include "gpu_client/cuda/graph_memory.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/handles_for_others.hpp"
+#include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -23,11 +24,13 @@ CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUs
     StreamRef stream;
     if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
     if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
-    if (is_captured(stream)) return capture_allocation(stream, bytes, *out);
+    bool in_host = pool->device == of_host;
+    if (is_captured(stream)) return in_host ? CUDA_ERROR_NOT_SUPPORTED : capture_allocation(stream, bytes, *out);
     if (bytes == 0) {
         *out = 0;
         return CUDA_SUCCESS;
     }
+    if (in_host) return allocate_from_host(*pool, pool_handle, bytes, out);
     if (!has_room(*pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
         return result;
@@ -61,12 +64,19 @@ CUresult number(CUmemPool_attribute attribute, MemoryPool& pool, void* value) {
     return CUDA_SUCCESS;
 }
 
+bool is_of_host(const CUmemLocation& location) {
+    return location.type == CU_MEM_LOCATION_TYPE_HOST;
+}
+
 CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
+    bool of_program = wanted.location.type == CU_MEM_LOCATION_TYPE_HOST && pool.device == of_host;
+    if (of_program) return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
     if (!sound) return CUDA_ERROR_INVALID_DEVICE;
     if (wanted.location.id == pool.device)  // its own device always may
         return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     int reachable = 0;
+    if (pool.device == of_host) return CUDA_SUCCESS;
     if (wanted.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
         if (auto result = cuDeviceCanAccessPeer(&reachable, wanted.location.id, pool.device); result != CUDA_SUCCESS)
             return result;
@@ -75,10 +85,14 @@ CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
 
 // The worker opens all of the device's memory that is not the program's own mapping: allocations of several pools share
 // blocks. It counts how often it was asked to.
-CUresult set_access(MemoryPool& pool, int ordinal, CUmemAccess_flags flags) {
-    if (ordinal == pool.device) return CUDA_SUCCESS;
+CUresult set_access(MemoryPool& pool, const CUmemAccessDesc& wanted) {
+    const int ordinal = wanted.location.id;
+    const auto flags = wanted.flags;
+    if (is_of_host(wanted.location)) return CUDA_SUCCESS;
     const uint64_t bit = uint64_t{1} << ordinal;
     bool open = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (pool.device == of_host) open ? pool.open_to.fetch_or(bit) : pool.open_to.fetch_and(~bit);
+    if (pool.device == of_host || ordinal == pool.device) return CUDA_SUCCESS;
     uint64_t before = open ? pool.open_to.fetch_or(bit) : pool.open_to.fetch_and(~bit);
     if (((before & bit) != 0) == open) return CUDA_SUCCESS;
     auto &owner = *find_device(pool.device), &other = *find_device(ordinal);
@@ -93,18 +107,20 @@ bool is_pool_kind(const CUmemPoolProps& properties) {
     auto type = properties.allocType;
     auto where = properties.location.type;
     return (type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
-           where >= CU_MEM_LOCATION_TYPE_DEVICE && where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+           where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT &&
+           (where >= CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
-// Of a device only: there are no pools of host memory.
+// No pools of managed memory: drivers want CONCURRENT_MANAGED_ACCESS for them. NUMA nodes are not told apart.
 CUresult check_pool_place(const CUmemLocation* location, CUmemAllocationType type) {
     if (!location) return CUDA_ERROR_INVALID_VALUE;
     CUmemPoolProps properties{};
     properties.allocType = type;
     properties.location = *location;
     if (!is_pool_kind(properties)) return CUDA_ERROR_INVALID_VALUE;
-    bool of_device = type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-    return of_device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    bool there_are = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                     (location->type == CU_MEM_LOCATION_TYPE_DEVICE || is_of_host(*location));
+    return there_are ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 bool is_policy(CUmemPool_attribute attribute) {
@@ -167,35 +183,40 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
     return guarded("cuMemGetDefaultMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        return cuDeviceGetDefaultMemPool(out, location->id);
+        if (!is_of_host(*location)) return cuDeviceGetDefaultMemPool(out, location->id);
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        *out = handle_of<CUmemoryPool>(default_host_pool());
+        return CUDA_SUCCESS;
     });
 }
 
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
     return guarded("cuMemGetMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        return cuDeviceGetMemPool(out, location->id);
+        if (!is_of_host(*location)) return cuDeviceGetMemPool(out, location->id);
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        *out = handle_of<CUmemoryPool>(chosen_host_pool());
+        return CUDA_SUCCESS;
     });
 }
 
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
     return guarded("cuMemSetMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        return cuDeviceSetMemPool(location->id, pool);
+        if (!is_of_host(*location)) return cuDeviceSetMemPool(location->id, pool);
+        return choose_host_pool(value_of(pool)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
     return guarded("cuMemPoolCreate", [&]() -> CUresult {
         if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
-        bool carried = properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                       (static_cast<unsigned>(properties->handleTypes) & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
-                           CU_MEM_HANDLE_TYPE_NONE;
-        if (!carried) return CUDA_ERROR_NOT_SUPPORTED;
-        auto* device = find_device(properties->location.id);
-        if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        uint64_t made = create_pool(*device, false);
+        auto& location = properties->location;
+        if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS) return result;
+        unsigned shareable = is_of_host(location) ? 0 : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        if ((static_cast<unsigned>(properties->handleTypes) & ~shareable) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        if (!is_of_host(location) && !find_device(location.id)) return CUDA_ERROR_INVALID_DEVICE;
+        uint64_t made = is_of_host(location) ? create_host_pool(false) : create_pool(location.id, false);
         auto& pool = *pools().find(made);
         pool.shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
         pool.bytes_max = properties->maxSize;
@@ -209,7 +230,10 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
         auto* pool = find_pool(handle);
         if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
         uint64_t chosen = value_of(handle);
-        find_device(pool->device)->pools.chosen.compare_exchange_strong(chosen, 0);
+        if (auto* device = find_device(pool->device))
+            device->pools.chosen.compare_exchange_strong(chosen, 0);
+        else
+            forget_choice(chosen);
         pools().destroy(value_of(handle));
         return CUDA_SUCCESS;
     });
@@ -223,7 +247,7 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
             LockGuard lock(amounts_mutex());
             pool->amounts.shrink_to(keep, pool_granule);
         }
-        find_device(pool->device)->memory->trim();
+        if (auto* device = find_device(pool->device)) device->memory->trim();
         return CUDA_SUCCESS;
     });
 }
@@ -262,8 +286,7 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* 
         for (size_t i = 0; i < count; ++i)
             if (auto result = check_access(*pool, wanted[i]); result != CUDA_SUCCESS) return result;
         for (size_t i = 0; i < count; ++i)
-            if (auto result = set_access(*pool, wanted[i].location.id, wanted[i].flags); result != CUDA_SUCCESS)
-                return result;
+            if (auto result = set_access(*pool, wanted[i]); result != CUDA_SUCCESS) return result;
         return CUDA_SUCCESS;
     });
 }
@@ -272,9 +295,10 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handl
     return guarded("cuMemPoolGetAccess", [&]() -> CUresult {
         auto* pool = find_pool(handle);
         if (!pool || !flags || !location) return CUDA_ERROR_INVALID_VALUE;
-        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(location->id))
+        bool of_program = is_of_host(*location) && pool->device == of_host;
+        if (!of_program && (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !find_device(location->id)))
             return CUDA_ERROR_INVALID_VALUE;
-        bool open = location->id == pool->device || (pool->open_to >> location->id & 1) != 0;
+        bool open = of_program || location->id == pool->device || (pool->open_to >> location->id & 1) != 0;
         *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     });
@@ -299,7 +323,9 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
         if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
         if (is_captured(stream) || is_graph_memory(address)) return free_graph_memory(stream, address);
         if (is_opened_from_pool(address)) return close_memory(address);  // another process's: it only goes from here
-        return free_memory(address, stream.number + 1);
+        if (host_pool_of(address) == 0) return free_memory(address, stream.number + 1);
+        free_to_host(address);
+        return CUDA_SUCCESS;
     });
 }
 

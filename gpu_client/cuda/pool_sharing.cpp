@@ -47,7 +47,7 @@ CUresult import_pool(CUmemoryPool* out, const HandleForOthers& handle) {
     (void)cuEventDestroy_v2(event);
     for (auto* device : devices()) {
         if (device->number != handle.offset) continue;
-        uint64_t made = create_pool(*device, false);
+        uint64_t made = create_pool(device->ordinal, false);
         auto* pool = pools().find(made);
         pool->imported = true;
         pool->name = handle.name;

@@ -14,7 +14,7 @@
 
 namespace tnr::cuda {
 
-using Kind = ProfileEvent::Kind;
+using EventKind = ProfileEvent::Kind;
 
 const char* wanted_profile() {
     static const char* const path = std::getenv("TNR_PROFILE");
@@ -40,12 +40,12 @@ static uint32_t this_thread() {
 }
 
 void ProfiledSlice::begin(const char* name, const char* why) {
-    if (!left_out) begun_ = profile_buffer().add({Kind::begin, this_thread(), profile_now(), name, why});
+    if (!left_out) begun_ = profile_buffer().add({EventKind::begin, this_thread(), profile_now(), name, why});
 }
 
 void ProfiledSlice::finish(int result) {
     begun_ = false;
-    profile_buffer().add({Kind::end, this_thread(), profile_now(), nullptr, nullptr, static_cast<uint64_t>(result)});
+    profile_buffer().add({EventKind::end, this_thread(), profile_now(), nullptr, nullptr, static_cast<uint64_t>(result)});
 }
 
 ProfiledWait::ProfiledWait(uint16_t op) {
@@ -54,7 +54,7 @@ ProfiledWait::ProfiledWait(uint16_t op) {
 
 void profile_appended(uint64_t position, uint16_t op) {
     if (op == wire::op_cuLaunchKernel)
-        profile_buffer().add({Kind::appended, this_thread(), profile_now(), nullptr, nullptr, position});
+        profile_buffer().add({EventKind::appended, this_thread(), profile_now(), nullptr, nullptr, position});
 }
 
 void profile_kernel(uint64_t function, const std::string& name) {
@@ -66,7 +66,7 @@ namespace {
 
 class Batches : public wire::BatchWatcher {
     void batch(Way way, uint64_t sequence, size_t bytes, size_t records) override {
-        auto kind = way == Way::out ? Kind::batch_sent : Kind::batch_received;
+        auto kind = way == Way::out ? EventKind::batch_sent : EventKind::batch_received;
         profile_buffer().add({kind, this_thread(), profile_now(), nullptr, nullptr, sequence, bytes, records});
     }
 };

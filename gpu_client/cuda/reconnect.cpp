@@ -23,7 +23,7 @@ wire::Keeper::Patience patience_from_environment() {
 wire::Keeper::Hooks ClientSession::keeper_hooks() {
     wire::Keeper::Hooks hooks;
     hooks.broken = [this] {
-        log(LogLevel::info, "the connection to the GPU broke");
+        if (!ending_) log(LogLevel::info, "the connection to the GPU broke");  // the worker answers a goodbye by ending
         UniqueLock lock(receive_mutex_);
         if (ending_) lose_locked("the program has ended");
         ++news_expected_;  // somebody must receive the worker's welcome

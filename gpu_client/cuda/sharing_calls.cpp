@@ -47,6 +47,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr address) {
 CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* out, CUevent event) {
     return guarded("cuIpcGetEventHandle", [&]() -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
+        std::memset(out, 0, sizeof *out);  // Warp looks at that on failure, too
         HandleForOthers handle;
         handle.kind = Kind::event;
         auto result = lend_event(event, handle.name);

@@ -6,6 +6,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/texture_references.hpp"
@@ -55,6 +56,7 @@ CUresult get_reference(Registry& registry, Handle* out, CUmodule module, const c
             return CUDA_SUCCESS;
         }
     }
+    keep_in_place(*library->code.load());
     uint64_t number = next_number();
     RemoteCall call(Record{number, library->number, name});
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;

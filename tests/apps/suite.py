@@ -26,8 +26,10 @@ def parse_arguments():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=int, default=600, help="seconds for one module")
     parser.add_argument("--only", default="", help="only modules whose name contains this")
+    parser.add_argument("--without", action="append", default=[], metavar="MODULE", help="not this module of the package")
     parser.add_argument("--pytest", metavar="FOLDER", help="the tests are pytest's, in this folder of the sources")
-    parser.add_argument("--plugin", action="append", default=[], help="a plugin for pytest, beside this file")
+    parser.add_argument("--plugin", action="append", default=[],
+                        help="a module beside this file that is loaded first: a plugin of pytest with --pytest")
     parser.add_argument("package")
     return parser.parse_args()
 
@@ -74,9 +76,11 @@ def skips(output):
             if re.match(r"\s*ERROR: \w+ \([\w.]+\)", report) and re.search(r"^Skipped: ", report, re.M)}
 
 
-def run(module, limit):
+def run(module, limit, plugins):
     """(tests that ran, those that failed, the output) of one module, the tests by name."""
-    output, status = output_of([sys.executable, "-m", "unittest", "-v", module], limit)
+    program = "".join(f"import {name}\n" for name in plugins) + "import unittest\nunittest.main(module=None)"
+    environment = dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent))
+    output, status = output_of([sys.executable, "-c", program, "-v", module], limit, env=environment)
     ran = re.findall(r"^(\w+) \(([\w.]+)\)", output, re.M)
     failed = re.findall(r"^(?:ERROR|FAIL): (\w+) \(([\w.]+)\)", output, re.M)
     name = lambda pair: pair[1] if pair[1].endswith("." + pair[0]) else f"{pair[1]}.{pair[0]}"
@@ -100,8 +104,9 @@ def main():
     expected = read_expected(arguments.expected)
     sources = pathlib.Path(sys.prefix) / "sources" / arguments.pytest if arguments.pytest else None
     modules = [name for name in modules_of(arguments.package, sources) if arguments.only in name]
+    modules = [name for name in modules if name.removeprefix(arguments.package + ".") not in arguments.without]
     run_one = lambda module: (run_pytest(module, arguments.limit, sources, arguments.plugin) if sources
-                              else run(module, arguments.limit))
+                              else run(module, arguments.limit, arguments.plugin))
     passed, unexpected, still, gone = 0, [], 0, []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for module, (ran, failures, output) in zip(modules, pool.map(run_one, modules)):

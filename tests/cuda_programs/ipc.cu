@@ -96,6 +96,13 @@ void first(Line line) {
     cudaIpcEventHandle_t filled_handle{}, answered_handle{};
     CUDA_OK(cudaIpcGetEventHandle(&filled_handle, filled));
     CUDA_OK(cudaIpcGetEventHandle(&answered_handle, answered));
+    cudaEvent_t own_event{};
+    CUipcEventHandle none, zeros{};
+    std::memset(&none, 0xff, sizeof none);
+    CUDA_OK(cudaEventCreateWithFlags(&own_event, cudaEventDisableTiming));
+    EXPECT(cuIpcGetEventHandle(&none, own_event) == CUDA_ERROR_INVALID_HANDLE);
+    EXPECT(std::memcmp(&none, &zeros, sizeof none) == 0);
+    CUDA_OK(cudaEventDestroy(own_event));
     line.put(memory), line.put(small_memory), line.put(filled_handle), line.put(answered_handle);
     void* own = nullptr;
     EXPECT(cudaIpcOpenMemHandle(&own, memory, cudaIpcMemLazyEnablePeerAccess) != cudaSuccess);  // our own

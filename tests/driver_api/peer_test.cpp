@@ -216,6 +216,31 @@ TEST_CASE("peer copies name both contexts and take a stream of either", "[device
     CU_OK(cu.cuCtxSetCurrent(both.second.context));
 }
 
+// Each launch uses the memory as the captured call could.
+TEST_CASE("a graph copies other devices' memory in the stream it was captured from", "[devices]") {
+    if (!two_devices_are_there()) return;
+    TwoDevices both;
+    Memory more(ints_of(3));
+    CU_OK(cu.cuCtxSetCurrent(both.first.context));
+    Memory beside(ints_of(4));
+    CU_OK(cu.cuCtxSetCurrent(both.second.context));
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CU_OK(cu.cuMemcpyDtoDAsync(beside.address, both.there.address, TwoDevices::bytes, stream));
+    CU_OK(cu.cuMemcpyPeerAsync(more.address, both.second.context, both.there.address, both.first.context,
+                               TwoDevices::bytes, stream));
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CU_OK(cu.cuStreamEndCapture(stream, &graph));
+    CU_OK(cu.cuGraphInstantiate(&exec, graph, 0));
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(beside.read<int>(TwoDevices::ints) == ints_of(1));
+    CHECK(more.read<int>(TwoDevices::ints) == ints_of(1));
+    CU_OK(cu.cuGraphExecDestroy(exec));
+    CU_OK(cu.cuGraphDestroy(graph));
+}
+
 TEST_CASE("with peer access kernels use memory that is there and that comes later", "[devices]") {
     if (!are_peers()) return;
     TwoDevices both;

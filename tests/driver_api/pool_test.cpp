@@ -66,3 +66,60 @@ TEST_CASE("stream-ordered allocations that cannot be are refused at the call", "
     CU_CHECK(cu.cuMemAllocAsync(&address, 2 * total, stream), CUDA_ERROR_OUT_OF_MEMORY);
     CU_CHECK(cu.cuMemFreeAsync(0x1234, stream), CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[pool]") {
+    Gpu gpu;
+    Module module;
+    CHECK(gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED) == 1);
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    properties.maxSize = 1 << 20;
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CU_OK(cu.cuMemPoolSetAccess(pool, &access, 1));
+    CUmemAccess_flags flags{};
+    CUmemLocation host{};
+    host.type = CU_MEM_LOCATION_TYPE_HOST;
+    CU_OK(cu.cuMemPoolGetAccess(&flags, pool, &host));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const int count = 10'000;
+    CUdeviceptr address = 0, too_much = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&address, count * sizeof(int), pool, stream));
+    CU_CHECK(cu.cuMemAllocFromPoolAsync(&too_much, 1 << 20, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    unsigned type = 0;
+    CU_OK(cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    CHECK(type == CU_MEMORYTYPE_HOST);
+    auto* values = reinterpret_cast<int*>(address);
+    for (int i = 0; i < count; ++i) values[i] = i;
+    CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 5));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(values[0] == 5);
+    CHECK(values[count - 1] == count + 4);
+    CU_CHECK(cu.cuMemFreeHost(values), CUDA_ERROR_INVALID_VALUE);  // a stream's to free
+
+    Memory copied(count * sizeof(int));
+    CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 1));
+    CU_OK(cu.cuMemcpyAsync(copied.address, address, count * sizeof(int), stream));
+    CU_OK(cu.cuMemFreeAsync(address, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(copied.first<int>() == 6);
+    CU_CHECK(cu.cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
+    cuuint64_t used = 1;
+    CU_OK(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == 0);
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}
+
+// Drivers make them where the GPU and the program use managed memory at once.
+TEST_CASE("pools of managed memory are refused where it is not used at once", "[pool]") {
+    Gpu gpu;
+    if (gpu.attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0) return;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    CUmemoryPool pool = nullptr;
+    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
+}

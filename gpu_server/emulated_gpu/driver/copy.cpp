@@ -83,11 +83,12 @@ CUresult check_copy(Context& context, const Copy& copy, Side destination, Side s
         !span_of(copy.width, copy.height, copy.depth, copy.source_pitch, copy.source_slice, from))
         return CUDA_ERROR_INVALID_VALUE;
     if (!copy.destination || !copy.source) return CUDA_ERROR_INVALID_VALUE;
-    if (resolve(destination, copy.destination) == Side::device && !usable(context, copy.destination, to))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (resolve(source, copy.source) == Side::device && !usable(context, copy.source, from))
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
+    auto sound = [&](Side side, uint64_t address, uint64_t bytes) {
+        if (copy.of_peers) return driver().addresses.covers(address, bytes);
+        return resolve(side, address) != Side::device || usable(context, address, bytes);
+    };
+    bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from);
+    return both ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult check_fill(Context& context, const Fill& fill) {

@@ -5,9 +5,8 @@
 
 namespace tnr::emulated {
 
-// Which side of a copy is what, as the called function says. `peer`: device memory that was checked against a context
-// of its own. `array`: what box_of() has checked.
-enum class Side { device, host, either, peer, array };
+// Which side of a copy is what, as the called function says. `array`: what box_of() has checked.
+enum class Side { device, host, either, array };
 
 // Fails unless every byte that lies in device memory is there.
 CUresult check_copy(Context& context, const Copy& copy, Side destination, Side source);

@@ -111,8 +111,10 @@ CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUc
 CUresult peer_line(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                    size_t bytes, bool now) {
     if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
-    return now ? line_now(stream, to, from, bytes, Side::peer, Side::peer)
-               : copy_later(stream, line(to, from, bytes), Side::peer, Side::peer);
+    Copy copy = line(to, from, bytes);
+    copy.of_peers = true;
+    if (!now) return copy_later(stream, copy, Side::device, Side::device);
+    return in_context([&](Context& context) { return copy_now(context, stream, copy, Side::device, Side::device); });
 }
 
 CUresult peer_box(CUstream stream, const CUDA_MEMCPY3D_PEER* given, bool now) {

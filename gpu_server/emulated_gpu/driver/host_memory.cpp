@@ -16,22 +16,33 @@ constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGI
 CUresult allocate_host(Context& context, void** out, size_t size, unsigned flags) {
     if (!out || size == 0 || (flags & ~alloc_flags)) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = refuse_unsafe()) return error;
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    Allocation allocation;
-    allocation.begin = number(memory);
-    allocation.size = size;
-    allocation.type = MemoryType::host;
-    allocation.device = context.device.ordinal;
-    allocation.context = &context;
-    // With unified addressing every allocation is mapped and portable, whatever was asked for.
-    allocation.flags = flags | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    driver().addresses.insert(allocation);
-    *out = memory;
+    Allocation like;
+    like.device = context.device.ordinal;
+    like.context = &context;
+    like.flags = flags;
+    uint64_t address = 0;
+    if (CUresult error = place_on_host(size, like, address)) return error;
+    *out = pointer(address);
     return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+namespace tnr::emulated {
+
+CUresult place_on_host(uint64_t size, Allocation like, uint64_t& address) {
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    like.begin = address = number(memory);
+    like.size = size;
+    like.type = MemoryType::host;
+    // With unified addressing every allocation is mapped and portable, whatever was asked for.
+    like.flags |= CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    driver().addresses.insert(like);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::emulated
 
 CUresult cuMemAllocHost_v2(void** out, size_t size) {
     return in_context([&](Context& context) { return allocate_host(context, out, size, 0); });
@@ -44,7 +55,7 @@ CUresult cuMemHostAlloc(void** out, size_t size, unsigned flags) {
 CUresult cuMemFreeHost(void* memory) {
     return in_context([&](Context& context) -> CUresult {
         auto found = driver().addresses.find(number(memory));
-        if (!found || found->begin != number(memory) || found->type != MemoryType::host)
+        if (!found || found->begin != number(memory) || found->type != MemoryType::host || found->owner)
             return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = refuse_unsafe()) return error;
         found->context->synchronize();  // copies from it may be under way

@@ -48,6 +48,7 @@ void give_back(const Allocation& allocation) {
             break;
         case MemoryType::host:
             munmap(pointer(allocation.begin), allocation.size);
+            if (allocation.owner) return_to_pool(allocation.owner, granules(allocation.size));
             break;
         case MemoryType::registered:
         case MemoryType::mapped:

@@ -24,6 +24,9 @@ inline constexpr uint64_t managed_alignment = 4096;
 void free_memory_of(Context& context);
 
 // May kernels and copies of `context` use this memory?
+// Pinned memory, which kernels may use at its address; `like` says whose it is.
+CUresult place_on_host(uint64_t size, Allocation like, uint64_t& address);
+
 bool accessible(Context& context, const Allocation& allocation);
 // Is every byte of the range there, and may the context use it? An empty range always is.
 bool usable(Context& context, uint64_t address, uint64_t size);

@@ -28,6 +28,7 @@ struct Copy {
     size_t destination_pitch = 0, source_pitch = 0;        // bytes from row to row
     size_t destination_slice = 0, source_slice = 0;        // bytes from slice to slice
     ArrayPlace destination_array = {}, source_array = {};  // whose address and pitches are above, too
+    bool of_peers = false;                                 // each end is for a context of its own, not the stream's
 
     bool empty() const { return width == 0 || height == 0 || depth == 0; }
 };

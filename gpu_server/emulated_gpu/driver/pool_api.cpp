@@ -14,7 +14,8 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
     Allocation like;
     like.owner = pool.handle();
     like.access = pool.access;
-    CUresult result = place_on_device(pool.device, size, like, address);
+    CUresult result =
+        pool.of_host ? place_on_host(size, like, address) : place_on_device(pool.device, size, like, address);
     if (result != CUDA_SUCCESS) pool.put_back(bytes);
     return result;
 }
@@ -22,6 +23,7 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
 CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
     if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
     if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
+    if (pool.of_host && is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
     bool captured = false;
     CUresult capturing = capture_allocation(stream, pool, size, *out, captured);
     if (capturing || captured) return capturing;
@@ -52,8 +54,9 @@ CUresult free_in_order(Stream& stream, CUdeviceptr address) {
         stream.context.submit(stream, [allocation] {});  // held until the stream gets here
         return CUDA_SUCCESS;
     }
-    if (!found || found->begin != address || found->type != MemoryType::device || found->in_module)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!found || found->begin != address || found->in_module) return CUDA_ERROR_INVALID_VALUE;
+    bool of_pool = found->type == MemoryType::host && found->owner;
+    if (found->type != MemoryType::device && !of_pool) return CUDA_ERROR_INVALID_VALUE;
     bool first = false;
     driver().addresses.update(address, 1, [&](Allocation& allocation) {
         first = !allocation.freed && allocation.buffer_id == found->buffer_id;
@@ -125,6 +128,12 @@ CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* val
     return CUDA_SUCCESS;
 }
 
+// Which may always use it.
+bool is_own_place(const Pool& pool, const CUmemLocation& location) {
+    if (pool.of_host) return location.type == CU_MEM_LOCATION_TYPE_HOST;
+    return location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == pool.device.ordinal;
+}
+
 template <class Call>
 CUresult on_pool(CUmemoryPool handle, Call&& call) {
     return initialized([&]() -> CUresult {
@@ -184,7 +193,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
     return on_pool(handle, [&](Pool& pool) -> CUresult {
         Device* device = device_of(ordinal);
-        if (!device || &pool.device != device) return CUDA_ERROR_INVALID_DEVICE;
+        if (!device || pool.of_host || &pool.device != device) return CUDA_ERROR_INVALID_DEVICE;
         if (auto chosen = find<Pool>(handle)) set_current_pool(std::move(chosen));
         return CUDA_SUCCESS;
     });
@@ -196,6 +205,10 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
         if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
         if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST) {
+            *pool = create_host_pool(properties->maxSize)->as<CUmemoryPool>();
+            return CUDA_SUCCESS;
+        }
         if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
         Device* device = device_of(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
@@ -233,11 +246,14 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
         if (!descriptions && count) return CUDA_ERROR_INVALID_VALUE;
         for (size_t i = 0; i < count; ++i) {
             const CUmemLocation& location = descriptions[i].location;
+            if (is_own_place(pool, location)) {
+                if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+                continue;
+            }
             if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location.id))
                 return CUDA_ERROR_INVALID_DEVICE;
             uint64_t bit = uint64_t{1} << location.id;
             if (descriptions[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-                if (location.id == pool.device.ordinal) return CUDA_ERROR_INVALID_DEVICE;
                 pool.access &= ~bit;
             } else {
                 pool.access |= bit;
@@ -249,9 +265,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
     return on_pool(handle, [&](Pool& pool) -> CUresult {
-        if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location->id))
+        if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
+        bool own = is_own_place(pool, *location);
+        if (!own && (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_of(location->id)))
             return CUDA_ERROR_INVALID_VALUE;
-        bool granted = location->id == pool.device.ordinal || pool.access >> location->id & 1;
+        bool granted = own || pool.access >> location->id & 1;
         *flags = granted ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     });

@@ -68,7 +68,13 @@ def code_with_log():
     assert b"no.such.instruction" in text.value, text.value
 
 
-PROGRAMS = {"unsupported": unsupported, "code": code, "code_with_log": code_with_log}
+def ends():
+    """The worker answers a goodbye by ending: that breaks no connection."""
+    address = ctypes.c_uint64()
+    assert Cuda().call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4096)) == 0
+
+
+PROGRAMS = {"ends": ends, "unsupported": unsupported, "code": code, "code_with_log": code_with_log}
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
@@ -79,6 +85,7 @@ EXPECTED = [
     ("code", None, [("no.such.instruction", "line 6")]),
     ("code", "none", []),
     ("code_with_log", None, []),
+    ("ends", "info", []),
 ]
 
 

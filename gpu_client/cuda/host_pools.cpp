@@ -1,0 +1,88 @@
+// See host_pools.hpp.
+#include "gpu_client/cuda/host_pools.hpp"
+
+#include <map>
+
+#include "gpu_client/cuda/background_thread.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
+
+namespace tnr::cuda {
+
+namespace {
+struct HostAllocation {
+    uint64_t pool, bytes;
+};
+struct HostPools {
+    Mutex mutex;
+    uint64_t own TNR_GUARDED_BY(mutex) = 0, chosen TNR_GUARDED_BY(mutex) = 0;  // handles
+    std::map<uint64_t, HostAllocation> by_address TNR_GUARDED_BY(mutex);
+};
+HostPools& host_pools() {
+    static auto* all = new HostPools;
+    return *all;
+}
+}  // namespace
+
+uint64_t create_host_pool(bool is_default) {
+    return create_pool(of_host, is_default);
+}
+
+uint64_t default_host_pool() {
+    LockGuard lock(host_pools().mutex);
+    if (host_pools().own == 0) host_pools().own = create_host_pool(true);
+    return host_pools().own;
+}
+
+uint64_t chosen_host_pool() {
+    {
+        LockGuard lock(host_pools().mutex);
+        if (host_pools().chosen != 0) return host_pools().chosen;
+    }
+    return default_host_pool();
+}
+
+bool choose_host_pool(uint64_t handle) {
+    auto* pool = pools().find(handle);
+    if (!pool || pool->device != of_host) return false;
+    LockGuard lock(host_pools().mutex);
+    host_pools().chosen = handle;
+    return true;
+}
+
+void forget_choice(uint64_t pool) {
+    LockGuard lock(host_pools().mutex);
+    if (host_pools().chosen == pool) host_pools().chosen = 0;
+}
+
+CUresult allocate_from_host(MemoryPool& pool, uint64_t handle, uint64_t bytes, CUdeviceptr* out) {
+    void* memory = nullptr;
+    if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    constexpr unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    if (auto result = allocate_pinned(&memory, bytes, flags); result != CUDA_SUCCESS) return result;
+    *out = value_of(memory);
+    take_from_pool(pool, bytes);
+    LockGuard lock(host_pools().mutex);
+    host_pools().by_address[*out] = {handle, bytes};
+    return CUDA_SUCCESS;
+}
+
+uint64_t host_pool_of(uint64_t address) {
+    LockGuard lock(host_pools().mutex);
+    auto found = host_pools().by_address.find(address);
+    return found != host_pools().by_address.end() ? found->second.pool : 0;
+}
+
+void free_to_host(uint64_t address) {
+    HostAllocation freed{};
+    {
+        LockGuard lock(host_pools().mutex);
+        auto found = host_pools().by_address.find(address);
+        if (found == host_pools().by_address.end()) return;
+        freed = found->second;
+        host_pools().by_address.erase(found);
+    }
+    return_to_pool(freed.pool, freed.bytes);
+    start_background_thread([address] { (void)free_pinned(handle_of<void*>(address)); });
+}
+
+}  // namespace tnr::cuda
