@@ -9,7 +9,6 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/managed_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
@@ -101,7 +100,7 @@ bool is_pinned(uint64_t address) {
     return !device_of_address(address) && find_pinned(handle_of<const void*>(address), 1, range);
 }
 
-static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context) {
+static CUresult add(void* address, size_t bytes, unsigned flags, bool registered, uint64_t context, uint64_t pool = 0) {
     auto start = reinterpret_cast<uint64_t>(address);
     LockGuard lock(pinned().mutex);
     auto after = pinned().by_address.lower_bound(start);
@@ -112,8 +111,8 @@ static CUresult add(void* address, size_t bytes, unsigned flags, bool registered
     }
     if (overlaps) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     // The counter is small and outlives the range: the network thread may look at it last.
-    pinned().by_address[start] = {
-        start, bytes, flags, registered, context, ++pinned().last_id, new std::atomic<int>(0)};
+    pinned().by_address[start] = {start, bytes, flags, registered, context, ++pinned().last_id, new std::atomic<int>(0),
+                                  pool};
     if (registered || !(flags & CU_MEMHOSTALLOC_DEVICEMAP)) note_elsewhere(start, start + bytes);
     return CUDA_SUCCESS;
 }
@@ -176,13 +175,13 @@ CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_pinned(void** out, size_t bytes, unsigned flags) {
+CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool) {
     if (!out || bytes == 0 || (flags & ~alloc_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     void* memory = nullptr;
     if (auto result = take_pages(bytes, flags, memory); result != CUDA_SUCCESS) return result;
-    if (auto result = add(memory, bytes, flags, false, context->handle); result != CUDA_SUCCESS) {
+    if (auto result = add(memory, bytes, flags, false, context->handle, pool); result != CUDA_SUCCESS) {
         free_pages({value_of(memory), bytes, flags});
         return result;
     }
@@ -227,7 +226,8 @@ CUresult CUDAAPI cuMemAllocHost_v2(void** out, size_t bytes) {
 
 CUresult CUDAAPI cuMemFreeHost(void* memory) {
     return guarded("cuMemFreeHost", [&]() -> CUresult {
-        bool of_pool = host_pool_of(value_of(memory)) != 0;
+        PinnedRange range;
+        bool of_pool = memory && find_pinned(memory, 1, range) && range.pool != 0;
         bool freed = !memory || (!of_pool && free_pinned(memory));
         return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });

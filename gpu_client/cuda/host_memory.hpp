@@ -18,10 +18,11 @@ struct PinnedRange {
     uint64_t context = 0;     // handle of the context it was made in
     uint64_t id = 0;
     std::atomic<int>* in_flight = nullptr;  // copies that still read or write it; shared with them, never freed
+    uint64_t pool = 0;                      // handle of the pool it was taken from (host_pools.hpp)
 };
 
 // Behind cuMemHostAlloc and cuMemFreeHost, which waits for work on the memory. False: no such memory was allocated.
-CUresult allocate_pinned(void** out, size_t bytes, unsigned flags);
+CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool = 0);
 bool free_pinned(void* memory);
 
 // Finds the pinned range that covers all of the memory; false if there is none.

@@ -58,7 +58,7 @@ CUresult allocate_from_host(MemoryPool& pool, uint64_t handle, uint64_t bytes, C
     void* memory = nullptr;
     if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     constexpr unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    if (auto result = allocate_pinned(&memory, bytes, flags); result != CUDA_SUCCESS) return result;
+    if (auto result = allocate_pinned(&memory, bytes, flags, handle); result != CUDA_SUCCESS) return result;
     *out = value_of(memory);
     take_from_pool(pool, bytes);
     LockGuard lock(host_pools().mutex);
@@ -66,23 +66,18 @@ CUresult allocate_from_host(MemoryPool& pool, uint64_t handle, uint64_t bytes, C
     return CUDA_SUCCESS;
 }
 
-uint64_t host_pool_of(uint64_t address) {
-    LockGuard lock(host_pools().mutex);
-    auto found = host_pools().by_address.find(address);
-    return found != host_pools().by_address.end() ? found->second.pool : 0;
-}
-
-void free_to_host(uint64_t address) {
+bool free_to_host(uint64_t address) {
     HostAllocation freed{};
     {
         LockGuard lock(host_pools().mutex);
         auto found = host_pools().by_address.find(address);
-        if (found == host_pools().by_address.end()) return;
+        if (found == host_pools().by_address.end()) return false;
         freed = found->second;
         host_pools().by_address.erase(found);
     }
     return_to_pool(freed.pool, freed.bytes);
     start_background_thread([address] { (void)free_pinned(handle_of<void*>(address)); });
+    return true;
 }
 
 }  // namespace tnr::cuda

@@ -14,9 +14,7 @@ bool choose_host_pool(uint64_t pool);  // false: it is none
 void forget_choice(uint64_t pool);
 
 CUresult allocate_from_host(MemoryPool& pool, uint64_t handle, uint64_t bytes, CUdeviceptr* out);
-// The pool that the allocation at this address is of; 0 if it is of none.
-uint64_t host_pool_of(uint64_t address);
-// Does not wait for the GPU.
-void free_to_host(uint64_t address);
+// Does not wait for the GPU. False: what is there is of no host pool, or has been freed.
+bool free_to_host(uint64_t address);
 
 }  // namespace tnr::cuda

@@ -3,7 +3,6 @@
 
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
-#include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
 
@@ -40,8 +39,8 @@ bool identify(uint64_t address, Known& known) {
     }
     bool is_pinned = is_host && find_pinned(handle_of<const void*>(address), 1, range);
     if (is_pinned)
-        known = {CU_MEMORYTYPE_HOST,          range.address,        range.bytes, range.context, range.id,
-                 host_pool_of(range.address), known.device_pointer, address};
+        known = {CU_MEMORYTYPE_HOST, range.address, range.bytes,          range.context,
+                 range.id,           range.pool,    known.device_pointer, address};
     return on_device || is_pinned;
 }
 

@@ -323,9 +323,8 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
         if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
         if (is_captured(stream) || is_graph_memory(address)) return free_graph_memory(stream, address);
         if (is_opened_from_pool(address)) return close_memory(address);  // another process's: it only goes from here
-        if (host_pool_of(address) == 0) return free_memory(address, stream.number + 1);
-        free_to_host(address);
-        return CUDA_SUCCESS;
+        if (free_to_host(address)) return CUDA_SUCCESS;
+        return free_memory(address, stream.number + 1);
     });
 }
 

@@ -45,7 +45,8 @@ void ProfiledSlice::begin(const char* name, const char* why) {
 
 void ProfiledSlice::finish(int result) {
     begun_ = false;
-    profile_buffer().add({EventKind::end, this_thread(), profile_now(), nullptr, nullptr, static_cast<uint64_t>(result)});
+    profile_buffer().add(
+        {EventKind::end, this_thread(), profile_now(), nullptr, nullptr, static_cast<uint64_t>(result)});
 }
 
 ProfiledWait::ProfiledWait(uint16_t op) {

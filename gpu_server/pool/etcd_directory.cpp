@@ -76,7 +76,8 @@ public:
           keeper_(address, quick),
           writer_(address, quick),
           looker_(address, impatient),
-          follower_(address, keys_.view(), keys_.history(), {.history_ms = times.history_ms, .gathered_ms = times.gathered_ms}) {}
+          follower_(address, keys_.view(), keys_.history(),
+                    {.history_ms = times.history_ms, .gathered_ms = times.gathered_ms}) {}
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
         auto found = registered(self);
