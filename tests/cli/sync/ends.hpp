@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <new>
 #include <random>
 
 #include "api_client/base/handles.hpp"
@@ -22,11 +23,12 @@ namespace tnr::test::ends {
 
 namespace fs = std::filesystem;
 
+// Made by any thread, so without Catch2, which only knows one.
 struct Pair {
     UniqueFd one, other;
     Pair() {
         int pair[2];
-        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) throw std::bad_alloc();
         one.reset(pair[0]), other.reset(pair[1]);
     }
 };
@@ -48,17 +50,26 @@ inline Result<sync::Tally> run_end(EndRun run, const UniqueFd& fd, const sync::S
     return done;
 }
 
-// A download: the receiver is the user's. Each end has a descriptor of its own, between which a test may put a line of its kind.
-inline Result<sync::Tally> download_over(sync::SyncSettings settings, const UniqueFd& at_sender,
-                                         const UniqueFd& at_receiver) {
+struct Ended {
+    Result<sync::Tally> sender, receiver;
+};
+
+// A download: the receiver is the user's. Each end has a descriptor of its own, between which a test may put a line of its
+// kind. Any thread may call it.
+inline Ended both_ends(sync::SyncSettings settings, const UniqueFd& at_sender, const UniqueFd& at_receiver) {
     sync::SyncSettings there = settings;
     there.here = false;
     there.machine = settings.machine = "m";
     auto sent = std::async(std::launch::async, [&] { return run_end(&sync::send_tree, at_sender, there); });
     auto received = run_end(&sync::receive_tree, at_receiver, settings);
-    auto told = sent.get();
-    CHECK(static_cast<bool>(told) == static_cast<bool>(received));
-    if (told && received) CHECK(told->files == received->files);
+    return {sent.get(), received};
+}
+
+inline Result<sync::Tally> download_over(const sync::SyncSettings& settings, const UniqueFd& at_sender,
+                                         const UniqueFd& at_receiver) {
+    auto [sent, received] = both_ends(settings, at_sender, at_receiver);
+    CHECK(static_cast<bool>(sent) == static_cast<bool>(received));
+    if (sent && received) CHECK(sent->files == received->files);
     return received;
 }
 

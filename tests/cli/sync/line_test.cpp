@@ -71,7 +71,8 @@ private:
     std::thread carrier_;
 };
 
-// Takes a few MB a second and counts: what is sent over it is worth compressing.
+// Takes a megabyte a second, which any build of ours on a busy machine can send, and counts: what is sent over it is worth
+// compressing.
 class Trickle {
 public:
     Trickle()
@@ -89,7 +90,7 @@ private:
     void carry(const UniqueFd& from, const UniqueFd& to, bool slowly) {
         char piece[8192];
         for (ssize_t got; (got = ::read(from.get(), piece, sizeof piece)) > 0;) {
-            if (slowly) ::usleep(1000);
+            if (slowly) ::usleep(8000);
             bytes += static_cast<size_t>(got);
             if (::send(to.get(), piece, static_cast<size_t>(got), MSG_NOSIGNAL) != got) break;
         }

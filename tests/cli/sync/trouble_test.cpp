@@ -88,7 +88,10 @@ TEST_CASE("two syncs into one destination at once both come to their end", "[syn
     const std::string large = random_bytes(12 << 20);
     test::write_text(from / "tree/large", large);
     for (int round = 0; round < 8; ++round) {
-        auto other = std::async(std::launch::async, [&] { return download({from / "tree", to / "tree"}); });
+        auto other = std::async(std::launch::async, [&] {
+            Pair pair;
+            return both_ends({from / "tree", to / "tree"}, pair.one, pair.other).receiver;
+        });
         if (round % 2) ::usleep(30'000);
         auto one = download({from / "tree", to / "tree"});
         auto two = other.get();

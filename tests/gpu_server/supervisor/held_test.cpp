@@ -269,6 +269,7 @@ TEST_CASE("connections that are cut anywhere leave nothing, and what was asked h
     auto client = client_of(server, alice);
     for (int i = 0; i < 400 && ask(*client, {{"op", "types"}})["types"][0]["free"] != 1; ++i)
         std::this_thread::sleep_for(milliseconds(50));
+    INFO("the server's log:\n" << server.log());
     CHECK(ask(*client, {{"op", "claims"}})["claims"].empty());
     CHECK(ask(*client, {{"op", "types"}})["types"][0]["free"] == 1);
 }
