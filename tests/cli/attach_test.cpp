@@ -200,7 +200,7 @@ TEST_CASE("over a real connection, the file is another one or gone, and half of 
     WARN("attach over SSH took " << std::chrono::duration<double>(ssh::Clock::now() - begun).count() << " s and "
                                  << relay.round_trips() << " round trips");
     CHECK(relay.connections() == 1);
-    CHECK(relay.round_trips() <= 9);
+    CHECK(relay.round_trips() <= 12);  // nine; what comes in two pieces counts twice
     CHECK(json::parse(test::read_text(etc_tnr / "gpu.json"))["gpu"] == "a100");
     CHECK_FALSE(file_exists(etc_tnr / "gpu.json.new"));
     REQUIRE(fake.tnr({"detach", "demo"}) == 0);

@@ -119,7 +119,7 @@ public:
             if (!all) return all.error();
             auto offer = choose_offer(*all, placed);
             if (!offer) return offer.error();
-            auto built = build(arm_, order, *offer, *image);
+            auto built = build_anew(order, *offer, *image);
             auto made = built ? machine(group_of(order.name)) : Result<Machine>(built.error());
             if (!built && arm_.sold_out()) made = sold_out(*offer, built.error(), *all);
             // A refusal is certain; a broken connection is not, and what is there then is found by its tag.
@@ -404,6 +404,14 @@ private:
         if (*gone) return Ok{};
         return Error{Error::Kind::remote, "Azure is still removing the resource group " + group + " after 20 minutes",
                      "see https://portal.azure.com"};
+    }
+
+    // A removal that a killed `tnr delete` has asked for may begin after we have looked.
+    Result<> build_anew(const Order& order, const Offer& offer, const Image& image) {
+        auto built = build(arm_, order, offer, image);
+        if (built || arm_.code() != "ResourceGroupBeingDeleted") return built;
+        if (auto gone = wait_until_gone(group_of(order.name)); !gone) return gone;
+        return build(arm_, order, offer, image);
     }
 
     Result<> remove_group(const std::string& group) {

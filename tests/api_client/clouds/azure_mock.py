@@ -262,6 +262,8 @@ class Azure(MockCloud):
         if there and there["location"] != body["location"]:
             refuse(409, "InvalidResourceGroupLocation", f"The Resource group already exists in location '{there['location']}'.")
         self.groups[name.lower()] = self.group(subscription, name, body["location"], body.get("tags", {}))
+        if self.knobs.pop("removal_comes_late", False):
+            self.deleting[name.lower()] = 0
         return 200 if there else 201, self.groups[name.lower()]
 
     @route("DELETE", GROUP)

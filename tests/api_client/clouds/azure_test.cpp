@@ -363,6 +363,16 @@ TEST_CASE("azure: a removal that was interrupted goes on, and is waited for", "[
     CHECK(cloud.ask("left") == json::array());
 }
 
+TEST_CASE("azure: a removal that begins while the next machine is made is waited for", "[clouds][azure]") {
+    AzureWorld cloud;
+    auto provider = cloud.provider();
+    cloud.ask("knobs", {{"removal_comes_late", true}});
+    auto made = provider->create(AzureWorld::order());
+    REQUIRE(made);
+    REQUIRE(provider->destroy(made->id));
+    CHECK(cloud.ask("left") == json::array());
+}
+
 TEST_CASE("azure: a machine deleted in the web console is gone; lists have pages", "[clouds][azure]") {
     AzureWorld cloud;
     auto provider = cloud.provider();
