@@ -149,11 +149,13 @@ TEST_CASE("waiting for the context waits for every stream of it", "[ordering]") 
     Gpu gpu;
     Module module;
     Stream first(CU_STREAM_NON_BLOCKING), second(CU_STREAM_NON_BLOCKING);
-    Memory out(32 * sizeof(unsigned));
+    constexpr size_t bytes = 32 * sizeof(unsigned);
+    Memory out(2 * bytes);
     Event done[2];
-    for (auto& [stream, event] : {std::pair<CUstream, CUevent>{first, done[0]}, {second, done[1]}}) {
-        CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, stream, out.address, 5'000));
-        CU_OK(cu.cuEventRecord(event, stream));
+    CUstream streams[] = {first, second};
+    for (size_t i = 0; i < 2; ++i) {
+        CU_OK(launch_shaped(module.function("spin"), 1, 32, 0, streams[i], out.address + i * bytes, 5'000));
+        CU_OK(cu.cuEventRecord(done[i], streams[i]));
     }
     CU_OK(cu.cuCtxSynchronize());
     CU_CHECK(cu.cuEventQuery(done[0]), CUDA_SUCCESS);

@@ -85,7 +85,7 @@ TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[
     CU_OK(cu.cuMemPoolGetAccess(&flags, pool, &host));
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-    Stream stream(CU_STREAM_NON_BLOCKING);
+    Stream stream;  // which waits for the fill of our own memory
     const int count = 10'000;
     CUdeviceptr address = 0, too_much = 0;
     CU_OK(cu.cuMemAllocFromPoolAsync(&address, count * sizeof(int), pool, stream));

@@ -298,9 +298,16 @@ TEST_CASE("who is refused hears of the free type that is most like it", "[server
     Server server({"--plain", "--emulate", "h100,a100"}, {"TNR_WORKER_FAKE_GPUS=2"});
     auto client = client_of(server);
     REQUIRE(ask(*client, session_request("one")).contains("session"));
-    auto refused = ask(*client, session_request("two"))["error"];
-    CHECK(refused["hint"].get<std::string>().starts_with(
-        "a100 is free: --gpu a100; or wait for one: `tnr run --wait 5m`"));
+    json refused;
+    auto hears_of_a100 = [&] {
+        refused = ask(*client, session_request("two"))["error"];
+        return refused["hint"].get<std::string>().starts_with(
+            "a100 is free: --gpu a100; or wait for one: `tnr run --wait 5m`");
+    };
+    // Its worker may still be starting.
+    for (int i = 0; i < 200 && !hears_of_a100(); ++i) std::this_thread::sleep_for(50ms);
+    INFO(refused.dump());
+    CHECK(hears_of_a100());
     REQUIRE(ask(*client, session_request("three", "a100")).contains("session"));
     refused = ask(*client, session_request("two"))["error"];
     CHECK(refused["hint"].get<std::string>().starts_with("wait for one: "));
