@@ -4,7 +4,7 @@
 #include "cli/commands/attach.hpp"
 
 #include "cli/commands/commands.hpp"
-#include "cli/commands/start.hpp"
+#include "cli/commands/reach.hpp"
 #include "cli/json_out.hpp"
 #include "cli/side_by_side.hpp"
 

@@ -1,6 +1,7 @@
-// The way in for connect and sync.
+// See reach.hpp.
 #include "cli/commands/reach.hpp"
 
+#include "cli/logins.hpp"
 #include "cli/target.hpp"
 
 namespace tnr::cli {
@@ -34,6 +35,16 @@ Result<std::unique_ptr<ssh::Client>> reach(Session& session, const std::string& 
     return Error{Error::Kind::network, client.error().what,
                  "its provider says that it runs; when SSH is stopped there or a firewall is in the way, `tnr stop " +
                      name + "` and then `tnr start " + name + "` may bring it back"};
+}
+
+Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address) {
+    auto endpoint = parse_endpoint(address);
+    if (!endpoint) return endpoint.error();
+    if (!endpoint->loopback()) return address;
+    if (!pool_host.empty()) return "tcp://" + pool_host + ":" + std::to_string(endpoint->port);
+    return Error{Error::Kind::usage,
+                 "the pool's address " + address + " is this computer's own; the machine cannot reach it",
+                 "sign in with an address that the machine can reach: `tnr login pool tcp://HOST:PORT …`"};
 }
 
 }  // namespace tnr::cli

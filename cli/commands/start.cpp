@@ -6,6 +6,7 @@
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
 #include "cli/budget_stop.hpp"
+#include "cli/commands/reach.hpp"
 #include "cli/commands/start_choice.hpp"
 #include "cli/commands/start_words.hpp"
 #include "cli/commands/waiting.hpp"
@@ -154,13 +155,8 @@ private:
             print_plan_or_result(planned, machine->has_value());
             return Ok{};
         }
-        const std::string gpus =
-            own_gpus() ? " of its own, which the price includes"
-                       : " from the pool at " + record_.pool + " (GPU: " + gpu_price_text(*pool_, record_) + ")";
-        session_.out << (*machine ? "Would bring up '" : "Would create '") << record_.name << "' at provider "
-                     << record_.provider << " (machine: " << (*machine ? "" : size_text(*offer)) << price_text(price)
-                     << month_text(price) << "), with " << record_.count << " x " << record_.gpu << gpus
-                     << ". Nothing was changed.\n";
+        session_.out << plan_text(record_, *machine ? "" : size_text(*offer), price,
+                                  own_gpus() ? nullptr : pool_.get());
         return Ok{};
     }
 
@@ -195,16 +191,13 @@ private:
             return Ok{};
         }
         if (*found) {
-            if (auto keeps = keeps_its_shape(*old_, record_, **found, *provider_); !keeps) return keeps;
-            if (!options_.gpu.empty())
-                if (auto keeps = keeps_own_gpu(record_, **found); !keeps) return keeps;
-            if (auto key = login_key(*old_, session_.config_folder); !key) return key.error();
+            if (auto good = may_go_on_with(**found); !good) return good;
             machine_ = **found;
-            existed_ = true;
-            was_running_ = machine_.state == MachineState::running;
-            record_.id = machine_.id;
-            return Ok{};
+            auto there = wait_until_stopped();
+            if (!there) return there.error();
+            if (*there) return go_on();
         }
+        machine_ = {};
         progress_.say("'" + record_.name + "' was deleted outside tnr; making it anew");
         record_.id.clear();
         record_.host_key.clear();
@@ -214,6 +207,31 @@ private:
         record_.has_count = 0;
         record_.setup_done = false;
         record_.open_ports.clear();
+        return Ok{};
+    }
+
+    Result<> may_go_on_with(const Machine& found) {
+        if (auto keeps = keeps_its_shape(*old_, record_, found, *provider_); !keeps) return keeps;
+        if (!options_.gpu.empty())
+            if (auto keeps = keeps_own_gpu(record_, found); !keeps) return keeps;
+        if (auto key = login_key(*old_, session_.config_folder); !key) return key.error();
+        return Ok{};
+    }
+
+    // False: it is gone. Google's machines stop before they go, and that is what a `tnr delete` that was killed leaves.
+    Result<bool> wait_until_stopped() {
+        if (machine_.state != MachineState::stopping) return true;
+        progress_.begin("waiting until it has stopped");
+        auto stopped = wait_while(session_, *provider_, machine_, MachineState::stopping);
+        if (!stopped && stopped.error().kind != Error::Kind::not_found) return stopped.error();
+        progress_.end();
+        return stopped && machine_.state != MachineState::gone;
+    }
+
+    Result<> go_on() {
+        existed_ = true;
+        was_running_ = machine_.state == MachineState::running;
+        record_.id = machine_.id;
         return Ok{};
     }
 
@@ -308,12 +326,6 @@ private:
     }
 
     Result<> wake() {
-        if (machine_.state == MachineState::stopping) {
-            progress_.begin("waiting until it has stopped");
-            if (auto stopped = wait_while(session_, *provider_, machine_, MachineState::stopping); !stopped)
-                return stopped;
-            progress_.end();
-        }
         if (machine_.state != MachineState::stopped) return Ok{};
         progress_.begin("starting the machine");
         if (auto started = provider_->start(machine_.id); !started) return started;
@@ -396,10 +408,7 @@ private:
 
     Result<> tell_seen(const Proof& seen) {
         seen_ = seen.gpus;
-        std::string words;
-        for (const auto& gpu : seen_)
-            words +=
-                (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
+        const std::string words = gpus_text(seen_);
         progress_.end(seen.note.empty() ? words : words + " (" + seen.note + ")");
         return reached(Step::proven);
     }
@@ -473,16 +482,6 @@ private:
 };
 
 }  // namespace
-
-Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address) {
-    auto endpoint = parse_endpoint(address);
-    if (!endpoint) return endpoint.error();
-    if (!endpoint->loopback()) return address;
-    if (!pool_host.empty()) return "tcp://" + pool_host + ":" + std::to_string(endpoint->port);
-    return Error{Error::Kind::usage,
-                 "the pool's address " + address + " is this computer's own; the machine cannot reach it",
-                 "sign in with an address that the machine can reach: `tnr login pool tcp://HOST:PORT …`"};
-}
 
 Result<> start(Session& session, const StartOptions& options) {
     auto ours = in_our_words(session, options);

@@ -39,8 +39,4 @@ Result<StartOptions> in_our_words(Session& session, StartOptions options);
 // What the user's settings add for a machine that is new: what one has that exists comes before them.
 Result<StartOptions> with_defaults(Session& session, StartOptions options);
 
-// The address by which a machine reaches the pool that the user reaches at `address`: a pool on our own loopback is
-// somewhere else for a machine (Provider::pool_host), or out of its reach.
-Result<std::string> pool_address_for(const std::string& pool_host, const std::string& address);
-
 }  // namespace tnr::cli

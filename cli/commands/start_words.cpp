@@ -56,6 +56,22 @@ std::string gpu_price_text(Pool& pool, const Record& record) {
     return "price unknown";
 }
 
+std::string gpus_text(const std::vector<SeenGpu>& gpus) {
+    std::string words;
+    for (const auto& gpu : gpus)
+        words += (words.empty() ? "" : "; ") + gpu.name + ", " + ui::bytes_text(static_cast<double>(gpu.memory_bytes));
+    return words;
+}
+
+std::string plan_text(const Record& record, const std::string& size, const Price& price, Pool* pool) {
+    const std::string gpus = !pool
+                                 ? " of its own, which the price includes"
+                                 : " from the pool at " + record.pool + " (GPU: " + gpu_price_text(*pool, record) + ")";
+    return (size.empty() ? "Would bring up '" : "Would create '") + record.name + "' at provider " + record.provider +
+           " (machine: " + size + price_text(price) + month_text(price) + "), with " + std::to_string(record.count) +
+           " x " + record.gpu + gpus + ". Nothing was changed.\n";
+}
+
 Order order_of(const Record& record, bool own_gpus) {
     Order order;
     order.name = record.name;

@@ -21,6 +21,12 @@ std::string month_text(const Price& price);
 // What the record's GPUs cost while they are used, as the pool says.
 std::string gpu_price_text(Pool& pool, const Record& record);
 
+// "NVIDIA H100, 80.0 GiB; …"
+std::string gpus_text(const std::vector<SeenGpu>& gpus);
+
+// What --dry-run says. `size`: of a machine that is new, else empty; no pool: the price has the GPUs in it.
+std::string plan_text(const Record& record, const std::string& size, const Price& price, Pool* pool);
+
 // What the order will be, as far as its price depends on it.
 Order order_of(const Record& record, bool own_gpus);
 

@@ -21,6 +21,7 @@ namespace tnr::test {
 struct FakeWorld {
     // The cloud.
     std::map<std::string, Machine> machines;  // by id
+    bool stops_to_be_deleted = false;         // it is shown stopping once, then no more
     int created = 0;
     std::vector<std::string> destroyed;  // ids, whether there was one or not
     std::optional<Error> machine_error;  // what the cloud says instead of a machine
@@ -109,6 +110,7 @@ public:
         if (now.state == MachineState::stopping) found->second.state = MachineState::stopped;
         found->second.address = world_.address;
         found->second.ssh_port = world_.ssh_port;
+        if (now.state == MachineState::stopping && world_.stops_to_be_deleted) world_.machines.erase(found);
         return now;
     }
     Result<std::vector<Machine>> machines() override {

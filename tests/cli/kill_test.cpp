@@ -101,7 +101,15 @@ struct KillWorld {
         ::kill(child, signal);
         int status = 0;
         ::waitpid(child, &status, 0);
+        settle();
         return WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
+    }
+    // What it had sent is done now, and not while the next one looks.
+    void settle() {
+        for (int i = 0; cloud.ask("settled") != true; ++i) {
+            REQUIRE(i < 10000);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
     }
     json left() { return cloud.ask("left"); }
     bool has_record() { return fake.session.records().exists("demo"); }

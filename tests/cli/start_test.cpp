@@ -1,5 +1,6 @@
 // `tnr start` from every state the world can be in.
 #include "cli/commands/start.hpp"
+#include "cli/commands/reach.hpp"
 
 #include <nlohmann/json.hpp>
 #include "tests/support/catch.hpp"
@@ -66,6 +67,18 @@ TEST_CASE("start brings a stopped machine back, and makes one anew that was dele
     CHECK(fake.world.created == 2);
     CHECK(record_of(fake).host_key != host_key);
     CHECK(fake.err.str().find("deleted outside tnr") != std::string::npos);
+}
+
+TEST_CASE("start makes a machine anew that stops because it is being deleted", "[cli][start]") {
+    test::FakeSession fake;
+    must_start(fake, {.name = "demo", .gpu = "h100"});
+    auto host_key = record_of(fake).host_key;
+    fake.world.machines["i-1"].state = MachineState::stopping;
+    fake.world.stops_to_be_deleted = true;
+    must_start(fake, {.name = "demo"});
+    CHECK(fake.world.created == 2);
+    CHECK(record_of(fake).id == "i-2");
+    CHECK(record_of(fake).host_key != host_key);
 }
 
 TEST_CASE("wherever start fails or is interrupted, it says what exists, and the next start continues", "[cli][start]") {

@@ -13,6 +13,7 @@ Beside the cloud's paths it answers these:
   GET  /mock/log         [{"method", "path", "status"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
+  GET  /mock/settled     true when no other connection is open: whatever was asked for, is done
   POST /mock/client      {"url", "folder"}: the environment of a client that is signed in; its files are put into the folder
 
 With TNR_MOCK_BOOT, a command, there are real machines behind those that are made: `COMMAND NAME ADDRESS` gets the user data on
@@ -149,6 +150,25 @@ class Description:
         return names
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """Knows how many connections are open; they are counted in the order in which they came."""
+    daemon_threads = True
+
+    def __init__(self, handler):
+        self.counting, self.open = threading.Lock(), 0
+        super().__init__(("127.0.0.1", 0), handler)
+
+    def process_request(self, request, client_address):
+        with self.counting:
+            self.open += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        super().shutdown_request(request)
+        with self.counting:
+            self.open -= 1
+
+
 class MockCloud:
     """A cloud is a subclass: methods marked with @route take (query, body, *ids) and return (status, reply) or
     (status, reply, headers)."""
@@ -205,6 +225,8 @@ class MockCloud:
             return self.log
         elif path == "/mock/violations":
             return self.description.violations if self.description.found() else None
+        elif path == "/mock/settled":  # nobody but who asks has a request here
+            return self.server.open == 1
         elif path == "/mock/left":
             return self.left()
         elif path == "/mock/client":
@@ -242,8 +264,7 @@ class MockCloud:
         return self.unknown_path()
 
     def serve(self):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_for(self))
-        server.daemon_threads = True
+        self.server = server = Server(handler_for(self))
         if sys.argv[1:2] == ["--tls"]:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*sys.argv[2:])

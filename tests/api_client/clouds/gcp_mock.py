@@ -258,9 +258,14 @@ class Google(MockCloud):
             self.instances.pop(tuple(each.split("/")), None)
         return self.found(self.instances, (zone, name), f"zones/{zone}/instances/{name}")
 
-    # What a look at an instance changes.
+    # What a look at an instance changes. What stops or goes comes to its end, whether anybody asks about the operation or not.
     def seen(self, instance):
         shown = dict(instance)
+        for operation, finish, _ in list(self.operations.values()):
+            if operation["targetLink"] == instance["selfLink"] and operation["status"] != "DONE" and instance["status"] == "STOPPING":
+                operation["progress"] += 30
+                if operation["progress"] >= 100:
+                    self.operation(operation["name"])
         instance["status"] = {"PROVISIONING": "STAGING", "STAGING": "RUNNING"}.get(instance["status"], instance["status"])
         return shown
 
