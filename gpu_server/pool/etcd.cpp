@@ -69,6 +69,7 @@ std::string end_of(std::string prefix) {
 json to_json(const Span& span) {
     json range = {{"key", base64(span.first)}, {"range_end", base64(span.end)}};
     if (span.most > 0) range["limit"] = std::to_string(span.most);
+    if (span.keys_only) range["keys_only"] = true;
     if (span.changed_after > 0) range["min_mod_revision"] = std::to_string(span.changed_after + 1);
     return range;
 }

@@ -42,6 +42,7 @@ struct Span {
     std::string first, end;
     int most = 0;
     int64_t changed_after = 0;  // only those that changed after this revision
+    bool keys_only = false;     // values stay empty
 };
 Span all_under(const std::string& prefix);
 Span just(const std::string& key);

@@ -22,9 +22,12 @@ constexpr int64_t flood_ms = 10'000;
 constexpr auto stop_looked_for_every = std::chrono::milliseconds(250);
 
 // By chance, so that not all who began together come together.
-int64_t half_to_all_of(int64_t time_ms) {
+double half_to_all() {
     std::random_device chance;
-    return std::uniform_int_distribution(time_ms / 2, time_ms)(chance);
+    return std::uniform_real_distribution(0.5, 1.0)(chance);
+}
+int64_t part_of(int64_t time_ms, double part) {
+    return static_cast<int64_t>(static_cast<double>(time_ms) * part);
 }
 
 class Flood {
@@ -55,7 +58,7 @@ void Follower::Heard::note(const std::vector<Event>& events) {
 }
 
 Result<> Follower::follow(const Told& told, const std::function<bool()>& stopped) {
-    const auto watched_ms = static_cast<int>(half_to_all_of(std::min(times_.watched_ms, times_.history_ms)));
+    const auto watched_ms = static_cast<int>(part_of(std::min(times_.watched_ms, times_.history_ms), half_to_all()));
     Client client(address_, {.connect_ms = follow_connect_ms, .total_ms = watched_ms}, stopped);
     auto listing = client.list(prefix_);
     if (!listing) return listing.error();
@@ -107,16 +110,29 @@ Result<> Follower::skip_what_happened_elsewhere(Client& client, Heard& heard) {
     return Ok{};
 }
 
-void Follower::gather(const std::function<bool()>& stopped) const {
-    for (auto until = boot_ms() + half_to_all_of(times_.gathered_ms); boot_ms() < until && !stopped();)
-        std::this_thread::sleep_for(stop_looked_for_every);
+// How long depends on how many keys there are meanwhile, which costs little to ask.
+Result<> Follower::gather(Client& client, const Heard& heard, const std::function<bool()>& stopped) const {
+    const auto begun = boot_ms();
+    const double part = half_to_all();
+    auto few = all_under(prefix_);
+    few.keys_only = true;
+    few.most = 1;
+    for (int64_t keys = 0, there = std::ssize(heard.keys); there > keys && !stopped();) {
+        keys = there;
+        const auto until = begun + part_of(std::max(times_.gathered_ms, times_.gathered_ms_per_key * keys), part);
+        while (boot_ms() < until && !stopped()) std::this_thread::sleep_for(stop_looked_for_every);
+        auto now = client.list(std::vector{few});
+        if (!now) return now.error();
+        there = now->front().count;
+    }
+    return Ok{};
 }
 
 // False: nobody wants to hear more.
 Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& told,
                                       const std::function<bool()>& stopped) {
     while (true) {
-        gather(stopped);
+        if (auto gathered = gather(client, heard, stopped); !gathered) return gathered.error();
         auto events = what_happened(client, heard);
         if (!events) return events.error();
         if (stopped() || (!events->empty() && !told(false, *events))) return false;
@@ -133,17 +149,19 @@ Result<std::vector<Event>> Follower::what_happened(Client& client, Heard& heard)
     heard.revision = since->revision;
     if (std::ssize(heard.keys) == since->count) return events;
     // Some have gone, and etcd tells only of those that are there.
-    auto listing = client.list(prefix_);
-    if (!listing) return listing.error();
-    events.clear();
+    auto later = all_under(prefix_), all = all_under(prefix_);
+    later.changed_after = heard.revision;
+    all.keys_only = true;
+    auto both = client.list(std::vector{later, all});
+    if (!both) return both.error();
+    for (auto& pair : both->front().values) events.push_back({false, std::move(pair)});
     auto gone = std::exchange(heard.keys, {});
-    for (auto& pair : listing->values) {
+    for (auto& pair : both->back().values) {
         gone.erase(pair.key);
-        events.push_back({false, std::move(pair)});
+        heard.keys.insert(std::move(pair.key));
     }
-    for (auto& key : gone) events.push_back({true, {key, "", 0, listing->revision, 0}});
-    heard.note(events);
-    heard.revision = listing->revision;
+    heard.revision = both->back().revision;
+    for (auto& key : gone) events.push_back({true, {key, "", 0, heard.revision, 0}});
     return events;
 }
 

@@ -23,6 +23,10 @@ struct FollowTimes {
     // When more happens than a watch should tell one by one (flood_news in the .cpp), what happens is gathered for half of this to
     // all of it, and fetched as one. 0: never, for what must be known at once.
     int64_t gathered_ms = 0;
+    // Or for this long for each key, if that is more. To fetch a key costs some 20 us of processor time at each end, and N who
+    // follow fetch N keys each: so spread, it is a fifth of etcd's processor for a thousand of them. All at once starved etcd
+    // until leases ended, and everybody came again.
+    int64_t gathered_ms_per_key = 100;
 };
 
 // Belongs to one thread.
@@ -47,7 +51,7 @@ private:
     Result<Watched> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
     Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
     Result<Listing> changed_since(Client& client, const Heard& heard) const;
-    void gather(const std::function<bool()>& stopped) const;
+    Result<> gather(Client& client, const Heard& heard, const std::function<bool()>& stopped) const;
     Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
     Result<std::vector<Event>> what_happened(Client& client, Heard& heard) const;
     void forget_history(Client& client);

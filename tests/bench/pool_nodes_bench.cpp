@@ -31,7 +31,7 @@ namespace {
 constexpr int gpus_per_node = 8;
 constexpr int rest_s = 6;  // what a pool costs in which nothing happens
 // For all nodes to register and to hear of each other: a thousand tell a million times of each other.
-constexpr std::chrono::seconds join_limit{150};
+constexpr std::chrono::seconds join_limit{240};
 // A node's server has its lease and its claims to itself; here a thousand share two cores with etcd.
 constexpr LeaseTimes patient{.ttl_s = 15, .renewed_ms = 3'000, .margin_ms = 1'000};
 

@@ -112,7 +112,7 @@ TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") 
     std::map<std::string, std::string> heard;
     std::atomic<int> pieces = 0;
     std::atomic<bool> complete = false, stopping = false;
-    etcd::Follower follower(server.address(), there, "", {.gathered_ms = 1'500});
+    etcd::Follower follower(server.address(), there, "", {.gathered_ms = 1'500, .gathered_ms_per_key = 1});
     std::thread follows([&] {
         (void)follower.follow(
             [&](bool all, const std::vector<etcd::Event>& events) {
@@ -139,6 +139,44 @@ TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") 
     stopping = true;
     follows.join();
     CHECK(heard.size() == changes - 1);
+}
+
+// All who follow fetch all there is, so they take the more time for it the more there is.
+TEST_CASE("a flood of many keys is gathered for longer, also by those who knew of few before", "[pool]") {
+    if (!OwnEtcd::there()) {
+        WARN("no etcd here: apt-get install etcd-server");
+        return;
+    }
+    OwnEtcd server;
+    etcd::Client client(server.address(), {.total_ms = 5'000});
+    const std::string there = server.address().prefix + "there/";
+    constexpr int keys = 200, per_key_ms = 25;
+    std::atomic<int> known = 0;
+    std::atomic<bool> stopping = false, listening = false;
+    std::atomic<std::chrono::steady_clock::time_point> last_single, gathered;
+    etcd::Follower follower(server.address(), there, "", {.gathered_ms = 2'000, .gathered_ms_per_key = per_key_ms});
+    std::thread follows([&] {
+        (void)follower.follow(
+            [&](bool all, const std::vector<etcd::Event>& events) {
+                listening = all || listening;
+                (events.size() < 100 ? last_single : gathered) = std::chrono::steady_clock::now();
+                known += static_cast<int>(events.size());
+                return true;
+            },
+            [&] { return stopping.load(); });
+    });
+    REQUIRE(within(5, [&] { return listening.load(); }));
+    constexpr int singles = 30;  // enough for a flood, and far from all
+    for (int i = 0; i < singles; ++i) REQUIRE(client.commit(etcd::Txn().put(there + std::to_string(i), "1")));
+    for (int i = singles; i < keys;) {
+        etcd::Txn many;
+        for (int end = std::min(keys, i + 85); i < end; ++i) many.put(there + std::to_string(i), "1");
+        REQUIRE(client.commit(many));
+    }
+    CHECK(within(30, [&] { return known >= keys; }));
+    stopping = true;
+    follows.join();
+    CHECK(gathered.load() - last_single.load() >= std::chrono::milliseconds(keys * per_key_ms / 2));
 }
 
 TEST_CASE("nodes have etcd forget what was, and go on hearing what is", "[pool]") {
