@@ -43,15 +43,13 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
-// Makes the host's side a mirror. What lies between slices is mirrored with them, so it cannot come back: the program
-// may have changed it.
+// Makes the host's side a mirror.
 CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
                      PreparedCopy& copy) {
     const uint64_t slice_rows = box.slices > 1 ? side.slice_bytes / side.pitch : box.rows;
-    if (slice_rows != box.rows && !to_device)
-        return static_cast<CUresult>(unsupported("a graph's copy to the host with gaps between slices"));
     const uint64_t rows = (box.slices - 1) * slice_rows + box.rows;
     auto host = std::make_shared<HostCopy>();
+    if (slice_rows != box.rows) host->slice_rows = slice_rows, host->copied_rows = box.rows;
     auto result = mirror_copy(context, {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch},
                               to_device, before, *host);
     if (result != CUDA_SUCCESS) return result;

@@ -60,7 +60,7 @@ std::shared_ptr<HostCopy> find_copy(const GraphNeeds& needs, const Mirrors& mirr
 FunctionMemory memory_of(const wire::FunctionOrder& function, const GraphNeeds& needs, const Mirrors& mirrors) {
     FunctionMemory memory;
     for (auto mirror : function.seen)
-        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy->host);
+        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy);
     for (auto mirror : function.brings)
         if (auto copy = find_copy(needs, mirrors, mirror, true)) memory.brings.push_back(copy);
     return memory;

@@ -232,6 +232,52 @@ TEST_CASE("boxes are copied from and to the host in graphs", "[graph]") {
     CU_OK(cu.cuArrayDestroy(array));
 }
 
+TEST_CASE("what lies between the slices of a box stays the program's", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    // Two slices of three rows of four words, in the host's memory with a row between the slices.
+    const size_t row = 4 * word;
+    Words given(2 * 3 * 4), host(7 * 4, 0);
+    std::iota(given.begin(), given.end(), 1u);
+    Memory memory(given);
+    Graph graph;
+    CUDA_MEMCPY3D out{};
+    out.srcMemoryType = CU_MEMORYTYPE_DEVICE, out.srcDevice = memory.address, out.srcPitch = row, out.srcHeight = 3;
+    out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = host.data(), out.dstPitch = row, out.dstHeight = 4;
+    out.WidthInBytes = row, out.Height = 3, out.Depth = 2;
+    auto fetched = add_copy(graph, {}, out);
+    auto between = host.begin() + 12;
+    auto expect = [&](const Words& slices, unsigned gap) {
+        CHECK(Words(host.begin(), between) == Words(slices.begin(), slices.begin() + 12));
+        CHECK(Words(between, between + 4) == Words(4, gap));
+        CHECK(Words(between + 4, host.end()) == Words(slices.begin() + 12, slices.end()));
+    };
+
+    SECTION("as it is when a launch comes") {
+        GraphExec exec(graph);
+        for (unsigned gap : {77u, 88u}) {
+            std::fill(between, between + 4, gap);
+            exec.run(stream);
+            expect(given, gap);
+        }
+    }
+    SECTION("also where a function sees the slices, and a copy brings them back") {
+        std::fill(between, between + 4, 77);
+        std::function<void()> twice = [&] {
+            for (auto& one : host) one *= 2;
+        };
+        auto doubled = add_function(graph, {fetched}, twice);
+        CUDA_MEMCPY3D in = out;
+        in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = host.data(), in.srcDevice = 0, in.srcHeight = 4;
+        in.dstMemoryType = CU_MEMORYTYPE_DEVICE, in.dstDevice = memory.address, in.dstHost = nullptr, in.dstHeight = 3;
+        add_copy(graph, {doubled}, in);
+        GraphExec(graph).run(stream);
+        for (auto& one : given) one *= 2;
+        expect(given, 154);
+        CHECK(memory.read<unsigned>(given.size()) == given);
+    }
+}
+
 TEST_CASE("a graph copies within the host's memory", "[graph]") {
     Gpu gpu;
     Stream stream;
