@@ -1,4 +1,6 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
+#include <algorithm>
+
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -91,14 +93,21 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
     return result == CUDA_SUCCESS ? call.take(work) : result;
 }
 
-// The needs with another copy for the node, which was `old`.
+// Captured copies do not know their nodes. Those of the same rows have the same mirror, and any one of them is the node's.
+void forget_captured(std::vector<std::shared_ptr<HostCopy>>& copies, bool to_device, uint64_t mirror) {
+    auto is_it = [&](auto& one) { return one->node == 0 && one->to_device == to_device && *one->mirror == mirror; };
+    auto found = std::find_if(copies.begin(), copies.end(), is_it);
+    if (found != copies.end()) copies.erase(found);
+}
+
+// The needs with another copy for the node, which was `old` before it was ever set.
 std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
                                             const wire::CopyWork<>& old, const PreparedCopy& copy) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    std::erase_if(changed->copies, [&](auto& one) {
-        bool captured = one->node == 0 && (one->to_device ? *one->mirror == old.from : *one->mirror == old.to);
-        return captured || one->node == value_of(node);
-    });
+    if (std::erase_if(changed->copies, [&](auto& one) { return one->node == value_of(node); }) == 0) {
+        forget_captured(changed->copies, true, old.from);
+        forget_captured(changed->copies, false, old.to);
+    }
     for (auto& one : copy.host) {
         one->node = value_of(node);
         changed->copies.push_back(one);

@@ -232,6 +232,35 @@ TEST_CASE("boxes are copied from and to the host in graphs", "[graph]") {
     CU_OK(cu.cuArrayDestroy(array));
 }
 
+TEST_CASE("of two captured copies of the same host memory one gets another source", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    Words host{1, 2, 3}, other{7, 8, 9};
+    Memory first(3 * word), second(3 * word);
+    begin_capture(stream);
+    CU_OK(cu.cuMemcpyHtoDAsync(first.address, host.data(), 3 * word, stream));
+    CU_OK(cu.cuMemcpyHtoDAsync(second.address, host.data(), 3 * word, stream));
+    auto graph = end_capture(stream);
+    CUgraphNode node = nullptr;
+    size_t count = 1;
+    CU_OK(cu.cuGraphGetRootNodes(graph, &node, &count));  // the first copy
+    const auto changed = to_device(first.address, other.data(), 3 * word);
+
+    SECTION("in the graph") {
+        CU_OK(cu.cuGraphMemcpyNodeSetParams(node, &changed));
+        GraphExec(graph).run(stream);
+    }
+    SECTION("in an instance, twice") {
+        GraphExec exec(graph);
+        CUcontext context = nullptr;
+        CU_OK(cu.cuCtxGetCurrent(&context));
+        for (int i = 0; i < 2; ++i) CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
+        exec.run(stream);
+    }
+    CHECK(first.read<unsigned>(3) == other);
+    CHECK(second.read<unsigned>(3) == host);
+}
+
 TEST_CASE("what lies between the slices of a box stays the program's", "[graph]") {
     Gpu gpu;
     Stream stream;
