@@ -3,6 +3,7 @@
 
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
+#include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
@@ -164,6 +165,7 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     auto needs = needs_of(exec);
     PreparedCopy copy;
     if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
+    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
     if (needs)
         if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
