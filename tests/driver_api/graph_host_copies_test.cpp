@@ -232,6 +232,63 @@ TEST_CASE("boxes are copied from and to the host in graphs", "[graph]") {
     CU_OK(cu.cuArrayDestroy(array));
 }
 
+TEST_CASE("a copy from pinned memory brings what a copy before it has changed of it", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t count = 6;
+    unsigned* host = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), count * word));
+    Memory part(Words{7, 8}), whole(count * word);
+    Graph graph;
+    auto run = [&](CUgraph what) {
+        GraphExec exec(what);
+        for (unsigned round = 1; round <= 2; ++round) {
+            std::iota(host, host + count, 10 * round);
+            exec.run(stream);
+            const Words expected{10 * round, 7, 8, 10 * round + 3, 10 * round + 4, 10 * round + 5};
+            CHECK(whole.read<unsigned>(count) == expected);
+            CHECK(Words(host, host + count) == expected);
+        }
+    };
+
+    SECTION("of nodes") {
+        auto fetched = add_copy(graph, {}, to_host(host + 1, part.address, 2 * word));
+        add_copy(graph, {fetched}, to_device(whole.address, host, count * word));
+        run(graph);
+    }
+    SECTION("of a captured stream") {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyDtoHAsync(host + 1, part.address, 2 * word, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(whole.address, host, count * word, stream));
+        auto captured = end_capture(stream);
+        run(captured);
+    }
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+// A GPU elsewhere may refuse this; a copy of what was there before would be wrong.
+TEST_CASE("a copy from memory that is pinned in part brings what is there, or is refused", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t page = 4096, count = 3 * page / word;
+    std::vector<std::byte> room(5 * page);
+    const size_t skipped = page - reinterpret_cast<size_t>(room.data()) % page;
+    auto* host = reinterpret_cast<unsigned*>(room.data() + skipped);
+    CU_OK(cu.cuMemHostRegister(host + page / word, page, 0));
+    Memory part(Words{7, 8}), whole(count * word);
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host + page / word, part.address, 2 * word));
+    add_copy(graph, {fetched}, to_device(whole.address, host, count * word));
+    CUgraphExec exec = nullptr;
+    if (cu.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS) {
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(whole.read<unsigned>(count)[page / word + 1] == 8);
+        CU_OK(cu.cuGraphExecDestroy(exec));
+    }
+    CU_OK(cu.cuMemHostUnregister(host + page / word));
+}
+
 TEST_CASE("of two captured copies of the same host memory one gets another source", "[graph][capture]") {
     Gpu gpu;
     Stream stream;
