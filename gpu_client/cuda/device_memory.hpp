@@ -8,6 +8,8 @@
 //
 // Small allocations share mapped blocks, large ones have mappings of their own. Any thread. Callers must hold no lock
 // where a function may wait.
+//
+// device_memory.cpp chooses places for allocations, memory_room.cpp comes by the room for them.
 #pragma once
 
 #include <algorithm>
@@ -101,6 +103,7 @@ private:
     struct Drain;
 
     ClientSession& session() const;  // open once there is memory to ask for
+    uint64_t whole_granules(uint64_t bytes) const { return (bytes + granularity_ - 1) / granularity_ * granularity_; }
     // These put what must be sent into sends_.
     bool try_allocate(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);
     bool find_place(const Wish& wish, Allocation& made) TNR_REQUIRES(mutex_);

@@ -1,6 +1,9 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
+#include <algorithm>
+
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
+#include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
@@ -43,15 +46,13 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
-// Makes the host's side a mirror. What lies between slices is mirrored with them, so it cannot come back: the program
-// may have changed it.
+// Makes the host's side a mirror.
 CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
                      PreparedCopy& copy) {
     const uint64_t slice_rows = box.slices > 1 ? side.slice_bytes / side.pitch : box.rows;
-    if (slice_rows != box.rows && !to_device)
-        return static_cast<CUresult>(unsupported("a graph's copy to the host with gaps between slices"));
     const uint64_t rows = (box.slices - 1) * slice_rows + box.rows;
     auto host = std::make_shared<HostCopy>();
+    if (slice_rows != box.rows) host->slice_rows = slice_rows, host->copied_rows = box.rows;
     auto result = mirror_copy(context, {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch},
                               to_device, before, *host);
     if (result != CUDA_SUCCESS) return result;
@@ -93,14 +94,21 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
     return result == CUDA_SUCCESS ? call.take(work) : result;
 }
 
-// The needs with another copy for the node, which was `old`.
+// Captured copies do not know their nodes. Those of the same rows have the same mirror, and any one of them is the node's.
+void forget_captured(std::vector<std::shared_ptr<HostCopy>>& copies, bool to_device, uint64_t mirror) {
+    auto is_it = [&](auto& one) { return one->node == 0 && one->to_device == to_device && *one->mirror == mirror; };
+    auto found = std::find_if(copies.begin(), copies.end(), is_it);
+    if (found != copies.end()) copies.erase(found);
+}
+
+// The needs with another copy for the node, which was `old` before it was ever set.
 std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
                                             const wire::CopyWork<>& old, const PreparedCopy& copy) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    std::erase_if(changed->copies, [&](auto& one) {
-        bool captured = one->node == 0 && (one->to_device ? *one->mirror == old.from : *one->mirror == old.to);
-        return captured || one->node == value_of(node);
-    });
+    if (std::erase_if(changed->copies, [&](auto& one) { return one->node == value_of(node); }) == 0) {
+        forget_captured(changed->copies, true, old.from);
+        forget_captured(changed->copies, false, old.to);
+    }
     for (auto& one : copy.host) {
         one->node = value_of(node);
         changed->copies.push_back(one);
@@ -157,6 +165,7 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     auto needs = needs_of(exec);
     PreparedCopy copy;
     if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
+    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
     if (needs)
         if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;

@@ -7,6 +7,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/memory_info.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -16,8 +17,22 @@ namespace tnr::cuda {
 
 namespace {
 
-DeviceRows mirror_of(const HostCopy& copy) {
-    return {*copy.mirror, copy.host.row_bytes};
+DeviceRows mirror_of(const HostCopy& copy, const MirroredRows& slice) {
+    return {*copy.mirror + slice.offset, slice.host.row_bytes};
+}
+
+CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
+    auto result = CUDA_SUCCESS;
+    for (auto& slice : slices_of(copy))
+        if (result == CUDA_SUCCESS) result = copy_to_device(mirror_of(copy, slice), slice.host, stream, false);
+    return result;
+}
+
+CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
+    auto result = CUDA_SUCCESS;
+    for (auto& slice : slices_of(copy))
+        if (result == CUDA_SUCCESS) result = copy_from_device(slice.host, mirror_of(copy, slice), stream, false);
+    return result;
 }
 
 // Memory that an earlier launch has yet to write is read when it has: copy_to_device() waits for that.
@@ -25,15 +40,13 @@ CUresult launch_with_needs(const GraphNeeds& needs, Context& context, CUstream s
                            const std::function<CUresult()>& submit_launch) {
     for (auto& copy : needs.copies) {
         if (!copy->to_device) continue;
-        if (auto result = copy_to_device(mirror_of(*copy), copy->host, stream, false); result != CUDA_SUCCESS)
-            return result;
+        if (auto result = fill_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     expect_functions(*context.session.load(), needs);
     if (auto result = submit_launch(); result != CUDA_SUCCESS) return result;
     for (auto& copy : needs.copies) {
         if (copy->to_device || copy->seen_by_function) continue;
-        if (auto result = copy_from_device(copy->host, mirror_of(*copy), stream, false); result != CUDA_SUCCESS)
-            return result;
+        if (auto result = fetch_mirror(*copy, stream); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
 }

@@ -17,6 +17,9 @@ namespace tnr::cuda {
 struct HostCopy {
     bool to_device = false;
     HostRows host;
+    // Of a box with gaps between its slices, the gaps are mirrored, too, but never copied: of every `slice_rows` rows the
+    // first `copied_rows` are the box's. 0: all are.
+    uint64_t slice_rows = 0, copied_rows = 0;
     // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
     std::shared_ptr<const uint64_t> mirror;
     uint64_t context = 0;  // handle: of the mirror

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "gpu_client/cuda/graph_pinned_copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/mirrors.hpp"
@@ -33,9 +34,9 @@ struct Mirrors {
 };
 
 // Copies to the same memory at least, one after the other, or one to it and one from it.
-bool any_overlap(const GraphNeeds& needs) {
+bool any_overlap(const GraphNeeds& needs, const GraphNeeds& others) {
     for (auto& one : needs.copies)
-        for (auto& other : needs.copies)
+        for (auto& other : others.copies)
             if (one->mirror != other->mirror && !(one->to_device && other->to_device) &&
                 overlap(one->host, other->host))
                 return true;
@@ -60,7 +61,7 @@ std::shared_ptr<HostCopy> find_copy(const GraphNeeds& needs, const Mirrors& mirr
 FunctionMemory memory_of(const wire::FunctionOrder& function, const GraphNeeds& needs, const Mirrors& mirrors) {
     FunctionMemory memory;
     for (auto mirror : function.seen)
-        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy->host);
+        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy);
     for (auto mirror : function.brings)
         if (auto copy = find_copy(needs, mirrors, mirror, true)) memory.brings.push_back(copy);
     return memory;
@@ -81,23 +82,38 @@ std::shared_ptr<const GraphNeeds> in_order(const GraphNeeds& needs, const Mirror
     return ordered;
 }
 
-}  // namespace
-
-CUresult order_needs(CUgraph graph) {
+// `tangled`: no order is right.
+CUresult order_needs(CUgraph graph, bool& tangled) {
+    tangled = false;
     auto needs = needs_of(graph);
-    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(*needs))) return CUDA_SUCCESS;
+    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(*needs, *needs)))
+        return CUDA_SUCCESS;
     const Mirrors mirrors(*needs);
     if (mirrors.all.size() > wire::seen_memory_max)
         return static_cast<CUresult>(unsupported("a graph with functions and so many copies from or to the host"));
     Order order;
     if (auto result = ask_order(graph, mirrors, order); result != CUDA_SUCCESS) return result;
-    if (order.tangled != 0)
-        return static_cast<CUresult>(
-            unsupported("a graph's copy from host memory that a copy before it changes partly"));
+    tangled = order.tangled != 0;
+    if (tangled) return CUDA_ERROR_NOT_SUPPORTED;
     if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
     for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, *needs, mirrors));
     set_needs(graph, in_order(*needs, mirrors, order));
     return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult order_needs(CUgraph graph) {
+    bool tangled = false;
+    auto before = needs_of(graph);
+    auto result = order_needs(graph, tangled);
+    if (!tangled) return result;
+    if (result = share_pinned_copies(graph); result != CUDA_SUCCESS) return result;
+    // What is shared by then is no business of the order any more, so no mirror may stand for a part of it.
+    auto left = needs_of(graph);
+    if (!left || !any_overlap(*left, *before)) return order_needs(graph, tangled);
+    return static_cast<CUresult>(
+        unsupported("a graph's copy from host memory, not pinned, that a copy before it changes partly"));
 }
 
 }  // namespace tnr::cuda

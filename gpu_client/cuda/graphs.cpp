@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/graph_objects.hpp"
 #include "gpu_client/cuda/graph_order.hpp"
+#include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -35,15 +36,21 @@ CUresult check_cuGraphAddChildGraphNode(CUgraphNode*, CUgraph graph, const CUgra
     return CUDA_SUCCESS;
 }
 
-// What a call answers that is refused here.
-CUresult check_cuGraphExecUpdate_v2(CUgraphExec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
-    *info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
-    return order_needs(graph);
+static CUresult check_update(CUgraphExec exec, CUgraph graph) {
+    auto result = is_for_kernels(exec) ? prepare_for_kernels(graph) : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? order_needs(graph) : result;
 }
-CUresult check_cuGraphExecUpdate(CUgraphExec, CUgraph graph, CUgraphNode* blamed, CUgraphExecUpdateResult* update) {
+
+// What a call answers that is refused here.
+CUresult check_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
+    *info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
+    return check_update(exec, graph);
+}
+CUresult check_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* blamed,
+                                 CUgraphExecUpdateResult* update) {
     *blamed = nullptr;
     *update = CU_GRAPH_EXEC_UPDATE_ERROR;
-    return order_needs(graph);
+    return check_update(exec, graph);
 }
 
 // An instance that was updated copies from and to where the graph says, and no longer as it did.
@@ -60,23 +67,10 @@ void note_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode, CUgr
     if (!all->empty()) set_needs(exec, all);
 }
 
-// Kernels cannot copy what the program has in its memory into a mirror, or back.
-static bool kernels_may_launch(CUgraph graph) {
-    auto needs = needs_of(graph);
-    return !needs || needs->copies.empty();
-}
-
-static void name_for_kernels(CUgraphExec& exec) {
-    auto* object = find_graph_exec(exec);
-    RemoteCall call(wire::GraphForKernels<>{object->number});
-    wire::GraphForKernels<>::Reply reply;
-    if (call.send() != CUDA_SUCCESS || call.take(reply) != CUDA_SUCCESS || !name_by_driver(exec, reply.name))
-        log_once(LogLevel::warning, "kernels cannot launch a graph that was instantiated for that");
-}
-
 CUresult check_cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph graph, unsigned long long flags) {
     bool for_kernels = flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-    return !for_kernels || kernels_may_launch(graph) ? order_needs(graph) : CUDA_ERROR_NOT_SUPPORTED;
+    auto result = for_kernels ? prepare_for_kernels(graph) : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS ? order_needs(graph) : result;
 }
 void note_cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph, unsigned long long flags) {
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) name_for_kernels(*exec);
@@ -131,9 +125,10 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, C
         wanted->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
         wanted->hErrNode_out = nullptr;
         bool for_kernels = wanted->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-        if (for_kernels && !kernels_may_launch(graph)) {
-            wanted->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-            return CUDA_ERROR_NOT_SUPPORTED;
+        if (auto result = for_kernels ? prepare_for_kernels(graph) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
+            if (result == CUDA_ERROR_NOT_SUPPORTED)
+                wanted->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+            return result;
         }
         if (auto result = order_needs(graph); result != CUDA_SUCCESS) return result;
         auto result = call.send();

@@ -10,6 +10,7 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -161,6 +162,18 @@ void run_on_host_thread_soon(std::function<void()> run) {
     all.wake.notify_one();
 }
 
+// A piece of what is in the copy's mirror.
+static void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
+    for (auto& [host, slice_offset] : slices_of(copy)) {
+        const uint64_t bytes = host.rows * host.row_bytes;
+        const uint64_t begin = std::max(offset, slice_offset);
+        const uint64_t end = std::min(offset + data.size(), slice_offset + bytes);
+        if (begin >= end) continue;
+        Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
+        (void)to.write(begin - slice_offset, data.subspan(begin - offset, end - begin));
+    }
+}
+
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data) {
     std::shared_ptr<const FunctionMemory> memory;
     {
@@ -170,13 +183,9 @@ void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte>
         if (found != all.waiting.end()) memory = found->second.memory;
     }
     if (!memory) return;
-    for (auto& host : memory->seen) {
-        const uint64_t bytes = host.rows * host.row_bytes;
-        if (offset < bytes) {
-            Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
-            (void)to.write(offset, data);
-            return;
-        }
+    for (auto& copy : memory->seen) {
+        const uint64_t bytes = copy->host.rows * copy->host.row_bytes;
+        if (offset < bytes) return write_seen(*copy, offset, data);
         offset -= bytes;
     }
 }

@@ -21,8 +21,7 @@ std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std:
 // What it sees of the graph's copies to the host, in the order in which the worker sends it, and the copies from the host
 // whose mirrors it fills again.
 struct FunctionMemory {
-    std::vector<HostRows> seen;
-    std::vector<std::shared_ptr<const HostCopy>> brings;
+    std::vector<std::shared_ptr<const HostCopy>> seen, brings;
 };
 void set_function_memory(uint64_t ticket, FunctionMemory memory);
 // The function with the new ticket sees and brings what the other one does.

@@ -6,9 +6,14 @@
 
 namespace tnr::cuda {
 
-static bool same(const HostRows& one, const HostRows& other) {
+static bool same_rows(const HostRows& one, const HostRows& other) {
     return one.address == other.address && one.row_bytes == other.row_bytes && one.rows == other.rows &&
            (one.rows == 1 || one.pitch == other.pitch);
+}
+
+static bool same(const HostCopy& one, const HostCopy& other) {
+    return same_rows(one.host, other.host) && one.slice_rows == other.slice_rows &&
+           one.copied_rows == other.copied_rows;
 }
 
 bool overlap(const HostRows& one, const HostRows& other) {
@@ -33,12 +38,22 @@ CUresult mirror_copy(const Context& context, const HostRows& host, bool to_devic
     copy.host = host;
     copy.context = context.handle;
     for (auto& other : before.copies)
-        if (same(other->host, host)) {
+        if (same(*other, copy)) {
             copy.context = other->context;
             copy.mirror = other->mirror;
             return CUDA_SUCCESS;
         }
     return make_mirror(context, host.row_bytes * host.rows, copy.mirror);
+}
+
+std::vector<MirroredRows> slices_of(const HostCopy& copy) {
+    auto& host = copy.host;
+    if (copy.slice_rows == 0) return {{host, 0}};
+    std::vector<MirroredRows> slices;
+    for (uint64_t row = 0; row < host.rows; row += copy.slice_rows)
+        slices.push_back(
+            {{host.address + row * host.pitch, host.row_bytes, copy.copied_rows, host.pitch}, row * host.row_bytes});
+    return slices;
 }
 
 }  // namespace tnr::cuda

@@ -107,7 +107,7 @@ bool is_pool_kind(const CUmemPoolProps& properties) {
     auto type = properties.allocType;
     auto where = properties.location.type;
     return (type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
-           where <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT &&
+           where <= CU_MEM_LOCATION_TYPE_HOST_NUMA &&
            (where >= CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
@@ -213,8 +213,9 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
         if (!out || !properties || !is_pool_kind(*properties)) return CUDA_ERROR_INVALID_VALUE;
         auto& location = properties->location;
         if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS) return result;
-        unsigned shareable = is_of_host(location) ? 0 : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        if ((static_cast<unsigned>(properties->handleTypes) & ~shareable) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        auto handles = static_cast<unsigned>(properties->handleTypes);
+        if (is_of_host(location) && handles != 0) return CUDA_ERROR_INVALID_VALUE;
+        if ((handles & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) return CUDA_ERROR_NOT_SUPPORTED;
         if (!is_of_host(location) && !find_device(location.id)) return CUDA_ERROR_INVALID_DEVICE;
         uint64_t made = is_of_host(location) ? create_host_pool(false) : create_pool(location.id, false);
         auto& pool = *pools().find(made);

@@ -191,6 +191,47 @@ void contents() {
     (void)cudaGetLastError();
 }
 
+// Pinned memory of the program, as it is when the kernel launches; other host memory is refused.
+void pinned_copies() {
+    int *in, *out, *memory, ordinary[3];
+    CUDA_OK(cudaMallocHost(&in, 3 * sizeof(int)));
+    CUDA_OK(cudaMallocHost(&out, 3 * sizeof(int)));
+    CUDA_OK(cudaMalloc(&memory, 3 * sizeof(int)));
+    cudaStream_t stream;
+    CUDA_OK(cudaStreamCreate(&stream));
+    CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    CUDA_OK(cudaMemcpyAsync(memory, in, 3 * sizeof(int), cudaMemcpyHostToDevice, stream));
+    append<<<1, 1, 0, stream>>>(memory, 5);
+    cudaGraph_t graph, parent = new_graph();
+    CUDA_OK(cudaStreamEndCapture(stream, &graph));
+    cudaGraphNode_t nodes[2], last;
+    size_t count = 2;
+    CUDA_OK(cudaGraphGetNodes(graph, nodes, &count));
+    for (auto node : nodes) {
+        cudaGraphNodeType type;
+        CUDA_OK(cudaGraphNodeGetType(node, &type));
+        if (type == cudaGraphNodeTypeKernel) last = node;
+    }
+    CUDA_OK(cudaGraphAddMemcpyNode1D(nodes, graph, &last, 1, out, memory, 3 * sizeof(int), cudaMemcpyDeviceToHost));
+    auto* errors = managed<Children>();
+    auto child = for_kernels(graph);
+    add(parent, {}, ask, child, errors->errors);
+    cudaGraphExec_t exec;
+    CUDA_OK(cudaGraphInstantiate(&exec, parent, 0));
+    for (int value : {77, 88}) {
+        in[0] = 1, in[1] = value, out[1] = -1;
+        run(exec);
+        EXPECT(errors->errors[0] == cudaSuccess);
+        EXPECT(out[0] == 2 && out[1] == value && out[2] == 5);
+    }
+    EXPECT(cudaGraphExecMemcpyNodeSetParams1D(child, nodes[0], ordinary, memory, 3 * sizeof(int),
+                                              cudaMemcpyDeviceToHost) != cudaSuccess);
+    cudaGraph_t refused = new_graph();
+    CUDA_OK(cudaGraphAddMemcpyNode1D(nodes, refused, nullptr, 0, ordinary, memory, 12, cudaMemcpyDeviceToHost));
+    EXPECT(cudaGraphInstantiate(&exec, refused, cudaGraphInstantiateFlagDeviceLaunch) != cudaSuccess);
+    (void)cudaGetLastError();
+}
+
 __global__ void fault(int* nowhere) {
     *nowhere = 1;
 }
@@ -212,6 +253,7 @@ int main() {
     itself();
     refusals();
     contents();
+    pinned_copies();
     faults();
     return check::finish();
 }

@@ -97,11 +97,44 @@ static void pools_by_location() {
     EXPECT(cuMemGetMemPool(&by_place, nullptr, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_ERROR_INVALID_VALUE);
 }
 
+static void pools_of_the_host() {
+    CUmemLocation host{CU_MEM_LOCATION_TYPE_HOST, 0};
+    const auto pinned = CU_MEM_ALLOCATION_TYPE_PINNED;
+    CUmemoryPool usual = nullptr, chosen = nullptr, own = nullptr, of_device = nullptr;
+    EXPECT(cuMemGetDefaultMemPool(&usual, &host, pinned) == CUDA_SUCCESS);
+    EXPECT(cuMemGetMemPool(&chosen, &host, pinned) == CUDA_SUCCESS && chosen == usual);
+    EXPECT(cuMemPoolDestroy(usual) == CUDA_ERROR_INVALID_VALUE);
+
+    CUdeviceptr address = 0;
+    EXPECT(cuMemAllocFromPoolAsync(&address, 4096, usual, nullptr) == CUDA_SUCCESS);
+    auto* value = reinterpret_cast<int*>(address);
+    *value = 41;
+    add_one<<<1, 1>>>(value);
+    CUDA_OK(cudaDeviceSynchronize());
+    EXPECT(*value == 42);
+    EXPECT(cuMemFreeAsync(address, nullptr) == CUDA_SUCCESS);
+
+    CUmemPoolProps wanted{};
+    wanted.allocType = pinned;
+    wanted.location = host;
+    EXPECT(cuMemPoolCreate(&own, &wanted) == CUDA_SUCCESS);
+    EXPECT(cuMemSetMemPool(&host, pinned, own) == CUDA_SUCCESS);
+    EXPECT(cuMemGetMemPool(&chosen, &host, pinned) == CUDA_SUCCESS && chosen == own);
+    EXPECT(cuDeviceGetDefaultMemPool(&of_device, 0) == CUDA_SUCCESS);
+    EXPECT(cuMemSetMemPool(&host, pinned, of_device) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuDeviceSetMemPool(0, own) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemPoolDestroy(own) == CUDA_SUCCESS);
+    EXPECT(cuMemGetMemPool(&chosen, &host, pinned) == CUDA_SUCCESS && chosen == usual);
+    host.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    EXPECT(cuMemGetDefaultMemPool(&usual, &host, pinned) == CUDA_ERROR_INVALID_VALUE);
+}
+
 int main() {
     CUDA_OK(cudaFree(nullptr));
     logs();
     notifications();
     several_devices();
     pools_by_location();
+    pools_of_the_host();
     return check::finish();
 }

@@ -232,6 +232,138 @@ TEST_CASE("boxes are copied from and to the host in graphs", "[graph]") {
     CU_OK(cu.cuArrayDestroy(array));
 }
 
+TEST_CASE("a copy from pinned memory brings what a copy before it has changed of it", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t count = 6;
+    unsigned* host = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&host), count * word));
+    Memory part(Words{7, 8}), whole(count * word);
+    Graph graph;
+    auto run = [&](CUgraph what) {
+        GraphExec exec(what);
+        for (unsigned round = 1; round <= 2; ++round) {
+            std::iota(host, host + count, 10 * round);
+            exec.run(stream);
+            const Words expected{10 * round, 7, 8, 10 * round + 3, 10 * round + 4, 10 * round + 5};
+            CHECK(whole.read<unsigned>(count) == expected);
+            CHECK(Words(host, host + count) == expected);
+        }
+    };
+
+    SECTION("of nodes") {
+        auto fetched = add_copy(graph, {}, to_host(host + 1, part.address, 2 * word));
+        add_copy(graph, {fetched}, to_device(whole.address, host, count * word));
+        run(graph);
+    }
+    SECTION("of a captured stream") {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyDtoHAsync(host + 1, part.address, 2 * word, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(whole.address, host, count * word, stream));
+        auto captured = end_capture(stream);
+        run(captured);
+    }
+    CU_OK(cu.cuMemFreeHost(host));
+}
+
+// A GPU elsewhere may refuse this; a copy of what was there before would be wrong.
+TEST_CASE("a copy from memory that is pinned in part brings what is there, or is refused", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    const size_t page = 4096, count = 3 * page / word;
+    std::vector<std::byte> room(5 * page);
+    const size_t skipped = page - reinterpret_cast<size_t>(room.data()) % page;
+    auto* host = reinterpret_cast<unsigned*>(room.data() + skipped);
+    CU_OK(cu.cuMemHostRegister(host + page / word, page, 0));
+    Memory part(Words{7, 8}), whole(count * word);
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host + page / word, part.address, 2 * word));
+    add_copy(graph, {fetched}, to_device(whole.address, host, count * word));
+    CUgraphExec exec = nullptr;
+    if (cu.cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS) {
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(whole.read<unsigned>(count)[page / word + 1] == 8);
+        CU_OK(cu.cuGraphExecDestroy(exec));
+    }
+    CU_OK(cu.cuMemHostUnregister(host + page / word));
+}
+
+TEST_CASE("of two captured copies of the same host memory one gets another source", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    Words host{1, 2, 3}, other{7, 8, 9};
+    Memory first(3 * word), second(3 * word);
+    begin_capture(stream);
+    CU_OK(cu.cuMemcpyHtoDAsync(first.address, host.data(), 3 * word, stream));
+    CU_OK(cu.cuMemcpyHtoDAsync(second.address, host.data(), 3 * word, stream));
+    auto graph = end_capture(stream);
+    CUgraphNode node = nullptr;
+    size_t count = 1;
+    CU_OK(cu.cuGraphGetRootNodes(graph, &node, &count));  // the first copy
+    const auto changed = to_device(first.address, other.data(), 3 * word);
+
+    SECTION("in the graph") {
+        CU_OK(cu.cuGraphMemcpyNodeSetParams(node, &changed));
+        GraphExec(graph).run(stream);
+    }
+    SECTION("in an instance, twice") {
+        GraphExec exec(graph);
+        CUcontext context = nullptr;
+        CU_OK(cu.cuCtxGetCurrent(&context));
+        for (int i = 0; i < 2; ++i) CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, node, &changed, context));
+        exec.run(stream);
+    }
+    CHECK(first.read<unsigned>(3) == other);
+    CHECK(second.read<unsigned>(3) == host);
+}
+
+TEST_CASE("what lies between the slices of a box stays the program's", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    // Two slices of three rows of four words, in the host's memory with a row between the slices.
+    const size_t row = 4 * word;
+    Words given(2 * 3 * 4), host(7 * 4, 0);
+    std::iota(given.begin(), given.end(), 1u);
+    Memory memory(given);
+    Graph graph;
+    CUDA_MEMCPY3D out{};
+    out.srcMemoryType = CU_MEMORYTYPE_DEVICE, out.srcDevice = memory.address, out.srcPitch = row, out.srcHeight = 3;
+    out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = host.data(), out.dstPitch = row, out.dstHeight = 4;
+    out.WidthInBytes = row, out.Height = 3, out.Depth = 2;
+    auto fetched = add_copy(graph, {}, out);
+    auto between = host.begin() + 12;
+    auto expect = [&](const Words& slices, unsigned gap) {
+        CHECK(Words(host.begin(), between) == Words(slices.begin(), slices.begin() + 12));
+        CHECK(Words(between, between + 4) == Words(4, gap));
+        CHECK(Words(between + 4, host.end()) == Words(slices.begin() + 12, slices.end()));
+    };
+
+    SECTION("as it is when a launch comes") {
+        GraphExec exec(graph);
+        for (unsigned gap : {77u, 88u}) {
+            std::fill(between, between + 4, gap);
+            exec.run(stream);
+            expect(given, gap);
+        }
+    }
+    SECTION("also where a function sees the slices, and a copy brings them back") {
+        std::fill(between, between + 4, 77);
+        std::function<void()> twice = [&] {
+            for (auto& one : host) one *= 2;
+        };
+        auto doubled = add_function(graph, {fetched}, twice);
+        CUDA_MEMCPY3D in = out;
+        in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = host.data(), in.srcDevice = 0, in.srcHeight = 4;
+        in.dstMemoryType = CU_MEMORYTYPE_DEVICE, in.dstDevice = memory.address, in.dstHost = nullptr, in.dstHeight = 3;
+        add_copy(graph, {doubled}, in);
+        GraphExec(graph).run(stream);
+        for (auto& one : given) one *= 2;
+        expect(given, 154);
+        CHECK(memory.read<unsigned>(given.size()) == given);
+    }
+}
+
 TEST_CASE("a graph copies within the host's memory", "[graph]") {
     Gpu gpu;
     Stream stream;

@@ -114,6 +114,22 @@ TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[
     CU_OK(cu.cuMemPoolDestroy(pool));
 }
 
+TEST_CASE("pools of host memory that cannot be are refused as cuda.h says", "[pool]") {
+    Gpu gpu;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    CUmemoryPool pool = nullptr;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;  // they are not for other processes
+    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
+    if (gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED) != 0) return;
+    properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
+}
+
 // Drivers make them where the GPU and the program use managed memory at once.
 TEST_CASE("pools of managed memory are refused where it is not used at once", "[pool]") {
     Gpu gpu;

@@ -202,14 +202,18 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
     return initialized([&]() -> CUresult {
         if (!pool || !properties) return CUDA_ERROR_INVALID_VALUE;
+        const auto place = properties->location.type;
+        const bool shared = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+        if (place > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
         if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
         if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-        if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-        if (properties->location.type == CU_MEM_LOCATION_TYPE_HOST) {
+        if (place == CU_MEM_LOCATION_TYPE_HOST && shared) return CUDA_ERROR_INVALID_VALUE;
+        if (shared) return CUDA_ERROR_NOT_SUPPORTED;
+        if (place == CU_MEM_LOCATION_TYPE_HOST) {
             *pool = create_host_pool(properties->maxSize)->as<CUmemoryPool>();
             return CUDA_SUCCESS;
         }
-        if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (place != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
         Device* device = device_of(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
         *pool = create_pool(*device, properties->maxSize)->as<CUmemoryPool>();

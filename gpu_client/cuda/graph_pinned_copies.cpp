@@ -1,0 +1,65 @@
+// See graph_pinned_copies.hpp.
+#include "gpu_client/cuda/graph_pinned_copies.hpp"
+
+#include <vector>
+
+#include "gpu_client/cuda/boxes.hpp"
+#include "gpu_client/cuda/host_memory.hpp"
+#include "gpu_client/cuda/rows.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
+
+namespace tnr::cuda {
+
+// Pinned memory may be named as the device's, too.
+static bool is_host(CUmemorytype type, CUdeviceptr device) {
+    return type == CU_MEMORYTYPE_HOST || (type != CU_MEMORYTYPE_ARRAY && is_pinned(device));
+}
+
+static bool can_share(const Box& box, const BoxSide& side) {
+    if (side.on_device) return true;
+    PinnedRange range;
+    uint64_t bytes = (box.slices - 1) * side.slice_bytes + extent(box.row_bytes, box.rows, side.pitch);
+    return find_pinned(handle_of<const void*>(side.address), bytes, range);
+}
+
+static CUresult share_side(Context& context, const BoxSide& side) {
+    uint64_t device = 0;
+    return side.on_device ? CUDA_SUCCESS : find_elsewhere(context, side.address, device);
+}
+
+// Once its sides are shared, the same description means the GPU's copy of them.
+static CUresult share_sides(Context& context, CUgraphNode node) {
+    CUDA_MEMCPY3D copy{};
+    Box box;
+    if (auto result = cuGraphMemcpyNodeGetParams(node, &copy); result != CUDA_SUCCESS) return result;
+    if (!is_host(copy.srcMemoryType, copy.srcDevice) && !is_host(copy.dstMemoryType, copy.dstDevice))
+        return CUDA_SUCCESS;
+    if (auto result = read_3d(&copy, box); result != CUDA_SUCCESS) return result;
+    if (!can_share(box, box.to) || !can_share(box, box.from)) return CUDA_SUCCESS;
+    for (auto* side : {&box.to, &box.from})
+        if (auto result = share_side(context, *side); result != CUDA_SUCCESS) return result;
+    return cuGraphMemcpyNodeSetParams(node, &copy);
+}
+
+static CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
+    size_t count = 0;
+    if (auto result = cuGraphGetNodes(graph, nullptr, &count); result != CUDA_SUCCESS) return result;
+    nodes.resize(count);
+    return cuGraphGetNodes(graph, nodes.data(), &count);
+}
+
+CUresult share_pinned_copies(CUgraph graph) {
+    Context* context = nullptr;
+    std::vector<CUgraphNode> nodes;
+    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+    if (auto result = list_nodes(graph, nodes); result != CUDA_SUCCESS) return result;
+    for (auto node : nodes) {
+        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+        auto result = cuGraphNodeGetType(node, &type);
+        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY) result = share_sides(*context, node);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+}  // namespace tnr::cuda
