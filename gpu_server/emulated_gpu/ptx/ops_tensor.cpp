@@ -24,13 +24,24 @@ struct Copying {
     Update update = nullptr;  // instead of a store
 };
 
+// A program can write to a map what it likes: what copies rely on is looked at before each.
+bool is_sound(const TensorMap& map) {
+    if (map.mark != TensorMap::ours || map.rank == 0 || map.rank > TensorMap::rank_max) return false;
+    uint64_t bytes = map.strides[0];
+    if (bytes == 0 || bytes > sizeof(uint64_t) || bytes != size_of(map.element) || map.nan_bytes > bytes) return false;
+    if (map.im2col && (map.pixels == 0 || map.box[0] == 0)) return false;
+    for (uint32_t axis = 0; axis < map.rank; ++axis)
+        if (map.steps[axis] == 0 || (!map.im2col && map.box[axis] == 0)) return false;
+    return true;
+}
+
 bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, bool im2col, TensorMap& map) {
     constexpr uint64_t alignment = 64;
     bool misaligned = address % alignment;
     auto* p = misaligned ? nullptr : generic_pointer(w, lane, address, sizeof map, false);
     if (!p) return memory_fault(w, address, lane, sizeof map, "reading of a tensor map", misaligned), false;
     std::memcpy(&map, p, sizeof map);
-    if (map.mark == TensorMap::ours && map.rank == rank && (map.im2col != 0) == im2col) return true;
+    if (is_sound(map) && map.rank == rank && (map.im2col != 0) == im2col) return true;
     fault(w, Outcome::illegal_instruction, lane,
           "no tensor map of " + std::to_string(rank) + " axes" + (im2col ? " for im2col" : ""));
     return false;
