@@ -94,7 +94,7 @@ PROGRAMS = {
     "xgboost": Program(["xgboost==3.2.0", "numpy==2.4.6"], {"xgboost": job("xgboost")}, disk_gb=2),
     # It takes 95 % of the GPU's memory, and then 100 MiB of it for its pinned memory.
     "catboost": Program(["catboost==1.2.10"], {"catboost": job("catboost")}, memory_mib=8192),
-    # Without ptxas XLA is to give PTX to the driver.
+    # Without NVIDIA's ptxas XLA finds the one that stands in for it.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),
     "tensorflow": Program(["tensorflow[and-cuda]==2.21.0"], {"tensorflow": job("tensorflow")}, disk_gb=8, hide_toolkit=True,

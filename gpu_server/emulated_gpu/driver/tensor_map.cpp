@@ -1,4 +1,4 @@
-// cuTensorMapEncodeTiled and ...ReplaceAddress; im2col is not emulated. The limits are those that cuda.h gives.
+// cuTensorMapEncodeTiled, ...Im2col and ...ReplaceAddress. Im2colWide is not emulated. The limits are those that cuda.h gives.
 #include "gpu_server/emulated_gpu/ptx/tensor_map.hpp"
 
 #include <bit>
@@ -10,6 +10,8 @@ using tnr::ptx::TensorMap;
 using tnr::ptx::Type;
 
 namespace {
+
+constexpr uint64_t map_unit = 16;  // of addresses, strides and rows of a box, in bytes
 
 // Type::none: not emulated.
 Type element_of(CUtensorMapDataType type) {
@@ -57,6 +59,68 @@ bool write_map(CUtensorMap* to, const TensorMap& map) {
     return true;
 }
 
+// What both kinds of map have: what is copied at once is the caller's to fill in.
+struct Tensor {
+    CUtensorMapDataType type;
+    cuuint32_t rank;
+    void* address;
+    const cuuint64_t *sizes, *strides;
+    const cuuint32_t* steps;
+    CUtensorMapInterleave interleave;
+    CUtensorMapFloatOOBfill fill;
+};
+
+CUresult set_axes(const Tensor& tensor, uint32_t element_bytes, TensorMap& map) {
+    constexpr uint64_t size_max = uint64_t{1} << 32, stride_end = uint64_t{1} << 40;
+    for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
+        uint64_t stride = axis ? tensor.strides[axis - 1] : element_bytes, size = tensor.sizes[axis];
+        constexpr uint32_t step_max = 8;
+        if (size == 0 || size > size_max || tensor.steps[axis] == 0 || tensor.steps[axis] > step_max ||
+            (axis && (stride % map_unit || stride >= stride_end)))
+            return CUDA_ERROR_INVALID_VALUE;
+        map.strides[axis] = stride;
+        map.last[axis] = static_cast<uint32_t>(size - 1);
+        map.steps[axis] = static_cast<uint8_t>(tensor.steps[axis]);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult describe_tensor(const Tensor& tensor, TensorMap& map) {
+    auto element = element_of(tensor.type);
+    uint32_t element_bytes = size_of(element);
+    if (!element_bytes || tensor.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    bool nan = tensor.fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+    if (nan && !is_float(element)) return CUDA_ERROR_INVALID_VALUE;
+    map.mark = TensorMap::ours;
+    map.address = reinterpret_cast<uint64_t>(tensor.address);
+    map.rank = static_cast<uint8_t>(tensor.rank);
+    map.element = element;
+    map.nan_bytes = static_cast<uint8_t>(nan ? element_bytes : 0);
+    if (map.address == 0 || map.address % map_unit) return CUDA_ERROR_INVALID_VALUE;
+    return set_axes(tensor, element_bytes, map);
+}
+
+CUresult finish_map(CUtensorMap* to, TensorMap& map, CUtensorMapSwizzle swizzle) {
+    uint64_t row_bytes = map.box[0] * map.strides[0];
+    if (row_bytes % map_unit) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult error = set_swizzle(swizzle, row_bytes, map)) return error;
+    return write_map(to, map) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Of each axis between channels and images; the more there are of them, the less far a corner may lie from the image.
+bool set_corners(const int* lower, const int* upper, TensorMap& map) {
+    uint32_t axes = map.rank - 2u;
+    int end = axes == 1 ? 32768 : axes == 2 ? 128 : 16;
+    for (uint32_t axis = 0; axis < axes; ++axis) {
+        int64_t size = int64_t{map.last[axis + 1]} + 1 + upper[axis] - lower[axis];
+        if (lower[axis] < -end || lower[axis] >= end || upper[axis] < -end || upper[axis] >= end || size <= 0)
+            return false;
+        map.lower[axis] = static_cast<int16_t>(lower[axis]);
+        map.upper[axis] = static_cast<int16_t>(upper[axis]);
+    }
+    return true;
+}
+
 }  // namespace
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void* address,
@@ -66,40 +130,43 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* to, CUtensorMapDataType type, cuuin
     return in_context([&](Context&) -> CUresult {
         if (!to || !sizes || !box || !steps || rank == 0 || rank > TensorMap::rank_max || (rank > 1 && !strides))
             return CUDA_ERROR_INVALID_VALUE;
-        auto element = element_of(type);
-        uint32_t element_bytes = size_of(element);
-        if (!element_bytes || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-        if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && !is_float(element)) return CUDA_ERROR_INVALID_VALUE;
-        constexpr uint64_t unit = 16, size_max = uint64_t{1} << 32, stride_end = uint64_t{1} << 40;
         TensorMap map;
-        map.mark = TensorMap::ours;
-        map.address = reinterpret_cast<uint64_t>(address);
-        map.rank = static_cast<uint8_t>(rank);
-        map.element = element;
-        map.nan_bytes = static_cast<uint8_t>(fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ? 0 : element_bytes);
-        if (map.address == 0 || map.address % unit) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = describe_tensor({type, rank, address, sizes, strides, steps, interleave, fill}, map))
+            return error;
         for (uint32_t axis = 0; axis < rank; ++axis) {
-            uint64_t stride = axis ? strides[axis - 1] : element_bytes;
-            constexpr uint32_t box_max = 256, step_max = 8;
-            if (sizes[axis] == 0 || sizes[axis] > size_max || box[axis] == 0 || box[axis] > box_max ||
-                steps[axis] == 0 || steps[axis] > step_max || (axis && (stride % unit || stride >= stride_end)))
-                return CUDA_ERROR_INVALID_VALUE;
-            map.strides[axis] = stride;
-            map.last[axis] = static_cast<uint32_t>(sizes[axis] - 1);
+            constexpr uint32_t box_max = 256;
+            if (box[axis] == 0 || box[axis] > box_max) return CUDA_ERROR_INVALID_VALUE;
             map.box[axis] = static_cast<uint16_t>(box[axis]);
-            map.steps[axis] = static_cast<uint8_t>(steps[axis]);
         }
-        uint64_t row_bytes = uint64_t{box[0]} * element_bytes;
-        if (row_bytes % unit) return CUDA_ERROR_INVALID_VALUE;
-        if (CUresult error = set_swizzle(swizzle, row_bytes, map)) return error;
-        return write_map(to, map) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return finish_map(to, map, swizzle);
+    });
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                 const cuuint64_t* sizes, const cuuint64_t* strides, const int* lower, const int* upper,
+                                 cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                 CUtensorMapFloatOOBfill fill) {
+    return in_context([&](Context&) -> CUresult {
+        constexpr uint32_t rank_min = 3, channels_max = 256, pixels_max = 1024;
+        if (!to || !sizes || !strides || !lower || !upper || !steps || rank < rank_min || rank > TensorMap::rank_max)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (channels == 0 || channels > channels_max || pixels == 0 || pixels > pixels_max)
+            return CUDA_ERROR_INVALID_VALUE;
+        TensorMap map;
+        if (CUresult error = describe_tensor({type, rank, address, sizes, strides, steps, interleave, fill}, map))
+            return error;
+        map.im2col = 1;
+        map.box[0] = static_cast<uint16_t>(channels);
+        map.pixels = static_cast<uint16_t>(pixels);
+        if (!set_corners(lower, upper, map)) return CUDA_ERROR_INVALID_VALUE;
+        return finish_map(to, map, swizzle);
     });
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* to, void* address) {
     return in_context([&](Context&) -> CUresult {
-        constexpr uintptr_t unit = 16;
-        if (!to || !address || reinterpret_cast<uintptr_t>(address) % unit) return CUDA_ERROR_INVALID_VALUE;
+        if (!to || !address || reinterpret_cast<uintptr_t>(address) % map_unit) return CUDA_ERROR_INVALID_VALUE;
         auto map = std::bit_cast<TensorMap>(*to);
         if (map.mark != TensorMap::ours) return CUDA_ERROR_INVALID_VALUE;
         map.address = reinterpret_cast<uint64_t>(address);

@@ -33,6 +33,15 @@ Place mma_place(Role role, Shape shape, uint32_t per_register, uint32_t lane, ui
     return {0, 0};
 }
 
+Place volta_place(Role role, bool columns, bool wide, uint32_t lane, uint32_t element) {
+    uint32_t member = lane % 4, upper = lane / 16 * 4;
+    if (role == Role::accumulator && wide)
+        return {(lane & 1) + (element & 2) + upper, (element & 4) + (lane & 2) + (element & 1)};
+    if (role == Role::accumulator) return {member + upper, element};
+    if (role == Role::a) return columns ? Place{element + upper, member} : Place{member + upper, element};
+    return columns ? Place{element, member + upper} : Place{member, element + upper};
+}
+
 bool has_mma(Shape shape, Element element) {
     uint32_t quad = 4 * register_bits(element) / bits_of(element);  // elements of a row that four lanes' registers hold
     bool deep = element == Element::f64 && shape.m == 16 && shape.k == 4 * quad;
@@ -40,6 +49,14 @@ bool has_mma(Shape shape, Element element) {
     if (shape.n != 8) return false;
     if (shape.m == 8) return small && shape.k == quad;
     return shape.m == 16 && (shape.k == quad || shape.k == 2 * quad || deep);
+}
+
+// What is stored is half as deep as `b`.
+bool has_sparse(Shape shape, Element element) {
+    bool narrow_real = !is_whole(element) && bits_of(element) <= 8;
+    if (shape.m != 16 || element == Element::f64 || element == Element::b1) return false;
+    if (narrow_real && shape.k != 512 / bits_of(element)) return false;
+    return has_mma({shape.m, shape.n, shape.k / 2}, element);
 }
 
 bool has_wmma(Shape shape, Element element) {
@@ -67,7 +84,7 @@ bool has_wmma(Shape shape, Element element) {
 bool has_accumulator(Family family, Shape shape, Element element) {
     if (element != Element::f16 && element != Element::f32 && element != Element::s32 && element != Element::f64)
         return false;
-    if (family == Family::mma) return shape.n == 8 && (shape.m == 8 || shape.m == 16);
+    if (family != Family::wmma) return shape.n == 8 && (shape.m == 8 || shape.m == 16);
     return shape.m * shape.n == 256 || (shape.m == 8 && shape.n == 8);
 }
 
@@ -143,20 +160,21 @@ Shape shape_named(std::string_view word) {
 
 Fragment fragment(Family family, Role role, Shape shape, Element element) {
     Fragment made;
-    bool accumulator = role == Role::accumulator;
+    bool accumulator = role == Role::accumulator, sparse = family == Family::sparse;
     bool there = accumulator             ? has_accumulator(family, shape, element)
+                 : sparse                ? has_sparse(shape, element)
                  : family == Family::mma ? has_mma(shape, element)
                                          : has_wmma(shape, element);
     if (!there) return made;
     made.element = element;
     made.rows = role == Role::b ? shape.k : shape.m;
-    made.columns = role == Role::a ? shape.k : shape.n;
+    made.columns = role != Role::a ? shape.n : sparse ? shape.k / 2 : shape.k;
     uint32_t all = made.rows * made.columns;
     made.elements = all / warp_lanes;
     // Each half of `a` and `b` is held several times, as many registers as the first tensor cores needed.
     if (family == Family::wmma && element == Element::f16 && !accumulator) made.elements = 16;
     made.register_count = made.elements / made.per_register();
-    bool documented = family == Family::mma || (accumulator && shape.m <= 16 && shape.n <= 16);
+    bool documented = family != Family::wmma || (accumulator && shape.m <= 16 && shape.n <= 16);
     for (uint32_t lane = 0; lane < warp_lanes; ++lane)
         for (uint32_t e = 0; e < made.elements; ++e) {
             uint32_t place = (lane * made.elements + e) % all;
@@ -167,6 +185,48 @@ Fragment fragment(Family family, Role role, Shape shape, Element element) {
             made.places.push_back(static_cast<uint16_t>(place));
         }
     return made;
+}
+
+Fragment volta_fragment(Role role, bool columns, Element element) {
+    Fragment made;
+    bool accumulator = role == Role::accumulator;
+    if (element != Element::f16 && !(accumulator && element == Element::f32)) return made;
+    made.element = element;
+    made.parts = 4;
+    made.rows = role == Role::b ? 4 : 8;
+    made.columns = role == Role::a ? 4 : 8;
+    made.elements = made.parts * made.rows * made.columns / warp_lanes;
+    made.register_count = made.elements / made.per_register();
+    for (uint32_t lane = 0; lane < warp_lanes; ++lane)
+        for (uint32_t e = 0; e < made.elements; ++e) {
+            auto [row, column] = volta_place(role, columns, element == Element::f32, lane, e);
+            uint32_t part = lane % 16 / 4;
+            made.places.push_back(static_cast<uint16_t>((part * made.rows + row) * made.columns + column));
+        }
+    return made;
+}
+
+MetadataPlace metadata_place(const Fragment& stored, uint32_t row, uint32_t column, uint32_t selector) {
+    uint32_t bits = bits_of(stored.element), group = row % 8 * 4;
+    auto pieces = [&](uint32_t columns) { return bits == 4 ? columns / 2 : bits == 32 ? columns * 2 : columns; };
+    uint32_t piece = pieces(column), all = pieces(stored.columns);
+    if (bits >= 16) {  // a lane has half a register for each of the two rows
+        uint32_t lane = all == 8 ? selector & 3 : (selector & 1) * 2 + piece / 8;
+        return {group + lane, row / 8 * 16 + piece % 8 * 2};
+    }
+    uint32_t pair = all == 16 ? selector & 1 : piece / 16;  // of lanes, one for each of the two rows
+    return {group + pair * 2 + row / 8, piece % 16 * 2};
+}
+
+uint32_t whole_column(Element element, uint32_t stored_column, uint32_t two_bits) {
+    switch (bits_of(element)) {
+        case 4:
+            return stored_column / 4 * 8 + two_bits * 2 + stored_column % 2;
+        case 32:
+            return stored_column * 2 + two_bits / 2;
+        default:
+            return stored_column / 2 * 4 + two_bits;
+    }
 }
 
 }  // namespace tnr::ptx::matrix

@@ -87,21 +87,42 @@ struct Shape {
 Shape shape_named(std::string_view word);
 
 enum class Role : uint8_t { a, b, accumulator };  // accumulator: c and d
-enum class Family : uint8_t { mma, wmma };
+enum class Family : uint8_t { mma, sparse, wmma };
 
 struct Fragment {
     Element element = Element::none;
-    uint32_t rows = 0, columns = 0;
-    uint32_t register_count = 0;   // of each lane
-    uint32_t elements = 0;         // likewise
-    std::vector<uint16_t> places;  // [lane * elements + element]: row * columns + column
-    uint32_t registers = 0;        // the first of them in Program::registers
+    uint32_t rows = 0, columns = 0;  // of a sparse `a`: of what is stored
+    uint32_t parts = 1;              // so many matrices, one after the other in the numbering of `places`
+    uint32_t register_count = 0;     // of each lane
+    uint32_t elements = 0;           // likewise
+    std::vector<uint16_t> places;    // [lane * elements + element]: (part * rows + row) * columns + column
+    uint32_t registers = 0;          // the first of them in Program::registers
 
     uint32_t per_register() const { return register_bits(element) / bits_of(element); }
 };
 
 // What `family` has of this shape; with no registers where it has no such thing.
 Fragment fragment(Family family, Role role, Shape shape, Element element);
+
+// Volta's m8n8k4 of halves: each quarter of the warp (four lanes, and those 16 above them) multiplies matrices of its own, which
+// alone may lie in columns.
+Fragment volta_fragment(Role role, bool columns, Element element);
+constexpr bool is_volta(Shape shape, Element element) {
+    return shape.m == 8 && shape.n == 8 && shape.k == 4 && element == Element::f16;
+}
+
+// Of each four pieces of a sparse row two are stored. A piece is an element, or two of four bits, or half of a tf32 (both halves
+// of one are stored). Two bits of metadata say which piece a stored one is; one, two or all of four lanes hold those of
+// the rows r and r + 8, and the selector says which do.
+struct MetadataPlace {
+    uint32_t lane, shift;
+};
+MetadataPlace metadata_place(const Fragment& stored, uint32_t row, uint32_t column, uint32_t selector);
+uint32_t whole_column(Element element, uint32_t stored_column, uint32_t two_bits);
+struct Sparsity {
+    bool there = false;
+    uint32_t metadata = 0, selector = 0;  // RegRefs
+};
 
 enum class Arithmetic : uint8_t { real, whole, xor_popc, and_popc };
 
@@ -122,6 +143,7 @@ struct Multiply {
     Arithmetic arithmetic = Arithmetic::real;
     bool saturate = false;  // whole numbers: at the ends of 32 bits, else they wrap
     Scales scales;
+    Sparsity sparsity;
 };
 
 }  // namespace tnr::ptx::matrix

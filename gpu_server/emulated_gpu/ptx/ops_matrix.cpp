@@ -26,7 +26,7 @@ constexpr size_t elements_max = 16 * 256;
 // Elements in order, what lanes that do not take part would hold as zero.
 template <class T, class Read>
 void gather(Warp& w, const Fragment& f, uint32_t lanes, T* matrix, Read&& read) {
-    std::fill_n(matrix, f.rows * f.columns, T{});
+    std::fill_n(matrix, f.parts * f.rows * f.columns, T{});
     uint32_t per = f.per_register(), bits = matrix::bits_of(f.element);
     uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
@@ -58,6 +58,23 @@ void scatter(Warp& w, const Fragment& f, uint32_t lanes, Bits&& bits_at) {
     }
 }
 
+// As gather(), of `a`; what is not stored of a sparse one is zero.
+template <class T, class Read>
+void gather_left(Warp& w, const Multiply& m, uint32_t lanes, T* a, Read&& read) {
+    static thread_local T stored[elements_max];
+    if (!m.sparsity.there) return gather(w, m.a, lanes, a, read);
+    gather(w, m.a, lanes, stored, read);
+    auto first = static_cast<uint32_t>(std::countr_zero(lanes));
+    uint32_t depth = m.b.rows, selector = w.reg_of<uint32_t>(first, m.sparsity.selector)[first];
+    std::fill_n(a, m.a.rows * depth, T{});
+    for (uint32_t row = 0; row < m.a.rows; ++row)
+        for (uint32_t column = 0; column < m.a.columns; ++column) {
+            auto [lane, shift] = matrix::metadata_place(m.a, row, column, selector);
+            uint32_t two_bits = w.reg_of<uint32_t>(lane, m.sparsity.metadata)[lane] >> shift & 3;
+            a[row * depth + matrix::whole_column(m.a.element, column, two_bits)] = stored[row * m.a.columns + column];
+        }
+}
+
 double scale_of(Warp& w, const matrix::Scales& scales, const matrix::Scale& scale, uint32_t lane, uint32_t chunk) {
     uint32_t byte = w.reg_of<uint16_t>(lane, scale.byte)[lane] + chunk;
     uint32_t bits = w.reg_of<uint32_t>(lane, scale.data)[lane] >> (byte % 4 * 8) & 255;
@@ -71,7 +88,7 @@ void apply_scales(Warp& w, const Multiply& m, uint32_t lanes, double* a, double*
     auto first = static_cast<uint32_t>(std::countr_zero(lanes));
     uint32_t pair = w.reg_of<uint16_t>(first, scales.a.lane)[first] & 1;
     uint32_t single = w.reg_of<uint16_t>(first, scales.b.lane)[first] & 3;
-    uint32_t depth = m.a.columns, columns = m.b.columns, chunk_depth = depth / scales.chunks;
+    uint32_t depth = m.b.rows, columns = m.b.columns, chunk_depth = depth / scales.chunks;
     for (uint32_t k = 0; k < depth; ++k) {
         for (uint32_t row = 0; row < m.a.rows; ++row)
             a[row * depth + k] *= scale_of(w, scales, scales.a, row % 8 * 4 + pair * 2 + row / 8, k / chunk_depth);
@@ -80,24 +97,32 @@ void apply_scales(Warp& w, const Multiply& m, uint32_t lanes, double* a, double*
     }
 }
 
-void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
-    static thread_local double a[elements_max], b[elements_max], sums[elements_max];
-    auto reader = [](Element element) { return [element](uint64_t bits) { return matrix::real_of(bits, element); }; };
-    gather(w, m.a, lanes, a, reader(m.a.element));
-    gather(w, m.b, lanes, b, reader(m.b.element));
-    gather(w, m.c, lanes, sums, reader(m.c.element));
-    if (m.scales.chunks) apply_scales(w, m, lanes, a, b);
-    uint32_t depth = m.a.columns, columns = m.b.columns;
+// sums += a * b
+void add_products(const Multiply& m, const double* a, const double* b, double* sums) {
+    uint32_t depth = m.b.rows, columns = m.b.columns;
     for (uint32_t row = 0; row < m.a.rows; ++row)
         for (uint32_t k = 0; k < depth; ++k) {
             double left = a[row * depth + k];
-            double *right = b + k * columns, *sum = sums + row * columns;
+            const double* right = b + k * columns;
+            double* sum = sums + row * columns;
             if (m.d.element == Element::f64)
                 for (uint32_t column = 0; column < columns; ++column)
                     sum[column] = std::fma(left, right[column], sum[column]);
             else
                 for (uint32_t column = 0; column < columns; ++column) sum[column] += left * right[column];
         }
+}
+
+void multiply_real(Warp& w, const Multiply& m, uint32_t lanes) {
+    static thread_local double a[elements_max], b[elements_max], sums[elements_max];
+    auto reader = [](Element element) { return [element](uint64_t bits) { return matrix::real_of(bits, element); }; };
+    gather_left(w, m, lanes, a, reader(m.a.element));
+    gather(w, m.b, lanes, b, reader(m.b.element));
+    gather(w, m.c, lanes, sums, reader(m.c.element));
+    if (m.scales.chunks) apply_scales(w, m, lanes, a, b);
+    for (uint32_t part = 0; part < m.d.parts; ++part)
+        add_products(m, a + part * m.a.rows * m.b.rows, b + part * m.b.rows * m.b.columns,
+                     sums + part * m.d.rows * m.d.columns);
     scatter(w, m.d, lanes, [&](uint32_t place) { return matrix::bits_from(sums[place], m.d.element); });
 }
 
@@ -107,10 +132,10 @@ void multiply_whole(Warp& w, const Multiply& m, uint32_t lanes) {
     auto reader = [](Element element) {
         return [element](uint64_t bits) { return matrix::whole_of(static_cast<uint32_t>(bits), element); };
     };
-    gather(w, m.a, lanes, a, reader(m.a.element));
+    gather_left(w, m, lanes, a, reader(m.a.element));
     gather(w, m.b, lanes, b, reader(m.b.element));
     gather(w, m.c, lanes, sums, reader(Element::s32));
-    uint32_t depth = m.a.columns, columns = m.b.columns;
+    uint32_t depth = m.b.rows, columns = m.b.columns;
     for (uint32_t row = 0; row < m.a.rows; ++row)
         for (uint32_t k = 0; k < depth; ++k) {
             int32_t left = a[row * depth + k];
@@ -189,23 +214,56 @@ bool take_scales(Decoder& d, std::string_view kind, matrix::Scales& scales) {
     return bytes ? scales.chunks == 1 : scales.chunks == 2 || (kind == "kind::mxf4nvf4" && scales.chunks == 4);
 }
 
+// "row" and "col", as they stand.
+std::vector<std::string_view> take_layouts(Decoder& d) {
+    std::vector<std::string_view> found;
+    for (auto word : d.inst().modifiers)
+        if ((word == "row" || word == "col") && d.take(word)) found.push_back(word);
+    return found;
+}
+
+void choose_fragments(Multiply& m, Family family, matrix::Shape shape, const Elements& elements,
+                      const std::vector<std::string_view>& layouts) {
+    auto choose = [&](Role role, bool columns, Element element) {
+        bool volta = family == Family::mma && matrix::is_volta(shape, elements.a);
+        return volta ? matrix::volta_fragment(role, columns, element) : matrix::fragment(family, role, shape, element);
+    };
+    m.a = choose(Role::a, layouts[0] == "col", elements.a);
+    m.b = choose(Role::b, layouts[1] == "col", elements.b);
+    m.c = choose(Role::accumulator, false, elements.c);
+    m.d = choose(Role::accumulator, false, elements.d);
+}
+
+// d, a, b, c, of a sparse `a` its metadata and selector, and the scales.
+void decode_operands(Decoder& d, Multiply& m) {
+    read_fragment(d, d.operand(1), m.a);
+    read_fragment(d, d.operand(2), m.b);
+    read_fragment(d, d.operand(3), m.c);
+    write_fragment(d, d.operand(0), m.d);
+    size_t next = 4;
+    if (m.sparsity.there) {
+        m.sparsity.metadata = d.source(next++, Type::b32);
+        m.sparsity.selector = d.source(next++, Type::u32);
+    }
+    if (m.scales.chunks) m.scales.a = decode_scale(d, next), m.scales.b = decode_scale(d, next + 2);
+}
+
 void decode_multiply(Decoder& d, Family family) {
     d.take("sync");
     d.take("rn");
     auto kind = d.take_any_of({"kind::f8f6f4", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"});
     Multiply m;
+    m.sparsity.there = family == Family::sparse;
     if (!take_scales(d, kind, m.scales)) return d.unsupported();
     auto shape = take_shape(d);
     // How wmma's operands lay in memory is of no account here: a fragment is a matrix, however it was loaded.
-    auto& words = d.inst().modifiers;
-    auto layout = std::find_if(words.begin(), words.end(), [](auto word) { return word == "row" || word == "col"; });
-    bool documented = layout != words.end() && *layout == "row" && d.take("row") && d.take("col");
-    if (!d.take("aligned") || (family == Family::mma && !documented)) return d.unsupported();
-    while (!d.take_any_of({"row", "col"}).empty()) {
-    }
+    auto layouts = take_layouts(d);
     m.saturate = d.take("satfinite");
     auto elements = elements_of(d);
+    if (!d.take("aligned") || layouts.size() != 2) return d.unsupported();
     if (d.failed()) return;
+    bool any_layout = family == Family::wmma || matrix::is_volta(shape, elements.a);
+    if (!any_layout && (layouts[0] != "row" || layouts[1] != "col")) return d.unsupported();
     if (kind.starts_with("kind::mxf4") && elements.a == Element::e2m1 && elements.b == Element::e2m1)
         elements.a = elements.b = Element::e2m1_packed;
     bool packed = elements.a == Element::e2m1_packed;
@@ -215,17 +273,10 @@ void decode_multiply(Decoder& d, Family family) {
         m.arithmetic = take_bit_operation(d);
     else if (matrix::is_whole(elements.a))
         m.arithmetic = Arithmetic::whole;
-    m.a = matrix::fragment(family, Role::a, shape, elements.a);
-    m.b = matrix::fragment(family, Role::b, shape, elements.b);
-    m.c = matrix::fragment(family, Role::accumulator, shape, elements.c);
-    m.d = matrix::fragment(family, Role::accumulator, shape, elements.d);
+    choose_fragments(m, family, shape, elements, layouts);
     for (auto* part : {&m.a, &m.b, &m.c, &m.d})
         if (part->register_count == 0) return d.unsupported();
-    read_fragment(d, d.operand(1), m.a);
-    read_fragment(d, d.operand(2), m.b);
-    read_fragment(d, d.operand(3), m.c);
-    write_fragment(d, d.operand(0), m.d);
-    if (m.scales.chunks) m.scales.a = decode_scale(d, 4), m.scales.b = decode_scale(d, 6);
+    decode_operands(d, m);
     auto& all = d.program().multiplies;
     emit_aligned(d, multiply).dst = static_cast<RegRef>(all.size());
     all.push_back(std::move(m));
@@ -235,7 +286,10 @@ void decode_multiply(Decoder& d, Family family) {
 
 bool decode_matrix(Decoder& d) {
     auto name = d.inst().name;
-    if (name == "mma") return decode_multiply(d, Family::mma), true;
+    if (name == "mma") {
+        bool sparse = !d.take_any_of({"sp", "sp::ordered_metadata"}).empty();
+        return decode_multiply(d, sparse ? Family::sparse : Family::mma), true;
+    }
     if (name == "wmma" && d.take("mma")) return decode_multiply(d, Family::wmma), true;
     return false;
 }

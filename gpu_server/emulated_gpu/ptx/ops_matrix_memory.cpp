@@ -17,8 +17,9 @@ using matrix::Fragment;
 using matrix::Role;
 
 // Of every Instr here: a, b: address and its offset; count: the Where; flags:
-// columns: neighbours in a column are neighbours in memory. fours, sixes: bits of an element, which gets a byte.
-enum Flag : uint8_t { flag_columns = 4, flag_writes = 8, flag_fours = 16, flag_sixes = 32 };
+// columns: neighbours in a column are neighbours in memory. fours, sixes: bits of an element, which gets a byte. bytes: elements
+// have 8 bits, and are turned.
+enum Flag : uint8_t { flag_columns = 4, flag_writes = 8, flag_fours = 16, flag_sixes = 32, flag_bytes = 64 };
 
 uint64_t address_of(Warp& w, const Instr& i, uint32_t lane) {
     uint64_t offset = w.reg_of<uint64_t>(lane, i.b)[lane];
@@ -151,6 +152,41 @@ void gather_tile(Warp& w, RegRef ref, uint32_t lanes, Tile& tile, bool transpose
     }
 }
 
+// Bytes that are turned: a matrix of 16 x 16 is two tiles, one below the other, and a lane gets four neighbours of its column
+// lane / 4 in one register, of the column 8 further right in the next.
+void scatter_bytes(Warp& w, RegRef ref, uint32_t lanes, const Tile* matrix, uint32_t right) {
+    auto* bytes = reinterpret_cast<const uint8_t*>(matrix);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t row = lane % 4 * 4, column = lane / 4 + right * 8, word = 0;
+        for (uint32_t e = 0; e < 4; ++e) word |= uint32_t{bytes[(row + e) * 16 + column]} << 8 * e;
+        put(w, ref, lane, word);
+    }
+}
+
+// A tile of 8 x 16 bytes: a lane has two neighbours of its column, and two of that 8 further right.
+void gather_bytes(Warp& w, RegRef ref, uint32_t lanes, Tile& tile) {
+    auto* bytes = reinterpret_cast<uint8_t*>(tile);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t row = lane % 4 * 2, column = lane / 4, word = w.reg_of<uint32_t>(lane, ref)[lane];
+        for (uint32_t e = 0; e < 4; ++e)
+            bytes[(row + e % 2) * 16 + column + e / 2 * 8] = static_cast<uint8_t>(word >> 8 * e);
+    }
+}
+
+void gather_register(Warp& w, const Instr& i, uint32_t t, uint32_t lanes, Tile& tile) {
+    RegRef ref = w.program->registers[i.dst + t];
+    if (i.flags & flag_bytes) return gather_bytes(w, ref, lanes, tile);
+    gather_tile(w, ref, lanes, tile, i.flags & flag_columns);
+}
+
+void scatter_register(Warp& w, const Instr& i, uint32_t t, uint32_t lanes, const Tile* tiles) {
+    RegRef ref = w.program->registers[i.dst + t];
+    if (i.flags & flag_bytes) return scatter_bytes(w, ref, lanes, tiles + t / 2 * 2, t % 2);
+    scatter_tile(w, ref, lanes, tiles[t], i.flags & flag_columns);
+}
+
 // A row of 16 elements of so many bits, packed at its begin: each gets a byte.
 void spread(uint16_t (&row)[8], uint32_t bits) {
     uint8_t packed[sizeof row], bytes[sizeof row];
@@ -165,7 +201,7 @@ void spread(uint16_t (&row)[8], uint32_t bits) {
 
 void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
     refresh_ranges(*w.worker);
-    bool transposed = i.flags & flag_columns, writes = i.flags & flag_writes;
+    bool writes = i.flags & flag_writes;
     // All rows are read first: a register of the result may be an address.
     uint64_t rows[warp_lanes] = {};
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
@@ -174,7 +210,7 @@ void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
     }
     Tile tiles[4] = {};
     for (uint32_t t = 0; t < i.d; ++t) {
-        if (writes) gather_tile(w, w.program->registers[i.dst + t], lanes, tiles[t], transposed);
+        if (writes) gather_register(w, i, t, lanes, tiles[t]);
         for (uint32_t row = 0; row < 8; ++row) {
             uint32_t lane = 8 * t + row;
             if (!(lanes >> lane & 1)) continue;
@@ -186,22 +222,26 @@ void move_tiles(Warp& w, const Instr& i, uint32_t lanes) {
         }
     }
     if (writes) return;
-    for (uint32_t t = 0; t < i.d; ++t) scatter_tile(w, w.program->registers[i.dst + t], lanes, tiles[t], transposed);
+    for (uint32_t t = 0; t < i.d; ++t) scatter_register(w, i, t, lanes, tiles);
 }
 
 // ldmatrix.sync.aligned.m8n8.x4{.trans}{.shared}.b16 {…}, [p] and stmatrix… [p], {…}
 // ldmatrix.sync.aligned.m8n16.x4{.shared}.b8x16.b4x16_p64 {…}, [p]: 16 elements of 4 bits (.b6x16_p32: of 6) and padding a row
+// ldmatrix.sync.aligned.m16n16.x2.trans{.shared}.b8 {…}, [p] or as above, and stmatrix.sync.aligned.m16n8.x4.trans{.shared}.b8
 void decode_tiles(Decoder& d, bool writes) {
     d.take("sync");
     auto count = d.take_any_of({"x1", "x2", "x4"});
     bool transposed = d.take("trans");
     auto space = take_space(d);
     bool halves = d.take("m8n8") && d.take("b16");
-    bool narrow = !halves && !writes && !transposed && d.take("m8n16") && d.take("b8x16");
+    bool turned_bytes = !halves && transposed && d.take(writes ? "m16n8" : "m16n16");
+    bool narrow = !halves && !writes && (turned_bytes || (!transposed && d.take("m8n16"))) && d.take("b8x16");
     auto packing = narrow ? d.take_any_of({"b4x16_p64", "b6x16_p32"}) : std::string_view{};
-    if (count.empty() || !d.take("aligned") || (!halves && packing.empty())) return d.unsupported();
+    bool bytes = turned_bytes && !narrow && d.take("b8");
+    if (count.empty() || !d.take("aligned") || (!halves && !bytes && packing.empty())) return d.unsupported();
+    if (turned_bytes && !writes && count == "x4") return d.unsupported();
     if (space != Space::shared && space != Space::generic) return d.unsupported();
-    auto tiles = static_cast<uint32_t>(count[1] - '0');
+    auto tiles = static_cast<uint32_t>(count[1] - '0') * (turned_bytes && !writes ? 2 : 1);
     auto address = decode_address(d, d.operand(writes ? 0 : 1), space);
     if (!reachable(address)) return d.unsupported();
     auto table = register_list(d, d.operand(writes ? 1 : 0), tiles, 32, writes ? Use::source : Use::destination);
@@ -209,6 +249,7 @@ void decode_tiles(Decoder& d, bool writes) {
     instr.dst = table;
     instr.d = tiles;
     instr.flags |= static_cast<uint8_t>((transposed ? flag_columns : 0) | (writes ? flag_writes : 0));
+    if (turned_bytes) instr.flags |= flag_bytes;
     if (narrow) instr.flags |= packing == "b4x16_p64" ? flag_fours : flag_sixes;
     set_address(d, instr, address);
 }

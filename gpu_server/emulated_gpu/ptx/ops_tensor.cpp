@@ -13,8 +13,8 @@ namespace tnr::ptx {
 namespace {
 
 // a: the map's address, generic; b: shared memory; c: the blocks it goes to; d: the barrier; table: where the box begins, count
-// axes; imm: which reduction, or none; flags:
-enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4 };
+// axes and, with im2col, offsets of 16 bits behind them; imm: which reduction, or none; flags:
+enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4, flag_im2col = 8 };
 constexpr int64_t no_reduction = -1;
 constexpr uint32_t four_rows = 4;
 
@@ -24,14 +24,26 @@ struct Copying {
     Update update = nullptr;  // instead of a store
 };
 
-bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, TensorMap& map) {
+// A program can write to a map what it likes: what copies rely on is looked at before each.
+bool is_sound(const TensorMap& map) {
+    if (map.mark != TensorMap::ours || map.rank == 0 || map.rank > TensorMap::rank_max) return false;
+    uint64_t bytes = map.strides[0];
+    if (bytes == 0 || bytes > sizeof(uint64_t) || bytes != size_of(map.element) || map.nan_bytes > bytes) return false;
+    if (map.im2col && (map.pixels == 0 || map.box[0] == 0)) return false;
+    for (uint32_t axis = 0; axis < map.rank; ++axis)
+        if (map.steps[axis] == 0 || (!map.im2col && map.box[axis] == 0)) return false;
+    return true;
+}
+
+bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, bool im2col, TensorMap& map) {
     constexpr uint64_t alignment = 64;
     bool misaligned = address % alignment;
     auto* p = misaligned ? nullptr : generic_pointer(w, lane, address, sizeof map, false);
     if (!p) return memory_fault(w, address, lane, sizeof map, "reading of a tensor map", misaligned), false;
     std::memcpy(&map, p, sizeof map);
-    if (map.mark == TensorMap::ours && map.rank == rank) return true;
-    fault(w, Outcome::illegal_instruction, lane, "no tensor map of " + std::to_string(rank) + " axes");
+    if (is_sound(map) && map.rank == rank && (map.im2col != 0) == im2col) return true;
+    fault(w, Outcome::illegal_instruction, lane,
+          "no tensor map of " + std::to_string(rank) + " axes" + (im2col ? " for im2col" : ""));
     return false;
 }
 
@@ -56,6 +68,25 @@ void move_element(std::byte* in_tensor, std::byte* in_box, const TensorMap& map,
     std::memcpy(in_box, &outside, bytes);
 }
 
+// The element at the coordinates, and the one in shared memory. False after a fault.
+bool copy_element(Warp& w, uint32_t lane, const TensorMap& map, const int64_t* coordinates, uint64_t shared,
+                  const Copying& copying) {
+    auto bytes = static_cast<uint32_t>(map.strides[0]);
+    uint64_t address = map.address;
+    bool inside = true;
+    for (uint32_t axis = 0; axis < map.rank; ++axis) {
+        inside &= coordinates[axis] >= 0 && coordinates[axis] <= int64_t{map.last[axis]};
+        address += static_cast<uint64_t>(coordinates[axis]) * map.strides[axis];
+    }
+    auto place = swizzled(shared, map.swizzle_chunks);
+    auto* in_box = shared_pointer(w, place, bytes);
+    if (!in_box) return memory_fault(w, place, lane, bytes, "a tensor's box", false), false;
+    auto* in_tensor = inside ? global_pointer(*w.worker, address, bytes) : nullptr;
+    if (inside && !in_tensor) return memory_fault(w, address, lane, bytes, "a tensor", false), false;
+    move_element(in_tensor, in_box, map, copying);
+    return true;
+}
+
 // The bytes of the box, or 0 after a fault.
 uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, uint64_t shared,
                   const Copying& copying) {
@@ -66,23 +97,40 @@ uint64_t copy_box(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* b
         elements *= counts[axis];
     }
     for (uint64_t index = 0; index < elements; ++index) {
-        uint64_t address = map.address;
-        bool inside = true;
-        for (uint32_t axis = 0; axis < map.rank; ++axis) {
-            int64_t coordinate = int64_t{begin[axis]} + int64_t{at[axis]} * map.steps[axis];
-            inside &= coordinate >= 0 && coordinate <= int64_t{map.last[axis]};
-            address += static_cast<uint64_t>(coordinate) * map.strides[axis];
-        }
-        auto place = swizzled(shared + index * bytes, map.swizzle_chunks);
-        auto* in_box = shared_pointer(w, place, static_cast<uint32_t>(bytes));
-        if (!in_box) return memory_fault(w, place, lane, static_cast<uint32_t>(bytes), "a tensor's box", false), 0;
-        auto* in_tensor = inside ? global_pointer(*w.worker, address, static_cast<uint32_t>(bytes)) : nullptr;
-        if (inside && !in_tensor)
-            return memory_fault(w, address, lane, static_cast<uint32_t>(bytes), "a tensor", false), 0;
-        move_element(in_tensor, in_box, map, copying);
+        int64_t coordinates[TensorMap::rank_max];
+        for (uint32_t axis = 0; axis < map.rank; ++axis)
+            coordinates[axis] = int64_t{begin[axis]} + int64_t{at[axis]} * map.steps[axis];
+        if (!copy_element(w, lane, map, coordinates, shared + index * bytes, copying)) return 0;
         for (uint32_t axis = 0; axis < map.rank && ++at[axis] == counts[axis]; ++axis) at[axis] = 0;
     }
     return elements * bytes;
+}
+
+// To the next pixel of im2col's box, and from the last of one image to the first of the next.
+void advance_pixel(const TensorMap& map, int64_t* at) {
+    uint32_t images = map.rank - 1u;
+    for (uint32_t axis = 1; axis < images; ++axis) {
+        at[axis] += map.steps[axis];
+        if (at[axis] <= int64_t{map.last[axis]} + map.upper[axis - 1]) return;
+        at[axis] = map.lower[axis - 1];
+    }
+    at[images] += map.steps[images];
+}
+
+// im2col: pixels of the box from `begin` on, each moved by the offsets before it is looked up. The bytes, or 0 after a fault.
+uint64_t copy_pixels(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, const uint16_t* offsets,
+                     uint64_t shared, const Copying& copying) {
+    int64_t at[TensorMap::rank_max];
+    std::copy_n(begin, map.rank, at);
+    uint64_t bytes = 0;
+    for (uint32_t pixel = 0; pixel < map.pixels; ++pixel, advance_pixel(map, at)) {
+        int64_t coordinates[TensorMap::rank_max];
+        std::copy_n(at, map.rank, coordinates);
+        for (uint32_t axis = 1; axis + 1 < map.rank; ++axis) coordinates[axis] += offsets[axis - 1];
+        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += map.strides[0])
+            if (!copy_element(w, lane, map, coordinates, shared + bytes, copying)) return 0;
+    }
+    return bytes;
 }
 
 // Four rows of a matrix that need not be neighbours, as one box. The bytes, or 0 after a fault.
@@ -109,8 +157,13 @@ bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uin
     int32_t at[1 + four_rows] = {};
     uint32_t coordinates = i.flags & flag_four_rows ? 1 + four_rows : i.count;
     for (uint32_t k = 0; k < coordinates; ++k) at[k] = w.reg<int32_t>(w.program->registers[i.table + k])[lane];
-    uint64_t bytes = i.flags & flag_four_rows ? copy_rows(w, lane, map, at, shared, copying)
-                                              : copy_box(w, lane, map, at, shared, copying);
+    uint16_t offsets[TensorMap::space_max] = {};
+    if ((i.flags & flag_im2col) && copying.load)
+        for (uint32_t k = 0; k + 2 < i.count; ++k)
+            offsets[k] = w.reg<uint16_t>(w.program->registers[i.table + i.count + k])[lane];
+    uint64_t bytes = i.flags & flag_im2col      ? copy_pixels(w, lane, map, at, offsets, shared, copying)
+                     : i.flags & flag_four_rows ? copy_rows(w, lane, map, at, shared, copying)
+                                                : copy_box(w, lane, map, at, shared, copying);
     if (bytes == 0 || !copying.load) return bytes != 0;
     auto* word = barrier_word(w, lane, barrier);
     if (word) complete_bytes(*word, bytes);
@@ -123,7 +176,7 @@ void copy_tensor(Warp& w, const Instr& i) {
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         TensorMap map;
-        if (!read_map(w, lane, maps[lane], i.count, map)) return;
+        if (!read_map(w, lane, maps[lane], i.count, i.flags & flag_im2col, map)) return;
         if (i.flags & flag_multicast) {
             auto each = [&](uint32_t rank) {
                 return copy_once(w, i, lane, map, in_block(shared[lane], rank), in_block(barriers[lane], rank));
@@ -154,33 +207,46 @@ std::vector<RegRef> tensor_coordinates(Decoder& d, const ast::Operand& tensor, u
     return begin;
 }
 
+// im2col's {w, h}, of as many axes as the tensor has between its channels and its images.
+void add_offsets(Decoder& d, const ast::Operand& offsets, uint32_t count, std::vector<RegRef>& table) {
+    bool braces = offsets.kind == ast::Operand::Kind::vector;
+    if ((braces ? offsets.parts.size() : 1) != count)
+        return d.fail("expected {" + std::to_string(count) + " offsets of im2col}");
+    for (uint32_t k = 0; k < count; ++k) table.push_back(d.source(braces ? offsets.parts[k] : offsets, Type::u16));
+}
+
 }  // namespace
 
 // cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{.multicast::cluster}
 //     [box], [map, {x, y}], [barrier]{, blocks}
+// cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes{.multicast::cluster}
+//     [box], [map, {c, w, h, n}], [barrier], {w, h}{, blocks}; .im2col_no_offs of what is stored, without such offsets
 // cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [map, {x, y}], [box]
 // cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group alike
 void decode_tensor_copy(Decoder& d, bool reduces) {
     uint32_t rank = take_rank(d);
     bool load = d.take("mbarrier::complete_tx::bytes"), store = d.take("bulk_group");
     bool rows = d.take(load ? "tile::gather4" : "tile::scatter4");
+    bool im2col = d.take(load ? "im2col" : "im2col_no_offs");
     d.take("tile");
     d.take("L2::cache_hint");
     bool multicast = d.take("multicast::cluster");
     bool shared = d.take("shared::cluster") || d.take("shared::cta");
     if (d.failed()) return;
-    bool fits = load != store && shared && d.take("global") && !(rows && rank != 2) && (load || !multicast);
+    bool fits = load != store && shared && d.take("global") && !(rows && rank != 2) && (load || !multicast) &&
+                !(im2col && (rows || rank < 3));
     if (!fits || (reduces && (load || rows))) return d.unsupported();
     auto op = reduces ? take_reduction(d) : std::string_view{};
     if (reduces && op.empty()) return d.unsupported();
     auto& tensor = d.operand(load ? 1 : 0);
     auto begin = tensor_coordinates(d, tensor, rows ? 1 + four_rows : rank);
+    if (im2col && load) add_offsets(d, d.operand(3), rank - 2, begin);
     if (d.failed()) return;
     auto map = d.source(tensor.parts[0], Type::u64);
     auto table = d.add_table(begin);
     auto box = whole_address(d, d.operand(load ? 0 : 1), Space::shared);
     auto barrier = load ? whole_address(d, d.operand(2), Space::shared) : 0;
-    auto blocks = multicast ? d.source(3, Type::u16) : 0;
+    auto blocks = multicast ? d.source(im2col ? 4 : 3, Type::u16) : 0;
     auto& instr = d.emit(copy_tensor);
     instr.a = map;
     instr.b = box;
@@ -189,8 +255,8 @@ void decode_tensor_copy(Decoder& d, bool reduces) {
     instr.table = table;
     instr.count = static_cast<uint16_t>(rank);
     instr.imm = reduces ? std::find(reductions.begin(), reductions.end(), op) - reductions.begin() : no_reduction;
-    instr.flags =
-        static_cast<uint8_t>((load ? flag_load : 0) | (multicast ? flag_multicast : 0) | (rows ? flag_four_rows : 0));
+    instr.flags = static_cast<uint8_t>((load ? flag_load : 0) | (multicast ? flag_multicast : 0) |
+                                       (rows ? flag_four_rows : 0) | (im2col ? flag_im2col : 0));
 }
 
 }  // namespace tnr::ptx

@@ -208,7 +208,40 @@ wait:
             CHECK(sum[(row + 2) * 8 + column] == values[(row + 2) * 8 + column] + value);
         }
     CHECK(sum[0] == 0);
-    maps[2].element = Type::u8;
+    maps[2].element = Type::u8, maps[2].strides[0] = 1;
     auto report = bench.launch("k", {1}, {1}, {}, places[0], places[1], places[2]);
     CHECK(report.outcome == Outcome::illegal_instruction);
+}
+
+TEST_CASE("a tensor map that a program wrote itself copies nothing that it must not", "[ptx][bulk][tensor]") {
+    Bench bench(R"(
+.version 8.7
+.target sm_90
+.address_size 64
+.shared .align 128 .b8 room[128];
+.entry k(.param .u64 p0)
+{
+    .reg .b64 %map; .reg .b32 %r;
+    ld.param.u64 %map, [p0];
+    mov.u32 %r, room;
+    cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {0, 0}], [%r];
+    ret;
+})");
+    auto to = bench.array<uint32_t>(64);
+    auto space = bench.array<unsigned char>(2 * sizeof(TensorMap));
+    auto* map = reinterpret_cast<TensorMap*>((space.address + 63) / 64 * 64);
+    auto outcome = [&](auto&& change) {
+        *map = map_of(to.address, 8, 4, Type::u32);
+        change();
+        return bench.launch("k", {1}, {1}, {}, reinterpret_cast<uint64_t>(map)).outcome;
+    };
+    CHECK(outcome([] {}) == Outcome::done);
+    CHECK(outcome([&] { map->steps[1] = 0; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->box[0] = 0; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->rank = 200; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->im2col = 2; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->element = static_cast<Type>(250), map->strides[0] = 0; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->element = Type::b128, map->strides[0] = 16; }) == Outcome::illegal_instruction);
+    // Of so many bytes only the lower 32 bits would be looked at.
+    CHECK(outcome([&] { map->strides[0] += uint64_t{1} << 32; }) == Outcome::illegal_instruction);
 }

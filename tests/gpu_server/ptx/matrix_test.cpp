@@ -1,165 +1,10 @@
-// mma, ldmatrix, stmatrix and movmatrix against products computed here. Where each lane's elements lie is written down as the
-// PTX manual has it, instruction by instruction, and not as matrix.cpp has it.
-#include <bit>
-#include <cstdint>
-#include <functional>
+// mma, ldmatrix, stmatrix and movmatrix against products computed here (matrix_bench.hpp).
 #include <numeric>
-#include <string>
-#include <vector>
 
-#include "gpu_server/emulated_gpu/ptx/half.hpp"
-#include "tests/gpu_server/ptx/bench.hpp"
+#include "tests/gpu_server/ptx/matrix_bench.hpp"
 
 using namespace tnr::ptx;
 using namespace tnr::ptx::test;
-
-namespace {
-
-struct Place {
-    uint32_t row, column;
-};
-using Layout = std::function<Place(uint32_t group, uint32_t member, uint32_t element)>;
-
-struct Matrix {
-    uint32_t rows, columns, bits;  // bits of an element
-    uint32_t elements;             // a lane has
-    Layout place;
-    std::vector<int> values{};
-};
-
-int small(uint32_t at, uint32_t seed, int lowest, int highest) {
-    uint32_t mixed = (at + 1) * 2654435761u ^ seed * 40503u;
-    return lowest + static_cast<int>((mixed >> 13) % static_cast<uint32_t>(highest - lowest + 1));
-}
-
-using Encode = std::function<uint64_t(int)>;
-
-// The words that the lanes load: lane by lane, register by register.
-std::vector<uint32_t> words_of(const Matrix& m, const Encode& encode) {
-    uint32_t words = m.elements * m.bits / 32;
-    std::vector<uint32_t> all(32 * words);
-    for (uint32_t lane = 0; lane < 32; ++lane)
-        for (uint32_t e = 0; e < m.elements; ++e) {
-            auto [row, column] = m.place(lane / 4, lane % 4, e);
-            uint64_t bits = encode(m.values[row * m.columns + column]);
-            uint32_t bit = e * m.bits;
-            all[lane * words + bit / 32] |= static_cast<uint32_t>(bits << bit % 32);
-            if (m.bits == 64) all[lane * words + bit / 32 + 1] = static_cast<uint32_t>(bits >> 32);
-        }
-    return all;
-}
-
-std::string list(const char* prefix, uint32_t count) {
-    std::string text;
-    for (uint32_t i = 0; i < count; ++i) text.append(i ? ", %" : "{%").append(prefix).append(std::to_string(i));
-    return text + "}";
-}
-
-// Each lane loads its registers of a, b and c, multiplies, and stores those of d.
-// `more` operands may name %scale, whose byte j is the power of two j % 2 + the number of ones in the lane's last three bits.
-std::string kernel(const std::string& instruction, uint32_t d, uint32_t a, uint32_t b, uint32_t c, bool wide,
-                   const std::string& more = "") {
-    std::string type = wide ? "b64" : "b32", bytes = wide ? "8" : "4";
-    std::string text =
-        ".version 8.7\n.target sm_90\n.address_size 64\n"
-        ".entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)\n{\n"
-        ".reg .b32 %lane, %at; .reg .b64 %p, %o;\n"
-        "mov.u32 %lane, %laneid;\n"
-        ".reg .b32 %scale; and.b32 %scale, %lane, 7; popc.b32 %scale, %scale;\n"
-        "mad.lo.u32 %scale, %scale, 0x01010101, 0x807f807f;\n";
-    auto each = [&](const char* name, uint32_t count, bool store) {
-        text += ".reg ." + type + " %" + name + "<" + std::to_string(count) + ">;\n";
-        text += std::string("ld.param.u64 %p, [p") + name + "];\n";
-        text += "mul.lo.u32 %at, %lane, " + std::to_string(count) + "; mul.wide.u32 %o, %at, " + bytes +
-                "; add.u64 %p, %p, %o;\n";
-        for (uint32_t i = 0; i < count; ++i) {
-            std::string reg = "%" + (name + std::to_string(i)),
-                        place = "[%p+" + std::to_string(i * (wide ? 8 : 4)) + "]";
-            const auto &first = store ? place : reg, &second = store ? reg : place;
-            text.append(store ? "st.global." : "ld.global.").append(type).append(" ");
-            text.append(first).append(", ").append(second).append(";\n");
-        }
-    };
-    each("a", a, false);
-    each("b", b, false);
-    each("c", c, false);
-    std::string call = instruction + " " + list("d", d) + ", " + list("a", a) + ", " + list("b", b) + ", " +
-                       list("c", c) + more + ";\n";
-    // d is declared by `each`, which also stores it: the multiplication stands between.
-    auto head = text.size();
-    each("d", d, true);
-    auto store = text.find("st.global", head);
-    text.insert(store, call);
-    return text + "ret;\n}";
-}
-
-struct Case {
-    const char* instruction;
-    Matrix a, b, sums;
-    Encode encode, encode_sum;
-    int lowest = -4, highest = 4;
-    std::function<int(int, int)> multiply = [](int x, int y) { return x * y; };
-    std::string more = "";
-    std::function<int(uint32_t, uint32_t, uint32_t)> scale = [](uint32_t, uint32_t, uint32_t) { return 1; };
-};
-
-void multiplies(Case c) {
-    INFO(c.instruction);
-    for (auto* m : {&c.a, &c.b, &c.sums}) {
-        m->values.resize(m->rows * m->columns);
-        bool sums = m == &c.sums;
-        for (uint32_t i = 0; i < m->values.size(); ++i)
-            m->values[i] = small(i, m->bits + m->rows, sums ? -9 : c.lowest, sums ? 9 : c.highest);
-    }
-    Matrix expected = c.sums;
-    for (uint32_t i = 0; i < c.a.rows; ++i)
-        for (uint32_t j = 0; j < c.b.columns; ++j)
-            for (uint32_t k = 0; k < c.a.columns; ++k)
-                expected.values[i * c.b.columns + j] +=
-                    c.scale(i, j, k) * c.multiply(c.a.values[i * c.a.columns + k], c.b.values[k * c.b.columns + j]);
-    bool wide = c.a.bits == 64;
-    auto registers = [&](const Matrix& m) { return m.elements * m.bits / (wide ? 64 : 32); };
-    Bench bench(
-        kernel(c.instruction, registers(c.sums), registers(c.a), registers(c.b), registers(c.sums), wide, c.more));
-    auto wanted = words_of(expected, c.encode_sum);
-    auto d = bench.array<uint32_t>(wanted.size());
-    bench.run("k", {1}, {32}, d, bench.array(words_of(c.a, c.encode)), bench.array(words_of(c.b, c.encode)),
-              bench.array(words_of(c.sums, c.encode_sum)));
-    CHECK(std::vector<uint32_t>(d.data(), d.data() + d.size) == wanted);
-}
-
-uint64_t half(int x) {
-    return to_half(x);
-}
-uint64_t bfloat(int x) {
-    return to_bfloat(x);
-}
-uint64_t single(int x) {
-    return std::bit_cast<uint32_t>(static_cast<float>(x));
-}
-uint64_t twice_as_wide(int x) {
-    return std::bit_cast<uint64_t>(static_cast<double>(x));
-}
-uint64_t byte(int x) {
-    return static_cast<uint8_t>(x);
-}
-uint64_t four_bits(int x) {
-    return static_cast<uint32_t>(x) & 15;
-}
-uint64_t whole(int x) {
-    return static_cast<uint32_t>(x);
-}
-
-Matrix sums16(uint32_t bits) {
-    return {16, 8, bits, 4, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
-                return {i < 2 ? g : g + 8, t * 2 + (i & 1)};
-            }};
-}
-Matrix sums8(uint32_t bits) {
-    return {8, 8, bits, 2, [](uint32_t g, uint32_t t, uint32_t i) -> Place { return {g, t * 2 + i}; }};
-}
-
-}  // namespace
 
 TEST_CASE("mma: halves", "[ptx][matrix]") {
     Matrix a16{16, 16, 16, 8, [](uint32_t g, uint32_t t, uint32_t i) -> Place {
@@ -255,8 +100,11 @@ TEST_CASE("mma: floats of six and four bits, and blocks with scales", "[ptx][mat
     auto in_byte = [=](int x) { return e2m1(x) << 2; };
     auto e5m2 = [](int x) -> uint64_t { return encode(x, e5m2_format, Rounding::nearest); };
     const std::string narrow = "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.";
-    for (auto& [type, code] : {std::pair<std::string, Encode>{"e3m2", e3m2}, {"e2m3", e2m3}, {"e2m1", in_byte}})
-        multiplies({(narrow + type + "." + type + ".f32").c_str(), a8, b8, sums16(32), code, single});
+    for (auto& [type, code] : {std::pair<std::string, Encode>{"e3m2", e3m2}, {"e2m3", e2m3}, {"e2m1", in_byte}}) {
+        std::string instruction = narrow;
+        instruction.append(type).append(".").append(type).append(".f32");
+        multiplies({instruction.c_str(), a8, b8, sums16(32), code, single});
+    }
     multiplies({"mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f16.e3m2.e3m2.f16", a8, b8, sums16(16), e3m2, half});
 
     // Of each four lanes, two beside each other hold the scales of rows r and r + 8, and one that of a column.
