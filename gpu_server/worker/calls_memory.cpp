@@ -40,10 +40,10 @@ static CUmemAccessDesc access_of(WorkerSession& session, uint32_t device, CUmemA
     return {{CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle}, flags};
 }
 
-uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes) {
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes, SupervisorLink::Exactly exactly) {
     auto answer = std::make_shared<std::promise<uint64_t>>();
     auto granted = answer->get_future();
-    supervisor.ask_for_memory(device, bytes, [answer](uint64_t more) { answer->set_value(more); });
+    supervisor.ask_for_memory(device, bytes, exactly, [answer](uint64_t more) { answer->set_value(more); });
     return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
 }
 
@@ -148,7 +148,7 @@ static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<
                                      return CUDA_SUCCESS;
                                  });
     session.supervisor.ask_for_memory(
-        wanted.device.number, wanted.bytes,
+        wanted.device.number, wanted.bytes, SupervisorLink::Exactly::no,
         [&session, device = wanted.device.number, op = call.op, number = call.number](uint64_t granted) {
             session.memory.accounts.grant(device, granted);
             session.outbox.answer(op, number, CUDA_SUCCESS, wire::payload_of(Reply{granted}));

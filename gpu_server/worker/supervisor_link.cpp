@@ -161,14 +161,17 @@ void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {
     answer(bytes);
 }
 
-void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t)> answer) {
+void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, Exactly exactly,
+                                    std::function<void(uint64_t)> answer) {
     uint64_t ticket = 0;
     {
         LockGuard lock(mutex_);
         ticket = next_ticket_++;
         asked_[ticket] = std::move(answer);
     }
-    send(json{{"grant", {{"device", device}, {"bytes", bytes}, {"ticket", ticket}}}}.dump());
+    json wish{{"device", device}, {"bytes", bytes}, {"ticket", ticket}};
+    if (exactly == Exactly::yes) wish["exactly"] = true;
+    send(json{{"grant", std::move(wish)}}.dump());
 }
 
 void SupervisorLink::find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer) {
