@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "gpu_server/worker/driver.hpp"
-#include "gpu_server/worker/memory_grants.hpp"
 
 namespace tnr::worker {
 

@@ -102,4 +102,8 @@ private:
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
 
+// Blocks until the supervisor has answered, and returns how much more it grants.
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes,
+                      SupervisorLink::Exactly exactly = SupervisorLink::Exactly::no);
+
 }  // namespace tnr::worker

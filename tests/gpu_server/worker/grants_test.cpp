@@ -20,72 +20,13 @@
 #include "gpu_client/protocol/array_records.hpp"
 #include "gpu_client/protocol/multicast_records.hpp"
 #include "gpu_server/worker/limits.hpp"
+#include "raw_records.hpp"
 
 using namespace tnr;
 using namespace tnr::cuda;
+using namespace tnr::test;
 
 namespace {
-
-constexpr uint64_t mib = uint64_t{1} << 20;
-// with_server.py's emulated GPU, and what of it is never granted (supervisor/limits.hpp).
-constexpr uint64_t gpu_bytes = 2048 * mib, reserve_bytes = gpu_bytes / 32;
-constexpr uint64_t step = 32 * mib;
-
-template <class... Values>
-CUresult ask_in(CUcontext context, uint16_t op, const Values&... values) {
-    wire::Bytes payload(sizeof(uint64_t));  // room for the call number
-    wire::Writer out(payload);
-    (out.put(values), ...);
-    Pending pending;
-    open_sessions().front()->request(context ? find_context(context)->number : 0, op, payload, pending);
-    open_sessions().front()->wait(pending);
-    return pending.result;
-}
-template <class... Values>
-CUresult ask(uint16_t op, const Values&... values) {
-    return ask_in(nullptr, op, values...);
-}
-
-struct Held {
-    Held() {
-        REQUIRE(cuInit(0) == CUDA_SUCCESS);
-        REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-        REQUIRE(cuCtxSetCurrent(context) == CUDA_SUCCESS);
-    }
-    ~Held() { cuDevicePrimaryCtxRelease(0); }
-    CUcontext context = nullptr;
-};
-
-// Addresses of the session's range that the client does not use itself.
-uint64_t addresses(uint64_t bytes) {
-    uint64_t address = find_device(0)->memory->reserve(bytes, 0, 0);
-    REQUIRE(address != 0);
-    return address;
-}
-
-uint64_t free_bytes() {
-    size_t free = 0, total = 0;
-    REQUIRE(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS);
-    return free;
-}
-
-// Maps until it is refused; how much that was.
-uint64_t map_all(uint64_t address) {
-    uint64_t mapped = 0;
-    CUresult result = CUDA_SUCCESS;
-    for (; mapped <= gpu_bytes; mapped += step) {
-        result = ask(wire::op_memory_map, uint32_t{0}, address + mapped, step);
-        if (result != CUDA_SUCCESS) break;
-    }
-    CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
-    return mapped;
-}
-
-void unmap_all(uint64_t address, uint64_t mapped, uint16_t op) {
-    for (uint64_t done = 0; done < mapped; done += step)
-        CHECK((op == wire::op_memory_unmap ? ask(op, uint32_t{0}, address + done, step)
-                                           : ask(op, address + done, step)) == CUDA_SUCCESS);
-}
 
 constexpr int bystander_reads = 10, bystander_writes = 11;
 
@@ -183,74 +124,6 @@ TEST_CASE("an array is charged what its texels take, whatever the client says", 
     CHECK(made >= gpu_bytes / 2);
     const uint16_t destroy = mipmapped ? wire::op_cuMipmappedArrayDestroy : wire::op_cuArrayDestroy;
     while (number-- > first) CHECK(ask_in(held.context, destroy, number) == CUDA_SUCCESS);
-}
-
-namespace {
-
-CUresult set_limit(CUlimit limit, uint64_t value) {
-    CUcontext context = nullptr;
-    REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
-    return ask_in(context, wire::op_cuCtxSetLimit, static_cast<uint32_t>(limit), value);
-}
-
-}  // namespace
-
-TEST_CASE("the heap and the buffers that a client's limits make the driver hold are charged", "[limits]") {
-    Held held;
-    const uint64_t most = gpu_bytes - reserve_bytes;
-    CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, gpu_bytes) == CUDA_ERROR_OUT_OF_MEMORY);  // gives back its grant
-    for (auto limit : {CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE}) {
-        CAPTURE(limit);
-        CHECK(set_limit(limit, 2 * gpu_bytes) == CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(set_limit(limit, UINT64_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(set_limit(limit, most / 2) == CUDA_SUCCESS);
-        CHECK(set_limit(limit, most / 4) == CUDA_SUCCESS);
-        CHECK(set_limit(limit, 4096) == CUDA_SUCCESS);
-    }
-    CHECK(set_limit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 24) == CUDA_ERROR_OUT_OF_MEMORY);  // 22 levels more
-    CHECK(set_limit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, UINT64_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY);
-    REQUIRE(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 500 * mib) == CUDA_SUCCESS);
-    SECTION("with those of all its contexts together") {
-        uint64_t taken = 500 * mib;
-        std::vector<CUcontext> contexts;
-        CUresult result = CUDA_SUCCESS;
-        while (taken <= gpu_bytes && result == CUDA_SUCCESS) {
-            REQUIRE(cuCtxCreate_v2(&contexts.emplace_back(), 0, 0) == CUDA_SUCCESS);
-            result = set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 200 * mib);
-            if (result == CUDA_SUCCESS) taken += 192 * mib;  // a context has 8 MiB of heap in any case
-        }
-        CHECK(result == CUDA_ERROR_OUT_OF_MEMORY);
-        CHECK(taken <= most);
-        for (auto context : contexts) CHECK(cuCtxDestroy_v2(context) == CUDA_SUCCESS);
-        REQUIRE(cuCtxSetCurrent(held.context) == CUDA_SUCCESS);
-        REQUIRE(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 1000 * mib) == CUDA_SUCCESS);  // what ended gave it back
-        REQUIRE(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 * mib) == CUDA_SUCCESS);
-    }
-    SECTION("until the context is made anew") {
-        REQUIRE(cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS);
-        REQUIRE(cuDevicePrimaryCtxRetain(&held.context, 0) == CUDA_SUCCESS);
-        REQUIRE(cuCtxSetCurrent(held.context) == CUDA_SUCCESS);
-        REQUIRE(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, most - 100 * mib) == CUDA_SUCCESS);
-        REQUIRE(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 500 * mib) == CUDA_SUCCESS);
-    }
-    SECTION("and nothing else gets that memory") {  // the last one: the session keeps what it was granted to map
-        const uint64_t address = addresses(gpu_bytes + step), mapped = map_all(address);
-        CHECK(mapped <= most - 499 * mib);
-        unmap_all(address, mapped, wire::op_memory_unmap);
-    }
-}
-
-TEST_CASE("a limit takes what a program was granted and does not use any more", "[idle]") {
-    Held held;
-    CUdeviceptr all = 0;
-    REQUIRE(cuMemAlloc_v2(&all, gpu_bytes - reserve_bytes - 64 * mib) == CUDA_SUCCESS);
-    CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1000 * mib) == CUDA_ERROR_OUT_OF_MEMORY);
-    REQUIRE(cuMemFree_v2(all) == CUDA_SUCCESS);
-    CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1000 * mib) == CUDA_SUCCESS);
-    CHECK(cuMemAlloc_v2(&all, gpu_bytes - reserve_bytes - 900 * mib) == CUDA_ERROR_OUT_OF_MEMORY);
-    REQUIRE(cuMemAlloc_v2(&all, gpu_bytes - reserve_bytes - 1020 * mib) == CUDA_SUCCESS);
-    REQUIRE(cuMemFree_v2(all) == CUDA_SUCCESS);
-    CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * mib) == CUDA_SUCCESS);
 }
 
 namespace {
