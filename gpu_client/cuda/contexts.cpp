@@ -288,6 +288,19 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle) {
     });
 }
 
+CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value) {
+    return guarded("cuCtxSetLimit", [&]() -> CUresult {
+        const wire::SetLimit wanted{static_cast<uint32_t>(limit), value};
+        if (auto result = RemoteCall(wanted).send(); result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
+        auto& device = *find_device(context->device);
+        // What is missing may be what this process was granted and does not use.
+        device.memory->give_up_idle(device.description.memory_bytes);
+        return RemoteCall(wanted).send();
+    });
+}
+
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     return guarded("cuCtxEnablePeerAccess", [&]() -> CUresult {
         if (flags != 0) return CUDA_ERROR_INVALID_VALUE;

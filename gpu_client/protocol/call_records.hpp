@@ -81,6 +81,14 @@ struct SynchronizeContext {
     auto fields() { return std::tie(); }
 };
 
+struct SetLimit {
+    static constexpr uint16_t op = op_cuCtxSetLimit;
+    static constexpr auto way = CallWay::sync;
+    uint32_t limit = 0;  // CUlimit
+    uint64_t value = 0;
+    auto fields() { return std::tie(limit, value); }
+};
+
 template <class Side = Numbers>
 struct EnablePeerAccess {
     static constexpr uint16_t op = op_cuCtxEnablePeerAccess;

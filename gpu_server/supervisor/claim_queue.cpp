@@ -88,7 +88,14 @@ void Claims::try_waiting() {
 }
 
 bool Claims::try_one(Waiting& waiting) {
-    if (!waiting.reply || waiting.gone_since || (waiting.queued && waiting.asker.gone())) return false;
+    const bool gone = waiting.asker.gone();
+    // One that is not in the queue has no place to come back to: should its client ask again, that is another request.
+    if (gone && !waiting.queued) {
+        waiting.reply = nullptr;
+        give_up(waiting, {});
+        return true;
+    }
+    if (!waiting.reply || waiting.gone_since || gone) return false;
     if (!waiting.attempt(waiting)) return false;
     if (waiting.queued) tally_.queue_seconds.add(std::chrono::duration<double>(loop_.now() - waiting.entered).count());
     waiting.over = true;

@@ -199,10 +199,10 @@ private:
         UserLimits limits = {};
         EventLoop::TimerId timeout = 0;
         bool over = false;  // answered; to be removed
+        Asker asker = {};   // of a session
         // Of one in the queue.
         bool queued = false;
         Process process = {};
-        Asker asker = {};
         EventLoop::Clock::time_point entered = {};            // the queue
         EventLoop::Clock::time_point since = {}, until = {};  // of its last word, or ours; of its patience
         std::optional<EventLoop::Clock::time_point> gone_since = {};

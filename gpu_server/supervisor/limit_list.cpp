@@ -79,6 +79,20 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"a GPU described to a program that does not use it", "a machine", time(described_for), "others may get it"},
         {"connections to its worker that have proven no key", "a session", number(worker::strangers_max),
          "the oldest goes"},
+        {"connections for its copies", "a session", number(wire::lanes_max), "cut like a stranger's"},
+        {"a record; a batch of them", "a session",
+         exact_bytes(wire::record_bytes_max) + "; " + exact_bytes(wire::batch_bytes_max) + " and " +
+             number(wire::batch_frames_max) + " pieces, of " + exact_bytes(wire::piece_bytes_max) +
+             " where they are data",
+         "the session ends"},
+        {"batches that are read before their turn", "a session",
+         number(wire::early_batches_max) + "; over several connections " + number(wire::overtaking_batches_max) + ", " +
+             exact_bytes(wire::overtaking_bytes_max),
+         "they wait; the session ends"},
+        {"code that is sent and not loaded", "a session",
+         number(wire::incoming_images_max) + " images, " + exact_bytes(wire::incoming_images_bytes_max) + ", " +
+             exact_bytes(wire::image_bytes_max) + " each",
+         "an error of CUDA's"},
         {"data in flight", "a session", exact_bytes(wire::window_bytes) + " each way", "the sender waits"},
         {"device memory", "a session", "what its GPUs have, shared with the claim's others",
          "out of memory, as CUDA says"},

@@ -19,7 +19,9 @@ public:
     uint64_t left() const { return size_ - std::min(size_, granted_); }
     uint64_t size() const { return size_; }
 
-    // All or nothing, with something on top while there is plenty. `before`: what the session has already.
+    // All or nothing.
+    uint64_t answer_exactly(uint64_t wanted) const { return wanted > left() ? 0 : wanted; }
+    // Likewise, with something on top while there is plenty. `before`: what the session has already.
     uint64_t answer(uint64_t wanted, uint64_t before) const {
         if (wanted > left()) return 0;
         uint64_t half = round_down(size_ / 2);

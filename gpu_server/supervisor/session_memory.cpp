@@ -19,7 +19,8 @@ static bool memory_comes_back(const Claim& claim, const Session& wanting, size_t
 // False: there is not as much, and the answer is still due. `nothing_too`: then the answer is nothing.
 bool Claims::grant(Session& session, const MemoryWish& wish, bool nothing_too) {
     auto& memory = gpus_.at(session.worker->gpus[wish.device]).memory;
-    uint64_t bytes = memory.answer(wish.bytes, session.granted_bytes[wish.device]);
+    uint64_t bytes = wish.exactly ? memory.answer_exactly(wish.bytes)
+                                  : memory.answer(wish.bytes, session.granted_bytes[wish.device]);
     if (bytes == 0 && wish.bytes > 0 && !nothing_too) return false;
     memory.grant(bytes);
     session.granted_bytes[wish.device] += bytes;

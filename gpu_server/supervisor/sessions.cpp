@@ -70,16 +70,15 @@ void Claims::open_session(const Caller& caller, const GpuWish& wish, const Proce
     // With others in the queue, it is tried when its turn comes.
     if (!wanted_by_others(wish) || find(caller, wish.gpu))
         if (try_session(caller, wish, process, reply, waits_since)) return;
-    if (auto refusal = too_few(caller, wish)) {
-        auto attempt = [this, wish, process](Waiting& one) {
-            return try_session(one.caller, wish, process, one.reply);
-        };
-        return wait_for({caller, reply, attempt}, earlier_program_ends_within, *refusal);
-    }
-    if (waits_since) return enter_queue(caller, wish, process, reply, *waits_since);
-    auto attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
-    wait_for({caller, reply, attempt, wish, options_.limits(caller.account)}, worker_start_timeout,
-             not_ready("a " + wish.gpu));
+    auto refusal = too_few(caller, wish);
+    if (waits_since && !refusal) return enter_queue(caller, wish, process, reply, *waits_since);
+    Waiting waiting{caller, reply, {}};
+    waiting.attempt = [this, wish, process](Waiting& one) { return try_session(one.caller, wish, process, one.reply); };
+    waiting.asker = Asker(process.connection);
+    if (refusal) return wait_for(std::move(waiting), earlier_program_ends_within, *refusal);
+    waiting.wish = wish;
+    waiting.limits = options_.limits(caller.account);
+    wait_for(std::move(waiting), worker_start_timeout, not_ready("a " + wish.gpu));
 }
 
 std::optional<Error> Claims::too_few(const Caller& caller, const GpuWish& wish) {

@@ -87,7 +87,7 @@ WorkerMessage understand(const json& message) {
         auto& wish = message["grant"];
         auto ticket = wish.find("ticket");
         return MemoryWish{number(wish.at("device")), number(wish.at("bytes")),
-                          ticket == wish.end() ? 0 : number(*ticket)};
+                          ticket == wish.end() ? 0 : number(*ticket), wish.value("exactly", false)};
     }
     if (has("memory_back")) {
         auto& back = message["memory_back"];

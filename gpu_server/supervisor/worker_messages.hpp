@@ -33,6 +33,7 @@ struct MemoryWish {
     size_t device = 0;  // of the worker's own; it may have none of that number
     uint64_t bytes = 0;
     uint64_t ticket = 0;
+    bool exactly = false;  // nothing on top
 };
 struct MemoryBack {
     size_t device = 0;  // as in MemoryWish

@@ -1,4 +1,6 @@
-// Contexts: creation, destruction, synchronisation, and which one the records run in.
+// Contexts: creation, destruction, synchronisation, limits, and which one the records run in.
+#include <utility>
+
 #include "gpu_server/worker/driver.hpp"
 #include "gpu_server/worker/memory_access.hpp"
 #include "gpu_server/worker/session.hpp"
@@ -42,16 +44,17 @@ static void end_green_contexts(WorkerSession& session, uint32_t device) {
 
 template <class Record>  // ReleasePrimary or ResetPrimary
 static Answer reset_primary(WorkerSession& session, Call& call, const Record& record) {
-    record.device.object->primary = nullptr;
-    return session.end_context(call, record.context,
-                               [&session, number = record.context, device = record.device.object->handle,
-                                device_number = record.device.number] {
-                                   end_green_contexts(session, device_number);
-                                   auto result = driver().cuDevicePrimaryCtxReset_v2(device);
-                                   forget_peers(session, number);
-                                   session.handles.forget_arrays_of(number);
-                                   return result;
-                               });
+    return session.end_context(
+        call, record.context,
+        [&session, number = record.context, device = record.device.object->handle, device_number = record.device.number,
+         primary = std::exchange(record.device.object->primary, nullptr)] {
+            end_green_contexts(session, device_number);
+            auto result = driver().cuDevicePrimaryCtxReset_v2(device);
+            if (result == CUDA_SUCCESS) session.limit_memory.forget(primary);
+            forget_peers(session, number);
+            session.handles.forget_arrays_of(number);
+            return result;
+        });
 }
 
 static Answer create_context(WorkerSession& session, Call&, const wire::CreateContext<Resolved>& wanted) {
@@ -65,6 +68,7 @@ static Answer create_context(WorkerSession& session, Call&, const wire::CreateCo
 static Answer destroy_context(WorkerSession& session, Call& call, const wire::DestroyContext<Resolved>& context) {
     return session.end_context(call, context.named.number, [&session, context = context.named] {
         auto result = driver().cuCtxDestroy_v2(context.handle);
+        if (result == CUDA_SUCCESS) session.limit_memory.forget(context.handle);
         forget_peers(session, context.number);
         session.handles.forget_arrays_of(context.number);
         return result;
@@ -127,6 +131,20 @@ static Answer disable_peer_access(WorkerSession& session, Call& call, const wire
     });
 }
 
+// Of whatever context is current; a context that has been destroyed is not.
+static Answer set_limit(WorkerSession& session, Call& call, const wire::SetLimit& wanted) {
+    if (!driver().cuCtxSetLimit) return CUDA_ERROR_NOT_SUPPORTED;
+    CUdevice here = 0;
+    if (!session.current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (auto result = driver().cuCtxGetDevice(&here); result != CUDA_SUCCESS) return result;
+    uint32_t device = 0;
+    while (device < session.devices.size() && session.devices[device].handle != here) ++device;
+    if (device == session.devices.size()) return CUDA_ERROR_INVALID_CONTEXT;
+    return session.run_aside(call, [&session, context = session.current(), device, wanted] {
+        return session.limit_memory.set(context, device, static_cast<CUlimit>(wanted.limit), wanted.value);
+    });
+}
+
 static Answer get_peer_atomics(WorkerSession&, Call& call, const wire::GetPeerAtomics<Resolved>& asked) {
     if (!driver().cuDeviceGetP2PAtomicCapabilities) return CUDA_ERROR_NOT_SUPPORTED;
     std::vector<CUatomicOperation> operations;
@@ -155,6 +173,7 @@ void add_context_calls(HandlerTable& table) {
     table.add<synchronize>();
     table.add<enable_peer_access>();
     table.add<disable_peer_access>();
+    table.add<set_limit>();
     table.add<get_peer_atomics>();
     table.add<goodbye>();
 }

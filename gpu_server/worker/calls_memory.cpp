@@ -21,9 +21,6 @@ static bool inside_any_range(WorkerSession& session, uint64_t address, uint64_t 
     return false;
 }
 
-// How long the supervisor may take to answer about a grant. It does nothing but count.
-static constexpr std::chrono::seconds grant_timeout{10};
-
 static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, CUmemGenericAllocationHandle& memory) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -38,13 +35,6 @@ static CUresult create(WorkerSession& session, uint32_t device, uint64_t bytes, 
 
 static CUmemAccessDesc access_of(WorkerSession& session, uint32_t device, CUmemAccess_flags flags) {
     return {{CU_MEM_LOCATION_TYPE_DEVICE, session.devices[device].handle}, flags};
-}
-
-uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes) {
-    auto answer = std::make_shared<std::promise<uint64_t>>();
-    auto granted = answer->get_future();
-    supervisor.ask_for_memory(device, bytes, [answer](uint64_t more) { answer->set_value(more); });
-    return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
 }
 
 static CUresult create_and_map(WorkerSession& session, uint64_t address, uint64_t bytes,
@@ -148,7 +138,7 @@ static Answer grant(WorkerSession& session, Call& call, const wire::MemoryGrant<
                                      return CUDA_SUCCESS;
                                  });
     session.supervisor.ask_for_memory(
-        wanted.device.number, wanted.bytes,
+        wanted.device.number, wanted.bytes, SupervisorLink::Exactly::no,
         [&session, device = wanted.device.number, op = call.op, number = call.number](uint64_t granted) {
             session.memory.accounts.grant(device, granted);
             session.outbox.answer(op, number, CUDA_SUCCESS, wire::payload_of(Reply{granted}));

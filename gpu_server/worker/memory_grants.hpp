@@ -5,9 +5,6 @@
 
 namespace tnr::worker {
 
-// Blocks until the supervisor has answered, and returns how much more it grants.
-uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes);
-
 // Calls `make` with physical memory that is charged to the session's account. Clients ask for a grant before they need
 // it; for those that do not (older ones, in cuMemCreate) the supervisor is asked here, and graphs give up what they do
 // not need. Without a grant the call fails.

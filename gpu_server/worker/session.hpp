@@ -27,6 +27,7 @@
 #include "gpu_server/worker/graph_memory.hpp"
 #include "gpu_server/worker/host_functions.hpp"
 #include "gpu_server/worker/images.hpp"
+#include "gpu_server/worker/limit_memory.hpp"
 #include "gpu_server/worker/memory_book.hpp"
 #include "gpu_server/worker/multicast.hpp"
 #include "gpu_server/worker/outbox.hpp"
@@ -114,6 +115,7 @@ public:
     EndedStreams ended_streams;
     MemoryBook memory;
     GraphMemory graph_memory{memory.accounts, devices};
+    LimitMemory limit_memory{supervisor};
     NumberedHandles<std::shared_ptr<InterprocessEvent>> interprocess_events;  // by the number of the event
     IncomingImages images;
     Profiler profiler;  // the dispatcher's, except batch()

@@ -2,6 +2,7 @@
 #include "gpu_server/worker/supervisor_link.hpp"
 
 #include <unistd.h>
+#include <future>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -161,14 +162,17 @@ void SupervisorLink::answer_grant(uint64_t ticket, uint64_t bytes) {
     answer(bytes);
 }
 
-void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t)> answer) {
+void SupervisorLink::ask_for_memory(uint32_t device, uint64_t bytes, Exactly exactly,
+                                    std::function<void(uint64_t)> answer) {
     uint64_t ticket = 0;
     {
         LockGuard lock(mutex_);
         ticket = next_ticket_++;
         asked_[ticket] = std::move(answer);
     }
-    send(json{{"grant", {{"device", device}, {"bytes", bytes}, {"ticket", ticket}}}}.dump());
+    json wish{{"device", device}, {"bytes", bytes}, {"ticket", ticket}};
+    if (exactly == Exactly::yes) wish["exactly"] = true;
+    send(json{{"grant", std::move(wish)}}.dump());
 }
 
 void SupervisorLink::find_image(const wire::ImageHash& hash, uint64_t bytes, std::function<void(UniqueFd)> answer) {
@@ -227,6 +231,16 @@ void SupervisorLink::keep_image(const wire::ImageHash& hash, uint64_t bytes, int
 
 void SupervisorLink::image_is_damaged(const wire::ImageHash& hash) {
     send(json{{"damaged_image", {{"hash", wire::to_hex(hash)}}}}.dump());
+}
+
+// How long the supervisor may take to answer about a grant. It does nothing but count.
+static constexpr std::chrono::seconds grant_timeout{10};
+
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes, SupervisorLink::Exactly exactly) {
+    auto answer = std::make_shared<std::promise<uint64_t>>();
+    auto granted = answer->get_future();
+    supervisor.ask_for_memory(device, bytes, exactly, [answer](uint64_t more) { answer->set_value(more); });
+    return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
 }
 
 }  // namespace tnr::worker

@@ -53,11 +53,13 @@ public:
     // Whether one of the claim's GPUs has been given to another. One load for each GPU. Any thread.
     bool overtaken() const;
     void watch_sharing(std::function<void(bool shared)> changed);
-    // Asks for the right to use more of the GPU's memory. `answer` runs on another thread.
     // What other processes want of what this client was granted. Without anybody who watches, nothing is given back.
     void watch_wishes(std::function<void(uint32_t device, uint64_t bytes)> wanted) TNR_EXCLUDES(mutex_);
     void give_back_memory(uint32_t device, uint64_t bytes);
-    void ask_for_memory(uint32_t device, uint64_t bytes, std::function<void(uint64_t granted)> answer)
+    // Asks for the right to use more of the GPU's memory. `answer` runs on another thread. Unless it is to be exactly as
+    // much, more is granted while there is plenty.
+    enum class Exactly { no, yes };
+    void ask_for_memory(uint32_t device, uint64_t bytes, Exactly exactly, std::function<void(uint64_t granted)> answer)
         TNR_EXCLUDES(mutex_);
     // Asks for a code image out of this tenant's cache. `answer` runs on the listening thread, so it must be quick; it
     // gets no descriptor if the image is not there.
@@ -99,5 +101,9 @@ private:
     std::map<uint64_t, Exchanged> exchanging_ TNR_GUARDED_BY(mutex_);
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
+
+// Blocks until the supervisor has answered, and returns how much more it grants.
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes,
+                      SupervisorLink::Exactly exactly = SupervisorLink::Exactly::no);
 
 }  // namespace tnr::worker

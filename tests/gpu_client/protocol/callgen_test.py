@@ -165,7 +165,7 @@ class Table(unittest.TestCase):
 
     def test_the_hash_changes_with_meaning_and_not_with_comments(self):
         hash_of = lambda text: next(l for l in generate(text)[2].splitlines() if "calls_table_hash" in l)
-        line = self.line_of("cuCtxSetLimit")
+        line = self.line_of("cuDeviceGraphMemTrim")
         self.assertEqual(hash_of(self.text), hash_of("# a remark\n" + self.text))
         self.assertNotEqual(hash_of(self.text), hash_of(self.text.replace(line, line.replace("sync ", "async"))))
 

@@ -14,7 +14,7 @@ using namespace tnr::server;
 namespace {
 
 std::string text_of(const std::string& path) {
-    std::ifstream file(std::string(TNR_SOURCE_FOLDER "/gpu_server/") + path);
+    std::ifstream file(TNR_SOURCE_FOLDER "/" + path);
     REQUIRE(file.good());
     std::stringstream text;
     text << file.rdbuf();
@@ -41,6 +41,10 @@ const std::set<std::string> nobodys{
     "refusals_looking_max", "look_at_all_pause_max", "threads_of_all_max",
     // of a message, which is split; of a message that no peer sends
     "ledger_lines_per_answer", "prices_per_answer", "worker_message_bytes_max",
+    // of what we send: a client's own, and a sender's
+    "inline_copy_bytes_max", "kept_batches_max", "lane_failures_max",
+    // of a control message wherever one is read; who sends them to a server meets limits of its own before
+    "control_bytes_max",
     // a number's range, so that sums stay numbers
     "claim_use_max",
     // what an operator may ask for; and what nobody has used for long
@@ -49,8 +53,9 @@ const std::set<std::string> nobodys{
 }  // namespace
 
 TEST_CASE("every limit that a peer can meet is in the list that status prints", "[limits]") {
-    const auto list = text_of("supervisor/limit_list.cpp");
-    for (auto* header : {"supervisor/limits.hpp", "worker/limits.hpp"}) {
+    const auto list = text_of("gpu_server/supervisor/limit_list.cpp");
+    for (auto* header :
+         {"gpu_server/supervisor/limits.hpp", "gpu_server/worker/limits.hpp", "gpu_client/protocol/limits.hpp"}) {
         const auto names = limits_in(header);
         REQUIRE(names.size() > 5);
         for (auto& name : names) {

@@ -1,4 +1,8 @@
 // Places for requests that wait: nobody is kept out of them, however many others together want all.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "gpu_server/supervisor/endpoint.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "paper_world.hpp"
 #include "tests/support/catch.hpp"
@@ -37,6 +41,23 @@ public:
         for (auto& one : claims_.queue()) ++of_users[one.caller.account];
         return of_users;
     }
+    // One that does not wait in the queue, over this connection.
+    void asks_at_once(const std::string& user, int connection) {
+        Process process{1, "p", ""};
+        process.connection = {connection, socket_number(connection)};
+        claims_.open_session(Caller{Caller::Role::machine, user, user, "key of " + user}, {"h100", 1}, process,
+                             [this, user](const Result<nlohmann::json>& answer) { refused[user] += !answer; });
+    }
+    void holder_crashes() { workers_.exits(*workers_.in(Worker::State::serving), ""); }
+    void gpu_is_wiped() {
+        wiped_({1 << 20, 0, 0}, "");
+        workers_.ready(*workers_.in(Worker::State::starting));
+    }
+    std::vector<std::string> holders() const {
+        std::vector<std::string> users;
+        for (auto& claim : claims_.all()) users.push_back(claim->account);
+        return users;
+    }
     std::map<std::string, size_t> refused;
 
 private:
@@ -57,6 +78,23 @@ private:
         options.plain = true;
         return options;
     }
+};
+
+// Both ends of a connection of this host's.
+struct Connection {
+    Connection() {
+        Endpoint here;
+        auto listener = listen_on("127.0.0.1", 0, 1, here);
+        REQUIRE(listener);
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        to.sin_port = htons(static_cast<uint16_t>(here.port));
+        client.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        REQUIRE(connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+        server.reset(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    UniqueFd client, server;
 };
 
 const std::vector<std::string> greedy{"one", "two", "three", "four"};
@@ -89,4 +127,17 @@ TEST_CASE("who comes later gets as many places as those who were there", "[place
         CHECK(places >= share);
         CHECK(places <= share + 1);
     }
+}
+
+TEST_CASE("a GPU that is being wiped does not go to one who has asked for it and is gone", "[places]") {
+    Crowd crowd;
+    crowd.holder_crashes();
+    REQUIRE(crowd.holders().empty());
+    Connection gone, there;
+    crowd.asks_at_once("gone", gone.server.get());
+    gone.client.reset();
+    crowd.asks_at_once("there", there.server.get());
+    crowd.gpu_is_wiped();
+    CHECK(crowd.holders() == std::vector<std::string>{"there"});
+    CHECK(crowd.refused["there"] == 0);
 }

@@ -32,6 +32,8 @@ TEST_CASE("what a worker says is understood", "[worker-messages]") {
     CHECK(understood<WorkerUse>(R"({"moved": {"up": 7, "down": 18446744073709551615}})")->bytes_up == 7);
     CHECK(understood<WorkerUse>(R"({"moved": {"up": 7, "down": 18446744073709551615}})")->bytes_down == claim_use_max);
     CHECK(understood<MemoryWish>(R"({"grant": {"device": 1, "bytes": 5, "ticket": 9}})")->ticket == 9);
+    CHECK(!understood<MemoryWish>(R"({"grant": {"device": 1, "bytes": 5, "ticket": 9}})")->exactly);
+    CHECK(understood<MemoryWish>(R"({"grant": {"device": 1, "bytes": 5, "ticket": 9, "exactly": true}})")->exactly);
     CHECK(understood<MemoryBack>(R"({"memory_back": {"device": 1, "bytes": 5}})")->bytes == 5);
     CHECK(understood<LastWord>(R"({"ended": "it\nis 2026"})")->why == "it?is 2026");
     CHECK(understood<LastWord>(R"({"failed": ")" + std::string(100'000, 'x') + R"("})")->why.size() < 1'000);
@@ -55,6 +57,7 @@ TEST_CASE("what is no message of a worker is nonsense, whatever it looks like", 
              R"({"session": "another's"})",
              R"({"away": 1})",
              R"({"away": null})",
+             R"({"grant": {"device": 0, "bytes": 5, "exactly": 1}})",
              R"({"moved": 5})",
              R"({"memory_back": {"device": 0}})",
              R"({"memory_back": {"device": 0, "bytes": -1}})",
