@@ -254,7 +254,7 @@ Result<ssh::KeyPair> login_key(const Record& record, const std::string& folder) 
 
 Result<ssh::KeyPair> make_login_key(Record& record, const std::string& folder) {
     record.own_key = true;
-    auto key = ssh::load_or_create_key(login_key_path(folder, record), "tnr");
+    auto key = ssh::load_or_create_key(login_key_path(folder, record), login_key_comment);
     if (key) record.login_key = ssh::public_line(*key, "");
     return key;
 }

@@ -128,6 +128,14 @@ std::string other_word_hint(const std::string& said) {
     return "";
 }
 
+std::string other_command_hint(const std::string& word) {
+    for (const auto& [theirs, ours] : {std::pair{"modify", "it is called `tnr resize` here"},
+                                       {"device", "`tnr attach NAME TYPE` gives a machine another GPU"},
+                                       {"update", "what has installed tnr updates it: pipx, pip or apt"}})
+        if (word == theirs) return std::string(ours) + "; ";
+    return "";
+}
+
 }  // namespace
 
 bool takes_program(const CLI::App& command) {
@@ -142,9 +150,11 @@ Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std
         if (std::find(known.begin(), known.end(), unknown) != known.end())
             return {Error::Kind::usage, "`--` goes behind the command, not before '" + unknown + "'", hint};
         hint = ui::did_you_mean(unknown, known);
-        if (at.command == &tnr)
+        if (at.command == &tnr) {
+            const std::string other = other_command_hint(unknown);
             return {Error::Kind::usage, "there is no command '" + unknown + "'",
-                    hint + "commands: " + commands_below(tnr)};
+                    (other.empty() ? hint : other) + "commands: " + commands_below(tnr)};
+        }
         return {Error::Kind::usage, "`" + at.path + "` does not know '" + unknown + "'",
                 hint + "it knows: " + commands_below(*at.command)};
     }

@@ -15,17 +15,23 @@ std::string user_data(const std::string& host_name, const std::string& host_secr
          << "  ed25519_private: |\n";
     std::istringstream lines{host_secret};
     for (std::string line; std::getline(lines, line);) text << "    " << line << "\n";
-    text << "  ed25519_public: " << host_key << "\n"
-         << "ssh_pwauth: false\n"
-         << "disable_root: true\n"
-         << "users:\n"
-         << "  - name: " << login_user << "\n"
-         << "    gecos: tnr\n"
-         << "    shell: /bin/bash\n"
-         << "    lock_passwd: true\n"
-         << "    sudo: \"ALL=(ALL) NOPASSWD:ALL\"\n"
-         << "    ssh_authorized_keys:\n"
-         << "      - " << authorised_key << "\n";
+    text
+        << "  ed25519_public: " << host_key
+        << "\n"
+        // A snapshot brings the key of the machine that it was made of. Only once: later boots do not plant ours again.
+        << "bootcmd:\n"
+        << "  - [cloud-init-per, instance, tnr-keys, sh, -c, \"f=/home/" << login_user
+        << "/.ssh/authorized_keys; [ ! -f $f ] || sed -i '/ " << login_key_comment << "$/d' $f\"]\n"
+        << "ssh_pwauth: false\n"
+        << "disable_root: true\n"
+        << "users:\n"
+        << "  - name: " << login_user << "\n"
+        << "    gecos: tnr\n"
+        << "    shell: /bin/bash\n"
+        << "    lock_passwd: true\n"
+        << "    sudo: \"ALL=(ALL) NOPASSWD:ALL\"\n"
+        << "    ssh_authorized_keys:\n"
+        << "      - " << authorised_key << "\n";
     return text.str();
 }
 

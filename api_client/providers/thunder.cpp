@@ -22,11 +22,18 @@ const std::string key_tag = "tnr:";
 // What the price of a GPU has in it, from Thunder's price page; the API tells the price of what goes beyond.
 constexpr int disk_gb_included_per_gpu = 100;
 
-// Thunder's word for a size, "h100_x1_production": GPU, how many, mode.
+constexpr std::string_view cpus_word = "cpus";
+
+// Thunder's word for a size, "h100_x1_production": GPU, how many, mode. Where it lets one choose more CPUs than the price has in
+// it, their number is our word behind it: "h100_x1_prototyping_8cpus".
 struct SizeName {
     std::string gpu, mode;
     int count = 1;
 };
+
+std::string without_cpus(const std::string& size) {
+    return size.ends_with(cpus_word) ? size.substr(0, size.rfind('_')) : size;
+}
 
 std::optional<SizeName> parse_size(const std::string& name) {
     const size_t x = name.find("_x"), end = x == std::string::npos ? x : name.find('_', x + 2);
@@ -34,16 +41,22 @@ std::optional<SizeName> parse_size(const std::string& name) {
     const std::string count = name.substr(x + 2, end - x - 2);
     if (count.size() > 2 || !std::all_of(count.begin(), count.end(), [](unsigned char c) { return std::isdigit(c); }))
         return std::nullopt;
-    return SizeName{name.substr(0, x), name.substr(end + 1), std::stoi(count)};
+    return SizeName{name.substr(0, x), without_cpus(name.substr(end + 1)), std::stoi(count)};
+}
+
+std::string with_cpus(const std::string& size, int cpus, int included) {
+    return cpus > included ? size + "_" + std::to_string(cpus) + std::string(cpus_word) : size;
 }
 
 // What of the specifications and prices is kept for a day.
 Json sizes_in(const Json& specs) {
     Json sizes = Json::object();
     for (const auto& [size, spec] : specs.items()) {
-        const auto cpus = spec.at("vcpuOptions").get<std::vector<int>>();
+        auto cpus = spec.at("vcpuOptions").get<std::vector<int>>();
         if (cpus.empty()) continue;
-        sizes[size] = {{"cpus", *std::min_element(cpus.begin(), cpus.end())},  // those that its price has in it
+        std::sort(cpus.begin(), cpus.end());
+        sizes[size] = {{"cpus", cpus.front()},  // those that its price has in it
+                       {"more_cpus", std::vector<int>(cpus.begin() + 1, cpus.end())},
                        {"gib_per_cpu", spec.at("ramPerVCPUGiB").get<int>()},
                        {"disk_gib", spec.at("storageGB").at("min").get<int>()}};
     }
@@ -124,15 +137,19 @@ public:
             for (const auto& [size, spec] : terms->body.at("specs").items()) {
                 const auto parsed = parse_size(size);
                 if (!parsed) continue;
-                const int cpus = spec.at("cpus");
-                Offer offer{.name = size,
-                            .cpus = cpus,
-                            .memory_mib = cpus * spec.at("gib_per_cpu").get<int>() * 1024,
-                            .disk_gib = spec.at("disk_gib"),
-                            .gpu = parsed->gpu,
-                            .gpu_count = parsed->count};
-                offer.price = price_of(size, cpus, offer.disk_gib, *terms);
-                offers.push_back(offer);
+                auto choices = spec.value("more_cpus", std::vector<int>{});
+                const int included = spec.at("cpus");
+                choices.insert(choices.begin(), included);
+                for (const int cpus : choices) {
+                    Offer offer{.name = with_cpus(size, cpus, included),
+                                .cpus = cpus,
+                                .memory_mib = cpus * spec.at("gib_per_cpu").get<int>() * 1024,
+                                .disk_gib = spec.at("disk_gib"),
+                                .gpu = parsed->gpu,
+                                .gpu_count = parsed->count};
+                    offer.price = price_of(size, cpus, offer.disk_gib, *terms);
+                    offers.push_back(offer);
+                }
             }
             default_first(offers);
             return offers;
@@ -325,10 +342,14 @@ private:
         machine.foreign = name.empty();
         machine.gpu = lower(instance.at("gpuType"));
         machine.gpu_count = whole(instance, "numGpus");
-        machine.offer =
+        const std::string size =
             machine.gpu + "_x" + std::to_string(machine.gpu_count) + "_" + instance.at("mode").get<std::string>();
-        auto price = price_now(machine.offer, whole(instance, "cpuCores"), whole(instance, "storage"));
+        const int cpus = whole(instance, "cpuCores");
+        auto price = price_now(size, cpus, whole(instance, "storage"));
         if (!price) return price.error();
+        auto terms = this->terms();
+        const bool known = terms && terms->body.at("specs").contains(size);
+        machine.offer = with_cpus(size, cpus, known ? terms->body.at("specs")[size].at("cpus").get<int>() : cpus);
         machine.price = *price;
         return machine;
     }
@@ -342,7 +363,7 @@ private:
         return Error{Error::Kind::not_found, "Thunder has no instance " + uuid};
     }
 
-    Result<Machine> order_instance(const Order& order, const Offer& offer, const std::vector<Offer>& all) {
+    Result<Machine> order_instance(const Order& order, const Offer& offer, std::vector<Offer> all) {
         const auto size = parse_size(offer.name);
         auto reply = api_.call("POST", "/instances/create",
                                {{"cpu_cores", offer.cpus},
@@ -367,6 +388,9 @@ private:
             lower(words).find("available") != std::string::npos) {
             refused.what = "'" + offer.name + "' is sold out (" + refused.what + ")";
             // There is rarely one with more of the same GPU; any other GPU will do as a hint.
+            // With more CPUs the same is sold out, too.
+            std::erase_if(all,
+                          [&](const Offer& other) { return without_cpus(other.name) == without_cpus(offer.name); });
             refused.hint = nearest_offer(all, offer);
             for (const Offer& other : all)
                 if (refused.hint.empty() && other.gpu != offer.gpu && other.gpu_count == offer.gpu_count)

@@ -297,7 +297,7 @@ private:
         auto key = make_login_key(record_, session_.config_folder);
         if (!key) return key.error();
         Order order = wanted();
-        order.authorised_key = ssh::public_line(*key, "tnr");
+        order.authorised_key = ssh::public_line(*key, login_key_comment);
         if (!own_gpus())
             order.user_data = user_data(record_.name, record_.host_secret, record_.host_key, order.authorised_key);
         order.user = login_user;

@@ -67,8 +67,12 @@ Result<> choose_cheapest(Session& session, StartOptions& options) {
     auto found = find_offers(session, wants);
     if (!found) return found.error();
     // A size by its name is one that was chosen already; its price still counts.
+    // A mode (of Thunder's) leaves open how many CPUs, which then are part of the size's name.
+    auto is_meant = [&](const std::string& size) {
+        return size == options.offer || (!options.mode.empty() && size.starts_with(options.offer + "_"));
+    };
     if (!options.offer.empty())
-        std::erase_if(found->offers, [&](const FoundOffer& each) { return each.offer.name != options.offer; });
+        std::erase_if(found->offers, [&](const FoundOffer& each) { return !is_meant(each.offer.name); });
     auto best = cheapest(*found, wants);
     if (!best) return best.error();
     session.err << "Cheapest: " << offer_text(*best) << "\n";

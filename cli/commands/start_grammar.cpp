@@ -105,7 +105,7 @@ void add_start(Grammar& tnr, Session& session) {
         "  tnr start demo --gpu h100 --setup ./packages.sh --idle-stop 30m --ttl 8h\n"
         "  tnr start demo --gpu h100 --dry-run\n"
         "  tnr start demo --provider thunder --gpu a100xl      a GPU of the cloud's own; no pool is needed\n"
-        "  tnr create --mode prototyping --gpu a100 --num-gpus 1     the same in the words of Thunder's original tnr\n"
+        "  tnr create --mode prototyping --gpu a100 --vcpus 8        the same in the words of Thunder's original tnr\n"
         "  tnr start 0                          take over instance 0, which the original tnr has made\n"
         "  tnr start demo --gpu h100 --cheapest --cpus 4 --memory 16 --max-price 0.05EUR --tag project=x --yes");
     command.run([&session, options] { session.result = start(session, *options); });

@@ -98,7 +98,7 @@ void tell(Session& session, const SyncOptions& options, const sync::Tally& tally
     if (tally.nothing_removed) session.err << "note: nothing was removed, since not all of the source could be read\n";
     if (tally.ignored)
         session.err << "note: left out " << tally.ignored
-                    << " that .gitignore or .tnrignore name; --no-ignore copies them\n";
+                    << " that git or .tnrignore ignores; --no-ignore copies them\n";
     if (tally.others) session.err << "note: left out " << tally.others << " pipes, sockets or devices\n";
     if (tally.special)
         session.err << "note: " << counted(tally.special, "file")
@@ -275,15 +275,16 @@ void add_sync(Grammar& tnr, Session& session) {
     command.flag("--delete", options->remove_extra, "Remove from DST what SRC does not have");
     command.flag("-n,--dry-run", options->dry_run, "Only say what would be copied and removed");
     command.flag("-w,--watch", options->watch, "Go on copying whatever changes, until Ctrl-C");
-    command.flag("--no-ignore", options->no_ignore, "Copy what .gitignore and .tnrignore leave out, too");
+    command.flag("--no-ignore", options->no_ignore, "Copy what git, .gitignore and .tnrignore leave out, too");
     command.flag("-v,--verbose", options->verbose, "Say which way the files go");
     command.footer(
         "Modes, times and links are kept; files of the same size and time are not sent again, and of a changed file "
         "only\n"
         "what changed. Without --delete nothing is removed. A large file whose copying was cut off goes on where it "
         "stopped.\n"
-        "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed, even where git\n"
-        "tracks it all the same. Rules of folders above SRC do not count.\n"
+        "What .gitignore and .tnrignore name, by git's rules, is neither copied nor removed. Where SRC is in a git\n"
+        "repository, that is what git itself leaves out: rules of the folders above SRC, .git/info/exclude and your\n"
+        "core.excludesFile count, and what git tracks is copied all the same, unless .tnrignore names it.\n"
         "What cannot be read is passed over and told at the end, which is then exit code 1.\n"
         "Owners, ACLs and extended attributes are not copied; of hard links each name becomes a file, holes stay "
         "holes.\n"

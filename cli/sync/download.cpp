@@ -90,8 +90,9 @@ private:
 
     Result<> enter(const Item& item, uint32_t index) {
         auto rules = rules_.find(item.path);
-        if (rules != rules_.end() && rules->second && rules->second->folder() == item.path)
-            if (auto set = destination_.set_rules(index, rules->second->texts()); !set) return set;
+        if (rules != rules_.end() && rules->second)
+            for (const IgnoreRules* own : rules->second->of(item.path))
+                if (auto set = destination_.set_rules(index, own->texts()); !set) return set;
         if (auto made = destination_.make_folder(index); !made) return made;
         return destination_[index].fresh ? Result<>{Ok{}} : leftovers_.look_in(index);
     }

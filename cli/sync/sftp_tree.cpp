@@ -180,13 +180,9 @@ uint32_t sftp_time(const Item& item) {
 
 Result<Tree> local_tree(const SyncSettings& settings, Tally& tally) {
     Tree tree;
-    auto walked = walk_tree(settings.from, {settings.ignore, {}}, [&](const Item& item, const IgnoreRules* rules) {
+    auto walked = walk_tree(settings.from, {settings.ignore, {}}, [&](const Item& item, const auto& rules) {
         tree.items.push_back(item);
-        if (item.kind != Kind::folder) return true;
-        // What the walk holds goes with it.
-        auto& own = tree.rules[item.path];
-        if (!item.path.empty()) own = tree.rules[folder_of(item.path)];
-        if (rules && rules->folder() == item.path) own = IgnoreRules::make(item.path, rules->texts(), own);
+        if (item.kind == Kind::folder) tree.rules[item.path] = rules;
         return true;
     });
     if (!walked) return walked.error();

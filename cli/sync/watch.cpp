@@ -75,7 +75,7 @@ Result<> Watcher::look_at_tree(const std::string& root) {
     for (int walk = 0; walk < walks_max; ++walk) {
         bool more = false;
         Result<bool> added = false;
-        auto walked = walk_tree(root, {ignore_, {}}, [&](const Item& item, const IgnoreRules*) {
+        auto walked = walk_tree(root, {ignore_, {}}, [&](const Item& item, const auto&) {
             if (item.kind == Kind::folder) added = add(joined(root, item.path), item.path.empty());
             more = more || (added && *added);
             return static_cast<bool>(added);

@@ -9,6 +9,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
+#include "api_client/base/mutex.hpp"
 #include "cli/command_line.hpp"
 #include "cli/commands/start.hpp"
 #include "cli/session.hpp"
@@ -69,6 +70,28 @@ struct FakeWorld {
         fails_at.clear();
         return Error{Error::Kind::network, "the fake fails at " + step};
     }
+};
+
+// Where those wait for each other that are to be asked side by side; asked one after the other, they give up.
+class Meeting {
+public:
+    explicit Meeting(int expected) : expected_(expected) {}
+    Result<> wait_for_all() {
+        UniqueLock lock(mutex_);
+        ++here_;
+        all_here_.notify_all();
+        auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (here_ < expected_)
+            if (all_here_.wait_until(mutex_, limit) == std::cv_status::timeout)
+                return Error{Error::Kind::network, "the others were not asked meanwhile"};
+        return Ok{};
+    }
+
+private:
+    Mutex mutex_;
+    Condition all_here_;
+    const int expected_;
+    int here_ TNR_GUARDED_BY(mutex_) = 0;
 };
 
 class FakeProvider : public Provider {

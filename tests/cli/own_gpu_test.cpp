@@ -222,6 +222,10 @@ TEST_CASE("create takes the words of the original tnr", "[cli][clouds][thunder]"
     CHECK(machine["size"] == "a100xl_x1_prototyping");
     REQUIRE(fake.tnr({"create", "--mode", "production", "--gpu", "h100", "--num-gpus", "2", "--dry-run"}) == 0);
     CHECK(contains(fake.out.str(), "Would create 'h100' at provider thunder (machine: h100_x2_production, $4.98/h"));
+    REQUIRE(fake.tnr({"create", "--mode", "prototyping", "--gpu", "a100", "--vcpus", "8", "--dry-run"}) == 0);
+    CHECK(contains(fake.out.str(), "a100xl_x1_prototyping_8cpus, $0.94/h"));  // four more at 0.04
+    CHECK(contains(world.refused({"create", "--mode", "production", "--gpu", "h100", "--vcpus", "64"}, 1),
+                   "no machine like that"));
     CHECK(contains(world.refused({"create", "--mode", "prototyping"}, 2), "need a --gpu"));
     CHECK(contains(world.refused({"create", "--mode", "lazy", "--gpu", "h100"}, 2), "h100_x1_lazy"));
     CHECK(contains(world.refused({"create", "x", "--provider", "thunder", "--gpu", "h100", "--num-gpus", "many"}, 2),

@@ -4,6 +4,25 @@
 
 using namespace tnr;
 
+namespace {
+
+class MeetingProvider : public test::FakeProvider {
+public:
+    MeetingProvider(test::FakeWorld& world, std::string name, test::Meeting& meeting)
+        : FakeProvider(world), name_(std::move(name)), meeting_(meeting) {}
+    Result<std::vector<Snapshot>> snapshots() override {
+        if (auto met = meeting_.wait_for_all(); !met) return met.error();
+        if (name_ == "broken") return Error{Error::Kind::network, "it broke"};
+        return std::vector<Snapshot>{{.id = "s-" + name_, .name = name_, .ready = true}};
+    }
+
+private:
+    const std::string name_;
+    test::Meeting& meeting_;
+};
+
+}  // namespace
+
 TEST_CASE("a snapshot is made, listed, used by its name, and deleted", "[cli][snapshot]") {
     test::FakeSession fake;
     fake.start_demo();
@@ -40,4 +59,21 @@ TEST_CASE("snapshots of one name are told apart, and nonsense is refused", "[cli
     CHECK(fake.tnr({"snapshot"}) == 2);
     CHECK(fake.tnr({"snapshot", "demo", "--list"}) == 2);
     CHECK(fake.tnr({"snapshot", "nobody"}) == 1);
+}
+
+TEST_CASE("all clouds are asked for their snapshots at once, and shown in their order", "[cli][snapshot]") {
+    test::FakeSession fake;
+    test::Meeting meeting(3);
+    fake.session.provider_names = {"one", "broken", "nobody", "two"};
+    fake.session.provider = [&](const std::string& name) -> Result<std::unique_ptr<Provider>> {
+        CHECK(fake.session.world.limits.total_ms <= 15'000);  // nobody waits longer than that for the slowest
+        if (name == "nobody") return Error{Error::Kind::auth, "not signed in"};
+        return std::unique_ptr<Provider>(std::make_unique<MeetingProvider>(fake.world, name, meeting));
+    };
+    auto document = fake.document({"snapshot", "--list"});
+    REQUIRE(document["snapshots"].size() == 2);
+    CHECK(document["snapshots"][0]["provider"] == "one");
+    CHECK(document["snapshots"][1]["name"] == "two");
+    REQUIRE(document["errors"].size() == 1);
+    CHECK(document["errors"][0]["about"] == "broken");
 }

@@ -121,22 +121,11 @@ namespace {
 // A cloud that answers only once all clouds have been asked, and gives up after a while.
 class PatientProvider : public test::FakeProvider {
 public:
-    struct Meeting {
-        Mutex mutex;
-        Condition all_here;
-        int expected TNR_GUARDED_BY(mutex), here TNR_GUARDED_BY(mutex) = 0;
-    };
-    PatientProvider(test::FakeWorld& world, std::string name, Meeting& meeting)
+    PatientProvider(test::FakeWorld& world, std::string name, test::Meeting& meeting)
         : FakeProvider(world), name_(std::move(name)), meeting_(meeting) {}
     std::string name() const override { return name_; }
     Result<std::vector<Machine>> machines() override {
-        UniqueLock lock(meeting_.mutex);
-        ++meeting_.here;
-        meeting_.all_here.notify_all();
-        auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-        while (meeting_.here < meeting_.expected)
-            if (meeting_.all_here.wait_until(meeting_.mutex, limit) == std::cv_status::timeout)
-                return Error{Error::Kind::network, "the others were not asked meanwhile"};
+        if (auto met = meeting_.wait_for_all(); !met) return met.error();
         std::vector<Machine> machines;
         for (int i = 0; i < 67; ++i)
             machines.push_back({.id = std::to_string(i),
@@ -148,18 +137,14 @@ public:
 
 private:
     std::string name_;
-    Meeting& meeting_;
+    test::Meeting& meeting_;
 };
 
 }  // namespace
 
 TEST_CASE("clouds are asked side by side, and one that fails is named", "[cli][status]") {
     test::FakeSession fake;
-    PatientProvider::Meeting meeting;
-    {
-        LockGuard lock(meeting.mutex);
-        meeting.expected = 3;
-    }
+    test::Meeting meeting(3);
     fake.session.provider_names = {"one", "two", "three", "mute"};
     fake.session.provider = [&](const std::string& name) -> Result<std::unique_ptr<Provider>> {
         CHECK(fake.session.world.limits.total_ms <= 15'000);  // nobody waits longer than that for the slowest

@@ -105,7 +105,7 @@ TEST_CASE("sync takes several sources, says what it would do, and leaves out wha
     CHECK(world.fake.tnr({"sync", "-n", world.tree, world.to()}) == 0);
     CHECK(world.fake.out.str().find("copy   " + world.copy + "/sub/b\n") != std::string::npos);
     CHECK(world.fake.out.str().find("Would copy 3 files") != std::string::npos);
-    CHECK(world.fake.err.str().find("left out 1 that .gitignore or .tnrignore name") != std::string::npos);
+    CHECK(world.fake.err.str().find("left out 1 that git or .tnrignore ignores") != std::string::npos);
     CHECK_FALSE(fs::exists(world.copy));
 
     CHECK(world.fake.tnr({"sync", world.tree, world.fake.folder / "tree/a", "demo:" + (world.there / "both")}) == 0);

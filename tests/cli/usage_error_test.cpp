@@ -62,6 +62,11 @@ TEST_CASE("a command line that is not understood is answered in the user's words
          "`tnr resize` has no option '--mode=production'",
          "the mode is part of a size"},
         {{"resize", "--template", "base"}, "`tnr resize` has no option '--template'", "it is called --image here; "},
+        {{"modify", "0", "--gpu", "h100"},
+         "there is no command 'modify'",
+         "it is called `tnr resize` here; commands: "},
+        {{"device", "a100"}, "there is no command 'device'", "`tnr attach NAME TYPE` gives a machine another GPU; "},
+        {{"update"}, "there is no command 'update'", "what has installed tnr updates it: pipx, pip or apt; "},
         {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
     };
     for (const auto& one : cases) {

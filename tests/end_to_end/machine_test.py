@@ -347,6 +347,8 @@ class Machine(unittest.TestCase):
         no_timer = "while systemctl is-active --quiet tnr-idle; do sleep 1; done; systemctl is-active tnr-idle; true"
         said = self.succeeds("connect", "twin", "--", "hostname; cat set-up.txt unsynced.txt; " + no_timer)
         self.assertEqual(said, "twin\ntwin\nkept\ninactive\n")
+        # And it lets in its own key, no longer that of the machine that was copied.
+        self.assertEqual(self.succeeds("connect", "twin", "--", "grep -c ' tnr$' ~/.ssh/authorized_keys"), "1\n")
         self.assertEqual(self.succeeds("connect", "twin", "--", "nvidia-smi").count("NVIDIA A100"), 1)
         self.assertIn("PASS", self.succeeds("connect", "twin", "--", "./saxpy"))
         self.succeeds("delete", "twin", "--yes")

@@ -95,12 +95,14 @@ Result<uint32_t> Destination::add(uint64_t parent_and_one, Item item) {
     return index;
 }
 
-Result<> Destination::set_rules(uint64_t index, std::vector<std::string> texts) {
+Result<> Destination::set_rules(uint64_t index, std::vector<std::string> texts, const std::string& inside) {
     if (index >= entries_.size() || entries_[index].item.kind != Kind::folder) return nonsense();
+    if (inside.size() > path_bytes_max || (index != 0 && !inside.empty())) return nonsense();
+    held_ += inside.size();
     for (const auto& text : texts) held_ += 32 * text.size();  // what a pattern takes, about
     if (held_ > held_bytes_max) return nonsense();
     Entry& entry = entries_[index];
-    entry.rules = IgnoreRules::make(path_below(static_cast<uint32_t>(index)), texts, entry.rules);
+    entry.rules = IgnoreRules::make(path_below(static_cast<uint32_t>(index)), texts, entry.rules, inside);
     return Ok{};
 }
 

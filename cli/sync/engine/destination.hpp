@@ -45,7 +45,7 @@ public:
 
     // The next entry, checked. The first is the root, whose place is decided here.
     Result<uint32_t> add(uint64_t parent_and_one, Item item);
-    Result<> set_rules(uint64_t index, std::vector<std::string> texts);
+    Result<> set_rules(uint64_t index, std::vector<std::string> texts, const std::string& inside = {});
     Entry& operator[](uint32_t index) { return entries_[index]; }
     const Entry& operator[](uint32_t index) const { return entries_[index]; }
     // The name that it has in its folder.

@@ -36,15 +36,16 @@ const std::map<std::string_view, Class> classes = {
     {"punct", ::ispunct}, {"space", ::isspace}, {"upper", ::isupper}, {"xdigit", ::isxdigit},
 };
 
-std::string read_some(int folder, const std::string& name) {
+}  // namespace
+
+std::string read_ignore_file(int folder, const std::string& name, Links links) {
     std::string text(ignore_bytes_max, '\0');
-    UniqueFd fd{::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refused ? O_NOFOLLOW : 0);
+    UniqueFd fd{::openat(folder, name.c_str(), flags)};
     ssize_t got = fd ? ::read(fd.get(), text.data(), text.size()) : 0;
     text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
     return text;
 }
-
-}  // namespace
 
 bool IgnorePattern::parse(std::string_view line, IgnorePattern& pattern) {
     pattern = {};
@@ -209,21 +210,27 @@ bool IgnorePattern::matches(std::string_view path, std::string_view name, bool i
 }
 
 std::shared_ptr<const IgnoreRules> IgnoreRules::make(const std::string& folder, const std::vector<std::string>& texts,
-                                                     std::shared_ptr<const IgnoreRules> above) {
+                                                     std::shared_ptr<const IgnoreRules> above,
+                                                     const std::string& inside) {
     auto rules = std::make_shared<IgnoreRules>();
     constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-    for (std::string_view text : texts) {
+    for (size_t file = 0; file < texts.size(); ++file) {
+        std::string_view text = texts[file];
         if (text.size() >= ignore_bytes_max) text = text.substr(0, text.rfind('\n') + 1);  // no half line
         if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
         while (!text.empty()) {
             size_t end = std::min(text.find('\n'), text.size());
             IgnorePattern pattern;
-            if (IgnorePattern::parse(text.substr(0, end), pattern)) rules->patterns_.push_back(std::move(pattern));
+            if (IgnorePattern::parse(text.substr(0, end), pattern)) {
+                pattern.came_from(file);
+                rules->patterns_.push_back(std::move(pattern));
+            }
             text.remove_prefix(std::min(end + 1, text.size()));
         }
     }
     if (rules->patterns_.empty()) return above;
     rules->folder_ = folder;
+    rules->inside_ = inside;
     rules->texts_ = texts;
     rules->above_ = std::move(above);
     return rules;
@@ -236,20 +243,38 @@ std::shared_ptr<const IgnoreRules> IgnoreRules::of_folder(int fd, const std::str
     bool any = false;
     for (auto name : ignore_files) {
         bool there = std::binary_search(names.begin(), names.end(), name);
-        texts.push_back(there ? read_some(fd, std::string(name)) : "");
+        texts.push_back(there ? read_ignore_file(fd, std::string(name), Links::refused) : "");
         any = any || there;
     }
     return any ? make(folder, texts, above) : above;
 }
 
 bool IgnoreRules::ignored(const std::string& path, bool is_folder) const {
+    return decide(path, is_folder, 0);
+}
+
+bool IgnoreRules::ignored_though_tracked(const std::string& path, bool is_folder) const {
+    return decide(path, is_folder, 1);
+}
+
+std::vector<const IgnoreRules*> IgnoreRules::of(const std::string& folder) const {
+    std::vector<const IgnoreRules*> own;
+    for (const IgnoreRules* rules = this; rules && rules->folder_ == folder; rules = rules->above_.get())
+        own.insert(own.begin(), rules);
+    return own;
+}
+
+bool IgnoreRules::decide(const std::string& path, bool is_folder, size_t first_file) const {
     size_t slash = path.rfind('/');
     std::string_view name = std::string_view(path).substr(slash == std::string::npos ? 0 : slash + 1);
     for (const IgnoreRules* rules = this; rules; rules = rules->above_.get()) {
-        std::string_view below = path;
+        std::string whole;
+        if (!rules->inside_.empty()) whole = rules->inside_ + "/" + path;
+        std::string_view below = whole.empty() ? path : whole;
         if (!rules->folder_.empty()) below.remove_prefix(rules->folder_.size() + 1);
         for (auto pattern = rules->patterns_.rbegin(); pattern != rules->patterns_.rend(); ++pattern)
-            if (pattern->matches(below, name, is_folder)) return !pattern->brings_back();
+            if (pattern->file() >= first_file && pattern->matches(below, name, is_folder))
+                return !pattern->brings_back();
     }
     return false;
 }

@@ -2,7 +2,7 @@
 //
 // Both mean the same; where they differ, .tnrignore has the last word. A folder's files say what is left out at and below it,
 // and have the last word over those of the folders above. What a folder that is left out contains is never looked at, so
-// nothing brings it back.
+// nothing brings it back, save that .gitignore leaves out nothing that git tracks (repository.hpp).
 #pragma once
 
 #include <bitset>
@@ -16,6 +16,10 @@ namespace tnr::sync {
 // What larger files say beyond this is not obeyed; git's own are a few lines. Those of a folder go into one message.
 inline constexpr size_t ignore_bytes_max = size_t{200} << 10;
 inline constexpr std::string_view ignore_files[] = {".gitignore", ".tnrignore"};
+// What such a file says, as far as it is obeyed; one that cannot be read says nothing, as for git. git follows links to files that
+// lie outside of the tree, and no others.
+enum class Links { followed, refused };
+std::string read_ignore_file(int folder, const std::string& name, Links links);
 
 // One line, understood.
 class IgnorePattern {
@@ -25,6 +29,9 @@ public:
     // `path` is below the folder whose file this is; `name` is its last part.
     bool matches(std::string_view path, std::string_view name, bool is_folder) const;
     bool brings_back() const { return negative_; }
+    // Which of ignore_files has it.
+    void came_from(size_t file) { file_ = static_cast<uint8_t>(file); }
+    size_t file() const { return file_; }
 
 private:
     enum class What : uint8_t { letter, any, set, stars, all, never };
@@ -41,6 +48,7 @@ private:
     bool run(std::string_view text) const;
 
     bool negative_ = false, folders_only_ = false, by_name_ = false;
+    uint8_t file_ = 0;
     std::string literal_;  // what must come first, letter by letter
     std::vector<Step> steps_;
     std::vector<std::bitset<256>> sets_;
@@ -49,9 +57,11 @@ private:
 // The rules that hold in one folder, with those of the folders above it.
 class IgnoreRules {
 public:
-    // `texts` in the order of ignore_files. Null where neither this folder nor those above have any.
+    // `texts` in the order of ignore_files. Null where neither this folder nor those above have any. Rules of a folder above
+    // the root are the root's own (`folder` is empty), and `inside` is where the root lies in that folder.
     static std::shared_ptr<const IgnoreRules> make(const std::string& folder, const std::vector<std::string>& texts,
-                                                   std::shared_ptr<const IgnoreRules> above);
+                                                   std::shared_ptr<const IgnoreRules> above,
+                                                   const std::string& inside = {});
     // Reads what the open folder has of these files; `names` is what is in it, sorted.
     static std::shared_ptr<const IgnoreRules> of_folder(int fd, const std::string& folder,
                                                         const std::vector<std::string>& names,
@@ -59,12 +69,17 @@ public:
 
     // `path` is below the root, in this folder.
     bool ignored(const std::string& path, bool is_folder) const;
-    // The folder's own, for the other end; empty when it has none.
+    // The same of what git tracks, which only .tnrignore leaves out.
+    bool ignored_though_tracked(const std::string& path, bool is_folder) const;
+    // Those that a folder has itself, for the other end; the later have the last word.
+    std::vector<const IgnoreRules*> of(const std::string& folder) const;
     const std::vector<std::string>& texts() const { return texts_; }
-    const std::string& folder() const { return folder_; }
+    const std::string& inside() const { return inside_; }
 
 private:
-    std::string folder_;
+    bool decide(const std::string& path, bool is_folder, size_t first_file) const;
+
+    std::string folder_, inside_;
     std::vector<std::string> texts_;
     std::vector<IgnorePattern> patterns_;  // a later one has the last word
     std::shared_ptr<const IgnoreRules> above_;

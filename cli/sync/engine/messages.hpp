@@ -3,7 +3,8 @@
 //   client → server   hello      which end the server is, from, to, machine, flags
 //   sender → receiver entry      parent (index + 1; 0: this is the root), name (text), kind, size, mode, special, time,
 //                                leads_to (text). Indices count entries from 0.
-//                     rules      folder's index, text of .gitignore, text of .tnrignore
+//                     rules      folder's index, where the root lies in the folder above that has them (text; empty: they
+//                                are the folder's own), text of .gitignore, text of .tnrignore. Later ones have the last word.
 //                     list_end   unreadable, ignored
 //                     small      index, mode, time, digest (text), content (text): a whole file
 //                     begin      index, size, mode, time: a file follows, in pieces and in order

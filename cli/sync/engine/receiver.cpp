@@ -250,10 +250,11 @@ private:
 
     Result<> hear_rules(Fields& fields) {
         uint64_t index = fields.number();
+        std::string inside(fields.text());
         std::vector<std::string> texts;
         for (size_t i = 0; i < std::size(ignore_files); ++i) texts.emplace_back(fields.text());
         if (!fields.good() || listed_) return nonsense();
-        return destination_.set_rules(index, std::move(texts));
+        return destination_.set_rules(index, std::move(texts), inside);
     }
 
     Result<> hear_list_end(Fields& fields) {

@@ -116,7 +116,7 @@ private:
                                        return read_error(settings_, path, error_number);
                                    }};
         auto walked = walk_tree(settings_.from, walk_settings,
-                                [&](const Item& item, const IgnoreRules* rules) { return tell(item, rules, folders); });
+                                [&](const Item& item, const auto& rules) { return tell(item, rules.get(), folders); });
         if (!walked) return fail(walked.error());
         for (const auto& error : walked->unreadable) trouble(error);
         {
@@ -148,9 +148,13 @@ private:
                                      .number(item.special)
                                      .time(item.mtime, item.mtime_ns)
                                      .text(item.leads_to));
-        if (sent && rules && rules->folder() == item.path)
-            sent = outbox_.send(say(Says::rules).number(index).text(rules->texts()[0]).text(rules->texts()[1]));
-        return sent;
+        if (!sent || !rules) return sent;
+        for (const IgnoreRules* own : rules->of(item.path)) {
+            const auto& texts = own->texts();
+            if (!outbox_.send(say(Says::rules).number(index).text(own->inside()).text(texts[0]).text(texts[1])))
+                return false;
+        }
+        return true;
     }
 
     // --- what the receiver says ---

@@ -15,12 +15,18 @@
 #include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
 #include "cli/sync/engine/ignore.hpp"
+#include "cli/sync/engine/repository.hpp"
 #include "cli/sync/engine/temporary.hpp"
 
 namespace tnr::sync {
 namespace {
 
 using OpenFolder = Handle<DIR, closedir>;
+
+// In .git nothing is left out by .gitignore, though a `*` or `logs/` names what is there.
+bool is_of_git(const std::string& path) {
+    return ("/" + path + "/").find("/.git/") != std::string::npos;
+}
 
 class TreeWalk {
 public:
@@ -32,7 +38,10 @@ public:
         if (::stat(root_.empty() ? "." : root_.c_str(), &root) != 0) return cannot_read(root_, errno);
         Item item = item_of("", root);
         if (item.kind == Kind::folder) {
-            if (auto walked = folder(item, nullptr); !walked) return walked.error();
+            auto repository = settings_.ignore ? repository_of(root_) : Repository{};
+            if (!repository) return repository.error();
+            repository_ = std::move(*repository);
+            if (auto walked = folder(item, repository_.rules); !walked) return walked.error();
         } else {
             (void)found_(item, nullptr);
         }
@@ -57,10 +66,10 @@ private:
         UniqueFd open{::open(full(item.path).c_str(), flags)};
         if (!open) return cannot_read(full(item.path), errno);
         std::vector<std::string> names = names_to_copy(open.get(), item.path);
-        auto rules = settings_.ignore ? IgnoreRules::of_folder(open.get(), item.path, names, above) : above;
+        auto rules = settings_.ignore ? rules_in(item.path, open.get(), names, above) : above;
         std::vector<Item> items = look_at(open.get(), item.path, names, rules.get());
         open.reset();  // a deep tree would need as many descriptors as it has levels
-        if (!tell(item, rules.get())) return *stopped_;
+        if (!tell(item, rules)) return *stopped_;
         for (const auto& each : items)
             if (each.kind != Kind::folder && !tell(each, nullptr)) return *stopped_;
         for (const auto& each : items)
@@ -72,12 +81,29 @@ private:
         return Ok{};
     }
 
+    // Of a folder that is left out but for what git tracks in it, all else is.
+    std::shared_ptr<const IgnoreRules> rules_in(const std::string& path, int fd, const std::vector<std::string>& names,
+                                                const std::shared_ptr<const IgnoreRules>& above) const {
+        auto rules = IgnoreRules::of_folder(fd, path, names, above);
+        if (!above || !repository_.folders_of_tracked.count(path) || !above->ignored(path, true)) return rules;
+        const auto own = rules->of(path);
+        return IgnoreRules::make(path, {"*", own.empty() ? "" : own.back()->texts()[1]}, above);
+    }
+
+    bool left_out(const Item& item, const IgnoreRules& rules) const {
+        const bool folder = item.kind == Kind::folder;
+        if (!rules.ignored(item.path, folder)) return false;
+        const bool tracked = is_of_git(item.path) || repository_.tracked.count(item.path) ||
+                             (folder && repository_.folders_of_tracked.count(item.path));
+        return !tracked || rules.ignored_though_tracked(item.path, folder);
+    }
+
     // What has gone since its folder was listed is not there, which is no trouble.
     void pass_over(const Error& error) {
         if (error.kind != Error::Kind::not_found) walked_.unreadable.push_back(error);
     }
 
-    bool tell(const Item& item, const IgnoreRules* rules) {
+    bool tell(const Item& item, const std::shared_ptr<const IgnoreRules>& rules) {
         if (!found_(item, rules)) stopped_ = Error{Error::Kind::network, "nobody hears any more what there is"};
         return !stopped_;
     }
@@ -99,7 +125,7 @@ private:
             auto item = look(fd, joined(path, name), name);
             if (!item)
                 pass_over(item.error());
-            else if (rules && rules->ignored(item->path, item->kind == Kind::folder))
+            else if (rules && left_out(*item, *rules))
                 ++walked_.ignored;
             else
                 items.push_back(std::move(*item));
@@ -124,6 +150,7 @@ private:
     const std::string root_;
     const WalkSettings& settings_;
     const Found& found_;
+    Repository repository_;
     Walked walked_;
     std::optional<Error> stopped_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,10 @@ bool same_time(const Item& one, const Item& other);
 
 // Hears what is found, a folder's entries together and before those of its subfolders. `rules` are the ignore rules that hold
 // within a folder; null for everything else, and where there are none. False ends the walk, which then is an error.
-using Found = std::function<bool(const Item& item, const IgnoreRules* rules)>;
+using Found = std::function<bool(const Item& item, const std::shared_ptr<const IgnoreRules>& rules)>;
 
 struct WalkSettings {
-    bool ignore = true;  // leave out what .gitignore and .tnrignore say
+    bool ignore = true;  // leave out what .gitignore and .tnrignore say, and what else git leaves out
     std::function<Error(const std::string& path, int error_number)> cannot_read = {};  // in whose words; empty: our own
 };
 struct Walked {

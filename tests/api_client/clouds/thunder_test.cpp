@@ -25,7 +25,7 @@ TEST_CASE("thunder: offers are GPUs with Thunder's own prices", "[clouds][thunde
     CHECK(*provider->whoami() == "an account with 0 instances");
     auto offers = provider->offers();
     REQUIRE(offers);
-    REQUIRE(offers->size() == 5);
+    REQUIRE(offers->size() == 10);                          // five sizes, and those with more CPUs
     CHECK(offers->front().name == "a6000_x1_prototyping");  // the cheapest
     const Offer& last = offers->back();
     CHECK(last.name == "h100_x2_production");
@@ -61,6 +61,10 @@ TEST_CASE("thunder: a machine lives its whole life and leaves nothing", "[clouds
     machine = wait_until(*provider, made->id, MachineState::running);
     CHECK(machine.offer == "h100_x1_prototyping");
     CHECK(*machine.price.running() == 1.38);
+    REQUIRE(provider->resize(made->id, "h100_x1_prototyping_16cpus"));
+    machine = wait_until(*provider, made->id, MachineState::running);
+    CHECK(machine.offer == "h100_x1_prototyping_16cpus");
+    CHECK(std::abs(*machine.price.running() - (1.38 + 12 * 0.04)) < 1e-9);
     REQUIRE(provider->open_ports(made->id, {8888, 9999}));
     wait_until(*provider, made->id, MachineState::running);
     REQUIRE(provider->open_ports(made->id, {9999}));

@@ -90,7 +90,9 @@ TEST_CASE("what a sender may not say ends the sync", "[sync][engine][hostile]") 
         {root, file, end, begin, message(sync::Says::sign).number(1).number(0)},  // nothing to sign
         {root, file, end, message(sync::Says::done).number(0).number(0).number(0).number(0)},
         {message(static_cast<sync::Says>(200))},
-        {root, message(sync::Says::rules).number(9).text("").text("")},
+        {root, message(sync::Says::rules).number(9).text("").text("").text("")},
+        {root, message(sync::Says::rules).number(0).text(std::string(5000, 'x')).text("*").text("")},
+        {root, entry(1, "sub", sync::Kind::folder), message(sync::Says::rules).number(1).text("x").text("*").text("")},
         {root, entry(1, "l", sync::Kind::link, "")},
     };
     for (size_t i = 0; i < wrong.size(); ++i) {

@@ -6,14 +6,15 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <set>
 
 #include "cli/sync/engine/tree.hpp"
+#include "tests/cli/sync/random_rules.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/files.hpp"
 
 using namespace tnr;
+using namespace tnr::test::random_rules;
 namespace fs = std::filesystem;
 
 namespace {
@@ -29,7 +30,7 @@ Paths all_paths(const std::string& tree) {
 
 Paths walked_paths(const std::string& tree) {
     Paths paths;
-    REQUIRE(sync::walk_tree(tree, {}, [&](const sync::Item& item, const sync::IgnoreRules*) {
+    REQUIRE(sync::walk_tree(tree, {}, [&](const sync::Item& item, const auto&) {
         if (!item.path.empty()) paths.insert(item.path);
         return true;
     }));
@@ -53,53 +54,6 @@ Paths ignored_by_git(const test::TemporaryFolder& folder, const std::string& tre
     return ignored;
 }
 
-class Random {
-public:
-    explicit Random(unsigned seed) : engine_(seed) {}
-    size_t below(size_t count) { return engine_() % count; }
-    bool one_in(size_t count) { return below(count) == 0; }
-    std::string of(const std::vector<std::string>& words) { return words[below(words.size())]; }
-
-private:
-    std::mt19937 engine_;
-};
-
-const std::vector<std::string> names = {"a",   "b",   "ab",   "foo", "foo.o", "bar.txt", "build",  "x y", "[a]", "a*b",
-                                        "!no", "#no", "a\\b", "é",   "-",     "b ",      "foobar", "A",   "1",   "]"};
-
-void random_tree(Random& random, const std::string& folder, int depth) {
-    fs::create_directories(folder);
-    for (size_t i = 0; i < 3 + random.below(5); ++i) {
-        std::string path = folder + "/" + random.of(names);
-        struct stat found;
-        if (::lstat(path.c_str(), &found) == 0) continue;
-        if (depth > 0 && random.one_in(2))
-            random_tree(random, path, depth - 1);
-        else if (random.one_in(12))
-            fs::create_symlink(".", path);
-        else
-            test::write_text(path, "");
-    }
-}
-
-std::string random_pattern(Random& random) {
-    static const std::vector<std::string> pieces = {"*",          "?",     "**",    "/",    "/",     "[ab]",
-                                                    "[!a]",       "[^b]",  "[a-f]", "\\",   "!",     "#",
-                                                    " ",          "[",     "]",     "[]a]", "-",     "[[:alpha:]]",
-                                                    "[[:nope:]]", "[\\]]", "[a-]",  "\\*",  "[]-a]", "[[:digit:]x]",
-                                                    "***",        "**/",   "/**/",  "[a",   "\\ ",   "[:a]"};
-    std::string pattern;
-    if (random.one_in(6)) pattern += "!";
-    if (random.one_in(5)) pattern += "/";
-    if (random.one_in(6)) pattern += "**/";
-    for (size_t i = 0; i < 1 + random.below(4); ++i) pattern += random.one_in(2) ? random.of(names) : random.of(pieces);
-    if (random.one_in(5)) pattern += "/";
-    if (random.one_in(8)) pattern += "/**";
-    if (random.one_in(10)) pattern += "  ";
-    if (random.one_in(20)) pattern += "\r";
-    return pattern;
-}
-
 }  // namespace
 
 TEST_CASE("what is ignored is what git ignores, whatever the patterns are", "[sync][ignore]") {
@@ -117,13 +71,8 @@ TEST_CASE("what is ignored is what git ignores, whatever the patterns are", "[sy
         fs::remove_all(tree);
         random_tree(random, tree, 3);
         std::string rules;
-        std::vector<std::string> folders = {tree};
-        for (const auto& entry : fs::recursive_directory_iterator(tree))
-            if (entry.is_directory() && !entry.is_symlink() && random.one_in(4)) folders.push_back(entry.path());
-        for (const auto& each : folders) {
-            std::string text = random.one_in(10) ? "\xef\xbb\xbf" : "";
-            for (size_t i = 0; i < 1 + random.below(5); ++i)
-                text += random_pattern(random) + (random.one_in(15) ? "" : "\n");
+        for (const auto& each : some_folders(random, tree)) {
+            const std::string text = random_rules_text(random);
             test::write_text(each + "/.gitignore", text);
             rules += each.substr(tree.size()) + "/.gitignore:\n" + text + "\n";
         }
