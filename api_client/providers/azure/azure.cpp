@@ -36,6 +36,8 @@ std::string tag_in(const Json& resource) {
     return tags.is_object() ? tags.value(label, "") : "";
 }
 
+// How Azure refuses what is asked of a group meanwhile.
+constexpr const char* being_removed = "ResourceGroupBeingDeleted";
 bool is_going(const Json& group) {
     return group.at("properties").value("provisioningState", "") == "Deleting";
 }
@@ -133,13 +135,13 @@ public:
             auto group = arm_.get(group_path(id));
             if (!group) return group.error();
             const std::string name = tag_in(*group);
-            auto server = arm_.get(server_path(id, name) + "?$expand=instanceView");
-            if (!server && server.error().kind != Error::Kind::not_found) return server.error();
-            auto address = arm_.get(group_path(id) + network + "publicIPAddresses/address");
-            if (!address && address.error().kind != Error::Kind::not_found) return address.error();
-            return describe(*group, server ? *server : Json(),
-                            server ? server->at("properties").value("instanceView", Json::object()) : Json(),
-                            address ? *address : Json());
+            auto server = part(server_path(id, name) + "?$expand=instanceView");
+            if (!server) return server.error();
+            auto address = part(group_path(id) + network + "publicIPAddresses/address");
+            if (!address) return address.error();
+            const Json view =
+                server->is_null() ? Json() : server->at("properties").value("instanceView", Json::object());
+            return describe(*group, *server, view, *address);
         });
     }
 
@@ -393,6 +395,13 @@ private:
                      nearest_offer(all, wanted)};
     }
 
+    // Of a group; null where there is none. In a group that is being removed Azure may refuse to look.
+    Result<Json> part(const std::string& path) {
+        auto found = arm_.get(path);
+        if (found || (found.error().kind != Error::Kind::not_found && arm_.code() != being_removed)) return found;
+        return Json();
+    }
+
     // A `tnr delete` that was interrupted has asked for it; asked again, Azure refuses.
     Result<> wait_until_gone(const std::string& group) {
         auto gone = http::poll(world_, removal_seconds_max, [&]() -> Result<bool> {
@@ -409,7 +418,7 @@ private:
     // A removal that a killed `tnr delete` has asked for may begin after we have looked.
     Result<> build_anew(const Order& order, const Offer& offer, const Image& image) {
         auto built = build(arm_, order, offer, image);
-        if (built || arm_.code() != "ResourceGroupBeingDeleted") return built;
+        if (built || arm_.code() != being_removed) return built;
         if (auto gone = wait_until_gone(group_of(order.name)); !gone) return gone;
         return build(arm_, order, offer, image);
     }

@@ -352,6 +352,12 @@ TEST_CASE("azure: a removal that was interrupted goes on, and is waited for", "[
     patient = true;
     REQUIRE(provider->machines()->size() == 1);
     CHECK(provider->machines()->front().state == MachineState::gone);
+    SECTION("and the machine is gone meanwhile") {
+        auto now = provider->machine(made->id);
+        REQUIRE(now);
+        CHECK(now->state == MachineState::gone);
+        REQUIRE(cloud.provider()->destroy(made->id));
+    }
     SECTION("by the next delete") {
         REQUIRE(cloud.provider()->destroy(made->id));
     }
