@@ -21,7 +21,7 @@ std::string user_data(const std::string& host_name, const std::string& host_secr
         // A snapshot brings the key of the machine that it was made of. Only once: later boots do not plant ours again.
         << "bootcmd:\n"
         << "  - [cloud-init-per, instance, tnr-keys, sh, -c, \"f=/home/" << login_user
-        << "/.ssh/authorized_keys; [ ! -f $f ] || sed -i '/ " << login_key_comment << "$/d' $f\"]\n"
+        << "/.ssh/authorized_keys; [ ! -f $f ] || sed -i '/^[^ ]* [^ ]* " << login_key_comment << "$/d' $f\"]\n"
         << "ssh_pwauth: false\n"
         << "disable_root: true\n"
         << "users:\n"
