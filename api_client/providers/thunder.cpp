@@ -306,14 +306,6 @@ private:
         return asked;
     }
 
-    // With the list in trouble the price is unknown; the machine is shown, and deleted, all the same.
-    Result<Price> price_now(const std::string& size, int cpus, int disk_gb) {
-        auto terms = this->terms();
-        if (terms) return price_of(size, cpus, disk_gb, *terms);
-        if (terms.error().kind == Error::Kind::internal) return terms.error();  // the user pressed Ctrl-C
-        return Price{.currency = "USD", .billed_while_stopped = true, .source = "unknown: " + terms.error().what};
-    }
-
     static Price price_of(const std::string& size, int cpus, int disk_gb, const http::JsonApi::Dated& terms) {
         const Json &pricing = terms.body.at("pricing"), &specs = terms.body.at("specs");
         Price price{.currency = "USD",
@@ -345,12 +337,14 @@ private:
         const std::string size =
             machine.gpu + "_x" + std::to_string(machine.gpu_count) + "_" + instance.at("mode").get<std::string>();
         const int cpus = whole(instance, "cpuCores");
-        auto price = price_now(size, cpus, whole(instance, "storage"));
-        if (!price) return price.error();
         auto terms = this->terms();
+        if (!terms && terms.error().kind == Error::Kind::internal) return terms.error();  // the user pressed Ctrl-C
         const bool known = terms && terms->body.at("specs").contains(size);
         machine.offer = with_cpus(size, cpus, known ? terms->body.at("specs")[size].at("cpus").get<int>() : cpus);
-        machine.price = *price;
+        // With the list in trouble the price is unknown; the machine is shown, and deleted, all the same.
+        machine.price =
+            terms ? price_of(size, cpus, whole(instance, "storage"), *terms)
+                  : Price{.currency = "USD", .billed_while_stopped = true, .source = "unknown: " + terms.error().what};
         return machine;
     }
 
