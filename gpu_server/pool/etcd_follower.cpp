@@ -149,10 +149,9 @@ Result<std::vector<Event>> Follower::what_happened(Client& client, Heard& heard)
     heard.revision = since->revision;
     if (std::ssize(heard.keys) == since->count) return events;
     // Some have gone, and etcd tells only of those that are there.
-    auto later = all_under(prefix_), all = all_under(prefix_);
-    later.changed_after = heard.revision;
+    auto all = all_under(prefix_);
     all.keys_only = true;
-    auto both = client.list(std::vector{later, all});
+    auto both = client.list(std::vector{what_changed(heard), all});
     if (!both) return both.error();
     for (auto& pair : both->front().values) events.push_back({false, std::move(pair)});
     auto gone = std::exchange(heard.keys, {});
@@ -165,10 +164,14 @@ Result<std::vector<Event>> Follower::what_happened(Client& client, Heard& heard)
     return events;
 }
 
-Result<Listing> Follower::changed_since(Client& client, const Heard& heard) const {
+Span Follower::what_changed(const Heard& heard) const {
     auto span = all_under(prefix_);
     span.changed_after = heard.revision;
-    auto listed = client.list(std::vector{span});
+    return span;
+}
+
+Result<Listing> Follower::changed_since(Client& client, const Heard& heard) const {
+    auto listed = client.list(std::vector{what_changed(heard)});
     if (!listed) return listed.error();
     if (listed->front().revision < heard.revision)
         return Error{Error::Kind::not_found, "etcd was restored, and knows less than it told"};

@@ -50,6 +50,7 @@ private:
     enum class Watched { enough, flooded };
     Result<Watched> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
     Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
+    Span what_changed(const Heard& heard) const;
     Result<Listing> changed_since(Client& client, const Heard& heard) const;
     Result<> gather(Client& client, const Heard& heard, const std::function<bool()>& stopped) const;
     Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
