@@ -76,6 +76,16 @@ struct Array {
     size_t count;
 };
 
+// A function of the driver, as programs find it that are not linked with libcuda.
+template <class Function>
+Function driver_function(const char* name) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult status;
+    ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &status), name, __LINE__);
+    that(found != nullptr, name, __LINE__);
+    return reinterpret_cast<Function>(found);
+}
+
 // Reproducible numbers in [0, 1), the same with every standard library.
 struct Random {
     unsigned state = 12345;

@@ -45,14 +45,6 @@ __global__ void store_pixels(const __grid_constant__ CUtensorMap map, int c, int
 
 using Encode = decltype(&cuTensorMapEncodeIm2col);
 
-Encode find_encode() {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    CUDA_OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeIm2col", &found, 12000, cudaEnableDefault, &status));
-    EXPECT(found != nullptr);
-    return reinterpret_cast<Encode>(found);
-}
-
 CUresult describe(Encode encode, CUtensorMap& map, int* tensor, int step, int lower, int upper,
                   unsigned count = pixels) {
     cuuint64_t sizes[] = {channels, width, height, images}, strides[3] = {channels * sizeof(int)};
@@ -111,7 +103,7 @@ int main() {
     std::vector<int> in(channels * width * height * images);
     for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i) + 1;
     check::Array<int> tensor(in);
-    auto encode = find_encode();
+    auto encode = check::driver_function<Encode>("cuTensorMapEncodeIm2col");
     if (!encode) return check::finish();
     convolves(encode, tensor, in, 1);
     convolves(encode, tensor, in, 2);

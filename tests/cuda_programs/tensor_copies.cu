@@ -46,14 +46,6 @@ __global__ void through_shared(const __grid_constant__ CUtensorMap in, const __g
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-Encode find_encode() {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    CUDA_OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status));
-    EXPECT(found != nullptr);
-    return reinterpret_cast<Encode>(found);
-}
-
 CUresult describe(Encode encode, CUtensorMap& map, int* matrix, int width, int height, CUtensorMapSwizzle swizzle) {
     cuuint64_t sizes[] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(height)};
     cuuint64_t strides[] = {width * sizeof(int)};
@@ -68,7 +60,7 @@ int main() {
     std::vector<int> in(width * height), untouched(width * height, -7);
     for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i);
     check::Array<int> device_in(in);
-    auto encode = find_encode();
+    auto encode = check::driver_function<Encode>("cuTensorMapEncodeTiled");
     if (!encode) return check::finish();
     for (auto swizzle : {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B}) {
         check::Array<int> device_out(untouched);

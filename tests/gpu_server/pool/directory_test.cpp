@@ -181,7 +181,7 @@ TEST_CASE("everybody hears that a node is drained", "[pool][directory]") {
 
 TEST_CASE("a node that etcd does not answer begins nothing, before its lease is over, and comes back by itself",
           "[pool][directory]") {
-    if (!OwnEtcd::there()) return;
+    if (!OwnEtcd::is_there()) return;
     EtcdWorld world;
     auto a = world.open();
     join(world, *a, node("a", {"A1", "A2"}));
@@ -208,7 +208,7 @@ TEST_CASE("a node that etcd does not answer begins nothing, before its lease is 
 }
 
 TEST_CASE("an etcd that is gone is asked again after a pause", "[pool][directory]") {
-    if (!OwnEtcd::there()) return;
+    if (!OwnEtcd::is_there()) return;
     EtcdWorld world;
     auto a = world.open();
     join(world, *a, node("a", {"A1"}));

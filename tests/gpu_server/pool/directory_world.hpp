@@ -86,8 +86,7 @@ inline std::unique_ptr<World> make_world(const std::string& kind) {
 }
 
 inline std::vector<std::string> kinds() {
-    if (OwnEtcd::there()) return {"sqlite", "etcd"};
-    WARN("no etcd here: only SQLite is tried (apt-get install etcd-server)");
+    if (OwnEtcd::is_there()) return {"sqlite", "etcd"};
     return {"sqlite"};
 }
 

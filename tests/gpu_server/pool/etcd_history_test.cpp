@@ -61,10 +61,7 @@ bool all_kept_alive(OwnEtcd& server) {
 
 // To go on where it was, etcd would read through all that has happened: here it cannot, since it has forgotten that.
 TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     etcd::Client client(server.address(), {.total_ms = 5'000});
     const std::string there = server.address().prefix + "there/";
@@ -99,10 +96,7 @@ TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
 
 // What N nodes cost that come at once is counted in pieces of news: told one by one, it would be all of N times N.
 TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     etcd::Client client(server.address(), {.total_ms = 5'000});
     const std::string there = server.address().prefix + "there/";
@@ -143,10 +137,7 @@ TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") 
 
 // All who follow fetch all there is, so they take the more time for it the more there is.
 TEST_CASE("a flood of many keys is gathered for longer, also by those who knew of few before", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     etcd::Client client(server.address(), {.total_ms = 5'000});
     const std::string there = server.address().prefix + "there/";
@@ -180,10 +171,7 @@ TEST_CASE("a flood of many keys is gathered for longer, also by those who knew o
 }
 
 TEST_CASE("nodes have etcd forget what was, and go on hearing what is", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     change_something(server);
     const auto early = revision_of(server);

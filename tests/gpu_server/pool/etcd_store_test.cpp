@@ -10,10 +10,7 @@ using namespace tnr;
 using namespace tnr::server;
 
 TEST_CASE("what is enrolled at one node is known at all, also while etcd is away", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd etcd;
     auto here = open_etcd_store(etcd.address()), there = open_etcd_store(etcd.address());
     REQUIRE(here);
@@ -49,10 +46,7 @@ TEST_CASE("what is enrolled at one node is known at all, also while etcd is away
 }
 
 TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd etcd;
     constexpr int nodes = 3, each = 40;
     std::atomic<int> failed{0};
@@ -72,10 +66,7 @@ TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[po
 
 // Claims are found by their account in the same etcd, and "pages" is a fine name for one.
 TEST_CASE("no account's name has anything to do with how the accounts are kept", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     auto here = open_etcd_store(server.address());
     REQUIRE(here);
@@ -100,10 +91,7 @@ TEST_CASE("no account's name has anything to do with how the accounts are kept",
 }
 
 TEST_CASE("accounts that somebody has damaged are not begun anew", "[pool]") {
-    if (!OwnEtcd::there()) {
-        WARN("no etcd here: apt-get install etcd-server");
-        return;
-    }
+    if (!OwnEtcd::is_there()) return;
     OwnEtcd server;
     auto here = open_etcd_store(server.address());
     REQUIRE(here);

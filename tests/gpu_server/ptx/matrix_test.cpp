@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "tests/gpu_server/ptx/matrix_bench.hpp"
+#include "tests/gpu_server/ptx/tiles_bench.hpp"
 
 using namespace tnr::ptx;
 using namespace tnr::ptx::test;
@@ -158,24 +159,6 @@ TEST_CASE("mma: scales of a half and more, e4m3 without a sign", "[ptx][matrix]"
 
 TEST_CASE("ldmatrix gives elements of four and six bits a byte each", "[ptx][matrix]") {
     for (uint32_t bits : {4u, 6u}) {
-        Bench bench(R"(
-.version 8.7
-.target sm_120a
-.address_size 64
-.shared .align 16 .b8 tiles[512];
-.entry k(.param .u64 in, .param .u64 out)
-{
-    .reg .b64 %in, %out, %o; .reg .b32 %lane, %t, %s, %r<4>;
-    mov.u32 %lane, %laneid; ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
-    mul.wide.u32 %o, %lane, 16; add.u64 %in, %in, %o; add.u64 %out, %out, %o;
-    mov.u32 %t, tiles; shl.b32 %s, %lane, 4; add.u32 %t, %t, %s;
-    ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%in]; st.shared.v4.u32 [%t], {%r0, %r1, %r2, %r3};
-    bar.sync 0;
-    ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.)" +
-                    std::string(bits == 4 ? "b4x16_p64" : "b6x16_p32") + R"( {%r0, %r1, %r2, %r3}, [%t];
-    st.global.v4.u32 [%out], {%r0, %r1, %r2, %r3};
-    ret;
-})");
         std::vector<uint8_t> rows(512), expected(512);
         for (uint32_t row = 0; row < 32; ++row)
             for (uint32_t e = 0; e < 16; ++e) {
@@ -184,9 +167,11 @@ TEST_CASE("ldmatrix gives elements of four and six bits a byte each", "[ptx][mat
                 rows[row * 16 + at / 8 + 1] |= static_cast<uint8_t>(value << at % 8 >> 8);
                 expected[lane * 16 + row / 8 * 4 + e % 4] = static_cast<uint8_t>(value);
             }
-        auto out = bench.array<uint8_t>(512);
-        bench.run("k", {1}, {32}, bench.array(rows), out);
-        CHECK(std::vector<uint8_t>(out.data(), out.data() + 512) == expected);
+        auto out =
+            through_tiles("ldmatrix.sync.aligned.m8n16.x4.shared.b8x16." +
+                              std::string(bits == 4 ? "b4x16_p64" : "b6x16_p32") + " {%r0, %r1, %r2, %r3}, [%t];",
+                          rows);
+        CHECK(std::vector<uint8_t>(out.begin(), out.begin() + 512) == expected);
     }
 }
 

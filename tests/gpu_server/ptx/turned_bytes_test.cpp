@@ -1,53 +1,15 @@
 // ldmatrix and stmatrix that turn matrices of bytes, in the layouts that PTX documents.
-#include <numeric>
 
-#include "tests/gpu_server/ptx/bench.hpp"
+#include "tests/gpu_server/ptx/tiles_bench.hpp"
 
 using namespace tnr::ptx;
 using namespace tnr::ptx::test;
 
-namespace {
-
-// Each lane gives a row of 16 bytes; then the instruction, whose registers are %r0 to %r3 and whose address is [%t], and what
-// it leaves in them and in shared memory.
-std::string turning(const std::string& instruction) {
-    return R"(
-.version 8.7
-.target sm_120a
-.address_size 64
-.shared .align 16 .b8 tiles[512];
-.entry k(.param .u64 in, .param .u64 out)
-{
-    .reg .b64 %in, %out, %o; .reg .b32 %lane, %t, %s, %r<4>;
-    mov.u32 %lane, %laneid; ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
-    mul.wide.u32 %o, %lane, 16; add.u64 %in, %in, %o; add.u64 %out, %out, %o;
-    mov.u32 %t, tiles; shl.b32 %s, %lane, 4; add.u32 %t, %t, %s;
-    ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%in]; st.shared.v4.u32 [%t], {%r0, %r1, %r2, %r3};
-    bar.sync 0;
-    )" + instruction +
-           R"(
-    bar.sync 0;
-    st.global.v4.u32 [%out], {%r0, %r1, %r2, %r3};
-    ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%t];
-    st.global.v4.u32 [%out+512], {%r0, %r1, %r2, %r3};
-    ret;
-})";
-}
-
-std::vector<uint8_t> run_turning(const std::string& instruction, const std::vector<uint8_t>& in) {
-    Bench bench(turning(instruction));
-    auto out = bench.array<uint8_t>(1024);
-    bench.run("k", {1}, {32}, bench.array(in), out);
-    return {out.data(), out.data() + out.size};
-}
-
-}  // namespace
-
 TEST_CASE("ldmatrix turns matrices of 16 x 16 bytes", "[ptx][matrix]") {
     std::vector<uint8_t> in(512);
     for (uint32_t i = 0; i < 512; ++i) in[i] = static_cast<uint8_t>(i * 7 + i / 256);
-    auto one = run_turning("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%t];", in);
-    auto two = run_turning("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {%r0, %r1, %r2, %r3}, [%t];", in);
+    auto one = through_tiles("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%t];", in);
+    auto two = through_tiles("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8 {%r0, %r1, %r2, %r3}, [%t];", in);
     for (uint32_t lane = 0; lane < 32; ++lane)
         for (uint32_t i = 0; i < 16; ++i) {
             INFO("lane " << lane << ", byte " << i);
@@ -65,7 +27,7 @@ TEST_CASE("ldmatrix turns elements of four bits that get a byte each", "[ptx][ma
         for (uint32_t column = 0; column < 16; ++column)
             in[row * 16 + column / 2] |= static_cast<uint8_t>(element(row, column) << column % 2 * 4);
     auto two =
-        run_turning("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8x16.b4x16_p64 {%r0, %r1, %r2, %r3}, [%t];", in);
+        through_tiles("ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8x16.b4x16_p64 {%r0, %r1, %r2, %r3}, [%t];", in);
     for (uint32_t lane = 0; lane < 32; ++lane)
         for (uint32_t i = 0; i < 16; ++i)
             CHECK(two[lane * 16 + i] == element(i / 8 * 16 + lane % 4 * 4 + i % 4, lane / 4 + i / 4 % 2 * 8));
@@ -74,8 +36,8 @@ TEST_CASE("ldmatrix turns elements of four bits that get a byte each", "[ptx][ma
 TEST_CASE("stmatrix turns matrices of 16 x 8 bytes", "[ptx][matrix]") {
     std::vector<uint8_t> in(512);
     for (uint32_t i = 0; i < 512; ++i) in[i] = static_cast<uint8_t>(i * 11 + i / 256);
-    auto four = run_turning("stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%t], {%r0, %r1, %r2, %r3};", in);
-    auto one = run_turning("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%t], {%r0};", in);
+    auto four = through_tiles("stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%t], {%r0, %r1, %r2, %r3};", in);
+    auto one = through_tiles("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%t], {%r0};", in);
     for (uint32_t lane = 0; lane < 32; ++lane)
         for (uint32_t i = 0; i < 16; ++i) {
             // Matrix i / 4: the lane has the rows lane / 4 and that 8 below, two neighbours of each; rows become columns.
@@ -93,6 +55,6 @@ TEST_CASE("ldmatrix and stmatrix of bytes: what PTX does not have is refused", "
                        "stmatrix.sync.aligned.m16n8.x1.shared.b8 [%t], {%r0};",
                        "stmatrix.sync.aligned.m8n8.x1.trans.shared.b8 [%t], {%r0};"}) {
         INFO(line);
-        CHECK_FALSE(load(turning(line)));
+        CHECK_FALSE(load(tiles_kernel(line)));
     }
 }
