@@ -96,9 +96,9 @@ struct Standing {
 };
 
 struct LeaseTimes {
-    int64_t ttl_s = 3;         // a dead node's claims are free after that and etcd's own half second
-    int64_t renewed_ms = 700;  // how often
-    int64_t margin_ms = 500;   // a node takes its lease for over so long before the others do
+    int64_t ttl_s = 3;          // a dead node's claims are free after that and etcd's own half second
+    int64_t renewed_ms = 1000;  // how often: most of what a resting pool costs its etcd
+    int64_t margin_ms = 500;    // a node takes its lease for over so long before the others do
     // etcd forgets what is older than once to twice this; its other users may want to look back so far.
     int64_t history_ms = 300'000;
     // When very many nodes come or go at once, they hear of each other as late as this.
