@@ -13,13 +13,6 @@ namespace {
 
 constexpr int sources_max = 5;  // of profiles that take a role with the keys of another one; circles end here
 
-std::string stripped(const std::string& text) {
-    constexpr const char* blank = " \t\r\n";
-    const size_t begin = text.find_first_not_of(blank);
-    if (begin == std::string::npos) return "";
-    return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
-}
-
 std::string lowered(std::string word) {
     std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
     return word;
@@ -110,33 +103,6 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
 
 }  // namespace
 
-std::map<std::string, Section> sections_of(const std::string& text) {
-    std::map<std::string, Section> sections;
-    std::string section, parent;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        const std::string bare = stripped(line);
-        if (bare.empty() || bare.front() == '#' || bare.front() == ';') continue;
-        if (bare.front() == '[') {
-            std::istringstream words(bare.substr(1, bare.find(']') - 1));
-            section.clear();
-            for (std::string word; words >> word;) section += (section.empty() ? "" : " ") + word;
-            parent.clear();
-            continue;
-        }
-        const size_t equals = bare.find('=');
-        if (equals == std::string::npos) continue;
-        const std::string name = lowered(stripped(bare.substr(0, equals))), value = stripped(bare.substr(equals + 1));
-        const bool below = (line.front() == ' ' || line.front() == '\t') && !parent.empty();
-        if (!below) parent = value.empty() ? name : "";
-        std::string whole = below ? parent : "";
-        if (below) whole += '.';
-        whole += name;
-        if (!value.empty()) sections[section][whole] = value;
-    }
-    return sections;
-}
-
 std::optional<Credentials> standard(const CloudWorld& world) {
     const std::string id = world.variable("AWS_ACCESS_KEY_ID"), secret = world.variable("AWS_SECRET_ACCESS_KEY");
     if (!id.empty() && !secret.empty())
@@ -155,8 +121,9 @@ std::optional<Credentials> standard(const CloudWorld& world) {
 std::optional<Credentials> ambient(const CloudWorld& world) {
     if (lowered(world.variable("AWS_EC2_METADATA_DISABLED")) == "true") return std::nullopt;
     // Elsewhere the question would go unanswered, and the user would wait for that.
-    const std::string vendor = stripped(small_file("/sys/class/dmi/id/sys_vendor"));
-    if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() && vendor != "Amazon EC2") return std::nullopt;
+    if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() &&
+        !small_file("/sys/class/dmi/id/sys_vendor").starts_with("Amazon EC2"))
+        return std::nullopt;
     return Credentials{{{"metadata", "yes"}}, "the role of this machine"};
 }
 

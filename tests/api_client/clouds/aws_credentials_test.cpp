@@ -1,5 +1,6 @@
 // Where the keys for AWS come from: variables, profiles, roles, single sign-on, the machine's own role; regions and endpoints.
 #include "api_client/providers/aws/profiles.hpp"
+#include "api_client/tool_files.hpp"
 #include "aws_world.hpp"
 #include "tests/api_client/world.hpp"
 
@@ -183,8 +184,8 @@ TEST_CASE("aws: endpoints come from variables, then from the profile", "[aws]") 
 
 TEST_CASE("aws: settings below another one belong to it", "[aws]") {
     auto sections =
-        aws::sections_of("[a]\nx=1 # no comment\n;no\ns3 =\n  deep = 2\n\ty = 3\nz = = 4\nno equals\n[b c]\nX = 5");
-    CHECK(sections["a"] == aws::Section{{"x", "1 # no comment"}, {"s3.deep", "2"}, {"s3.y", "3"}, {"z", "= 4"}});
-    CHECK(sections["b c"] == aws::Section{{"x", "5"}});
-    CHECK(aws::sections_of("[").size() == 0);
+        tnr::sections_of("[a]\nx=1 # no comment\n;no\ns3 =\n  deep = 2\n\ty = 3\nz = = 4\nno equals\n[b c]\nX = 5");
+    CHECK(sections["a"] == tnr::Section{{"x", "1 # no comment"}, {"s3.deep", "2"}, {"s3.y", "3"}, {"z", "= 4"}});
+    CHECK(sections["b c"] == tnr::Section{{"x", "5"}});
+    CHECK(tnr::sections_of("[").size() == 0);
 }
