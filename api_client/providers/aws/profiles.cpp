@@ -90,7 +90,8 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
             base = values_of(world, files, source, depth + 1);
         else if (at(profile, "credential_source") == "Ec2InstanceMetadata")
             base = Section{{"metadata", "yes"}};
-        if (!base || base->count("role_arn")) return std::nullopt;  // one role with the help of another: not done here
+        if (!base || base->count("role_arn") || !at(profile, "mfa_serial").empty())
+            return std::nullopt;  // one role with the help of another: not done here
         (*base)["role_arn"] = role;
         (*base)["external_id"] = at(profile, "external_id");
         return base;
@@ -99,6 +100,17 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
     if (auto values = keys_in(profile)) return values;
     const std::string command = at(profile, "credential_process");
     return command.empty() ? std::nullopt : std::optional{Section{{"credential_process", command}}};
+}
+
+// Why a profile gives no keys, where it was meant to: one that is asked for by its name, or that takes a role. Nothing else
+// may stand in for it, for that could be another account.
+std::string why_unusable(const CloudWorld& world, const Files& files, const std::string& name) {
+    const Section profile = files.profile(name);
+    if (!at(profile, "mfa_serial").empty()) return "takes a role that asks for a code (mfa_serial), which tnr cannot";
+    if (!at(profile, "role_arn").empty())
+        return "takes a role, and neither its source_profile nor its credential_source has keys that tnr finds";
+    if (first_set(world, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}).empty()) return "";
+    return profile.empty() ? "does not exist" : "has no keys, sign-in page or program";
 }
 
 }  // namespace
@@ -113,7 +125,11 @@ std::optional<Credentials> standard(const CloudWorld& world) {
     const Files files(world);
     const std::string name = profile_name(world);
     auto values = values_of(world, files, name, 0);
-    if (!values) return std::nullopt;
+    if (!values) {
+        const std::string why = why_unusable(world, files, name);
+        if (why.empty()) return std::nullopt;
+        values = Section{{"unusable", why}};
+    }
     (*values)["profile"] = name;
     return Credentials{*values, "profile " + name + " of ~/.aws"};
 }

@@ -12,6 +12,7 @@ namespace tnr::aws {
 // Credentials::values are what `tnr login` asks for, or one of these:
 //   sso_start_url, sso_region, sso_account_id, sso_role_name: what to ask AWS's sign-in page's cache and portal for
 //   credential_process: the program that prints keys
+//   unusable: why the profile that is meant gives no keys
 //   metadata: the computer is a machine at AWS that has a role
 // With role_arn beside them, they are exchanged for that role. `profile` is for messages.
 std::optional<Credentials> standard(const CloudWorld& world);
