@@ -28,9 +28,9 @@ struct Session {
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
     bool out_redraws = false, err_redraws = false;  // a terminal that obeys escape sequences, as all but dumb ones do
-    bool json = false;     // --json: one document on `out`
-    bool yaml = false;     // beside `json`: the document as YAML
-    bool explain = false;  // --explain: each request to a cloud on `err`
+    bool json = false;                              // --json: one document on `out`
+    bool yaml = false;                              // beside `json`: the document as YAML
+    bool explain = false;                           // --explain: each request to a cloud on `err`
     ui::Paint out_paint = {}, err_paint = {};
     std::function<int()> err_columns = {};    // the terminal's width now; empty: not known
     std::function<ui::Size()> out_size = {};  // likewise, of `out`

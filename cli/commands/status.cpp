@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t hints_max = 5;  // more would push the machines themselves off the screen
-constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
+constexpr int watch_ms = 2000;   // clouds count requests: 1,800 an hour are within every limit we know
 
 const std::vector<Column> status_columns = {
     {"name"},       {"state"},      {"provider"}, {"region"},         {"gpu"},        {"busy"},       {"address"},

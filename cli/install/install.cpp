@@ -27,7 +27,8 @@ constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a bus
 constexpr const char* in_english = "export LC_ALL=C PATH=\"$PATH:/usr/sbin:/sbin\"; ";
 
 // Our login user has sudo; where root itself logs in there may be none. Only bash knows who it is without a program.
-constexpr const char* as_root = "as_root() { if [ \"${EUID:-$(id -u)}\" = 0 ]; then \"$@\"; else sudo -n \"$@\"; fi; }; ";
+constexpr const char* as_root =
+    "as_root() { if [ \"${EUID:-$(id -u)}\" = 0 ]; then \"$@\"; else sudo -n \"$@\"; fi; }; ";
 
 std::string trimmed(std::string text) {
     while (!text.empty() && isspace(static_cast<unsigned char>(text.back()))) text.pop_back();

@@ -445,12 +445,11 @@ TEST_CASE("azure: credentials come from where Azure's own tools have them", "[cl
         profile["subscriptions"][1]["user"] = {{"name", "app-1"}, {"type", "servicePrincipal"}};
         write();
         CHECK(whoami().error().what.find("not with a secret") != std::string::npos);
-        test::write_text(cloud.folder / ".azure/service_principal_entries.json",
-                         json::array({{{"client_id", "app-2"}, {"tenant", "tenant-1"}, {"client_secret", "hidden-no"}},
-                                      {{"client_id", "app-1"},
-                                       {"tenant", "tenant-1"},
-                                       {"client_secret", "hidden-client-secret"}}})
-                             .dump());
+        test::write_text(
+            cloud.folder / ".azure/service_principal_entries.json",
+            json::array({{{"client_id", "app-2"}, {"tenant", "tenant-1"}, {"client_secret", "hidden-no"}},
+                         {{"client_id", "app-1"}, {"tenant", "tenant-1"}, {"client_secret", "hidden-client-secret"}}})
+                .dump());
         CHECK(whoami());
         CHECK(cloud.explained.find("hidden-client-secret") == std::string::npos);
     }

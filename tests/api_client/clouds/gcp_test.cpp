@@ -339,7 +339,8 @@ TEST_CASE("gcp: credentials come from where Google's own tools have them", "[clo
         const auto gcloud = cloud.folder / ".config/gcloud";
         std::filesystem::create_directories(gcloud / "configurations");
         std::filesystem::create_directories(gcloud / "legacy_credentials/tnr@my-project.iam.gserviceaccount.com");
-        test::write_text(gcloud / "legacy_credentials/tnr@my-project.iam.gserviceaccount.com/adc.json", cloud.key.dump());
+        test::write_text(gcloud / "legacy_credentials/tnr@my-project.iam.gserviceaccount.com/adc.json",
+                         cloud.key.dump());
         CHECK_FALSE(standard(cloud.world));  // of nobody in particular
         test::write_text(gcloud / "active_config", "work");
         test::write_text(gcloud / "configurations/config_work",
