@@ -1,6 +1,7 @@
 // Reading the files in which the clouds' own tools keep their credentials.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,11 @@ namespace tnr {
 std::vector<std::pair<std::string, std::string>> settings_in(const std::string& path, char separator);
 
 std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text, char separator);
+
+// The settings of an INI file by their section. Names of settings are small letters. A setting below another one, as those of
+// `[services …]` in ~/.aws/config are, is called "ec2.endpoint_url".
+using Section = std::map<std::string, std::string>;
+std::map<std::string, Section> sections_of(const std::string& text);
 
 // The whole file; empty where it cannot be read or is far too large for a token.
 std::string small_file(const std::string& path);

@@ -6,7 +6,7 @@
 namespace tnr::cli {
 
 void show_live(Session& session, const std::string& picture, bool first) {
-    if (!session.out_is_terminal) {
+    if (!session.out_redraws) {
         session.out << (first ? "" : "\n") << picture << std::flush;
         return;
     }

@@ -23,10 +23,16 @@ std::string utc_now() {
     return text;
 }
 
-// Not for a terminal that says it has no colours, nor for users who say they want none (no-color.org).
-bool has_colours(bool terminal) {
-    const char *none = std::getenv("NO_COLOR"), *kind = std::getenv("TERM");
-    return terminal && !(none && *none) && !(kind && std::strcmp(kind, "dumb") == 0);
+// It prints what it gets and obeys nothing: a shell in an editor, a serial console.
+bool is_dumb_terminal() {
+    const char* kind = std::getenv("TERM");
+    return !kind || !*kind || std::strcmp(kind, "dumb") == 0;
+}
+
+// Not for users who say they want none (no-color.org).
+bool has_colours(bool redraws) {
+    const char* none = std::getenv("NO_COLOR");
+    return redraws && !(none && *none);
 }
 
 ui::Size size_of_window(int fd) {
@@ -39,8 +45,10 @@ void fill(Session& session) {
     session.in_is_terminal = ::isatty(STDIN_FILENO);
     session.out_is_terminal = ::isatty(STDOUT_FILENO);
     session.err_is_terminal = ::isatty(STDERR_FILENO);
-    session.out_paint = {has_colours(session.out_is_terminal)};
-    session.err_paint = {has_colours(session.err_is_terminal)};
+    session.out_redraws = session.out_is_terminal && !is_dumb_terminal();
+    session.err_redraws = session.err_is_terminal && !is_dumb_terminal();
+    session.out_paint = {has_colours(session.out_redraws)};
+    session.err_paint = {has_colours(session.err_redraws)};
     session.err_columns = [] { return size_of_window(STDERR_FILENO).columns; };
     session.out_size = [] { return size_of_window(STDOUT_FILENO); };
     session.config_folder = config_dir();
@@ -60,11 +68,10 @@ void fill(Session& session) {
 }
 
 // Started with one of them closed (`tnr … <&-`), the next file or connection would get its number, and what is meant
-// for the user would be written there.
+// for the user would be written there. Results that nobody can get are an error: what is open for reading takes none.
 void open_standard_streams() {
-    int fd = ::open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO) fd = ::dup(fd);
-    if (fd >= 0) ::close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+        if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
 }  // namespace

@@ -27,9 +27,10 @@ struct Session {
     std::ostream& err = std::cerr;  // everything else
     std::istream& in = std::cin;    // answers to questions
     bool in_is_terminal = false, out_is_terminal = false, err_is_terminal = false;
-    bool json = false;     // --json: one document on `out`
-    bool yaml = false;     // beside `json`: the document as YAML
-    bool explain = false;  // --explain: each request to a cloud on `err`
+    bool out_redraws = false, err_redraws = false;  // a terminal that obeys escape sequences, as all but dumb ones do
+    bool json = false;                              // --json: one document on `out`
+    bool yaml = false;                              // beside `json`: the document as YAML
+    bool explain = false;                           // --explain: each request to a cloud on `err`
     ui::Paint out_paint = {}, err_paint = {};
     std::function<int()> err_columns = {};    // the terminal's width now; empty: not known
     std::function<ui::Size()> out_size = {};  // likewise, of `out`
@@ -52,7 +53,7 @@ struct Session {
     CloudLogins cloud_logins() const { return CloudLogins{config_folder + "/clouds.json"}; }
     History history() const { return History{state_folder + "/history.jsonl"}; }
     Budgets budgets() const { return Budgets{config_folder + "/budgets.json"}; }
-    ui::Screen screen() const { return {err, err_is_terminal, err_paint, err_columns}; }
+    ui::Screen screen() const { return {err, err_redraws, err_paint, err_columns}; }
 };
 
 // A step that is mostly done before anybody looks (asking a provider or a pool) is shown from then on.

@@ -92,6 +92,8 @@ std::string nearest_hint(const Reached& at, const std::string& said) {
     for (const auto* command = at.command; command; command = command->get_parent())
         for (const auto* option : command->get_options())
             for (const auto& name : option->get_lnames()) options.push_back("--" + name);
+    if (std::find(options.begin(), options.end(), word) != options.end())
+        return "what comes after `--` is no option: '" + word + "' goes before it; ";
     return ui::did_you_mean(word.substr(0, word.find('=')), options);
 }
 

@@ -16,7 +16,7 @@ public:
     explicit Asking(Session& session) : session_(session) {}
 
     Result<std::string> line(const std::string& question) {
-        auto answer = ask(session_, question + ": ");
+        auto answer = ask(session_, question + " ");
         if (!answer) return answer.error();
         if (!*answer) return Error{Error::Kind::usage, "nothing was chosen"};
         return **answer;
@@ -34,7 +34,7 @@ public:
         session_.err << question << "\n";
         for (size_t i = 0; i < choices.size(); ++i) session_.err << "  " << i + 1 << ") " << choices[i] << "\n";
         for (;;) {
-            auto answer = line("1-" + std::to_string(choices.size()) + " [1]");
+            auto answer = line("1-" + std::to_string(choices.size()) + " [1]:");
             if (!answer) return answer.error();
             if (answer->empty()) return size_t{0};
             size_t number = 0;

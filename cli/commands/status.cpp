@@ -22,7 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int watch_ms = 2000;  // clouds count requests: 1,800 an hour are within every limit we know
+constexpr size_t hints_max = 5;  // more would push the machines themselves off the screen
+constexpr int watch_ms = 2000;   // clouds count requests: 1,800 an hour are within every limit we know
 
 const std::vector<Column> status_columns = {
     {"name"},       {"state"},      {"provider"}, {"region"},         {"gpu"},        {"busy"},       {"address"},
@@ -132,6 +133,16 @@ void print_pools(std::ostream& out, const Session& session, const Overview& over
     }
 }
 
+void print_hints(std::ostream& err, const Session& session, const Overview& overview) {
+    size_t hints = 0;
+    for (const auto& view : overview.machines)
+        if (!view.hint.empty() && hints++ < hints_max)
+            err << session.err_paint.strong("hint:") << " " << ui::plain(view.hint) << "\n";
+    if (hints > hints_max)
+        err << session.err_paint.strong("hint:") << " " << hints - hints_max
+            << " more machines have one: `tnr status NAME` tells that of NAME\n";
+}
+
 void print_overview(std::ostream& out, std::ostream& err, Session& session, const StatusOptions& options,
                     const Overview& overview) {
     if (options.names.size() == 1 && options.list.format.empty() && options.list.columns.empty()) {
@@ -142,8 +153,7 @@ void print_overview(std::ostream& out, std::ostream& err, Session& session, cons
         out << "No machines. `tnr start NAME --gpu TYPE` makes one.\n";
     }
     if (options.names.empty() && !bare(options.list)) print_pools(out, session, overview);
-    for (const auto& view : overview.machines)
-        if (!view.hint.empty()) err << session.err_paint.strong("hint:") << " " << ui::plain(view.hint) << "\n";
+    print_hints(err, session, overview);
 }
 
 // Until Ctrl-C, which is how one ends it: no failure once there was something to see.

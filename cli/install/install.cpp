@@ -26,8 +26,9 @@ constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a bus
 // machine speaks; and Debian's ordinary users have no sbin.
 constexpr const char* in_english = "export LC_ALL=C PATH=\"$PATH:/usr/sbin:/sbin\"; ";
 
-// Our login user has sudo; where root itself logs in there may be none.
-constexpr const char* as_root = "as_root() { if [ \"$(id -u)\" = 0 ]; then \"$@\"; else sudo -n \"$@\"; fi; }; ";
+// Our login user has sudo; where root itself logs in there may be none. Only bash knows who it is without a program.
+constexpr const char* as_root =
+    "as_root() { if [ \"${EUID:-$(id -u)}\" = 0 ]; then \"$@\"; else sudo -n \"$@\"; fi; }; ";
 
 std::string trimmed(std::string text) {
     while (!text.empty() && isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
@@ -191,10 +192,12 @@ Result<std::vector<std::string>> install(ssh::Client& client, const std::vector<
 }
 
 Result<> configure(ssh::Client& client, const std::string& config_text) {
-    const std::string path = ssh::quoted(gpu_config_path), fresh = ssh::quoted(std::string(gpu_config_path) + ".new");
-    std::string script = "set -eu; umask 022; mkdir -p " + ssh::quoted(folder_of(gpu_config_path)) + "; cat > " +
-                         fresh + "; mv -f " + fresh + " " + path;
-    if (config_text.empty()) script = "rm -f " + path;
+    const std::string path = ssh::quoted(gpu_config_path), fresh = ssh::quoted(std::string(gpu_config_path) + ".new"),
+                      folder = ssh::quoted(folder_of(gpu_config_path));
+    // As few programs as will do: each takes an emulated machine a tenth of a second.
+    std::string script = "set -eu; umask 022; [ -d " + folder + " ] || mkdir -p " + folder + "; cat > " + fresh +
+                         "; exec mv -f " + fresh + " " + path;
+    if (config_text.empty()) script = "exec rm -f " + path;
     auto done =
         said(client, "changing the GPU", std::string(as_root) + "as_root sh -c " + ssh::quoted(script), config_text);
     if (!done) return done.error();

@@ -120,13 +120,15 @@ std::string cut(const std::string& text, size_t columns_max) {
     if (columns(plain) <= columns_max) return plain;
     if (columns_max == 0) return "";
     std::string kept;
+    bool coloured = false;
     for (size_t at = 0, used = 0; at < plain.size();) {
         Glyph glyph = glyph_at(plain, at);
         if ((used += glyph.columns) > columns_max - 1) break;
         kept += plain.substr(at, glyph.bytes);
         at += glyph.bytes;
+        coloured |= colour_bytes(plain, at - glyph.bytes) > 0;
     }
-    return kept + "…";
+    return kept + "…" + (coloured ? colour_ends : "");  // else what follows would have the colour of what was cut
 }
 
 std::string plain(const std::string& text, std::string_view also) {

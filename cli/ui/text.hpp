@@ -26,6 +26,8 @@ struct Size {
     int rows = 24, columns = 80;
 };
 
+inline constexpr const char* colour_ends = "\033[0m";
+
 // Colours where a terminal shows them, and nothing elsewhere.
 struct Paint {
     bool on = false;
@@ -36,7 +38,7 @@ struct Paint {
 
 private:
     std::string with(const char* code, const std::string& text) const {
-        return on ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
+        return on ? std::string("\033[") + code + "m" + text + colour_ends : text;
     }
 };
 

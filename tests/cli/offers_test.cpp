@@ -183,7 +183,7 @@ TEST_CASE("without options start asks on a terminal, a price beside each choice,
     fake.in.str("\nDemo!\ndemo\n2\nx\n9\n5\n");
     REQUIRE(fake.tnr({"start"}) == 0);
     // What was wrong with an answer is said, and it is asked for again.
-    CHECK(fake.err.str().find("called?: a name has up to 31 small letters") != std::string::npos);
+    CHECK(fake.err.str().find("called? a name has up to 31 small letters") != std::string::npos);
     CHECK(fake.err.str().find("]: a number from 1 to 2 chooses, Enter alone takes the first\n") == std::string::npos);
     CHECK(fake.err.str().find(" chooses, Enter alone takes the first\n1-7 [1]: a number from 1 to 7 ") !=
           std::string::npos);
@@ -205,7 +205,7 @@ TEST_CASE("without options start asks on a terminal, a price beside each choice,
     interrupt::raise_for_test();  // Ctrl-C
     CHECK(fake.tnr({"start"}) == 130);
     interrupt::clear_for_test();
-    CHECK(fake.err.str().find("called?: \ntnr: interrupted\n") != std::string::npos);
+    CHECK(fake.err.str().find("called? \ntnr: interrupted\n") != std::string::npos);
     CHECK(fake.world.created == 2);
     // --yes asks nothing, and an option is answer enough.
     CHECK(fake.tnr({"start", "third", "--yes"}) == 2);

@@ -72,7 +72,7 @@ TEST_CASE("pool top --json says the same, of the schema", "[cli][pool]") {
 TEST_CASE("pool top on a terminal follows, with rates, and waits for a pool that stops answering", "[cli][pool]") {
     test::FakeSession fake;
     fake.world.now = busy_pool();
-    fake.session.out_is_terminal = true;
+    fake.session.out_is_terminal = fake.session.out_redraws = true;
     fake.session.out_size = [] { return ui::Size{.rows = 24, .columns = 60}; };
     int looks = 0;
     fake.session.pause = [&](int) {

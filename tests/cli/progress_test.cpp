@@ -62,6 +62,7 @@ TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "
     CHECK(ui::cut("longer", 5) == "long…");
     CHECK(ui::cut("日本語", 5) == "日本…");
     CHECK(ui::cut("a\nb", 5) == "a b");
+    CHECK(ui::cut(ui::Paint{true}.strong("PROVIDER") + "  REGION", 5) == "\033[1mPROV…\033[0m");
     CHECK(ui::Paint{}.bad("x") == "x");
     CHECK(ui::Paint{true}.bad("x") == "\033[31mx\033[0m");
     CHECK(ui::age("2026-01-02T03:04:05Z", "2026-01-02T03:04:55Z") == "50 s");

@@ -214,6 +214,18 @@ TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
     CHECK(fake.out.str().find("h100  3     8   74.5 GiB  demo (2), others (3)\n") != std::string::npos);
 }
 
+TEST_CASE("hints of many machines do not push the machines off the screen", "[cli][status]") {
+    test::FakeSession fake;
+    for (int i = 0; i < 300; ++i) {
+        const std::string id = "i-" + std::to_string(100 + i), name = "m" + std::to_string(i);
+        fake.world.machines[id] = {.id = id, .name = name, .state = MachineState::running};
+    }
+    REQUIRE(fake.tnr({"status"}) == 0);
+    const std::string said = fake.err.str();
+    CHECK(std::count(said.begin(), said.end(), '\n') == 6);
+    CHECK(said.find("hint: 295 more machines have one: `tnr status NAME` tells that of NAME\n") != std::string::npos);
+}
+
 TEST_CASE("--watch draws over what it drew, until Ctrl-C, which is no failure", "[cli][status]") {
     test::FakeSession fake;
     fake.start_demo();
@@ -224,7 +236,7 @@ TEST_CASE("--watch draws over what it drew, until Ctrl-C, which is no failure", 
         if (++pauses == 2) interrupt::raise_for_test();
         return !interrupt::interrupted();
     };
-    fake.session.out_is_terminal = true;
+    fake.session.out_redraws = true;
     fake.session.out_size = [] { return ui::Size{4, 30}; };
     CHECK(fake.tnr({"status", "--watch"}) == 0);
     auto shown = fake.out.str();

@@ -191,6 +191,8 @@ class Machine(unittest.TestCase):
         # What keeps services from starting in an image that is being built must not be in one that was.
         self.succeeds("connect", "demo", "--", "! test -e /usr/sbin/policy-rc.d && ! test -e /sbin/start-stop-daemon.REAL && "
                       "/sbin/start-stop-daemon --version | grep -q Debian")
+        # Each session, that of `attach` too, would wait for it.
+        self.succeeds("connect", "demo", "--", "! test -e /etc/update-motd.d")
 
     def test_05_nvidia_smi_shows_the_gpu(self):
         self.assertEqual(self.succeeds("connect", "demo", "--", "nvidia-smi").count("NVIDIA H100"), 1)

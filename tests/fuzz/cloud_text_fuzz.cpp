@@ -4,7 +4,6 @@
 #include <string>
 
 #include "api_client/http/redact.hpp"
-#include "api_client/providers/aws/profiles.hpp"
 #include "api_client/providers/aws/xml.hpp"
 #include "api_client/tool_files.hpp"
 
@@ -16,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (tnr::http::without(text, {secret}).find(secret) != std::string::npos) std::abort();
     (void)tnr::http::redacted(text, {secret.size() == 12 ? secret : "nothing that is there"});
     for (char separator : {'=', ':'}) (void)tnr::settings_of(text, separator);
-    (void)tnr::aws::sections_of(text);
+    (void)tnr::sections_of(text);
     if (auto xml = tnr::aws::Xml::parse(text)) {
         (void)tnr::aws::text(xml->root(), "Errors/Error/Code");
         for (auto item : tnr::aws::items(xml->root(), "reservationSet")) (void)tnr::aws::tag(item, "tnr");

@@ -112,6 +112,9 @@ Result<Keys> from_metadata(const CloudWorld& world) {
 
 Result<Keys> obtain_keys(const Credentials& credentials, const CloudWorld& world,
                          const std::map<std::string, std::string>& endpoints) {
+    if (const std::string why = value(credentials, "unusable"); !why.empty())
+        return Error{Error::Kind::auth, "profile '" + value(credentials, "profile") + "' of ~/.aws " + why,
+                     "`aws configure list-profiles` shows those there are; AWS_PROFILE chooses one"};
     if (credentials.values.count("metadata")) return from_metadata(world);
     if (credentials.values.count("sso_start_url")) return from_portal(credentials, world, endpoints);
     if (const std::string command = value(credentials, "credential_process"); !command.empty())

@@ -13,13 +13,6 @@ namespace {
 
 constexpr int sources_max = 5;  // of profiles that take a role with the keys of another one; circles end here
 
-std::string stripped(const std::string& text) {
-    constexpr const char* blank = " \t\r\n";
-    const size_t begin = text.find_first_not_of(blank);
-    if (begin == std::string::npos) return "";
-    return text.substr(begin, text.find_last_not_of(blank) - begin + 1);
-}
-
 std::string lowered(std::string word) {
     std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
     return word;
@@ -97,7 +90,8 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
             base = values_of(world, files, source, depth + 1);
         else if (at(profile, "credential_source") == "Ec2InstanceMetadata")
             base = Section{{"metadata", "yes"}};
-        if (!base || base->count("role_arn")) return std::nullopt;  // one role with the help of another: not done here
+        if (!base || base->count("role_arn") || !at(profile, "mfa_serial").empty())
+            return std::nullopt;  // one role with the help of another: not done here
         (*base)["role_arn"] = role;
         (*base)["external_id"] = at(profile, "external_id");
         return base;
@@ -108,34 +102,18 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
     return command.empty() ? std::nullopt : std::optional{Section{{"credential_process", command}}};
 }
 
-}  // namespace
-
-std::map<std::string, Section> sections_of(const std::string& text) {
-    std::map<std::string, Section> sections;
-    std::string section, parent;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        const std::string bare = stripped(line);
-        if (bare.empty() || bare.front() == '#' || bare.front() == ';') continue;
-        if (bare.front() == '[') {
-            std::istringstream words(bare.substr(1, bare.find(']') - 1));
-            section.clear();
-            for (std::string word; words >> word;) section += (section.empty() ? "" : " ") + word;
-            parent.clear();
-            continue;
-        }
-        const size_t equals = bare.find('=');
-        if (equals == std::string::npos) continue;
-        const std::string name = lowered(stripped(bare.substr(0, equals))), value = stripped(bare.substr(equals + 1));
-        const bool below = (line.front() == ' ' || line.front() == '\t') && !parent.empty();
-        if (!below) parent = value.empty() ? name : "";
-        std::string whole = below ? parent : "";
-        if (below) whole += '.';
-        whole += name;
-        if (!value.empty()) sections[section][whole] = value;
-    }
-    return sections;
+// Why a profile gives no keys, where it was meant to: one that is asked for by its name, or that takes a role. Nothing else
+// may stand in for it, for that could be another account.
+std::string why_unusable(const CloudWorld& world, const Files& files, const std::string& name) {
+    const Section profile = files.profile(name);
+    if (!at(profile, "mfa_serial").empty()) return "takes a role that asks for a code (mfa_serial), which tnr cannot";
+    if (!at(profile, "role_arn").empty())
+        return "takes a role, and neither its source_profile nor its credential_source has keys that tnr finds";
+    if (first_set(world, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}).empty()) return "";
+    return profile.empty() ? "does not exist" : "has no keys, sign-in page or program";
 }
+
+}  // namespace
 
 std::optional<Credentials> standard(const CloudWorld& world) {
     const std::string id = world.variable("AWS_ACCESS_KEY_ID"), secret = world.variable("AWS_SECRET_ACCESS_KEY");
@@ -147,7 +125,11 @@ std::optional<Credentials> standard(const CloudWorld& world) {
     const Files files(world);
     const std::string name = profile_name(world);
     auto values = values_of(world, files, name, 0);
-    if (!values) return std::nullopt;
+    if (!values) {
+        const std::string why = why_unusable(world, files, name);
+        if (why.empty()) return std::nullopt;
+        values = Section{{"unusable", why}};
+    }
     (*values)["profile"] = name;
     return Credentials{*values, "profile " + name + " of ~/.aws"};
 }
@@ -155,8 +137,9 @@ std::optional<Credentials> standard(const CloudWorld& world) {
 std::optional<Credentials> ambient(const CloudWorld& world) {
     if (lowered(world.variable("AWS_EC2_METADATA_DISABLED")) == "true") return std::nullopt;
     // Elsewhere the question would go unanswered, and the user would wait for that.
-    const std::string vendor = stripped(small_file("/sys/class/dmi/id/sys_vendor"));
-    if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() && vendor != "Amazon EC2") return std::nullopt;
+    if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() &&
+        !small_file("/sys/class/dmi/id/sys_vendor").starts_with("Amazon EC2"))
+        return std::nullopt;
     return Credentials{{{"metadata", "yes"}}, "the role of this machine"};
 }
 

@@ -9,15 +9,10 @@
 
 namespace tnr::aws {
 
-using Section = std::map<std::string, std::string>;
-
-// The sections of ~/.aws/config and ~/.aws/credentials, as they are named there. A setting below another one, as those of
-// `[services …]` are, is called "ec2.endpoint_url".
-std::map<std::string, Section> sections_of(const std::string& text);
-
 // Credentials::values are what `tnr login` asks for, or one of these:
 //   sso_start_url, sso_region, sso_account_id, sso_role_name: what to ask AWS's sign-in page's cache and portal for
 //   credential_process: the program that prints keys
+//   unusable: why the profile that is meant gives no keys
 //   metadata: the computer is a machine at AWS that has a role
 // With role_arn beside them, they are exchanged for that role. `profile` is for messages.
 std::optional<Credentials> standard(const CloudWorld& world);

@@ -40,6 +40,13 @@ int64_t number_in(const json& object, const char* name) {
                : std::stoll(text);
 }
 
+// The account that a user name stands for in az's cache, which keeps the tokens of all that are signed in; empty: it is not there.
+std::string home_account(const json& cache, const std::string& user) {
+    for (const json& account : cache.value("Account", json::object()))
+        if (text_in(account, "username") == user) return text_in(account, "home_account_id");
+    return "";
+}
+
 }  // namespace
 
 std::optional<Credentials> standard_credentials(const CloudWorld& world) {
@@ -49,8 +56,9 @@ std::optional<Credentials> standard_credentials(const CloudWorld& world) {
         return Credentials{{{"tenant_id", tenant}, {"client_id", client}, {"client_secret", secret}},
                            "AZURE_CLIENT_SECRET"};
     const std::string folder = az_folder(world);
-    if (file_exists(folder + "/msal_token_cache.json") && file_exists(folder + "/azureProfile.json"))
-        return Credentials{{{"cli", folder}}, folder + "/msal_token_cache.json"};
+    for (const char* name : {"/msal_token_cache.json", "/service_principal_entries.json"})
+        if (file_exists(folder + name) && file_exists(folder + "/azureProfile.json"))
+            return Credentials{{{"cli", folder}}, folder + name};
     return std::nullopt;
 }
 
@@ -79,9 +87,13 @@ json Identity::cli_profile() const {
     if (value("cli").empty()) return json::object();
     const json profile = parsed(small_file(value("cli") + "/azureProfile.json"));
     if (!profile.contains("subscriptions") || !profile["subscriptions"].is_array()) return json::object();
-    for (const json& each : profile["subscriptions"])
-        if (each.is_object() && each.contains("isDefault") && each["isDefault"] == true) return each;
-    return json::object();
+    const std::string wanted = world_.variable("AZURE_SUBSCRIPTION_ID");
+    json chosen = json::object();
+    for (const json& each : profile["subscriptions"]) {
+        if (!wanted.empty() && text_in(each, "id") == wanted) return each;
+        if (each.is_object() && each.value("isDefault", json()) == true) chosen = each;
+    }
+    return chosen;
 }
 
 std::string Identity::subscription() const {
@@ -92,9 +104,7 @@ std::string Identity::subscription() const {
 
 std::string Identity::location() const {
     if (std::string location = world_.variable("AZURE_DEFAULTS_LOCATION"); !location.empty()) return location;
-    for (const auto& [key, value] : settings_in(az_folder(world_) + "/config", '='))
-        if (key == "location") return value;
-    return "";
+    return sections_of(small_file(az_folder(world_) + "/config"))["defaults"]["location"];
 }
 
 Result<std::string> Identity::access_token() {
@@ -118,26 +128,49 @@ Result<std::string> Identity::ask(const std::string& tenant, std::vector<std::pa
 }
 
 Result<std::string> Identity::by_secret() {
-    return ask(value("tenant_id"), {{"grant_type", "client_credentials"},
-                                    {"client_id", value("client_id")},
-                                    {"client_secret", value("client_secret")},
-                                    {"scope", std::string(resource) + ".default"}});
+    return by_secret(value("tenant_id"), value("client_id"), value("client_secret"));
+}
+
+Result<std::string> Identity::by_secret(const std::string& tenant, const std::string& client,
+                                        const std::string& secret) {
+    return ask(tenant, {{"grant_type", "client_credentials"},
+                        {"client_id", client},
+                        {"client_secret", secret},
+                        {"scope", std::string(resource) + ".default"}});
+}
+
+// `az login --service-principal` keeps the secret, as az does itself.
+Result<std::string> Identity::by_cli_service(const std::string& tenant, const std::string& client) {
+    const json entries = http::parse_json(small_file(value("cli") + "/service_principal_entries.json"));
+    for (const json& entry : entries.is_array() ? entries : json::array()) {
+        const std::string secret = text_in(entry, "client_secret");
+        if (text_in(entry, "client_id") != client || text_in(entry, "tenant") != tenant || secret.empty()) continue;
+        client_.hide(secret);
+        return by_secret(tenant, client, secret);
+    }
+    return Error{Error::Kind::auth, "Azure: az is signed in as service principal " + client + ", but not with a secret",
+                 "`tnr login azure` takes a client secret"};
 }
 
 // The stored token while it is good, else a new one for the stored refresh token. Nothing is written back: az's refresh
 // tokens stay good after use.
 Result<std::string> Identity::by_cli() {
-    const json cache = parsed(small_file(value("cli") + "/msal_token_cache.json"));
-    const std::string tenant = text_in(cli_profile(), "tenantId");
+    const json cache = parsed(small_file(value("cli") + "/msal_token_cache.json")), profile = cli_profile();
+    const std::string tenant = text_in(profile, "tenantId");
+    const json user = profile.value("user", json::object());
+    if (text_in(user, "type") == "servicePrincipal") return by_cli_service(tenant, text_in(user, "name"));
+    const std::string account = home_account(cache, text_in(user, "name"));
+    auto is_users = [&](const json& token) { return account.empty() || text_in(token, "home_account_id") == account; };
     const int64_t now = http::seconds_of(world_.now());
     for (const json& token : cache.value("AccessToken", json::object())) {
         const std::string target = text_in(token, "target"), secret = text_in(token, "secret");
-        const bool ours = target.find("https://management.") != std::string::npos && text_in(token, "realm") == tenant;
+        const bool ours = target.find("https://management.") != std::string::npos &&
+                          text_in(token, "realm") == tenant && is_users(token);
         if (!ours || secret == given_out_ || number_in(token, "expires_on") < now + seconds_left_min) continue;
         return given_out_ = secret;
     }
     for (const json& token : cache.value("RefreshToken", json::object())) {
-        if (text_in(token, "secret").empty()) continue;
+        if (text_in(token, "secret").empty() || !is_users(token)) continue;
         return ask(tenant, {{"grant_type", "refresh_token"},
                             {"client_id", az_client},
                             {"refresh_token", text_in(token, "secret")},

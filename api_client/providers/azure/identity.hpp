@@ -29,11 +29,13 @@ public:
 
 private:
     Result<std::string> by_secret();
+    Result<std::string> by_secret(const std::string& tenant, const std::string& client, const std::string& secret);
     Result<std::string> by_cli();
+    Result<std::string> by_cli_service(const std::string& tenant, const std::string& client);
     Result<std::string> by_endpoint();
     Result<std::string> ask(const std::string& tenant, std::vector<std::pair<std::string, std::string>> form);
     std::string value(const char* name) const;
-    // az's default subscription: {"id", "tenantId", "user", …}.
+    // az's default subscription, or the one that the variable names: {"id", "tenantId", "user", …}.
     nlohmann::json cli_profile() const;
 
     Credentials credentials_;

@@ -29,13 +29,31 @@ bool runs_at_google(const CloudWorld& world) {
            first_line(small_file("/sys/class/dmi/id/product_name")) == "Google Compute Engine";
 }
 
+// What the user has set: by a variable, else in gcloud's configuration.
+std::string configured(const CloudWorld& world, const char* variable, const char* section, const char* setting) {
+    if (std::string value = world.variable(variable); !value.empty()) return value;
+    const std::string folder = gcloud_folder(world);
+    std::string name = world.variable("CLOUDSDK_ACTIVE_CONFIG_NAME");
+    if (name.empty()) name = first_line(small_file(folder + "/active_config"));
+    if (name.empty()) name = "default";
+    return sections_of(small_file(folder + "/configurations/config_" + name))[section][setting];
+}
+
+// What `gcloud auth login` and `gcloud auth activate-service-account` leave for other tools.
+std::string account_file(const CloudWorld& world) {
+    const std::string account = configured(world, "CLOUDSDK_CORE_ACCOUNT", "core", "account");
+    const bool is_name = !account.empty() && account.find('/') == std::string::npos;
+    return is_name ? gcloud_folder(world) + "/legacy_credentials/" + account + "/adc.json" : "";
+}
+
 }  // namespace
 
 std::optional<Credentials> standard_credentials(const CloudWorld& world) {
     if (std::string path = world.variable("GOOGLE_APPLICATION_CREDENTIALS"); !path.empty())
         return Credentials{{{"key", small_file(path)}}, "GOOGLE_APPLICATION_CREDENTIALS"};
-    const std::string path = gcloud_folder(world) + "/application_default_credentials.json";
-    if (std::string key = small_file(path); !key.empty()) return Credentials{{{"key", key}}, path};
+    for (const std::string& path :
+         {gcloud_folder(world) + "/application_default_credentials.json", account_file(world)})
+        if (std::string key = small_file(path); !key.empty()) return Credentials{{{"key", key}}, path};
     return std::nullopt;
 }
 
@@ -73,25 +91,13 @@ std::string Account::who() const {
     return email.empty() ? key_value("account") : email;
 }
 
-std::string Account::configured(const std::string& variable, const std::string& setting) const {
-    if (std::string value = world_.variable(variable); !value.empty()) return value;
-    const std::string folder = gcloud_folder(world_);
-    std::string name = world_.variable("CLOUDSDK_ACTIVE_CONFIG_NAME");
-    if (name.empty()) name = first_line(small_file(folder + "/active_config"));
-    if (name.empty()) name = "default";
-    const std::string file = folder + "/configurations/config_" + name;
-    for (const auto& [key, value] : settings_in(file, '='))
-        if (key == setting) return value;
-    return "";
-}
-
 std::string Account::zone() const {
-    return configured("CLOUDSDK_COMPUTE_ZONE", "zone");
+    return configured(world_, "CLOUDSDK_COMPUTE_ZONE", "compute", "zone");
 }
 
 std::string Account::region() const {
     if (std::string zone = this->zone(); !zone.empty()) return zone.substr(0, zone.rfind('-'));
-    return configured("CLOUDSDK_COMPUTE_REGION", "region");
+    return configured(world_, "CLOUDSDK_COMPUTE_REGION", "compute", "region");
 }
 
 Result<std::string> Account::project() {
@@ -99,7 +105,7 @@ Result<std::string> Account::project() {
     if (project_.empty()) project_ = world_.variable("CLOUDSDK_CORE_PROJECT");
     for (const char* name : {"project_id", "quota_project_id"})
         if (project_.empty()) project_ = key_value(name);
-    if (project_.empty()) project_ = configured("CLOUDSDK_CORE_PROJECT", "project");
+    if (project_.empty()) project_ = configured(world_, "CLOUDSDK_CORE_PROJECT", "core", "project");
     if (project_.empty() && !metadata_host_.empty()) {
         auto project = metadata("project/project-id");
         if (!project) return project;

@@ -34,7 +34,6 @@ private:
     Result<std::string> metadata(const std::string& path);
     Result<std::string> by_service_account();
     Result<std::string> by_refresh_token();
-    std::string configured(const std::string& variable, const std::string& setting) const;
     std::string key_value(const char* name) const;
 
     CloudWorld world_;

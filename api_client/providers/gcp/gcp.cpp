@@ -414,7 +414,7 @@ const Cloud gcp_cloud = {
     .where_to_get =
         "https://console.cloud.google.com/iam-admin/serviceaccounts: role Compute Admin, then Keys, Add key, JSON",
     .sources =
-        "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json; and last\n"
+        "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json or account; and last\n"
         "the metadata server",
     .standard = gcp::standard_credentials,
     .ambient = gcp::ambient_credentials,

@@ -1,5 +1,6 @@
 // Where the keys for AWS come from: variables, profiles, roles, single sign-on, the machine's own role; regions and endpoints.
 #include "api_client/providers/aws/profiles.hpp"
+#include "api_client/tool_files.hpp"
 #include "aws_world.hpp"
 #include "tests/api_client/world.hpp"
 
@@ -62,8 +63,12 @@ TEST_CASE("aws: variables come before the profile, and the profile that is asked
     cloud.variables["AWS_SESSION_TOKEN"] = "another-token-another-token";
     CHECK(cloud.open(*cloud.standard())->machines().error().kind == Error::Kind::auth);
     cloud.variables.erase("AWS_ACCESS_KEY_ID");
+    // What was asked for by its name is not replaced by another account.
     cloud.variables["AWS_PROFILE"] = "nosuch";
-    CHECK_FALSE(cloud.standard());
+    CHECK(cloud.whoami(cloud.standard()) == "profile 'nosuch' of ~/.aws does not exist");
+    CHECK(cloud.open(*cloud.standard())->whoami().error().kind == Error::Kind::auth);
+    cloud.write("config", "[profile nosuch]\nregion = us-west-2\n");
+    CHECK(cloud.whoami(cloud.standard()) == "profile 'nosuch' of ~/.aws has no keys, sign-in page or program");
 }
 
 TEST_CASE("aws: what `tnr login` stores has a region, and none of it is us-east-1", "[clouds][aws]") {
@@ -86,8 +91,14 @@ TEST_CASE("aws: a profile may take a role with the keys of another one", "[cloud
     cloud.variables["AWS_PROFILE"] = "builder";
     CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "tnr in account") == 0);
     CHECK(cloud.open(*cloud.standard())->machines());
+    const std::string neither = "neither its source_profile nor its credential_source has keys that tnr finds";
     cloud.variables["AWS_PROFILE"] = "circle";
-    CHECK_FALSE(cloud.standard());
+    CHECK(cloud.whoami(cloud.standard()) == "profile 'circle' of ~/.aws takes a role, and " + neither);
+    cloud.variables.erase("AWS_PROFILE");
+    cloud.write("config", "[default]\nrole_arn = r\nsource_profile = gone\n");
+    CHECK(cloud.whoami(cloud.standard()) == "profile 'default' of ~/.aws takes a role, and " + neither);
+    cloud.write("config", "[default]\nrole_arn = r\nsource_profile = base\nmfa_serial = arn:aws:iam::1:mfa/me\n");
+    CHECK(cloud.whoami(cloud.standard()).find("asks for a code (mfa_serial)") != std::string::npos);
 }
 
 TEST_CASE("aws: a profile may name a program that prints keys", "[clouds][aws]") {
@@ -183,8 +194,8 @@ TEST_CASE("aws: endpoints come from variables, then from the profile", "[aws]") 
 
 TEST_CASE("aws: settings below another one belong to it", "[aws]") {
     auto sections =
-        aws::sections_of("[a]\nx=1 # no comment\n;no\ns3 =\n  deep = 2\n\ty = 3\nz = = 4\nno equals\n[b c]\nX = 5");
-    CHECK(sections["a"] == aws::Section{{"x", "1 # no comment"}, {"s3.deep", "2"}, {"s3.y", "3"}, {"z", "= 4"}});
-    CHECK(sections["b c"] == aws::Section{{"x", "5"}});
-    CHECK(aws::sections_of("[").size() == 0);
+        tnr::sections_of("[a]\nx=1 # no comment\n;no\ns3 =\n  deep = 2\n\ty = 3\nz = = 4\nno equals\n[b c]\nX = 5");
+    CHECK(sections["a"] == tnr::Section{{"x", "1 # no comment"}, {"s3.deep", "2"}, {"s3.y", "3"}, {"z", "= 4"}});
+    CHECK(sections["b c"] == tnr::Section{{"x", "5"}});
+    CHECK(tnr::sections_of("[").size() == 0);
 }

@@ -411,6 +411,48 @@ TEST_CASE("azure: credentials come from where Azure's own tools have them", "[cl
         cloud.variables["IDENTITY_HEADER"] = "hidden-other-header";
         CHECK(azure->make(*azure->ambient(cloud.world), cloud.world)->whoami().error().kind == Error::Kind::auth);
     }
+    SECTION("of several that are signed in to az, the one whom the subscription belongs to") {
+        auto token = [](const char* account, const char* secret) {
+            return json{{"secret", secret},
+                        {"home_account_id", account},
+                        {"target", "https://management.core.windows.net//.default"},
+                        {"realm", "tenant-1"},
+                        {"expires_on", "1767326645"}};
+        };
+        const json cache = {
+            {"Account",
+             {{"1", {{"username", "other@example.com"}, {"home_account_id", "a.1"}}},
+              {"2", {{"username", "me@example.com"}, {"home_account_id", "b.1"}}}}},
+            {"AccessToken", {{"1", token("a.1", "of-another-user")}, {"2", token("b.1", MockCloud::token)}}},
+            {"RefreshToken", {{"1", token("a.1", "of-another-user")}, {"2", token("b.1", "hidden-refresh-token")}}}};
+        json profile = {{"subscriptions",
+                         {{{"id", "other"}, {"isDefault", true}, {"tenantId", "tenant-2"}},
+                          {{"id", azure_subscription},
+                           {"isDefault", false},
+                           {"tenantId", "tenant-1"},
+                           {"user", {{"name", "me@example.com"}, {"type", "user"}}}}}}};
+        cloud.variables["AZURE_SUBSCRIPTION_ID"] = azure_subscription;
+        std::filesystem::create_directories(cloud.folder / ".azure");
+        auto write = [&] { test::write_text(cloud.folder / ".azure/azureProfile.json", profile.dump()); };
+        auto whoami = [&] { return azure->make(*azure->standard(cloud.world), cloud.world)->whoami(); };
+        test::write_text(cloud.folder / ".azure/msal_token_cache.json", cache.dump());
+        write();
+        CHECK(whoami());
+        CHECK(cloud.count("POST", "/tenant-1/oauth2/v2.0/token") == 0);
+        cloud.now = "2026-01-02T05:00:00Z";  // the token's time is over
+        CHECK(whoami());
+        // A service principal, whose secret az keeps beside the cache.
+        profile["subscriptions"][1]["user"] = {{"name", "app-1"}, {"type", "servicePrincipal"}};
+        write();
+        CHECK(whoami().error().what.find("not with a secret") != std::string::npos);
+        test::write_text(
+            cloud.folder / ".azure/service_principal_entries.json",
+            json::array({{{"client_id", "app-2"}, {"tenant", "tenant-1"}, {"client_secret", "hidden-no"}},
+                         {{"client_id", "app-1"}, {"tenant", "tenant-1"}, {"client_secret", "hidden-client-secret"}}})
+                .dump());
+        CHECK(whoami());
+        CHECK(cloud.explained.find("hidden-client-secret") == std::string::npos);
+    }
     SECTION("what az has stored: its token while it is good, else its refresh token") {
         json cache = {{"AccessToken",
                        {{"other",

@@ -335,6 +335,27 @@ TEST_CASE("gcp: credentials come from where Google's own tools have them", "[clo
         user["refresh_token"] = "hidden-other-token";
         CHECK(cloud.with({{"key", user.dump()}})->whoami().error().kind == Error::Kind::auth);
     }
+    SECTION("whom gcloud itself is signed in as, and its settings by their sections") {
+        const auto gcloud = cloud.folder / ".config/gcloud";
+        std::filesystem::create_directories(gcloud / "configurations");
+        std::filesystem::create_directories(gcloud / "legacy_credentials/tnr@my-project.iam.gserviceaccount.com");
+        test::write_text(gcloud / "legacy_credentials/tnr@my-project.iam.gserviceaccount.com/adc.json",
+                         cloud.key.dump());
+        CHECK_FALSE(standard(cloud.world));  // of nobody in particular
+        test::write_text(gcloud / "active_config", "work");
+        test::write_text(gcloud / "configurations/config_work",
+                         "[core]\naccount = tnr@my-project.iam.gserviceaccount.com\nproject = my-project\n\n"
+                         "[run]\nregion = asia-east1\n\n[compute]\nregion = europe-west3\n");
+        auto credentials = standard(cloud.world);
+        REQUIRE(credentials);
+        auto provider = find_cloud("gcp")->make(*credentials, cloud.world);
+        CHECK(*provider->whoami() == "project my-project as tnr@my-project.iam.gserviceaccount.com");
+        CHECK(provider->offers()->front().region == "europe-west3");
+        cloud.variables["CLOUDSDK_CORE_ACCOUNT"] = "another@example.com";
+        CHECK_FALSE(standard(cloud.world));
+        cloud.variables["CLOUDSDK_CORE_ACCOUNT"] = "../../../key";
+        CHECK_FALSE(standard(cloud.world));
+    }
     SECTION("the variable comes first, also where its file cannot be read") {
         cloud.variables["GOOGLE_APPLICATION_CREDENTIALS"] = (cloud.folder / "key.json").string();
         auto credentials = standard(cloud.world);

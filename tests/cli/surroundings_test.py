@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The real `tnr` where it is started in odd ways: streams that are closed, no home, terminals that obey nothing: surroundings_test.py TNR"""
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+
+TNR = sys.argv[1]
+
+
+def shell(line, home, **variables):
+    environment = {"PATH": os.environ["PATH"], "HOME": home, "TNR": TNR, **variables}
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment, timeout=30)
+
+
+def at_terminal(words, **variables):
+    """What a terminal gets of it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(TNR, [TNR, *words], {"PATH": os.environ["PATH"], **variables})
+    said = b""
+    while True:
+        try:
+            got = os.read(terminal, 65536)
+        except OSError:  # Linux says so that the other end is closed
+            break
+        if not got:
+            break
+        said += got
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
+
+
+with tempfile.TemporaryDirectory() as home:
+    # Results that nobody can get are an error, also where there is not even a stream for them.
+    lost = shell('"$TNR" version >&-', home)
+    assert lost.returncode == 1 and "cannot write the results" in lost.stderr, lost
+    assert shell('"$TNR" version > /dev/full', home).returncode == 1
+    # The streams of others stay as they are; what is asked of a closed one has no answer.
+    assert shell('"$TNR" version 2>&- <&-', home).stdout.startswith("tnr "), lost
+    nobody = shell('"$TNR" start <&-', home)
+    assert nobody.returncode == 2 and "needs NAME" in nobody.stderr, nobody
+
+    # A folder that cannot be made keeps nobody from looking.
+    nowhere = shell('"$TNR" status', "/proc/nowhere")
+    assert nowhere.returncode == 0 and "No machines" in nowhere.stdout, nowhere
+    assert shell('unset HOME; "$TNR" version', home).returncode == 0
+
+    # Terminals that obey nothing are sent nothing to obey; others get colours.
+    for dumb in ({"TERM": "dumb"}, {"TERM": ""}, {}):
+        code, said = at_terminal(["whoami"], HOME=home, **dumb)
+        assert code == 0 and "not signed in" in said and "\033" not in said, (dumb, said)
+    assert "\033[1mPROVIDER\033[0m" in at_terminal(["whoami"], HOME=home, TERM="xterm")[1]
+print("tnr keeps its manners")
