@@ -87,7 +87,8 @@ PROGRAMS = {
                       {"pycuda": job("pycuda"),
                        "pycuda-suite": suite("test", "pycuda.txt", "--pytest", "pycuda-2026.1", "--plugin", "pycuda_as_ptx",
                                              "--jobs", "1", "--limit", "1800")},
-                      sources=["pycuda==2026.1"], memory_mib=4096),
+                      # Its sources have a folder of the package's name beside the tests.
+                      sources=["pycuda==2026.1"], memory_mib=4096, environment={"PYTHONSAFEPATH": "1"}),
     "drjit": Program(["drjit==1.5.0", "numpy==2.4.6"], {"drjit": job("drjit")}),
     # It looks for nvrtc's library by name.
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
