@@ -14,8 +14,6 @@
 
 namespace tnr::cubin {
 
-// More than any cubin seen: cuBLASLt's largest have about 30,000 sections.
-inline constexpr uint64_t sections_max = 1 << 20;
 // CUDA allows 32,764 bytes of parameters, and a parameter has at least one byte.
 inline constexpr size_t parameters_max = 32764;
 

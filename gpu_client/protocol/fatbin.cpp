@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "gpu_client/protocol/read_at.hpp"
+
 namespace tnr::fatbin {
 namespace {
 
@@ -41,14 +43,6 @@ constexpr uint64_t flag_architecture = 0x100000, flag_family = 0x200000;
 
 Error malformed(const std::string& what) {
     return {Error::Kind::usage, "fat binary: " + what};
-}
-
-template <class T>
-std::optional<T> read_at(std::span<const std::byte> bytes, uint64_t offset) {
-    if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
-    T value;
-    std::memcpy(&value, bytes.data() + offset, sizeof(T));
-    return value;
 }
 
 Compression compression_of(const EntryHeader& header) {
@@ -87,12 +81,9 @@ Result<Entry> parse_entry(const EntryHeader& header, std::span<const std::byte> 
 }
 
 Result<std::span<const std::byte>> entry_bytes(std::span<const std::byte> container) {
-    auto header = read_at<FileHeader>(container, 0);
-    if (!header || header->magic != header_magic) return malformed("no header");
-    if (header->header_bytes < sizeof(FileHeader) || header->header_bytes > container.size() ||
-        header->entries_bytes > container.size() - header->header_bytes)
-        return malformed("its header promises more bytes than there are");
-    return container.subspan(header->header_bytes, header->entries_bytes);
+    auto whole = first_container(container);
+    if (!whole) return whole.error();
+    return whole->subspan(read_at<FileHeader>(*whole, 0)->header_bytes);
 }
 
 bool runs_on(const Entry& entry, unsigned major, unsigned minor) {
@@ -131,6 +122,15 @@ Result<std::vector<std::byte>> decompress(const Entry& entry) {
 }
 
 }  // namespace
+
+Result<std::span<const std::byte>> first_container(std::span<const std::byte> bytes) {
+    auto header = read_at<FileHeader>(bytes, 0);
+    if (!header || header->magic != header_magic) return malformed("no header");
+    if (header->header_bytes < sizeof(FileHeader) || header->header_bytes > bytes.size() ||
+        header->entries_bytes > bytes.size() - header->header_bytes)
+        return malformed("its header promises more bytes than there are");
+    return bytes.first(header->header_bytes + header->entries_bytes);
+}
 
 Result<std::vector<Entry>> entries(std::span<const std::byte> container) {
     auto rest = entry_bytes(container);

@@ -63,6 +63,9 @@ const void* header_of_wrapper(const void* wrapper);
 // driver can link them anew for a GPU that the result does not fit. Empty when there are none.
 std::vector<const void*> inputs_of_wrapper(const void* wrapper);
 
+// The container that `bytes` start with (with its header, not a wrapper); others may follow.
+Result<std::span<const std::byte>> first_container(std::span<const std::byte> bytes);
+
 // The entries of a container that starts with a header (not a wrapper).
 Result<std::vector<Entry>> entries(std::span<const std::byte> container);
 

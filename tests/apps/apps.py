@@ -83,7 +83,12 @@ PROGRAMS = {
     "taichi": Program(["taichi==1.7.4"], {"taichi": job("taichi")}),
     "cuda-python": Program(["cuda-bindings==13.5.0", "cuda-core==1.2.2", "numpy==2.4.6", TOOLKIT],
                            {"cuda-python": job("cuda_python")}),
-    "pycuda": Program(["pycuda==2026.1", "numpy==2.4.6"], {"pycuda": job("pycuda")}),
+    "pycuda": Program(["pycuda==2026.1", "numpy==2.4.6", "pytest==9.2.0"],
+                      {"pycuda": job("pycuda"),
+                       "pycuda-suite": suite("test", "pycuda.txt", "--pytest", "pycuda-2026.1", "--plugin", "pycuda_as_ptx",
+                                             "--jobs", "1", "--limit", "1800")},
+                      # Its sources have a folder of the package's name beside the tests.
+                      sources=["pycuda==2026.1"], memory_mib=4096, environment={"PYTHONSAFEPATH": "1"}),
     "drjit": Program(["drjit==1.5.0", "numpy==2.4.6"], {"drjit": job("drjit")}),
     # It looks for nvrtc's library by name.
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
@@ -161,7 +166,7 @@ def installed(folder, program):
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *program.packages], check=True)
     for source in program.sources:
         subprocess.run([python, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
-                        "--no-binary", ":all:", "-d", folder / "sources", source], check=True)
+                        "--no-binary", source.split("==")[0], "-d", folder / "sources", source], check=True)
     for archive in folder.glob("sources/*.tar.gz"):
         shutil.unpack_archive(archive, archive.parent)
         archive.unlink()

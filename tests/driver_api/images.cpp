@@ -13,6 +13,8 @@ TNR_EMBED(tnr_kernels_plain, "kernels_plain.fatbin")
 TNR_EMBED(tnr_kernels_sm75, "kernels_sm75.fatbin")
 TNR_EMBED(tnr_unit_one, "unit_one.fatbin")
 TNR_EMBED(tnr_unit_other, "unit_other.fatbin")
+TNR_EMBED(tnr_unit_object, "unit_one.o")
+TNR_EMBED(tnr_unit_library, "libunit_other.a")
 
 namespace driver_api {
 
@@ -37,6 +39,12 @@ Image fatbin_sm75_image() {
 }
 std::array<Image, 2> separate_images() {
     return {TNR_IMAGE(tnr_unit_one), TNR_IMAGE(tnr_unit_other)};
+}
+Image object_image() {
+    return TNR_IMAGE(tnr_unit_object);
+}
+Image library_image() {
+    return TNR_IMAGE(tnr_unit_library);
 }
 
 }  // namespace driver_api

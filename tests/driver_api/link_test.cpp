@@ -141,6 +141,33 @@ TEST_CASE("what was linked can be linked again, and fat binaries, too", "[link]"
     CHECK(out.first<int>() == 77);
 }
 
+TEST_CASE("a host's objects and libraries are linked", "[link]") {
+    Gpu gpu;
+    Link link;
+    const auto add = [&](CUjitInputType type, Image image, size_t bytes) {
+        return cu.cuLinkAddData(link.state, type, const_cast<unsigned char*>(image.data), bytes, "host", 0, nullptr,
+                                nullptr);
+    };
+    const auto object = object_image(), library = library_image();
+    SECTION("what they bring") {
+        CU_OK(add(CU_JIT_INPUT_LIBRARY, library, library.size));
+        CU_OK(add(CU_JIT_INPUT_OBJECT, object, object.size));
+        std::vector<char> image;
+        CU_OK(link.complete(image));
+        Module module(image.data());
+        Memory out(sizeof(int));
+        CU_OK(launch(module.function("call_other_unit"), nullptr, out.address, 20));
+        CHECK(out.first<int>() == 20 * 20 + 7);
+    }
+    SECTION("what is cut off, or another thing, is refused") {
+        CHECK(add(CU_JIT_INPUT_OBJECT, library, library.size) != CUDA_SUCCESS);
+        CHECK(add(CU_JIT_INPUT_LIBRARY, object, object.size) != CUDA_SUCCESS);
+        CHECK(add(CU_JIT_INPUT_OBJECT, object, object.size / 2) != CUDA_SUCCESS);
+        CHECK(add(CU_JIT_INPUT_LIBRARY, library, library.size / 2) != CUDA_SUCCESS);
+        CHECK(std::strlen(link.errors) > 0);
+    }
+}
+
 TEST_CASE("names that cannot be resolved, or are defined twice, are told", "[link]") {
     Gpu gpu;
     std::vector<char> image;

@@ -26,6 +26,11 @@ CUresult add_units_of_container(std::span<const std::byte> container, const std:
                                 std::string& error);
 // An ELF file: what cuLinkComplete gave, no cubin.
 CUresult add_units_of_elf(std::span<const std::byte> image, CodeUnits& units, std::string& error);
+// A host's object, with GPU code in its sections; and a library of such, of which those without code that fits are left out.
+CUresult add_units_of_object(std::span<const std::byte> object, const std::string& name, CodeUnits& units,
+                             std::string& error);
+CUresult add_units_of_archive(std::span<const std::byte> archive, const std::string& name, CodeUnits& units,
+                              std::string& error);
 
 // What cuLinkComplete gives: an ELF file for NVIDIA's machine, as a cubin is, with PTX where that has machine code.
 std::vector<std::byte> linked_image(const CodeUnits& units);

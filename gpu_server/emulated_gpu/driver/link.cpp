@@ -44,9 +44,9 @@ CUresult read_input(CUjitInputType type, std::span<const std::byte> data, const 
         case CU_JIT_INPUT_CUBIN:
             return add_units_of_elf(data, units, error);
         case CU_JIT_INPUT_OBJECT:
+            return add_units_of_object(data, name, units, error);
         case CU_JIT_INPUT_LIBRARY:
-            error = "the emulated GPU links PTX and fat binaries, no host objects and libraries";
-            return CUDA_ERROR_NOT_SUPPORTED;
+            return add_units_of_archive(data, name, units, error);
         default:
             error = "this is no kind of input that can be linked";
             return CUDA_ERROR_INVALID_VALUE;

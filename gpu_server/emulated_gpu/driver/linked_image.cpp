@@ -1,16 +1,13 @@
 // cuLinkComplete's result: see code_units.hpp. Programs treat it as a cubin: they write it to files and read the ELF
 // header, so it is one. The section of PTX holds a name and a text per unit, each ended by NUL.
-#include <elf.h>
-
-#include <array>
 #include <cstring>
 
+#include "gpu_client/protocol/elf.hpp"
 #include "gpu_server/emulated_gpu/driver/code_units.hpp"
 
 namespace tnr::emulated {
 namespace {
 
-constexpr uint16_t machine_cuda = 190;
 constexpr unsigned char abi_cuda = 0x41, abi_version = 8;  // as in cubins of CUDA 13
 constexpr uint32_t flags_sm_120 = 120 << 8;
 constexpr uint32_t section_type_ptx = 0x80746e72;  // above SHT_LOUSER: a program's own
@@ -34,7 +31,7 @@ Elf64_Ehdr elf_header(uint64_t sections_at) {
     header.e_ident[EI_OSABI] = abi_cuda;
     header.e_ident[EI_ABIVERSION] = abi_version;
     header.e_type = ET_EXEC;
-    header.e_machine = machine_cuda;
+    header.e_machine = elf::machine_cuda;
     header.e_version = EV_CURRENT;
     header.e_flags = flags_sm_120;
     header.e_ehsize = sizeof(Elf64_Ehdr);
@@ -57,19 +54,14 @@ Elf64_Shdr section(uint32_t name, uint32_t type, uint64_t at, uint64_t bytes) {
 
 // The bytes of the section of PTX; empty where there is none.
 std::string_view ptx_section(std::span<const std::byte> image) {
-    Elf64_Ehdr header;
-    if (image.size() < sizeof header) return {};
-    std::memcpy(&header, image.data(), sizeof header);
-    std::array<Elf64_Shdr, section_count> sections;
-    bool ours = header.e_machine == machine_cuda && header.e_shnum == section_count && header.e_shoff <= image.size() &&
-                sizeof sections <= image.size() - header.e_shoff;
-    if (!ours) return {};
-    std::memcpy(sections.data(), image.data() + header.e_shoff, sizeof sections);
-    auto& ptx = sections.back();
-    bool sound =
-        ptx.sh_type == section_type_ptx && ptx.sh_offset <= image.size() && ptx.sh_size <= image.size() - ptx.sh_offset;
-    return sound ? std::string_view(reinterpret_cast<const char*>(image.data()) + ptx.sh_offset, ptx.sh_size)
-                 : std::string_view();
+    auto header = elf::header(image);
+    if (!header || header->e_machine != elf::machine_cuda) return {};
+    auto sections = elf::sections(image);
+    if (!sections) return {};
+    for (auto& section : *sections)
+        if (section.type == section_type_ptx && section.bytes)
+            return {reinterpret_cast<const char*>(section.bytes->data()), section.bytes->size()};
+    return {};
 }
 
 }  // namespace
