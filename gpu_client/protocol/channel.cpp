@@ -12,6 +12,7 @@
 #include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::wire {
 
@@ -121,7 +122,7 @@ void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
     auto [endpoint, number] = parse_dialling(endpoint_);
     if (zmq_setsockopt(socket.handle(), greeting_number_option, &number, sizeof number) != 0) throw zmq::error_t();
     allow_ipv6(socket, endpoint);
-    socket.connect(endpoint);
+    uninterrupted([&] { socket.connect(endpoint); });
 }
 
 bool Channel::dial_lane(size_t lane) try {
@@ -197,13 +198,15 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
 void Channel::send(Frames& frames, size_t lane) {
     LockGuard lock(mutex_);
     // Never waits, whatever becomes of the connection: a DEALER without one would.
-    auto now = zmq::send_flags::dontwait;
-    if (socket_ && addressed())
-        (void)socket_.send(zmq::buffer(name({connection_, lane})), now | zmq::send_flags::sndmore);
-    for (size_t i = 0; socket_ && i < frames.size(); ++i)
-        (void)socket_.send(frames[i], i + 1 < frames.size() ? now | zmq::send_flags::sndmore : now);
+    auto send_frame = [&socket = socket_](auto&& frame, bool last) {
+        auto flags = last ? zmq::send_flags::dontwait : zmq::send_flags::dontwait | zmq::send_flags::sndmore;
+        uninterrupted([&] { return socket.send(frame, flags); });
+    };
+    if (socket_ && addressed()) send_frame(zmq::buffer(name({connection_, lane})), false);
+    for (size_t i = 0; socket_ && i < frames.size(); ++i) send_frame(frames[i], i + 1 == frames.size());
     frames.clear();
-    if (receiver_waits_ && socket_ && (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN)) {
+    auto events = [&socket = socket_] { return socket.get(zmq::sockopt::events); };
+    if (receiver_waits_ && socket_ && (uninterrupted(events) & ZMQ_POLLIN)) {
         receiver_waits_ = false;  // once is enough
         wake();
     }
@@ -218,16 +221,19 @@ bool Channel::take_message(Frames& frames, Way& way) {
 }
 
 bool Channel::take_from_socket(Frames& frames, Way& way) {
+    auto take = [&socket = socket_](zmq::message_t& part, zmq::recv_flags flags) {
+        return uninterrupted([&] { return socket.recv(part, flags); });
+    };
     while (true) {
         frames.clear();
         zmq::message_t part;
-        if (!socket_.recv(part, zmq::recv_flags::dontwait)) return false;
+        if (!take(part, zmq::recv_flags::dontwait)) return false;
         auto from = addressed() ? way_named(part.to_string_view()) : Way{};
         bool more = part.more();
         if (!addressed()) frames.push_back(std::move(part));
         while (more) {
             zmq::message_t next;
-            (void)socket_.recv(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
+            (void)take(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
             more = next.more();
             if (frames.size() <= batch_frames_max) frames.push_back(std::move(next));
         }
