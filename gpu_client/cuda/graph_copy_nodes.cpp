@@ -1,5 +1,6 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
 #include <algorithm>
+#include <functional>
 
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
@@ -46,15 +47,22 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
+// The copy of the same rows that the graph or the instance already has; null: none.
+using FindSame = std::function<HostCopies::Copy(const HostCopy& like)>;
+FindSame find_same_in(const std::shared_ptr<const GraphNeeds>& needs) {
+    return [needs](const HostCopy& like) { return needs ? needs->copies.find_same(like) : nullptr; };
+}
+
 // Makes the host's side a mirror.
-CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
+CUresult mirror_side(const Context& context, const Box& box, bool to_device, const FindSame& find_same, BoxSide& side,
                      PreparedCopy& copy) {
     const uint64_t slice_rows = box.slices > 1 ? side.slice_bytes / side.pitch : box.rows;
     const uint64_t rows = (box.slices - 1) * slice_rows + box.rows;
     auto host = std::make_shared<HostCopy>();
+    host->to_device = to_device;
+    host->host = {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch};
     if (slice_rows != box.rows) host->slice_rows = slice_rows, host->copied_rows = box.rows;
-    auto result = mirror_copy(context, {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch},
-                              to_device, before, *host);
+    auto result = give_mirror(context, *host, find_same(*host).get());
     if (result != CUDA_SUCCESS) return result;
     side.address = *host->mirror;
     side.pitch = box.row_bytes;
@@ -63,8 +71,7 @@ CUresult mirror_side(const Context& context, const Box& box, bool to_device, con
     return CUDA_SUCCESS;
 }
 
-CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared_ptr<const GraphNeeds>& before,
-                 PreparedCopy& copy) {
+CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const FindSame& find_same, PreparedCopy& copy) {
     auto* context = find_context(handle);
     if (auto result = context ? usable(context) : CUDA_ERROR_INVALID_CONTEXT; result != CUDA_SUCCESS) return result;
     Box box;
@@ -72,11 +79,10 @@ CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared
     if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
     flatten(box);
     if (!is_sound(box.to, box) || !is_sound(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
-    const GraphNeeds none;
     auto result = CUDA_SUCCESS;
-    if (!box.from.on_device) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
+    if (!box.from.on_device) result = mirror_side(*context, box, true, find_same, box.from, copy);
     if (result == CUDA_SUCCESS && !box.to.on_device)
-        result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
+        result = mirror_side(*context, box, false, find_same, box.to, copy);
     read_array(box.to, copy.arrays.to, copy.arrays.to_place);
     read_array(box.from, copy.arrays.from, copy.arrays.from_place);
     copy.work = {box.to.address,   box.to.pitch,   box.to.slice_bytes / box.to.pitch,
@@ -95,23 +101,24 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
 }
 
 // Captured copies do not know their nodes. Those of the same rows have the same mirror, and any one of them is the node's.
-void forget_captured(std::vector<std::shared_ptr<HostCopy>>& copies, bool to_device, uint64_t mirror) {
+void forget_captured(HostCopies& copies, bool to_device, uint64_t mirror) {
     auto is_it = [&](auto& one) { return one->node == 0 && one->to_device == to_device && *one->mirror == mirror; };
     auto found = std::find_if(copies.begin(), copies.end(), is_it);
-    if (found != copies.end()) copies.erase(found);
+    if (found == copies.end()) return;
+    copies.erase_if([gone = *found](auto& one) { return one == gone; });
 }
 
 // The needs with another copy for the node, which was `old` before it was ever set.
-std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
-                                            const wire::CopyWork<>& old, const PreparedCopy& copy) {
+std::shared_ptr<GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
+                                      const wire::CopyWork<>& old, const PreparedCopy& copy) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    if (std::erase_if(changed->copies, [&](auto& one) { return one->node == value_of(node); }) == 0) {
+    if (changed->copies.erase_if([&](auto& one) { return one->node == value_of(node); }) == 0) {
         forget_captured(changed->copies, true, old.from);
         forget_captured(changed->copies, false, old.to);
     }
     for (auto& one : copy.host) {
         one->node = value_of(node);
-        changed->copies.push_back(one);
+        changed->copies.add(one);
     }
     return changed->empty() ? nullptr : changed;
 }
@@ -122,12 +129,17 @@ void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
 
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
     PreparedCopy copy;
-    if (auto bad = prepare(given, context, needs_of(place.graph), copy); bad != CUDA_SUCCESS) return bad;
+    auto find_same = [&](const HostCopy& like) { return same_copy_in(place.graph, like); };
+    if (auto bad = prepare(given, context, find_same, copy); bad != CUDA_SUCCESS) return bad;
     auto result = send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work); });
     if (result != CUDA_SUCCESS) return result;
     remember(*place.out, *given);
-    for (auto& one : copy.host) one->node = value_of(*place.out);
-    add_needs(place.graph, {copy.host, {}});
+    GraphNeeds more;
+    for (auto& one : copy.host) {
+        one->node = value_of(*place.out);
+        more.copies.add(one);
+    }
+    add_needs(place.graph, more);
     return CUDA_SUCCESS;
 }
 
@@ -137,7 +149,7 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     auto graph = handle_of<CUgraph>(node->graph);
     auto needs = needs_of(graph);
     PreparedCopy copy;
-    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), needs, copy);
+    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), find_same_in(needs), copy);
     if (result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
     if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
@@ -164,7 +176,7 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
     auto needs = needs_of(exec);
     PreparedCopy copy;
-    if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
+    if (auto result = prepare(given, context, find_same_in(needs), copy); result != CUDA_SUCCESS) return result;
     if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
     if (needs)
         if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;

@@ -10,7 +10,6 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -164,14 +163,14 @@ void run_on_host_thread_soon(std::function<void()> run) {
 
 // A piece of what is in the copy's mirror.
 static void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
-    for (auto& [host, slice_offset] : slices_of(copy)) {
+    for_each_slice(copy, [&](const HostRows& host, uint64_t slice_offset) {
         const uint64_t bytes = host.rows * host.row_bytes;
         const uint64_t begin = std::max(offset, slice_offset);
         const uint64_t end = std::min(offset + data.size(), slice_offset + bytes);
-        if (begin >= end) continue;
+        if (begin >= end) return;
         Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
         (void)to.write(begin - slice_offset, data.subspan(begin - offset, end - begin));
-    }
+    });
 }
 
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data) {

@@ -417,3 +417,28 @@ TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][captu
     GraphExec(graph).run(stream);
     CHECK(counter.first<int>() == launches);
 }
+
+TEST_CASE("thousands of captured host copies, and a function between them", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const unsigned count = 1500;
+    Memory memory(count * word);
+    Words host(count), back(count);
+    std::iota(host.begin(), host.end(), 0u);
+    std::function<void()> twice = [&] {
+        for (auto& one : host) one *= 2;
+    };
+    begin_capture(stream);
+    CU_OK(cu.cuLaunchHostFunc(stream, call, &twice));
+    for (unsigned i = 0; i < count; ++i) {
+        CU_OK(cu.cuMemcpyHtoDAsync(memory.address + i * word, &host[i], word, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(&back[i], memory.address + i * word, word, stream));
+    }
+    auto graph = end_capture(stream);
+    GraphExec exec(graph);
+    for (unsigned round = 1; round <= 2; ++round) {
+        exec.run(stream);
+        CHECK(back[count - 1] == (count - 1) << round);
+        CHECK(back == host);
+    }
+}
