@@ -49,7 +49,7 @@ CUresult ask_ticket(CUgraphNode handle, uint64_t& ticket) {
 
 // The needs with another function for the node.
 std::shared_ptr<GraphNeeds> with_function(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
-                                                uint64_t old_ticket, const Ticket& ticket) {
+                                          uint64_t old_ticket, const Ticket& ticket) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
     std::erase_if(changed->functions,
                   [&](auto& old) { return old.node == value_of(node) || *old.ticket == old_ticket; });

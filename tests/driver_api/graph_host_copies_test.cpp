@@ -442,3 +442,25 @@ TEST_CASE("thousands of captured host copies, and a function between them", "[gr
         CHECK(back == host);
     }
 }
+
+TEST_CASE("a function sees hundreds of small captured copies before it", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const unsigned count = 400;
+    Words values(count), back(2 * count, 0u);
+    std::iota(values.begin(), values.end(), 7u);
+    Memory memory(values);
+    unsigned sum = 0;
+    std::function<void()> add_up = [&] { sum = std::accumulate(back.begin(), back.end(), 0u); };
+    begin_capture(stream);
+    for (unsigned i = 0; i < count; ++i)  // apart, so that none is with its neighbour
+        CU_OK(cu.cuMemcpyDtoHAsync(&back[2 * i], memory.address + i * word, word, stream));
+    CU_OK(cu.cuLaunchHostFunc(stream, call, &add_up));
+    auto graph = end_capture(stream);
+    GraphExec exec(graph);
+    for (int round = 0; round < 2; ++round) {
+        sum = 0;
+        exec.run(stream);
+        CHECK(sum == std::accumulate(values.begin(), values.end(), 0u));
+    }
+}
