@@ -1,8 +1,10 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "gpu_client/cuda/boxes.hpp"
+#include "gpu_client/cuda/graph_functions.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -100,22 +102,29 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
     return result == CUDA_SUCCESS ? call.take(work) : result;
 }
 
-// Captured copies do not know their nodes. Those of the same rows have the same mirror, and any one of them is the node's.
-void forget_captured(HostCopies& copies, bool to_device, uint64_t mirror) {
-    auto is_it = [&](auto& one) { return one->node == 0 && one->to_device == to_device && *one->mirror == mirror; };
-    auto found = std::find_if(copies.begin(), copies.end(), is_it);
-    if (found == copies.end()) return;
-    copies.erase_if([gone = *found](auto& one) { return one == gone; });
+// The node's copy that way. Captured copies do not know their nodes, and those of a clone know the original's: of these, the
+// ones of the same rows have the same mirror, and any one of them is the node's. `old`: what the graph's node does.
+HostCopies::Copy copy_of(const HostCopies& copies, CUgraphNode node, const wire::CopyWork<>& old, bool to_device) {
+    const uint64_t mirror = to_device ? old.from : old.to;
+    auto* here = find_graph_node(node);
+    HostCopies::Copy found;
+    for (auto& one : copies) {
+        if (one->to_device != to_device) continue;
+        if (one->node == value_of(node)) return one;
+        auto* its = graph_nodes().find(one->node);
+        bool known = its && here && its->graph == here->graph;
+        if (!found && !known && *one->mirror == mirror) found = one;
+    }
+    return found;
 }
 
-// The needs with another copy for the node, which was `old` before it was ever set.
+// The needs with another copy for the node.
 std::shared_ptr<GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
                                       const wire::CopyWork<>& old, const PreparedCopy& copy) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    if (changed->copies.erase_if([&](auto& one) { return one->node == value_of(node); }) == 0) {
-        forget_captured(changed->copies, true, old.from);
-        forget_captured(changed->copies, false, old.to);
-    }
+    for (bool to_device : {true, false})
+        if (auto gone = copy_of(changed->copies, node, old, to_device))
+            changed->copies.erase_if([&](auto& one) { return one == gone; });
     for (auto& one : copy.host) {
         one->node = value_of(node);
         changed->copies.add(one);
@@ -160,31 +169,88 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     return result;
 }
 
-// An instance's functions have been told what they see and bring of the copies that it was made with, and of no others.
-CUresult check_order(const GraphNeeds& needs, CUgraphNode node, PreparedCopy& copy) {
-    for (auto& one : copy.host) {
-        if (one->to_device) copy.work.from_host = true;
-        for (auto& other : needs.copies)
-            if (other->node != value_of(node) && other->to_device != one->to_device && other->mirror != one->mirror &&
-                overlap(other->host, one->host))
-                return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
+// What an instance's node has copied one way until now, and the functions that see or bring it. They have been told of its
+// mirror: so the new copy gets that, and they are told of the new copy.
+struct CopyUntilNow {
+    HostCopies::Copy copy;  // null: none
+    std::vector<ToldFunction> functions;
+};
+using CopiesUntilNow = std::array<CopyUntilNow, 2>;  // to the device at [true]
+
+CUresult find_until_now(const GraphNeeds& needs, CUgraphNode node, const wire::CopyWork<>& old, CopiesUntilNow& found) {
+    auto* object = find_graph_node(node);
+    if (!object) return CUDA_ERROR_INVALID_VALUE;
+    for (bool to_device : {false, true}) {
+        auto& one = found[to_device];
+        one.copy = copy_of(needs.copies, node, old, to_device);
+        if (!one.copy) continue;
+        auto result = find_functions_of(needs, handle_of<CUgraph>(object->graph), *one.copy, one.functions);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+// Others copy into or out of its mirror, too.
+bool has_company(const GraphNeeds& needs, const HostCopies::Copy& copy) {
+    return std::any_of(needs.copies.begin(), needs.copies.end(),
+                       [&](auto& other) { return other != copy && other->mirror == copy->mirror; });
+}
+
+// Whether functions can be told of the new copy.
+bool can_follow(const GraphNeeds& needs, const CopyUntilNow& until_now, const HostCopy* now) {
+    if (until_now.functions.empty()) return !now || now->to_device || needs.functions.empty() || until_now.copy;
+    auto& host = until_now.copy->host;
+    return now && now->host.row_bytes * now->host.rows == host.row_bytes * host.rows &&
+           !has_company(needs, until_now.copy);
+}
+
+bool overlaps_another(const GraphNeeds& needs, const CopiesUntilNow& until_now, const HostCopy& copy) {
+    return std::any_of(needs.copies.begin(), needs.copies.end(), [&](auto& other) {
+        return other != until_now[0].copy && other != until_now[1].copy && other->to_device != copy.to_device &&
+               other->mirror != copy.mirror && overlap(other->host, copy.host);
+    });
+}
+
+// Functions of a graph know the order that it was instantiated with.
+CUresult check_order(const GraphNeeds& needs, const CopiesUntilNow& until_now, PreparedCopy& copy) {
+    for (bool to_device : {false, true}) {
+        auto found =
+            std::find_if(copy.host.begin(), copy.host.end(), [&](auto& one) { return one->to_device == to_device; });
+        auto* now = found != copy.host.end() ? found->get() : nullptr;
+        auto& before = until_now[to_device];
+        if (!can_follow(needs, before, now))
+            return static_cast<CUresult>(unsupported("an instance's new host copy that functions cannot follow"));
+        if (!now) continue;
+        if (overlaps_another(needs, until_now, *now))
+            return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
+        now->seen_by_function = before.copy && before.copy->seen_by_function;
+        if (to_device) copy.work.from_host = before.functions.empty();
     }
     return CUDA_SUCCESS;
 }
 
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
-    auto needs = needs_of(exec);
-    PreparedCopy copy;
-    if (auto result = prepare(given, context, find_same_in(needs), copy); result != CUDA_SUCCESS) return result;
-    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
-    if (needs)
-        if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;
+    const auto before = needs_of(exec);
+    const auto needs = before ? before : std::make_shared<const GraphNeeds>();
     wire::CopyWork<> old;
     if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
+    CopiesUntilNow until_now;
+    if (auto result = find_until_now(*needs, handle, old, until_now); result != CUDA_SUCCESS) return result;
+    auto find_same = [&](const HostCopy& like) {
+        auto& one = until_now[like.to_device];
+        return one.functions.empty() ? needs->copies.find_same(like) : one.copy;
+    };
+    PreparedCopy copy;
+    if (auto result = prepare(given, context, find_same, copy); result != CUDA_SUCCESS) return result;
+    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
+    if (auto result = check_order(*needs, until_now, copy); result != CUDA_SUCCESS) return result;
     auto result = send_copy(
         copy, [&](const auto& work) { return set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, work); });
-    if (result == CUDA_SUCCESS) set_needs(exec, with_copy(needs, handle, old, copy));
+    if (result != CUDA_SUCCESS) return result;
+    set_needs(exec, with_copy(needs, handle, old, copy));
+    for (auto& one : copy.host)
+        if (result == CUDA_SUCCESS) result = tell_functions(exec, until_now[one->to_device].functions, one);
     return result;
 }
 

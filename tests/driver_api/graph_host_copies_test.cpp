@@ -464,3 +464,88 @@ TEST_CASE("a function sees hundreds of small captured copies before it", "[graph
         CHECK(sum == std::accumulate(values.begin(), values.end(), 0u));
     }
 }
+
+TEST_CASE("an instance's copies get other host memory, and its functions follow", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    const Words values{3, 1, 4, 1};
+    Memory memory(values), other(4 * word);
+    Words first(4), second(4), third(4), *now = &first;
+    std::function<void()> twice = [&] {
+        for (auto& one : *now) one *= 2;
+    };
+    const Words doubled{6, 2, 8, 2};
+
+    SECTION("a function between two copies of one memory") {
+        Graph graph;
+        auto fetched = add_copy(graph, {}, to_host(first.data(), memory.address, 4 * word));
+        add_function(graph, {fetched}, twice);
+        GraphExec exec(graph), unchanged(graph);
+        auto copy = to_host(second.data(), memory.address, 4 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
+        now = &second;
+        exec.run(stream);
+        CHECK(second == doubled);
+        CHECK(first == Words(4));
+        now = &first;
+        unchanged.run(stream);
+        CHECK(first == doubled);
+        copy = to_host(third.data(), memory.address, 4 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
+        now = &third;
+        exec.run(stream);
+        CHECK(third == doubled);
+    }
+    SECTION("a function before a copy from the host") {
+        Graph graph;
+        auto filled = add_function(graph, {}, twice);
+        auto brought = add_copy(graph, {filled}, to_device(other.address, first.data(), 4 * word));
+        GraphExec exec(graph), unchanged(graph);
+        first = second = values;
+        auto copy = to_device(other.address, second.data(), 4 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, brought, &copy, gpu.context));
+        now = &second;
+        exec.run(stream);
+        CHECK(other.read<unsigned>(4) == doubled);
+        CHECK(first == values);
+        now = &first;
+        first[0] = 50;
+        unchanged.run(stream);
+        CHECK(other.read<unsigned>(4) == Words{100, 2, 8, 2});
+    }
+    SECTION("of a captured graph, twice") {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyDtoHAsync(first.data(), memory.address, 4 * word, stream));
+        CU_OK(cu.cuLaunchHostFunc(stream, call, &twice));
+        auto graph = end_capture(stream);
+        GraphExec exec(graph);
+        auto nodes = graph.nodes();
+        auto fetched = *std::find_if(nodes.begin(), nodes.end(),
+                                     [](auto node) { return type_of(node) == CU_GRAPH_NODE_TYPE_MEMCPY; });
+        for (auto* to : {&second, &third}) {
+            auto copy = to_host(to->data(), memory.address, 4 * word);
+            CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
+            now = to;
+            exec.run(stream);
+            CHECK(*to == doubled);
+        }
+        CHECK(first == Words(4));
+    }
+    SECTION("of a clone") {
+        Graph graph;
+        auto fetched = add_copy(graph, {}, to_host(first.data(), memory.address, 4 * word));
+        add_function(graph, {fetched}, twice);
+        CUgraph cloned = nullptr;
+        CU_OK(cu.cuGraphClone(&cloned, graph));
+        Graph clone(cloned);
+        CUgraphNode node = nullptr;
+        CU_OK(cu.cuGraphNodeFindInClone(&node, fetched, clone));
+        GraphExec exec(clone);
+        auto copy = to_host(second.data(), memory.address, 4 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
+        now = &second;
+        exec.run(stream);
+        CHECK(second == doubled);
+        CHECK(first == Words(4));
+    }
+}
