@@ -122,7 +122,7 @@ void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
     auto [endpoint, number] = parse_dialling(endpoint_);
     if (zmq_setsockopt(socket.handle(), greeting_number_option, &number, sizeof number) != 0) throw zmq::error_t();
     allow_ipv6(socket, endpoint);
-    uninterrupted([&] { socket.connect(endpoint); });
+    uninterrupted([&socket, &to = endpoint] { socket.connect(to); });
 }
 
 bool Channel::dial_lane(size_t lane) try {

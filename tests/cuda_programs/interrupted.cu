@@ -1,7 +1,7 @@
 // Signals that interrupt whatever the program waits for, as profilers and the runtimes of some languages send them all the
 // time: no call fails of them, the first one neither, and the data is right.
-#include <csignal>
 #include <sys/time.h>
+#include <csignal>
 #include <thread>
 
 #include "check.hpp"

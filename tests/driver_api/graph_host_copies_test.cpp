@@ -3,54 +3,11 @@
 #include <functional>
 #include <numeric>
 
-#include "graph.hpp"
+#include "graph_host_copies.hpp"
 
 using namespace driver_api;
 
-namespace {
-
-using Words = std::vector<unsigned>;
-
-void call(void* function) {
-    (*static_cast<std::function<void()>*>(function))();
-}
-
-CUgraphNode add_function(CUgraph graph, const std::vector<CUgraphNode>& after, std::function<void()>& function) {
-    CUDA_HOST_NODE_PARAMS given{call, &function};
-    CUgraphNode node = nullptr;
-    CU_OK(cu.cuGraphAddHostNode(&node, graph, after.data(), after.size(), &given));
-    return node;
-}
-
-CUDA_MEMCPY3D line(size_t bytes) {
-    CUDA_MEMCPY3D copy{};
-    copy.WidthInBytes = bytes;
-    copy.Height = copy.Depth = 1;
-    return copy;
-}
-CUDA_MEMCPY3D to_device(CUdeviceptr to, const void* from, size_t bytes) {
-    auto copy = line(bytes);
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE, copy.dstDevice = to;
-    return copy;
-}
-CUDA_MEMCPY3D to_host(void* to, CUdeviceptr from, size_t bytes) {
-    auto copy = line(bytes);
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE, copy.srcDevice = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = to;
-    return copy;
-}
-CUgraphNode add_copy(CUgraph graph, const std::vector<CUgraphNode>& after, const CUDA_MEMCPY3D& copy) {
-    CUcontext context = nullptr;
-    CU_OK(cu.cuCtxGetCurrent(&context));
-    CUgraphNode node = nullptr;
-    CU_OK(cu.cuGraphAddMemcpyNode(&node, graph, after.data(), after.size(), &copy, context));
-    return node;
-}
-
-constexpr size_t word = sizeof(unsigned);
-
-}  // namespace
+amespace
 
 TEST_CASE("a copy from the host brings what a function before it has put there", "[graph][capture]") {
     Gpu gpu;
@@ -74,7 +31,7 @@ TEST_CASE("a copy from the host brings what a function before it has put there",
     }
     SECTION("of a captured stream") {
         begin_capture(stream);
-        CU_OK(cu.cuLaunchHostFunc(stream, call, &fill));
+        CU_OK(cu.cuLaunchHostFunc(stream, call_function, &fill));
         CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data(), count * word, stream));
         CU_OK(cu.cuMemcpyDtoHAsync(back.data(), memory.address, count * word, stream));
         auto graph = end_capture(stream);
@@ -108,7 +65,7 @@ TEST_CASE("a copy from the host brings what a function before it has put there",
         add_copy(graph, {filled}, to_device(memory.address, host.data(), count * word));
         GraphExec exec(graph);
         std::function<void()> other = [&] { std::fill(host.begin(), host.end(), 77); };
-        CUDA_HOST_NODE_PARAMS given{call, &other};
+        CUDA_HOST_NODE_PARAMS given{call_function, &other};
         CU_OK(cu.cuGraphExecHostNodeSetParams(exec, filled, &given));
         exec.run(stream);
         CHECK(memory.read<unsigned>(count) == Words(count, 77));
@@ -416,136 +373,4 @@ TEST_CASE("a graph of more kernels than fit on the way to a GPU", "[graph][captu
     auto graph = end_capture(stream);
     GraphExec(graph).run(stream);
     CHECK(counter.first<int>() == launches);
-}
-
-TEST_CASE("thousands of captured host copies, and a function between them", "[graph][capture]") {
-    Gpu gpu;
-    Stream stream(CU_STREAM_NON_BLOCKING);
-    const unsigned count = 1500;
-    Memory memory(count * word);
-    Words host(count), back(count);
-    std::iota(host.begin(), host.end(), 0u);
-    std::function<void()> twice = [&] {
-        for (auto& one : host) one *= 2;
-    };
-    begin_capture(stream);
-    CU_OK(cu.cuLaunchHostFunc(stream, call, &twice));
-    for (unsigned i = 0; i < count; ++i) {
-        CU_OK(cu.cuMemcpyHtoDAsync(memory.address + i * word, &host[i], word, stream));
-        CU_OK(cu.cuMemcpyDtoHAsync(&back[i], memory.address + i * word, word, stream));
-    }
-    auto graph = end_capture(stream);
-    GraphExec exec(graph);
-    for (unsigned round = 1; round <= 2; ++round) {
-        exec.run(stream);
-        CHECK(back[count - 1] == (count - 1) << round);
-        CHECK(back == host);
-    }
-}
-
-TEST_CASE("a function sees hundreds of small captured copies before it", "[graph][capture]") {
-    Gpu gpu;
-    Stream stream(CU_STREAM_NON_BLOCKING);
-    const unsigned count = 400;
-    Words values(count), back(2 * count, 0u);
-    std::iota(values.begin(), values.end(), 7u);
-    Memory memory(values);
-    unsigned sum = 0;
-    std::function<void()> add_up = [&] { sum = std::accumulate(back.begin(), back.end(), 0u); };
-    begin_capture(stream);
-    for (unsigned i = 0; i < count; ++i)  // apart, so that none is with its neighbour
-        CU_OK(cu.cuMemcpyDtoHAsync(&back[2 * i], memory.address + i * word, word, stream));
-    CU_OK(cu.cuLaunchHostFunc(stream, call, &add_up));
-    auto graph = end_capture(stream);
-    GraphExec exec(graph);
-    for (int round = 0; round < 2; ++round) {
-        sum = 0;
-        exec.run(stream);
-        CHECK(sum == std::accumulate(values.begin(), values.end(), 0u));
-    }
-}
-
-TEST_CASE("an instance's copies get other host memory, and its functions follow", "[graph]") {
-    Gpu gpu;
-    Stream stream;
-    const Words values{3, 1, 4, 1};
-    Memory memory(values), other(4 * word);
-    Words first(4), second(4), third(4), *now = &first;
-    std::function<void()> twice = [&] {
-        for (auto& one : *now) one *= 2;
-    };
-    const Words doubled{6, 2, 8, 2};
-
-    SECTION("a function between two copies of one memory") {
-        Graph graph;
-        auto fetched = add_copy(graph, {}, to_host(first.data(), memory.address, 4 * word));
-        add_function(graph, {fetched}, twice);
-        GraphExec exec(graph), unchanged(graph);
-        auto copy = to_host(second.data(), memory.address, 4 * word);
-        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
-        now = &second;
-        exec.run(stream);
-        CHECK(second == doubled);
-        CHECK(first == Words(4));
-        now = &first;
-        unchanged.run(stream);
-        CHECK(first == doubled);
-        copy = to_host(third.data(), memory.address, 4 * word);
-        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
-        now = &third;
-        exec.run(stream);
-        CHECK(third == doubled);
-    }
-    SECTION("a function before a copy from the host") {
-        Graph graph;
-        auto filled = add_function(graph, {}, twice);
-        auto brought = add_copy(graph, {filled}, to_device(other.address, first.data(), 4 * word));
-        GraphExec exec(graph), unchanged(graph);
-        first = second = values;
-        auto copy = to_device(other.address, second.data(), 4 * word);
-        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, brought, &copy, gpu.context));
-        now = &second;
-        exec.run(stream);
-        CHECK(other.read<unsigned>(4) == doubled);
-        CHECK(first == values);
-        now = &first;
-        first[0] = 50;
-        unchanged.run(stream);
-        CHECK(other.read<unsigned>(4) == Words{100, 2, 8, 2});
-    }
-    SECTION("of a captured graph, twice") {
-        begin_capture(stream);
-        CU_OK(cu.cuMemcpyDtoHAsync(first.data(), memory.address, 4 * word, stream));
-        CU_OK(cu.cuLaunchHostFunc(stream, call, &twice));
-        auto graph = end_capture(stream);
-        GraphExec exec(graph);
-        auto nodes = graph.nodes();
-        auto fetched = *std::find_if(nodes.begin(), nodes.end(),
-                                     [](auto node) { return type_of(node) == CU_GRAPH_NODE_TYPE_MEMCPY; });
-        for (auto* to : {&second, &third}) {
-            auto copy = to_host(to->data(), memory.address, 4 * word);
-            CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
-            now = to;
-            exec.run(stream);
-            CHECK(*to == doubled);
-        }
-        CHECK(first == Words(4));
-    }
-    SECTION("of a clone") {
-        Graph graph;
-        auto fetched = add_copy(graph, {}, to_host(first.data(), memory.address, 4 * word));
-        add_function(graph, {fetched}, twice);
-        CUgraph cloned = nullptr;
-        CU_OK(cu.cuGraphClone(&cloned, graph));
-        Graph clone(cloned);
-        CUgraphNode node = nullptr;
-        CU_OK(cu.cuGraphNodeFindInClone(&node, fetched, clone));
-        GraphExec exec(clone);
-        auto copy = to_host(second.data(), memory.address, 4 * word);
-        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
-        now = &second;
-        exec.run(stream);
-        CHECK(second == doubled);
-        CHECK(first == Words(4));
-    }
 }
