@@ -7,8 +7,6 @@
 
 using namespace driver_api;
 
-amespace
-
 TEST_CASE("a copy from the host brings what a function before it has put there", "[graph][capture]") {
     Gpu gpu;
     Stream stream;  // one that waits for the null stream, in which memory is filled
