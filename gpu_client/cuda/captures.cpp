@@ -199,10 +199,10 @@ bool add_needs(const StreamRef& stream, const GraphNeeds& more) {
     return capture != nullptr;
 }
 
-GraphNeeds needs_so_far(const StreamRef& stream) {
+HostCopies::Copy same_copy_so_far(const StreamRef& stream, const HostCopy& like) {
     LockGuard lock(captures().mutex);
     auto* capture = captures().of(stream);
-    return capture ? capture->needs : GraphNeeds();
+    return capture ? capture->needs.copies.find_same(like) : nullptr;
 }
 
 bool is_captured_into(CUgraph graph) {

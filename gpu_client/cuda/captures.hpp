@@ -59,8 +59,8 @@ void capture_stream_gone(Stream& stream);
 bool add_needs(const StreamRef& stream, const GraphNeeds& more);
 // True while streams are captured into the graph, as far as the program knows.
 bool is_captured_into(CUgraph graph);
-// What was added so far.
-GraphNeeds needs_so_far(const StreamRef& stream);
+// A copy of the same rows that was added so far; null: none.
+HostCopies::Copy same_copy_so_far(const StreamRef& stream, const HostCopy& like);
 
 // The stream's capture begins: into `graph`, or null into one of its own.
 void capture_begins(const StreamRef& stream, CUstreamCaptureMode mode, CUgraph graph);

@@ -74,7 +74,6 @@ static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(prima
     finish_work(context);
     context_ends(context);
     context.active = false;
-    device.primary_held = 0;
     RemoteCall call(Record{device.number, context.number});
     call.on(device);
     auto result = call.send();
@@ -84,9 +83,9 @@ static CUresult end_primary(Context& context, Device& device) TNR_REQUIRES(prima
 
 CUresult retain_primary(Device& device) {
     TakenTurn turn(primary_contexts_turn());
-    if (device.primary_held == 0)
-        if (auto result = activate(*contexts().find(device.primary_context), device); result != CUDA_SUCCESS)
-            return result;
+    auto& context = *contexts().find(device.primary_context);
+    if (!context.active)
+        if (auto result = activate(context, device); result != CUDA_SUCCESS) return result;
     ++device.primary_held;
     return CUDA_SUCCESS;
 }
@@ -94,8 +93,10 @@ CUresult retain_primary(Device& device) {
 CUresult release_primary(Device& device) {
     TakenTurn turn(primary_contexts_turn());
     if (device.primary_held == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device.primary_held > 0) return CUDA_SUCCESS;
-    return end_primary<wire::ReleasePrimary<>>(*contexts().find(device.primary_context), device);
+    auto& context = *contexts().find(device.primary_context);
+    bool last = --device.primary_held == 0;
+    // A reset ends it and releases nothing: whoever has retained it before still releases it.
+    return last && context.active ? end_primary<wire::ReleasePrimary<>>(context, device) : CUDA_SUCCESS;
 }
 
 bool are_context_flags(unsigned flags) {

@@ -293,13 +293,17 @@ CUresult capture_host_copy(const HostRows& host, const DeviceRows& device, bool 
     Context* context = nullptr;
     if (auto result = context_of_stream(stream, context); result != CUDA_SUCCESS) return result;
     auto copy = std::make_shared<HostCopy>();
+    copy->to_device = to_device;
+    copy->host = host;
     copy->stream = stream.object->handle;
-    auto result = mirror_copy(*context, host, to_device, needs_so_far(stream), *copy);
+    auto result = give_mirror(*context, *copy, same_copy_so_far(stream, *copy).get());
     if (result != CUDA_SUCCESS) return result;
     const DeviceRows mirror{*copy->mirror, host.row_bytes};
     result = to_device ? copy_on_device(device, mirror, host.row_bytes, host.rows, in, false)
                        : copy_on_device(mirror, device, host.row_bytes, host.rows, in, false);
-    if (result == CUDA_SUCCESS) add_needs(stream, {{copy}, {}});
+    GraphNeeds more;
+    more.copies.add(copy);
+    if (result == CUDA_SUCCESS) add_needs(stream, more);
     return result;
 }
 

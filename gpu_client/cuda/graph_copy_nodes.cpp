@@ -1,7 +1,10 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
 #include <algorithm>
+#include <array>
+#include <functional>
 
 #include "gpu_client/cuda/boxes.hpp"
+#include "gpu_client/cuda/graph_functions.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/graphs_for_kernels.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -46,15 +49,22 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
+// The copy of the same rows that the graph or the instance already has; null: none.
+using FindSame = std::function<HostCopies::Copy(const HostCopy& like)>;
+FindSame find_same_in(const std::shared_ptr<const GraphNeeds>& needs) {
+    return [needs](const HostCopy& like) { return needs ? needs->copies.find_same(like) : nullptr; };
+}
+
 // Makes the host's side a mirror.
-CUresult mirror_side(const Context& context, const Box& box, bool to_device, const GraphNeeds& before, BoxSide& side,
+CUresult mirror_side(const Context& context, const Box& box, bool to_device, const FindSame& find_same, BoxSide& side,
                      PreparedCopy& copy) {
     const uint64_t slice_rows = box.slices > 1 ? side.slice_bytes / side.pitch : box.rows;
     const uint64_t rows = (box.slices - 1) * slice_rows + box.rows;
     auto host = std::make_shared<HostCopy>();
+    host->to_device = to_device;
+    host->host = {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch};
     if (slice_rows != box.rows) host->slice_rows = slice_rows, host->copied_rows = box.rows;
-    auto result = mirror_copy(context, {handle_of<std::byte*>(side.address), box.row_bytes, rows, side.pitch},
-                              to_device, before, *host);
+    auto result = give_mirror(context, *host, find_same(*host).get());
     if (result != CUDA_SUCCESS) return result;
     side.address = *host->mirror;
     side.pitch = box.row_bytes;
@@ -63,8 +73,7 @@ CUresult mirror_side(const Context& context, const Box& box, bool to_device, con
     return CUDA_SUCCESS;
 }
 
-CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared_ptr<const GraphNeeds>& before,
-                 PreparedCopy& copy) {
+CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const FindSame& find_same, PreparedCopy& copy) {
     auto* context = find_context(handle);
     if (auto result = context ? usable(context) : CUDA_ERROR_INVALID_CONTEXT; result != CUDA_SUCCESS) return result;
     Box box;
@@ -72,11 +81,10 @@ CUresult prepare(const CUDA_MEMCPY3D* given, CUcontext handle, const std::shared
     if (box.row_bytes == 0 || box.rows == 0 || box.slices == 0) return CUDA_ERROR_INVALID_VALUE;
     flatten(box);
     if (!is_sound(box.to, box) || !is_sound(box.from, box)) return CUDA_ERROR_INVALID_VALUE;
-    const GraphNeeds none;
     auto result = CUDA_SUCCESS;
-    if (!box.from.on_device) result = mirror_side(*context, box, true, before ? *before : none, box.from, copy);
+    if (!box.from.on_device) result = mirror_side(*context, box, true, find_same, box.from, copy);
     if (result == CUDA_SUCCESS && !box.to.on_device)
-        result = mirror_side(*context, box, false, before ? *before : none, box.to, copy);
+        result = mirror_side(*context, box, false, find_same, box.to, copy);
     read_array(box.to, copy.arrays.to, copy.arrays.to_place);
     read_array(box.from, copy.arrays.from, copy.arrays.from_place);
     copy.work = {box.to.address,   box.to.pitch,   box.to.slice_bytes / box.to.pitch,
@@ -94,24 +102,32 @@ CUresult ask_work(CUgraphNode handle, wire::CopyWork<>& work) {
     return result == CUDA_SUCCESS ? call.take(work) : result;
 }
 
-// Captured copies do not know their nodes. Those of the same rows have the same mirror, and any one of them is the node's.
-void forget_captured(std::vector<std::shared_ptr<HostCopy>>& copies, bool to_device, uint64_t mirror) {
-    auto is_it = [&](auto& one) { return one->node == 0 && one->to_device == to_device && *one->mirror == mirror; };
-    auto found = std::find_if(copies.begin(), copies.end(), is_it);
-    if (found != copies.end()) copies.erase(found);
+// The node's copy that way. Captured copies do not know their nodes, and those of a clone know the original's: of these, the
+// ones of the same rows have the same mirror, and any one of them is the node's. `old`: what the graph's node does.
+HostCopies::Copy copy_of(const HostCopies& copies, CUgraphNode node, const wire::CopyWork<>& old, bool to_device) {
+    const uint64_t mirror = to_device ? old.from : old.to;
+    auto* here = find_graph_node(node);
+    HostCopies::Copy found;
+    for (auto& one : copies) {
+        if (one->to_device != to_device) continue;
+        if (one->node == value_of(node)) return one;
+        auto* its = graph_nodes().find(one->node);
+        bool known = its && here && its->graph == here->graph;
+        if (!found && !known && *one->mirror == mirror) found = one;
+    }
+    return found;
 }
 
-// The needs with another copy for the node, which was `old` before it was ever set.
-std::shared_ptr<const GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
-                                            const wire::CopyWork<>& old, const PreparedCopy& copy) {
+// The needs with another copy for the node.
+std::shared_ptr<GraphNeeds> with_copy(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
+                                      const wire::CopyWork<>& old, const PreparedCopy& copy) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
-    if (std::erase_if(changed->copies, [&](auto& one) { return one->node == value_of(node); }) == 0) {
-        forget_captured(changed->copies, true, old.from);
-        forget_captured(changed->copies, false, old.to);
-    }
+    for (bool to_device : {true, false})
+        if (auto gone = copy_of(changed->copies, node, old, to_device))
+            changed->copies.erase_if([&](auto& one) { return one == gone; });
     for (auto& one : copy.host) {
         one->node = value_of(node);
-        changed->copies.push_back(one);
+        changed->copies.add(one);
     }
     return changed->empty() ? nullptr : changed;
 }
@@ -122,12 +138,17 @@ void remember(CUgraphNode handle, const CUDA_MEMCPY3D& given) {
 
 CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext context) {
     PreparedCopy copy;
-    if (auto bad = prepare(given, context, needs_of(place.graph), copy); bad != CUDA_SUCCESS) return bad;
+    auto find_same = [&](const HostCopy& like) { return same_copy_in(place.graph, like); };
+    if (auto bad = prepare(given, context, find_same, copy); bad != CUDA_SUCCESS) return bad;
     auto result = send_copy(copy, [&](const auto& work) { return add_node(wire::AddCopyNode<>::op, place, work); });
     if (result != CUDA_SUCCESS) return result;
     remember(*place.out, *given);
-    for (auto& one : copy.host) one->node = value_of(*place.out);
-    add_needs(place.graph, {copy.host, {}});
+    GraphNeeds more;
+    for (auto& one : copy.host) {
+        one->node = value_of(*place.out);
+        more.copies.add(one);
+    }
+    add_needs(place.graph, more);
     return CUDA_SUCCESS;
 }
 
@@ -137,7 +158,7 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     auto graph = handle_of<CUgraph>(node->graph);
     auto needs = needs_of(graph);
     PreparedCopy copy;
-    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), needs, copy);
+    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), find_same_in(needs), copy);
     if (result != CUDA_SUCCESS) return result;
     wire::CopyWork<> old;
     if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
@@ -148,31 +169,88 @@ CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
     return result;
 }
 
-// An instance's functions have been told what they see and bring of the copies that it was made with, and of no others.
-CUresult check_order(const GraphNeeds& needs, CUgraphNode node, PreparedCopy& copy) {
-    for (auto& one : copy.host) {
-        if (one->to_device) copy.work.from_host = true;
-        for (auto& other : needs.copies)
-            if (other->node != value_of(node) && other->to_device != one->to_device && other->mirror != one->mirror &&
-                overlap(other->host, one->host))
-                return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
+// What an instance's node has copied one way until now, and the functions that see or bring it. They have been told of its
+// mirror: so the new copy gets that, and they are told of the new copy.
+struct CopyUntilNow {
+    HostCopies::Copy copy;  // null: none
+    std::vector<ToldFunction> functions;
+};
+using CopiesUntilNow = std::array<CopyUntilNow, 2>;  // to the device at [true]
+
+CUresult find_until_now(const GraphNeeds& needs, CUgraphNode node, const wire::CopyWork<>& old, CopiesUntilNow& found) {
+    auto* object = find_graph_node(node);
+    if (!object) return CUDA_ERROR_INVALID_VALUE;
+    for (bool to_device : {false, true}) {
+        auto& one = found[to_device];
+        one.copy = copy_of(needs.copies, node, old, to_device);
+        if (!one.copy) continue;
+        auto result = find_functions_of(needs, handle_of<CUgraph>(object->graph), *one.copy, one.functions);
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+// Others copy into or out of its mirror, too.
+bool has_company(const GraphNeeds& needs, const HostCopies::Copy& copy) {
+    return std::any_of(needs.copies.begin(), needs.copies.end(),
+                       [&](auto& other) { return other != copy && other->mirror == copy->mirror; });
+}
+
+// Whether functions can be told of the new copy.
+bool can_follow(const GraphNeeds& needs, const CopyUntilNow& until_now, const HostCopy* now) {
+    if (until_now.functions.empty()) return !now || now->to_device || needs.functions.empty() || until_now.copy;
+    auto& host = until_now.copy->host;
+    return now && now->host.row_bytes * now->host.rows == host.row_bytes * host.rows &&
+           !has_company(needs, until_now.copy);
+}
+
+bool overlaps_another(const GraphNeeds& needs, const CopiesUntilNow& until_now, const HostCopy& copy) {
+    return std::any_of(needs.copies.begin(), needs.copies.end(), [&](auto& other) {
+        return other != until_now[0].copy && other != until_now[1].copy && other->to_device != copy.to_device &&
+               other->mirror != copy.mirror && overlap(other->host, copy.host);
+    });
+}
+
+// Functions of a graph know the order that it was instantiated with.
+CUresult check_order(const GraphNeeds& needs, const CopiesUntilNow& until_now, PreparedCopy& copy) {
+    for (bool to_device : {false, true}) {
+        auto found =
+            std::find_if(copy.host.begin(), copy.host.end(), [&](auto& one) { return one->to_device == to_device; });
+        auto* now = found != copy.host.end() ? found->get() : nullptr;
+        auto& before = until_now[to_device];
+        if (!can_follow(needs, before, now))
+            return static_cast<CUresult>(unsupported("an instance's new host copy that functions cannot follow"));
+        if (!now) continue;
+        if (overlaps_another(needs, until_now, *now))
+            return static_cast<CUresult>(unsupported("an instance's new copy of overlapping host memory"));
+        now->seen_by_function = before.copy && before.copy->seen_by_function;
+        if (to_device) copy.work.from_host = before.functions.empty();
     }
     return CUDA_SUCCESS;
 }
 
 CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* given, CUcontext context) {
     if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
-    auto needs = needs_of(exec);
-    PreparedCopy copy;
-    if (auto result = prepare(given, context, needs, copy); result != CUDA_SUCCESS) return result;
-    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
-    if (needs)
-        if (auto result = check_order(*needs, handle, copy); result != CUDA_SUCCESS) return result;
+    const auto before = needs_of(exec);
+    const auto needs = before ? before : std::make_shared<const GraphNeeds>();
     wire::CopyWork<> old;
     if (auto result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
+    CopiesUntilNow until_now;
+    if (auto result = find_until_now(*needs, handle, old, until_now); result != CUDA_SUCCESS) return result;
+    auto find_same = [&](const HostCopy& like) {
+        auto& one = until_now[like.to_device];
+        return one.functions.empty() ? needs->copies.find_same(like) : one.copy;
+    };
+    PreparedCopy copy;
+    if (auto result = prepare(given, context, find_same, copy); result != CUDA_SUCCESS) return result;
+    if (!copy.host.empty() && is_for_kernels(exec)) return refuse_mirrors_for_kernels();
+    if (auto result = check_order(*needs, until_now, copy); result != CUDA_SUCCESS) return result;
     auto result = send_copy(
         copy, [&](const auto& work) { return set_exec_node(wire::SetExecCopyNode<>::op, exec, handle, work); });
-    if (result == CUDA_SUCCESS) set_needs(exec, with_copy(needs, handle, old, copy));
+    if (result != CUDA_SUCCESS) return result;
+    set_needs(exec, with_copy(needs, handle, old, copy));
+    for (auto& one : copy.host)
+        if (result == CUDA_SUCCESS) result = tell_functions(exec, until_now[one->to_device].functions, one);
     return result;
 }
 

@@ -1,4 +1,7 @@
 // Functions of the program as nodes of graphs.
+#include <algorithm>
+
+#include "gpu_client/cuda/graph_functions.hpp"
 #include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
@@ -48,8 +51,8 @@ CUresult ask_ticket(CUgraphNode handle, uint64_t& ticket) {
 }
 
 // The needs with another function for the node.
-std::shared_ptr<const GraphNeeds> with_function(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
-                                                uint64_t old_ticket, const Ticket& ticket) {
+std::shared_ptr<GraphNeeds> with_function(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode node,
+                                          uint64_t old_ticket, const Ticket& ticket) {
     auto changed = needs ? std::make_shared<GraphNeeds>(*needs) : std::make_shared<GraphNeeds>();
     std::erase_if(changed->functions,
                   [&](auto& old) { return old.node == value_of(node) || *old.ticket == old_ticket; });
@@ -82,21 +85,53 @@ uint64_t ticket_in(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode n
     return of_graph;
 }
 
-CUresult set_host(CUgraphExec exec, CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
-    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
-    auto needs = needs_of(exec);
-    Ticket ticket;
-    if (auto result = prepare(given, ticket); result != CUDA_SUCCESS) return result;
-    uint64_t old_ticket = 0;
-    if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
+// The function takes the place of the one with the old ticket.
+CUresult place_function(CUgraphExec exec, CUgraphNode handle, uint64_t old_ticket, const Ticket& ticket) {
     TableCall call(wire::SetExecHostNode<>::op, wire::SetExecHostNode<>::way);
     call.handle(exec);
     call.handle(handle);
     put_function(call, ticket);
-    if (auto result = call.send(); result != CUDA_SUCCESS) return result;
-    take_place_of(ticket_in(needs, handle, old_ticket), *ticket);
-    set_needs(exec, with_function(needs, handle, old_ticket, ticket));
+    auto result = call.send();
+    if (result == CUDA_SUCCESS) set_needs(exec, with_function(needs_of(exec), handle, old_ticket, ticket));
+    return result;
+}
+
+CUresult set_host(CUgraphExec exec, CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* given) {
+    if (!find_graph_exec(exec)) return CUDA_ERROR_INVALID_VALUE;
+    Ticket ticket;
+    if (auto result = prepare(given, ticket); result != CUDA_SUCCESS) return result;
+    uint64_t old_ticket = 0;
+    if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
+    const auto needs = needs_of(exec);  // keeps the ticket
+    old_ticket = ticket_in(needs, handle, old_ticket);
+    auto result = place_function(exec, handle, old_ticket, ticket);
+    if (result == CUDA_SUCCESS) take_place_of(old_ticket, *ticket);
+    return result;
+}
+
+// The graph's node with the function; null: it is not the graph's own.
+CUresult find_node(CUgraph graph, const GraphFunction& function, CUgraphNode& found) {
+    found = handle_of<CUgraphNode>(function.node);
+    auto* known = find_graph_node(found);
+    if (known && known->graph == value_of(graph)) return CUDA_SUCCESS;
+    found = nullptr;
+    std::vector<CUgraphNode> nodes;
+    if (auto result = list_nodes(graph, nodes); result != CUDA_SUCCESS) return result;
+    for (auto node : nodes) {
+        auto type = CU_GRAPH_NODE_TYPE_EMPTY;
+        uint64_t ticket = 0;
+        if (auto result = cuGraphNodeGetType(node, &type); result != CUDA_SUCCESS) return result;
+        if (type == CU_GRAPH_NODE_TYPE_HOST && ask_ticket(node, ticket) == CUDA_SUCCESS && ticket == *function.ticket)
+            found = node;
+    }
     return CUDA_SUCCESS;
+}
+
+// How the function has to do with the copy: null, if it has not.
+const std::vector<std::shared_ptr<const HostCopy>>* part_with(const FunctionMemory& memory, const HostCopy& copy) {
+    auto& part = copy.to_device ? memory.brings : memory.seen;
+    bool has = std::any_of(part.begin(), part.end(), [&](auto& one) { return one->mirror == copy.mirror; });
+    return has ? &part : nullptr;
 }
 
 CUresult show_host(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* out) {
@@ -107,6 +142,34 @@ CUresult show_host(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* out) {
 }
 
 }  // namespace
+
+CUresult find_functions_of(const GraphNeeds& needs, CUgraph graph, const HostCopy& copy,
+                           std::vector<ToldFunction>& found) {
+    for (auto& function : needs.functions) {
+        auto memory = memory_of_function(*function.ticket);
+        if (!memory || !part_with(*memory, copy)) continue;
+        ToldFunction told{*function.ticket};
+        if (auto result = find_node(graph, function, told.node); result != CUDA_SUCCESS) return result;
+        if (!told.node)
+            return static_cast<CUresult>(
+                unsupported("an instance's new host copy beside a function of a graph inside"));
+        found.push_back(told);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult tell_functions(CUgraphExec exec, const std::vector<ToldFunction>& functions, const HostCopies::Copy& now) {
+    for (auto& function : functions) {
+        auto old = memory_of_function(function.ticket);
+        auto memory = old ? *old : FunctionMemory();
+        for (auto& one : now->to_device ? memory.brings : memory.seen)
+            if (one->mirror == now->mirror) one = now;
+        auto ticket = make_twin(function.ticket, std::move(memory));
+        auto result = ticket ? place_function(exec, function.node, function.ticket, ticket) : CUDA_ERROR_UNKNOWN;
+        if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+}
 
 }  // namespace tnr::cuda
 

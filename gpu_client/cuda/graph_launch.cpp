@@ -7,7 +7,6 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
 #include "gpu_client/cuda/memory_info.hpp"
-#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
@@ -17,21 +16,21 @@ namespace tnr::cuda {
 
 namespace {
 
-DeviceRows mirror_of(const HostCopy& copy, const MirroredRows& slice) {
-    return {*copy.mirror + slice.offset, slice.host.row_bytes};
-}
-
 CUresult fill_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
-    for (auto& slice : slices_of(copy))
-        if (result == CUDA_SUCCESS) result = copy_to_device(mirror_of(copy, slice), slice.host, stream, false);
+    for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
+        if (result == CUDA_SUCCESS)
+            result = copy_to_device({*copy.mirror + offset, host.row_bytes}, host, stream, false);
+    });
     return result;
 }
 
 CUresult fetch_mirror(const HostCopy& copy, CUstream stream) {
     auto result = CUDA_SUCCESS;
-    for (auto& slice : slices_of(copy))
-        if (result == CUDA_SUCCESS) result = copy_from_device(slice.host, mirror_of(copy, slice), stream, false);
+    for_each_slice(copy, [&](const HostRows& host, uint64_t offset) {
+        if (result == CUDA_SUCCESS)
+            result = copy_from_device(host, {*copy.mirror + offset, host.row_bytes}, stream, false);
+    });
     return result;
 }
 

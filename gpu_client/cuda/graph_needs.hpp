@@ -10,24 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "gpu_client/cuda/rows.hpp"
+#include "gpu_client/cuda/host_copies.hpp"
 
 namespace tnr::cuda {
-
-struct HostCopy {
-    bool to_device = false;
-    HostRows host;
-    // Of a box with gaps between its slices, the gaps are mirrored, too, but never copied: of every `slice_rows` rows the
-    // first `copied_rows` are the box's. 0: all are.
-    uint64_t slice_rows = 0, copied_rows = 0;
-    // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
-    std::shared_ptr<const uint64_t> mirror;
-    uint64_t context = 0;  // handle: of the mirror
-    uint64_t stream = 0;   // handle of the one that it was captured in, or
-    uint64_t node = 0;     // of the node that it was added or set as
-    // A function of the graph comes behind it and has seen what it brought; it may have changed that.
-    bool seen_by_function = false;
-};
 
 struct GraphFunction {
     // By which the worker names a function of the program. It is given back with the last graph that has it.
@@ -36,13 +21,13 @@ struct GraphFunction {
 };
 
 struct GraphNeeds {
-    std::vector<std::shared_ptr<HostCopy>> copies;
+    HostCopies copies;
     std::vector<GraphFunction> functions;
     bool allocates = false;  // memory, or frees it: a launch may be wrong, so the program waits for the answer
 
     bool empty() const { return copies.empty() && functions.empty() && !allocates; }
     void add(const GraphNeeds& more) {
-        copies.insert(copies.end(), more.copies.begin(), more.copies.end());
+        for (auto& copy : more.copies) copies.add(copy);
         functions.insert(functions.end(), more.functions.begin(), more.functions.end());
         allocates |= more.allocates;
     }

@@ -7,6 +7,13 @@
 
 namespace tnr::cuda {
 
+CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
+    size_t count = 0;
+    if (auto result = cuGraphGetNodes(graph, nullptr, &count); result != CUDA_SUCCESS) return result;
+    nodes.resize(count);
+    return cuGraphGetNodes(graph, nodes.data(), &count);
+}
+
 void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place) {
     call.put(made.number());
     call.handle(place.graph);

@@ -15,6 +15,8 @@ struct NodePlace {
     size_t count;
 };
 
+CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes);
+
 // Puts the beginning of an AddNode: its number, its graph, its dependencies.
 void put_place(TableCall& call, const Minted<CUgraphNode>& made, const NodePlace& place);
 template <class Work>

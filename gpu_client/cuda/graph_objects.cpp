@@ -137,18 +137,25 @@ bool name_by_driver(CUgraphExec& handle, uint64_t name) {
     return true;
 }
 
+static std::shared_ptr<GraphNeeds> share_needs(Graph& graph) {
+    graph.needs_are_shared = graph.needs != nullptr;
+    return graph.needs;
+}
+
 // A clone, or an instance: it needs what the graph needs.
 void made(CUgraph handle, const NamedGraph& from) {
     LockGuard lock(ownership().mutex);
     auto *graph = find_graph(handle), *original = graphs().find(from.graph);
-    if (graph && original) graph->needs = original->needs;
+    if (!graph || !original) return;
+    graph->needs = share_needs(*original);
+    graph->needs_are_shared = true;
 }
 void made(CUgraphExec handle, const NamedGraph& from) {
     auto* exec = find_graph_exec(handle);
     LockGuard lock(ownership().mutex);
     auto* original = graphs().find(from.graph);
     if (exec && original) {
-        exec->needs = original->needs;
+        exec->needs = share_needs(*original);
         exec->has_needs = exec->needs != nullptr;
     }
 }
@@ -185,15 +192,21 @@ void add_needs(CUgraph handle, const GraphNeeds& more) {
     LockGuard lock(ownership().mutex);
     auto* graph = find_graph(handle);
     if (!graph) return;
-    auto all = graph->needs ? std::make_shared<GraphNeeds>(*graph->needs) : std::make_shared<GraphNeeds>();
-    all->add(more);
-    graph->needs = all;
+    if (!graph->needs) graph->needs = std::make_shared<GraphNeeds>();
+    if (std::exchange(graph->needs_are_shared, false)) graph->needs = std::make_shared<GraphNeeds>(*graph->needs);
+    graph->needs->add(more);
 }
 
 std::shared_ptr<const GraphNeeds> needs_of(CUgraph handle) {
     LockGuard lock(ownership().mutex);
     auto* graph = find_graph(handle);
-    return graph ? graph->needs : nullptr;
+    return graph ? share_needs(*graph) : nullptr;
+}
+
+HostCopies::Copy same_copy_in(CUgraph handle, const HostCopy& like) {
+    LockGuard lock(ownership().mutex);
+    auto* graph = find_graph(handle);
+    return graph && graph->needs ? graph->needs->copies.find_same(like) : nullptr;
 }
 
 std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec handle) {
@@ -202,9 +215,12 @@ std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec handle) {
     return exec ? exec->needs : nullptr;
 }
 
-void set_needs(CUgraph handle, std::shared_ptr<const GraphNeeds> needs) {
+void set_needs(CUgraph handle, std::shared_ptr<GraphNeeds> needs) {
     LockGuard lock(ownership().mutex);
-    if (auto* graph = find_graph(handle)) graph->needs.swap(needs);
+    auto* graph = find_graph(handle);
+    if (!graph) return;
+    graph->needs.swap(needs);
+    graph->needs_are_shared = graph->needs != nullptr;
 }
 
 void set_needs(CUgraphExec handle, std::shared_ptr<const GraphNeeds> needs) {

@@ -15,7 +15,8 @@ struct Graph {
     uint64_t number = 0;
     uint64_t handle = 0;
     uint64_t holder = 0;  // handle of the node that it is the child of; 0: the program's own
-    std::shared_ptr<const GraphNeeds> needs;
+    std::shared_ptr<GraphNeeds> needs;
+    bool needs_are_shared = false;  // with an instance or a clone, or whoever has asked: not to be changed any more
 };
 
 // What a program is shown of a kernel's parameters stays there until it asks again or the node is gone.
@@ -115,9 +116,10 @@ void forget(CUgraphExec handle);
 
 // What launches need of the program. It goes with the graph and the instance.
 void add_needs(CUgraph graph, const GraphNeeds& more);
-std::shared_ptr<const GraphNeeds> needs_of(CUgraph graph);  // null: nothing
+std::shared_ptr<const GraphNeeds> needs_of(CUgraph graph);           // null: nothing
+HostCopies::Copy same_copy_in(CUgraph graph, const HostCopy& like);  // null: none of the same rows
 std::shared_ptr<const GraphNeeds> needs_of(CUgraphExec exec);
-void set_needs(CUgraph graph, std::shared_ptr<const GraphNeeds> needs);
+void set_needs(CUgraph graph, std::shared_ptr<GraphNeeds> needs);
 void set_needs(CUgraphExec exec, std::shared_ptr<const GraphNeeds> needs);
 
 // What a number in an answer of the session stands for; 0: null.

@@ -2,12 +2,12 @@
 #include "gpu_client/cuda/graph_order.hpp"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
-#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/table_call.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
 
@@ -21,27 +21,28 @@ using Order = wire::OrderGraph<>::Reply;
 struct Mirrors {
     decltype(wire::OrderGraph<>::mirrors) all;
     std::unordered_map<uint64_t, uint32_t> index;  // by address
+    std::vector<std::array<HostCopies::Copy, 2>>
+        copies;  // of each mirror the first one each way, to the device at [true]
 
     explicit Mirrors(const GraphNeeds& needs) {
         for (auto& copy : needs.copies) {
             auto& host = copy->host;
-            if (!index.emplace(*copy->mirror, static_cast<uint32_t>(all.size())).second) continue;
-            all.push_back({*copy->mirror, host.row_bytes * host.rows, value_of(host.address),
-                           extent(host.row_bytes, host.rows, host.pitch)});
+            auto [entry, is_new] = index.emplace(*copy->mirror, static_cast<uint32_t>(all.size()));
+            if (is_new) {
+                all.push_back({*copy->mirror, host.row_bytes * host.rows, value_of(host.address),
+                               extent(host.row_bytes, host.rows, host.pitch)});
+                copies.emplace_back();
+            }
+            auto& first = copies[entry->second][copy->to_device];
+            if (!first) first = copy;
         }
     }
     uint32_t of(const HostCopy& copy) const { return index.at(*copy.mirror); }
+    // Null: the graph has no such copy any more.
+    HostCopies::Copy any_copy(uint32_t mirror, bool to_device) const {
+        return mirror < copies.size() ? copies[mirror][to_device] : nullptr;
+    }
 };
-
-// Copies to the same memory at least, one after the other, or one to it and one from it.
-bool any_overlap(const GraphNeeds& needs, const GraphNeeds& others) {
-    for (auto& one : needs.copies)
-        for (auto& other : others.copies)
-            if (one->mirror != other->mirror && !(one->to_device && other->to_device) &&
-                overlap(one->host, other->host))
-                return true;
-    return false;
-}
 
 CUresult ask_order(CUgraph graph, const Mirrors& mirrors, Order& order) {
     TableCall call(wire::OrderGraph<>::op, wire::OrderGraph<>::way);
@@ -51,34 +52,27 @@ CUresult ask_order(CUgraph graph, const Mirrors& mirrors, Order& order) {
     return result == CUDA_SUCCESS ? call.take(order) : result;
 }
 
-// Null: the graph has no such copy any more.
-std::shared_ptr<HostCopy> find_copy(const GraphNeeds& needs, const Mirrors& mirrors, uint32_t mirror, bool to_device) {
-    for (auto& copy : needs.copies)
-        if (copy->to_device == to_device && mirrors.of(*copy) == mirror) return copy;
-    return nullptr;
-}
-
-FunctionMemory memory_of(const wire::FunctionOrder& function, const GraphNeeds& needs, const Mirrors& mirrors) {
+FunctionMemory memory_of(const wire::FunctionOrder& function, const Mirrors& mirrors) {
     FunctionMemory memory;
     for (auto mirror : function.seen)
-        if (auto copy = find_copy(needs, mirrors, mirror, false)) memory.seen.push_back(copy);
+        if (auto copy = mirrors.any_copy(mirror, false)) memory.seen.push_back(copy);
     for (auto mirror : function.brings)
-        if (auto copy = find_copy(needs, mirrors, mirror, true)) memory.brings.push_back(copy);
+        if (auto copy = mirrors.any_copy(mirror, true)) memory.brings.push_back(copy);
     return memory;
 }
 
 // Copies to the host last, in the order in which launches reach them.
-std::shared_ptr<const GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mirrors, const Order& order) {
-    auto ordered = std::make_shared<GraphNeeds>(needs);
-    auto place = [&](const std::shared_ptr<HostCopy>& copy) {
-        return copy->to_device ? 0 : order.unseen[mirrors.of(*copy)];
-    };
-    for (auto& copy : ordered->copies) {
-        copy = std::make_shared<HostCopy>(*copy);
-        copy->seen_by_function = !copy->to_device && place(copy) == 0;
+std::shared_ptr<GraphNeeds> in_order(const GraphNeeds& needs, const Mirrors& mirrors, const Order& order) {
+    auto place = [&](const HostCopies::Copy& copy) { return copy->to_device ? 0 : order.unseen[mirrors.of(*copy)]; };
+    std::vector<HostCopies::Copy> copies;
+    for (auto& copy : needs.copies) {
+        copies.push_back(std::make_shared<HostCopy>(*copy));
+        copies.back()->seen_by_function = !copy->to_device && place(copy) == 0;
     }
-    std::stable_sort(ordered->copies.begin(), ordered->copies.end(),
-                     [&](auto& one, auto& other) { return place(one) < place(other); });
+    std::stable_sort(copies.begin(), copies.end(), [&](auto& one, auto& other) { return place(one) < place(other); });
+    auto ordered = std::make_shared<GraphNeeds>(needs);
+    ordered->copies = {};
+    for (auto& copy : copies) ordered->copies.add(std::move(copy));
     return ordered;
 }
 
@@ -86,17 +80,17 @@ std::shared_ptr<const GraphNeeds> in_order(const GraphNeeds& needs, const Mirror
 CUresult order_needs(CUgraph graph, bool& tangled) {
     tangled = false;
     auto needs = needs_of(graph);
-    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(*needs, *needs)))
+    if (!needs || needs->copies.empty() || (needs->functions.empty() && !any_overlap(needs->copies, needs->copies)))
         return CUDA_SUCCESS;
     const Mirrors mirrors(*needs);
-    if (mirrors.all.size() > wire::seen_memory_max)
+    if (mirrors.all.size() > wire::graph_mirrors_max)
         return static_cast<CUresult>(unsupported("a graph with functions and so many copies from or to the host"));
     Order order;
     if (auto result = ask_order(graph, mirrors, order); result != CUDA_SUCCESS) return result;
     tangled = order.tangled != 0;
     if (tangled) return CUDA_ERROR_NOT_SUPPORTED;
     if (order.unseen.size() != mirrors.all.size()) return CUDA_ERROR_UNKNOWN;
-    for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, *needs, mirrors));
+    for (auto& function : order.functions) set_function_memory(function.ticket, memory_of(function, mirrors));
     set_needs(graph, in_order(*needs, mirrors, order));
     return CUDA_SUCCESS;
 }
@@ -111,7 +105,7 @@ CUresult order_needs(CUgraph graph) {
     if (result = share_pinned_copies(graph); result != CUDA_SUCCESS) return result;
     // What is shared by then is no business of the order any more, so no mirror may stand for a part of it.
     auto left = needs_of(graph);
-    if (!left || !any_overlap(*left, *before)) return order_needs(graph, tangled);
+    if (!left || !any_overlap(left->copies, before->copies)) return order_needs(graph, tangled);
     return static_cast<CUresult>(
         unsupported("a graph's copy from host memory, not pinned, that a copy before it changes partly"));
 }

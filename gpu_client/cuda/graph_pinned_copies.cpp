@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu_client/cuda/boxes.hpp"
+#include "gpu_client/cuda/graph_nodes.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/rows.hpp"
 #include "gpu_client/cuda/thread_state.hpp"
@@ -39,13 +40,6 @@ static CUresult share_sides(Context& context, CUgraphNode node) {
     for (auto* side : {&box.to, &box.from})
         if (auto result = share_side(context, *side); result != CUDA_SUCCESS) return result;
     return cuGraphMemcpyNodeSetParams(node, &copy);
-}
-
-static CUresult list_nodes(CUgraph graph, std::vector<CUgraphNode>& nodes) {
-    size_t count = 0;
-    if (auto result = cuGraphGetNodes(graph, nullptr, &count); result != CUDA_SUCCESS) return result;
-    nodes.resize(count);
-    return cuGraphGetNodes(graph, nodes.data(), &count);
 }
 
 CUresult share_pinned_copies(CUgraph graph) {

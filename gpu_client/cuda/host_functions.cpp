@@ -10,7 +10,6 @@
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/client_session.hpp"
 #include "gpu_client/cuda/guarded.hpp"
-#include "gpu_client/cuda/mirrors.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -31,7 +30,7 @@ struct HostFunctions {
     uint64_t last_ticket TNR_GUARDED_BY(mutex) = 0;
     struct Waiting {
         std::function<void()> run;
-        ClientSession* session;  // of its stream
+        ClientSession* session = nullptr;  // of its stream
         bool of_graph = false;
         bool retired = false;                                    // of a graph that is gone
         uint64_t expected = 0;                                   // runs that launches of a graph will still bring
@@ -164,24 +163,25 @@ void run_on_host_thread_soon(std::function<void()> run) {
 
 // A piece of what is in the copy's mirror.
 static void write_seen(const HostCopy& copy, uint64_t offset, std::span<const std::byte> data) {
-    for (auto& [host, slice_offset] : slices_of(copy)) {
+    for_each_slice(copy, [&](const HostRows& host, uint64_t slice_offset) {
         const uint64_t bytes = host.rows * host.row_bytes;
         const uint64_t begin = std::max(offset, slice_offset);
         const uint64_t end = std::min(offset + data.size(), slice_offset + bytes);
-        if (begin >= end) continue;
+        if (begin >= end) return;
         Destination to{host.address, bytes, host.rows > 1 ? host.row_bytes : 0, host.pitch};
         (void)to.write(begin - slice_offset, data.subspan(begin - offset, end - begin));
-    }
+    });
+}
+
+std::shared_ptr<const FunctionMemory> memory_of_function(uint64_t ticket) {
+    auto& all = host_functions();
+    LockGuard lock(all.mutex);
+    auto found = all.waiting.find(ticket);
+    return found != all.waiting.end() ? found->second.memory : nullptr;
 }
 
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data) {
-    std::shared_ptr<const FunctionMemory> memory;
-    {
-        auto& all = host_functions();
-        LockGuard lock(all.mutex);
-        auto found = all.waiting.find(ticket);
-        if (found != all.waiting.end()) memory = found->second.memory;
-    }
+    auto memory = memory_of_function(ticket);
     if (!memory) return;
     for (auto& copy : memory->seen) {
         const uint64_t bytes = copy->host.rows * copy->host.row_bytes;
@@ -201,15 +201,35 @@ void expect_functions(ClientSession& session, const GraphNeeds& needs) {
     session.expect_news(static_cast<int>(needs.functions.size()));
 }
 
+// With the ticket's last copy the function goes.
+static std::shared_ptr<const uint64_t> add_owned(HostFunctions::Waiting function) {
+    return {new uint64_t(host_functions().add(std::move(function))), [](const uint64_t* last) {
+                retire(*last);
+                delete last;
+            }};
+}
+
 std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std::function<void()> run,
                                                     const CUDA_HOST_NODE_PARAMS& given) {
     HostFunctions::Waiting function{std::move(run), &session};
     function.of_graph = true;
     function.given = given;
-    return {new uint64_t(host_functions().add(std::move(function))), [](const uint64_t* last) {
-                retire(*last);
-                delete last;
-            }};
+    return add_owned(std::move(function));
+}
+
+std::shared_ptr<const uint64_t> make_twin(uint64_t ticket, FunctionMemory memory) {
+    auto& all = host_functions();
+    HostFunctions::Waiting twin;
+    {
+        LockGuard lock(all.mutex);
+        auto found = all.waiting.find(ticket);
+        if (found == all.waiting.end()) return nullptr;
+        twin = {found->second.run, found->second.session};
+        twin.given = found->second.given;
+    }
+    twin.of_graph = true;
+    twin.memory = std::make_shared<const FunctionMemory>(std::move(memory));
+    return add_owned(std::move(twin));
 }
 
 void set_function_memory(uint64_t ticket, FunctionMemory memory) {

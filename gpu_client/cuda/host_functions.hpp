@@ -24,6 +24,10 @@ struct FunctionMemory {
     std::vector<std::shared_ptr<const HostCopy>> seen, brings;
 };
 void set_function_memory(uint64_t ticket, FunctionMemory memory);
+// Null: it sees and brings nothing.
+std::shared_ptr<const FunctionMemory> memory_of_function(uint64_t ticket);
+// Another ticket for the same function of the program, with memory of its own. Null: there is no such function.
+std::shared_ptr<const uint64_t> make_twin(uint64_t ticket, FunctionMemory memory);
 // The function with the new ticket sees and brings what the other one does.
 void take_place_of(uint64_t ticket, uint64_t new_ticket);
 CUresult find_graph_function(uint64_t ticket, CUDA_HOST_NODE_PARAMS& given);

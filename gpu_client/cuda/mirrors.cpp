@@ -6,21 +6,6 @@
 
 namespace tnr::cuda {
 
-static bool same_rows(const HostRows& one, const HostRows& other) {
-    return one.address == other.address && one.row_bytes == other.row_bytes && one.rows == other.rows &&
-           (one.rows == 1 || one.pitch == other.pitch);
-}
-
-static bool same(const HostCopy& one, const HostCopy& other) {
-    return same_rows(one.host, other.host) && one.slice_rows == other.slice_rows &&
-           one.copied_rows == other.copied_rows;
-}
-
-bool overlap(const HostRows& one, const HostRows& other) {
-    return one.address < other.address + extent(other.row_bytes, other.rows, other.pitch) &&
-           other.address < one.address + extent(one.row_bytes, one.rows, one.pitch);
-}
-
 static CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<const uint64_t>& mirror) {
     uint64_t address = 0;
     auto result = find_device(context.device)->memory->allocate(context, bytes, 0, 0, address);
@@ -32,28 +17,11 @@ static CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_
     return result;
 }
 
-CUresult mirror_copy(const Context& context, const HostRows& host, bool to_device, const GraphNeeds& before,
-                     HostCopy& copy) {
-    copy.to_device = to_device;
-    copy.host = host;
-    copy.context = context.handle;
-    for (auto& other : before.copies)
-        if (same(*other, copy)) {
-            copy.context = other->context;
-            copy.mirror = other->mirror;
-            return CUDA_SUCCESS;
-        }
-    return make_mirror(context, host.row_bytes * host.rows, copy.mirror);
-}
-
-std::vector<MirroredRows> slices_of(const HostCopy& copy) {
-    auto& host = copy.host;
-    if (copy.slice_rows == 0) return {{host, 0}};
-    std::vector<MirroredRows> slices;
-    for (uint64_t row = 0; row < host.rows; row += copy.slice_rows)
-        slices.push_back(
-            {{host.address + row * host.pitch, host.row_bytes, copy.copied_rows, host.pitch}, row * host.row_bytes});
-    return slices;
+CUresult give_mirror(const Context& context, HostCopy& copy, const HostCopy* same) {
+    copy.context = same ? same->context : context.handle;
+    if (!same) return make_mirror(context, copy.host.row_bytes * copy.host.rows, copy.mirror);
+    copy.mirror = same->mirror;
+    return CUDA_SUCCESS;
 }
 
 }  // namespace tnr::cuda

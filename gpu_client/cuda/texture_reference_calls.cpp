@@ -172,6 +172,11 @@ CUresult CUDAAPI cuTexRefDestroy(CUtexref handle) {
 CUresult CUDAAPI cuTexRefSetAddress_v2(size_t* offset, CUtexref handle, CUdeviceptr address, size_t bytes) {
     return guarded("cuTexRefSetAddress", [&] { return set_address(offset, handle, address, bytes); });
 }
+// The form of CUDA 3.2 and 4.0.
+CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* described, CUdeviceptr address,
+                                         size_t pitch) {
+    return cuTexRefSetAddress2D_v3(handle, described, address, pitch);
+}
 CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref handle, float* color) {
     return guarded("cuTexRefSetBorderColor", [&] { return set_border(handle, color); });
 }

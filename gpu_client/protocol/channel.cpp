@@ -12,6 +12,7 @@
 #include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::wire {
 
@@ -121,7 +122,7 @@ void Channel::connect_or_throw(zmq::socket_t& socket, const Way& way) {
     auto [endpoint, number] = parse_dialling(endpoint_);
     if (zmq_setsockopt(socket.handle(), greeting_number_option, &number, sizeof number) != 0) throw zmq::error_t();
     allow_ipv6(socket, endpoint);
-    socket.connect(endpoint);
+    uninterrupted([&socket, &to = endpoint] { socket.connect(to); });
 }
 
 bool Channel::dial_lane(size_t lane) try {
@@ -194,16 +195,27 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
     return Error{Error::Kind::internal, std::string("cannot serve a session: ") + error.what()};
 }
 
+template <class Frame>  // a message or a view
+static void send_frame(zmq::socket_t& socket, Frame&& frame, bool last) {
+    auto flags = last ? zmq::send_flags::dontwait : zmq::send_flags::dontwait | zmq::send_flags::sndmore;
+    uninterrupted([&] { return socket.send(frame, flags); });
+}
+
+static bool take_frame(zmq::socket_t& socket, zmq::message_t& frame, zmq::recv_flags flags) {
+    return uninterrupted([&] { return socket.recv(frame, flags); }).has_value();
+}
+
+static int events_of(zmq::socket_t& socket) {
+    return uninterrupted([&] { return socket.get(zmq::sockopt::events); });
+}
+
 void Channel::send(Frames& frames, size_t lane) {
     LockGuard lock(mutex_);
     // Never waits, whatever becomes of the connection: a DEALER without one would.
-    auto now = zmq::send_flags::dontwait;
-    if (socket_ && addressed())
-        (void)socket_.send(zmq::buffer(name({connection_, lane})), now | zmq::send_flags::sndmore);
-    for (size_t i = 0; socket_ && i < frames.size(); ++i)
-        (void)socket_.send(frames[i], i + 1 < frames.size() ? now | zmq::send_flags::sndmore : now);
+    if (socket_ && addressed()) send_frame(socket_, zmq::buffer(name({connection_, lane})), false);
+    for (size_t i = 0; socket_ && i < frames.size(); ++i) send_frame(socket_, frames[i], i + 1 == frames.size());
     frames.clear();
-    if (receiver_waits_ && socket_ && (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN)) {
+    if (receiver_waits_ && socket_ && (events_of(socket_) & ZMQ_POLLIN)) {
         receiver_waits_ = false;  // once is enough
         wake();
     }
@@ -221,13 +233,13 @@ bool Channel::take_from_socket(Frames& frames, Way& way) {
     while (true) {
         frames.clear();
         zmq::message_t part;
-        if (!socket_.recv(part, zmq::recv_flags::dontwait)) return false;
+        if (!take_frame(socket_, part, zmq::recv_flags::dontwait)) return false;
         auto from = addressed() ? way_named(part.to_string_view()) : Way{};
         bool more = part.more();
         if (!addressed()) frames.push_back(std::move(part));
         while (more) {
             zmq::message_t next;
-            (void)socket_.recv(next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
+            take_frame(socket_, next, zmq::recv_flags::none);  // ZeroMQ delivers messages whole: never waits here
             more = next.more();
             if (frames.size() <= batch_frames_max) frames.push_back(std::move(next));
         }

@@ -12,6 +12,7 @@
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/monitor.hpp"
+#include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::control {
 
@@ -143,7 +144,7 @@ private:
         socket_ = std::move(socket);
         ended_ = false;
         wire::allow_ipv6(*socket_, endpoint_);
-        socket_->connect(endpoint_);
+        wire::uninterrupted([&] { socket_->connect(endpoint_); });
     }
 
     // False: there was a connection, or an attempt at one, and it has ended. While send() waits ZeroMQ makes further
@@ -158,13 +159,20 @@ private:
     }
 
     bool send(const std::string& text, milliseconds timeout) {
-        socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(timeout.count()));
-        return socket_->send(zmq::buffer(text), zmq::send_flags::none).has_value();
+        auto deadline = Clock::now() + timeout;
+        auto sent = wire::uninterrupted([&] {
+            auto left = std::max(left_until(deadline), milliseconds(0));
+            socket_->set(zmq::sockopt::sndtimeo, static_cast<int>(left.count()));
+            return socket_->send(zmq::buffer(text), zmq::send_flags::none);
+        });
+        return sent.has_value();
     }
 
     // Without waiting; null when it is not there yet.
     std::optional<Result<json>> take_answer(uint64_t id) {
-        for (zmq::message_t message; socket_->recv(message, zmq::recv_flags::dontwait);) {
+        zmq::message_t message;
+        auto take = [&] { return socket_->recv(message, zmq::recv_flags::dontwait); };
+        while (wire::uninterrupted(take)) {
             auto answer = parse(message.data(), message.size());
             if (!answer) return answer;
             if (answer->value("id", uint64_t{0}) != id) continue;  // the late answer to a request we gave up on

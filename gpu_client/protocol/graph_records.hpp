@@ -125,8 +125,10 @@ struct GraphMirror {
     uint64_t host = 0, host_bytes = 0;
     auto fields() { return std::tie(device, bytes, host, host_bytes); }
 };
+// Of one graph. A program that captures a training step copies some thousands of times at most.
+inline constexpr uint32_t graph_mirrors_max = 16'384;
 // Indices of mirrors.
-using MirrorList = List<uint32_t, seen_memory_max>;
+using MirrorList = List<uint32_t, graph_mirrors_max>;
 struct FunctionOrder {
     uint64_t ticket = 0;
     MirrorList seen;    // it comes after copies into these, whose content it gets, one behind the other
@@ -142,13 +144,13 @@ struct OrderGraph {
     static constexpr uint16_t op = op_order_graph;
     static constexpr auto way = CallWay::sync;
     typename Side::Graph graph{};
-    List<GraphMirror, seen_memory_max> mirrors;
+    List<GraphMirror, graph_mirrors_max> mirrors;
     auto fields() { return std::tie(graph, mirrors); }
     struct Reply {
         List<FunctionOrder, ordered_functions_max> functions;
         // Of each mirror: the place among the graph's steps, from 1, of the last copy into it that no function has seen;
         // 0: none. That is the order in which the client fetches them when the graph is done.
-        List<uint32_t, seen_memory_max> unseen;
+        List<uint32_t, graph_mirrors_max> unseen;
         // A copy from the host comes after one to overlapping memory there, with nobody between them that could carry the
         // one mirror's content to the other.
         uint8_t tangled = 0;

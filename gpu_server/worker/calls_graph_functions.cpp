@@ -16,22 +16,72 @@ struct GraphFunction {
     uint64_t ticket;
 };
 
+// Sends what is in the mirrors that a function sees.
+class SeenSender {
+public:
+    SeenSender(const GraphFunction& function, CUstream own) : function_(function), own_(own) {}
+
+    CUresult send(const SeenPart& part) {
+        auto result = CUDA_SUCCESS;
+        for (uint64_t at = 0; at < part.bytes && result == CUDA_SUCCESS; at += wire::piece_bytes_max) {
+            const SeenPart piece{part.address + at, std::min<uint64_t>(part.bytes - at, wire::piece_bytes_max),
+                                 part.offset + at};
+            result = piece.bytes > wire::inline_copy_bytes_max ? send_block(piece) : gather(piece);
+        }
+        return result;
+    }
+    // What has been gathered.
+    CUresult send_rest() {
+        auto result = pieces_.empty() ? CUDA_SUCCESS : driver().cuStreamSynchronize(own_);
+        const auto* data = block_.get();
+        for (auto& piece : pieces_) {
+            if (result != CUDA_SUCCESS) break;
+            tell(piece, zmq::message_t(data, piece.bytes));
+            data += piece.bytes;
+        }
+        pieces_.clear();
+        gathered_ = 0;
+        return result;
+    }
+
+private:
+    CUresult send_block(const SeenPart& piece) {
+        auto block = function_.session.staging.take_download();
+        auto result = driver().cuMemcpyDtoHAsync_v2(block.get(), piece.address, piece.bytes, own_);
+        if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(own_);
+        if (result == CUDA_SUCCESS) tell(piece, as_message(std::move(block), piece.bytes));
+        return result;
+    }
+    // Small ones share a block, which stays here. One each would not come back: it is given back when the client says that
+    // it has received the data, which it does not for so little.
+    CUresult gather(const SeenPart& piece) {
+        auto result = gathered_ + piece.bytes > wire::piece_bytes_max ? send_rest() : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS) return result;
+        if (!block_) block_ = function_.session.staging.take_download();
+        pieces_.push_back(piece);
+        auto* to = block_.get() + std::exchange(gathered_, gathered_ + piece.bytes);
+        return driver().cuMemcpyDtoHAsync_v2(to, piece.address, piece.bytes, own_);
+    }
+    void tell(const SeenPart& piece, zmq::message_t&& data) {
+        function_.session.outbox.piece(wire::graph_function_data + function_.ticket, piece.offset, std::move(data));
+    }
+
+    const GraphFunction& function_;
+    CUstream own_;
+    Staging::Block block_{nullptr, {}};
+    std::vector<SeenPart> pieces_;  // gathered in the block, one behind the other
+    uint64_t gathered_ = 0;         // bytes
+};
+
 CUresult send_seen(const GraphFunction& function, const std::vector<SeenPart>& seen) {
     if (seen.empty()) return CUDA_SUCCESS;
     CUstream own = nullptr;
     driver().cuCtxSetCurrent(function.context);
     auto result = driver().cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
-    for (auto& part : seen) {
-        for (uint64_t at = 0; at < part.bytes && result == CUDA_SUCCESS; at += wire::piece_bytes_max) {
-            auto bytes = std::min<uint64_t>(part.bytes - at, wire::piece_bytes_max);
-            auto block = function.session.staging.take_download();
-            result = driver().cuMemcpyDtoHAsync_v2(block.get(), part.address + at, bytes, own);
-            if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(own);
-            if (result == CUDA_SUCCESS)
-                function.session.outbox.piece(wire::graph_function_data + function.ticket, part.offset + at,
-                                              as_message(std::move(block), bytes));
-        }
-    }
+    SeenSender sender(function, own);
+    for (auto& part : seen)
+        if (result == CUDA_SUCCESS) result = sender.send(part);
+    if (result == CUDA_SUCCESS) result = sender.send_rest();
     if (own) driver().cuStreamDestroy_v2(own);
     return result;
 }

@@ -8,9 +8,10 @@
 
 namespace tnr::worker {
 
-// Both bound what the dispatcher does for one record. PyTorch's largest captures have some 10,000 nodes.
+// These bound what the dispatcher does for one record. PyTorch's largest captures have some 10,000 nodes.
 static constexpr size_t steps_max = size_t{1} << 18;
 static constexpr size_t set_words_max = size_t{8} << 20;
+static constexpr size_t listed_max = size_t{1} << 20;  // in the answer, by all functions together
 
 static bool has_bit(const StepSet& set, int bit) {
     return bit >= 0 && (set[static_cast<size_t>(bit) / 64] >> (bit % 64) & 1) != 0;
@@ -125,9 +126,8 @@ CUresult GraphOrder::describe(CUgraphNode node, CUgraphNodeType type, Step& step
 }
 
 int GraphOrder::mirror_at(uint64_t address) const {
-    for (size_t i = 0; i < mirrors_.size(); ++i)
-        if (mirrors_[i].device == address) return static_cast<int>(i);
-    return -1;
+    auto found = mirror_at_.find(address);
+    return found != mirror_at_.end() ? found->second : -1;
 }
 
 // ---- what comes before each ----
@@ -179,31 +179,46 @@ bool GraphOrder::tangled(uint32_t reader) const {
 
 // ---- the answer ----
 
-static void add_once(wire::MirrorList& list, int mirror) {
-    auto index = static_cast<uint32_t>(mirror);
-    if (std::find(list.begin(), list.end(), index) == list.end()) list.push_back(index);
+// Mirrors, each once.
+class MirrorSet {
+public:
+    MirrorSet(wire::MirrorList& list, size_t mirrors) : list_(list), has_(mirrors) {}
+    void add(int mirror) {
+        auto index = static_cast<uint32_t>(mirror);
+        if (!has_[index]) list_.push_back(index);
+        has_[index] = true;
+    }
+
+private:
+    wire::MirrorList& list_;
+    std::vector<bool> has_;
+};
+
+wire::FunctionOrder GraphOrder::order_of(uint32_t function) const {
+    wire::FunctionOrder order{steps_[function].ticket, {}, {}};
+    MirrorSet seen(order.seen, mirrors_.size()), brings(order.brings, mirrors_.size());
+    for (auto writer : writers_)
+        if (has_bit(sets_[function], steps_[writer].write_bit)) seen.add(steps_[writer].writes);
+    for (size_t i = 0; i < steps_.size(); ++i)
+        if (steps_[i].reads >= 0 && has_bit(sets_[i], steps_[function].function_bit)) brings.add(steps_[i].reads);
+    return order;
 }
 
-void GraphOrder::answer(wire::OrderGraph<>::Reply& order) const {
+CUresult GraphOrder::answer(wire::OrderGraph<>::Reply& order) const {
     order.unseen.assign(mirrors_.size(), 0);
+    size_t listed = 0;
     for (auto function : functions_) {
-        order.functions.push_back({steps_[function].ticket, {}, {}});
-        for (auto writer : writers_)
-            if (has_bit(sets_[function], steps_[writer].write_bit))
-                add_once(order.functions.back().seen, steps_[writer].writes);
+        order.functions.push_back(order_of(function));
+        listed += order.functions.back().seen.size() + order.functions.back().brings.size();
+        if (listed > listed_max) return CUDA_ERROR_NOT_SUPPORTED;
     }
-    for (uint32_t i = 0; i < steps_.size(); ++i) {
-        if (steps_[i].reads < 0) continue;
-        for (size_t f = 0; f < functions_.size(); ++f)
-            if (has_bit(sets_[i], steps_[functions_[f]].function_bit))
-                add_once(order.functions[f].brings, steps_[i].reads);
-        order.tangled |= tangled(i);
-    }
+    for (uint32_t i = 0; i < steps_.size(); ++i) order.tangled |= steps_[i].reads >= 0 && tangled(i);
     for (auto writer : writers_) {
         bool seen = std::any_of(functions_.begin(), functions_.end(),
                                 [&](uint32_t function) { return has_bit(sets_[function], steps_[writer].write_bit); });
         if (!seen) order.unseen[static_cast<size_t>(steps_[writer].writes)] = writer + 1;
     }
+    return CUDA_SUCCESS;
 }
 
 CUresult GraphOrder::find(CUgraph graph, wire::OrderGraph<>::Reply& order) {
@@ -216,8 +231,7 @@ CUresult GraphOrder::find(CUgraph graph, wire::OrderGraph<>::Reply& order) {
     if (sets_.size() != steps_.size() || functions_.size() > wire::ordered_functions_max)
         return CUDA_ERROR_NOT_SUPPORTED;
     find_sets();
-    answer(order);
-    return CUDA_SUCCESS;
+    return answer(order);
 }
 
 }  // namespace tnr::worker

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <unordered_map>
 
 #include "gpu_client/protocol/graph_records.hpp"
 #include "gpu_server/worker/graphs.hpp"
@@ -18,7 +19,9 @@ public:
     // The client's ticket of a function; 0: none of the client's.
     using TicketOf = std::function<uint64_t(const CUDA_HOST_NODE_PARAMS&)>;
     GraphOrder(GraphBook& book, const Mirrors& mirrors, TicketOf ticket_of)
-        : book_(book), mirrors_(mirrors), ticket_of_(std::move(ticket_of)) {}
+        : book_(book), mirrors_(mirrors), ticket_of_(std::move(ticket_of)) {
+        for (size_t i = 0; i < mirrors.size(); ++i) mirror_at_.emplace(mirrors[i].device, static_cast<int>(i));
+    }
 
     // CUDA_ERROR_NOT_SUPPORTED for a driver that cannot tell, and for more than can be ordered in a moment.
     CUresult find(CUgraph graph, wire::OrderGraph<>::Reply& order);
@@ -41,10 +44,12 @@ private:
     void count_bits();
     void find_sets();
     bool tangled(uint32_t reader) const;
-    void answer(wire::OrderGraph<>::Reply& order) const;
+    wire::FunctionOrder order_of(uint32_t function) const;
+    CUresult answer(wire::OrderGraph<>::Reply& order) const;
 
     GraphBook& book_;
     const Mirrors& mirrors_;
+    std::unordered_map<uint64_t, int> mirror_at_;  // by address
     TicketOf ticket_of_;
     std::vector<Step> steps_;                    // each behind all that it comes after
     std::vector<uint32_t> functions_, writers_;  // steps

@@ -3,54 +3,9 @@
 #include <functional>
 #include <numeric>
 
-#include "graph.hpp"
+#include "graph_host_copies.hpp"
 
 using namespace driver_api;
-
-namespace {
-
-using Words = std::vector<unsigned>;
-
-void call(void* function) {
-    (*static_cast<std::function<void()>*>(function))();
-}
-
-CUgraphNode add_function(CUgraph graph, const std::vector<CUgraphNode>& after, std::function<void()>& function) {
-    CUDA_HOST_NODE_PARAMS given{call, &function};
-    CUgraphNode node = nullptr;
-    CU_OK(cu.cuGraphAddHostNode(&node, graph, after.data(), after.size(), &given));
-    return node;
-}
-
-CUDA_MEMCPY3D line(size_t bytes) {
-    CUDA_MEMCPY3D copy{};
-    copy.WidthInBytes = bytes;
-    copy.Height = copy.Depth = 1;
-    return copy;
-}
-CUDA_MEMCPY3D to_device(CUdeviceptr to, const void* from, size_t bytes) {
-    auto copy = line(bytes);
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE, copy.dstDevice = to;
-    return copy;
-}
-CUDA_MEMCPY3D to_host(void* to, CUdeviceptr from, size_t bytes) {
-    auto copy = line(bytes);
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE, copy.srcDevice = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = to;
-    return copy;
-}
-CUgraphNode add_copy(CUgraph graph, const std::vector<CUgraphNode>& after, const CUDA_MEMCPY3D& copy) {
-    CUcontext context = nullptr;
-    CU_OK(cu.cuCtxGetCurrent(&context));
-    CUgraphNode node = nullptr;
-    CU_OK(cu.cuGraphAddMemcpyNode(&node, graph, after.data(), after.size(), &copy, context));
-    return node;
-}
-
-constexpr size_t word = sizeof(unsigned);
-
-}  // namespace
 
 TEST_CASE("a copy from the host brings what a function before it has put there", "[graph][capture]") {
     Gpu gpu;
@@ -74,7 +29,7 @@ TEST_CASE("a copy from the host brings what a function before it has put there",
     }
     SECTION("of a captured stream") {
         begin_capture(stream);
-        CU_OK(cu.cuLaunchHostFunc(stream, call, &fill));
+        CU_OK(cu.cuLaunchHostFunc(stream, call_function, &fill));
         CU_OK(cu.cuMemcpyHtoDAsync(memory.address, host.data(), count * word, stream));
         CU_OK(cu.cuMemcpyDtoHAsync(back.data(), memory.address, count * word, stream));
         auto graph = end_capture(stream);
@@ -108,7 +63,7 @@ TEST_CASE("a copy from the host brings what a function before it has put there",
         add_copy(graph, {filled}, to_device(memory.address, host.data(), count * word));
         GraphExec exec(graph);
         std::function<void()> other = [&] { std::fill(host.begin(), host.end(), 77); };
-        CUDA_HOST_NODE_PARAMS given{call, &other};
+        CUDA_HOST_NODE_PARAMS given{call_function, &other};
         CU_OK(cu.cuGraphExecHostNodeSetParams(exec, filled, &given));
         exec.run(stream);
         CHECK(memory.read<unsigned>(count) == Words(count, 77));

@@ -1,6 +1,7 @@
 // Managed memory: the program and kernels use the same pointers.
 #include <sys/mman.h>
 
+#include <cstring>
 #include <thread>
 
 #include "gpu.hpp"

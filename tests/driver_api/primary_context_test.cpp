@@ -69,6 +69,23 @@ FRESH_PROCESS_TEST_CASE("a reset destroys the primary context and a retain bring
     CHECK(memory.first<int>() == 8);
 }
 
+FRESH_PROCESS_TEST_CASE("a reset releases nothing: who has retained the primary context still releases it",
+                        "[primary context]") {
+    CU_OK(cu.cuInit(0));
+    CUcontext context = nullptr;
+    for (int i = 0; i < 2; ++i) CU_OK(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    CU_OK(cu.cuDevicePrimaryCtxReset(0));
+    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
+    CHECK(state_of(0).active == 0);
+    CU_OK(cu.cuDevicePrimaryCtxRetain(&context, 0));  // a module that uses it anew
+    CHECK(state_of(0).active == 1);
+    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
+    CHECK(state_of(0).active == 1);
+    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
+    CHECK(state_of(0).active == 0);
+    CU_CHECK(cu.cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_CASE("primary contexts of unknown devices are refused", "[primary context]") {
     CU_OK(cu.cuInit(0));
     CUcontext context = nullptr;

@@ -1,4 +1,6 @@
 // Texture and surface references, which no compiler of today makes any more but old programs' code has.
+#include <dlfcn.h>
+
 #include <numeric>
 
 #include "arrays.hpp"
@@ -19,6 +21,17 @@ const char* const code = R"(.version 7.0
     ld.param.u64 %out, [out];
     ld.param.f32 %at, [at];
     tex.1d.v4.f32.f32 {%a, %b, %c, %d}, [image, {%at}];
+    st.global.b32 [%out], %a;
+    ret;
+}
+.visible .entry use_plane(.param .u64 out, .param .f32 x, .param .f32 y) {
+    .reg .b64 %out;
+    .reg .f32 %x, %y;
+    .reg .b32 %a, %b, %c, %d;
+    ld.param.u64 %out, [out];
+    ld.param.f32 %x, [x];
+    ld.param.f32 %y, [y];
+    tex.2d.v4.f32.f32 {%a, %b, %c, %d}, [image, {%x, %y}];
     st.global.b32 [%out], %a;
     ret;
 }
@@ -68,6 +81,26 @@ TEST_CASE("a kernel reads what its module's texture reference is bound to", "[te
     CHECK(bound == array.handle);
     CU_OK(cu.cuSurfRefGetArray(&bound, surface));
     CHECK(bound == array.handle);
+}
+
+TEST_CASE("a texture reference is bound to rows of linear memory", "[texture][reference]") {
+    using SetAddress = CUresult (*)(CUtexref, const CUDA_ARRAY_DESCRIPTOR*, CUdeviceptr, size_t);
+    Gpu gpu;
+    Module module(code);
+    const size_t row = 128, pitch = 512;
+    std::vector<float> values(4 * row);
+    std::iota(values.begin(), values.end(), 0.0f);
+    Memory memory(values), result(4);
+    CUtexref reference = nullptr;
+    CU_OK(cu.cuModuleGetTexRef(&reference, module.handle, "image"));
+    const CUDA_ARRAY_DESCRIPTOR described{100, 4, CU_AD_FORMAT_FLOAT, 1};
+    const auto bind = GENERATE("cuTexRefSetAddress2D_v2", "cuTexRefSetAddress2D_v3");  // of CUDA 3.2, and today's
+    auto* set_address = reinterpret_cast<SetAddress>(dlsym(cu.library, bind));
+    REQUIRE(set_address);
+    CU_CHECK(set_address(reference, nullptr, memory.address, pitch), CUDA_ERROR_INVALID_VALUE);
+    CU_OK(set_address(reference, &described, memory.address, pitch));
+    CU_OK(launch(module.function("use_plane"), nullptr, result.address, 7.5f, 2.5f));
+    CHECK(result.first<float>() == 2 * row + 7);
 }
 
 TEST_CASE("a texture reference keeps its settings", "[texture][reference]") {

@@ -307,7 +307,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
     return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        if (primary.primary_retained++ == 0) primary.activate(primary.flags);
+        ++primary.primary_retained;
+        if (!primary.alive()) primary.activate(primary.flags);
         *out = primary.as<CUcontext>();
         return CUDA_SUCCESS;
     });
@@ -324,8 +325,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     return on_primary(ordinal, [&](Context& primary) TNR_REQUIRES(primary_turn()) -> CUresult {
         if (primary.alive()) primary.tear_down();
-        primary.primary_retained = 0;
-        primary.flags = 0;
+        primary.flags = 0;  // what was retained is still to be released
         return CUDA_SUCCESS;
     });
 }

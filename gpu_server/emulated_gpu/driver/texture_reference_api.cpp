@@ -151,6 +151,10 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* d
                                 described->Width, described->Height, pitch};
     });
 }
+CUresult cuTexRefSetAddress2D_v2(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* described, CUdeviceptr address,
+                                 size_t pitch) {
+    return cuTexRefSetAddress2D_v3(handle, described, address, pitch);
+}
 
 CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels) {
     tnr::ptx::TexelType type{};

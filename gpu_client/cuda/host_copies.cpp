@@ -1,0 +1,99 @@
+// See host_copies.hpp.
+#include "gpu_client/cuda/host_copies.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tnr::cuda {
+
+static bool same_rows(const HostRows& one, const HostRows& other) {
+    return one.address == other.address && one.row_bytes == other.row_bytes && one.rows == other.rows &&
+           (one.rows == 1 || one.pitch == other.pitch);
+}
+
+static bool same(const HostCopy& one, const HostCopy& other) {
+    return same_rows(one.host, other.host) && one.slice_rows == other.slice_rows &&
+           one.copied_rows == other.copied_rows;
+}
+
+static const std::byte* end_of(const HostRows& rows) {
+    return rows.address + extent(rows.row_bytes, rows.rows, rows.pitch);
+}
+
+bool overlap(const HostRows& one, const HostRows& other) {
+    return one.address < end_of(other) && other.address < end_of(one);
+}
+
+void HostCopies::add(Copy copy) {
+    index(copy);
+    all_.push_back(std::move(copy));
+}
+
+void HostCopies::index(const Copy& copy) {
+    if (!find_same(*copy)) by_address_.emplace(copy->host.address, copy);
+}
+
+void HostCopies::index() {
+    by_address_.clear();
+    for (auto& copy : all_) index(copy);
+}
+
+HostCopies::Copy HostCopies::find_same(const HostCopy& like) const {
+    auto [first, last] = by_address_.equal_range(like.host.address);
+    auto found = std::find_if(first, last, [&](auto& entry) { return same(*entry.second, like); });
+    return found != last ? found->second : nullptr;
+}
+
+namespace {
+
+// Of the copies of one kind that begin before some address: the one that ends last, and the one of another mirror that
+// does. One of them overlaps what begins there if any of them does.
+class LastEnds {
+public:
+    void add(const HostCopy& copy) {
+        auto end = end_of(copy.host);
+        if (first_.mirror == copy.mirror.get()) {
+            first_.end = std::max(first_.end, end);
+        } else if (end > first_.end) {
+            second_ = std::exchange(first_, {copy.mirror.get(), end});
+        } else if (end > second_.end) {
+            second_ = {copy.mirror.get(), end};
+        }
+    }
+    bool reach_into(const HostCopy& copy) const {
+        return (first_.mirror == copy.mirror.get() ? second_ : first_).end > copy.host.address;
+    }
+
+private:
+    struct End {
+        const uint64_t* mirror = nullptr;
+        const std::byte* end = nullptr;
+    };
+    End first_, second_;
+};
+
+struct Placed {
+    const HostCopy* copy;
+    size_t side;  // 0: of `some`, 1: of the others
+};
+
+}  // namespace
+
+bool any_overlap(const HostCopies& some, const HostCopies& others, size_t* steps) {
+    std::vector<Placed> placed;
+    for (auto& copy : some) placed.push_back({copy.get(), 0});
+    for (auto& copy : others) placed.push_back({copy.get(), 1});
+    std::sort(placed.begin(), placed.end(), [&](auto& one, auto& other) {
+        if (steps) ++*steps;
+        return one.copy->host.address < other.copy->host.address;
+    });
+    std::array<std::array<LastEnds, 2>, 2> before;  // by the side, and whether to the device
+    for (auto& [copy, side] : placed) {
+        auto& theirs = before[1 - side];
+        if (theirs[false].reach_into(*copy) || (!copy->to_device && theirs[true].reach_into(*copy))) return true;
+        before[side][copy->to_device].add(*copy);
+    }
+    return false;
+}
+
+}  // namespace tnr::cuda
