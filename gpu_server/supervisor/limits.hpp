@@ -240,6 +240,10 @@ inline constexpr size_t image_writers_max = 2;
 // Writing 1 GiB takes a minute on a slow disk. Longer, and the disk is stuck.
 inline constexpr milliseconds image_write_timeout{120'000};
 
+// A server that is killed leaves children behind which it was just starting: they have its lock until they have become
+// somebody else.
+inline constexpr milliseconds state_folder_let_go_within{2'000};
+
 // Changes of the accounts that wait for the store: of all callers, and each is some hundred bytes; and of one user.
 inline constexpr size_t errands_max = 256;
 inline constexpr size_t errands_per_user_max = 16;

@@ -183,7 +183,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!folder) return folder.error();
     auto control = control_options(options);
     if (!control) return control.error();
-    auto lock = folder->lock();
+    auto lock = folder->lock(state_folder_let_go_within);
     if (!lock) return lock.error();
     if (!options.store.empty())
         if (auto address = etcd::parse_address(options.store); !address) return address.error();
