@@ -12,7 +12,8 @@ using nlohmann::json;
 
 namespace {
 
-const std::string node_of_today = R"({"address":"tcp://b:1","gpus":["B1","B2"],"identity":"identity of b","kinds":["h100"],
+const std::string node_of_today =
+    R"({"address":"tcp://b:1","gpus":["B1","B2"],"identity":"identity of b","kinds":["h100"],
     "name":"b","server_key":"K","types":{"h100":{"free":2,"memory_bytes":1,"total":2}},"version":"1"})";
 // As older ones wrote it, without what came later.
 const std::string node_of_before = R"({"address":"tcp://b:1","identity":"identity of b","name":"b","server_key":"K",
@@ -67,9 +68,10 @@ TEST_CASE("nodes of another build are seen with what they have, and who has it",
         const char* name;
         std::string node, free, claim;
     };
-    const Build builds[] = {{"today's", node_of_today, free_of_today, claim_of_today},
-                            {"an older one", node_of_before, free_of_today, claim_of_today},
-                            {"a newer one", as_later(node_of_today), as_later(free_of_today), as_later(claim_of_today)}};
+    const Build builds[] = {
+        {"today's", node_of_today, free_of_today, claim_of_today},
+        {"an older one", node_of_before, free_of_today, claim_of_today},
+        {"a newer one", as_later(node_of_today), as_later(free_of_today), as_later(claim_of_today)}};
     for (auto& build : builds) {
         DYNAMIC_SECTION(build.name) {
             EtcdWorld world;
