@@ -2,6 +2,7 @@
 // build writes stands here word for word. Who changes it breaks pools that are being upgraded, and has to see to them.
 #include <nlohmann/json.hpp>
 
+#include "gpu_server/pool/sqlite.hpp"
 #include "gpu_server/pool/sqlite_image.hpp"
 #include "tests/gpu_server/pool/directory_world.hpp"
 
@@ -129,17 +130,13 @@ TEST_CASE("a node whose entry makes no sense is left out, and takes nobody along
 
 namespace {
 
-// A value of the accounts' database.
-std::string value_in(sqlite3* database, const std::string& sql) {
-    sqlite3_stmt* made = nullptr;
-    REQUIRE(sqlite3_prepare_v2(database, sql.c_str(), -1, &made, nullptr) == SQLITE_OK);
-    Handle<sqlite3_stmt, sqlite3_finalize> statement(made);
-    REQUIRE(sqlite3_step(made) == SQLITE_ROW);
-    auto* text = sqlite3_column_text(made, 0);
-    return text ? reinterpret_cast<const char*>(text) : "";
+std::string value_in(sqlite3* database, const char* sql) {
+    Statement row(database, sql, {});
+    REQUIRE(row.next());
+    return row.text(0);
 }
 
-Handle<sqlite3, sqlite3_close> opened(const std::string& image) {
+Database opened(const std::string& image) {
     sqlite3* database = nullptr;
     REQUIRE(sqlite3_open(":memory:", &database) == SQLITE_OK);
     const auto size = static_cast<sqlite3_int64>(image.size());
@@ -147,7 +144,7 @@ Handle<sqlite3, sqlite3_close> opened(const std::string& image) {
     std::copy(image.begin(), image.end(), copy);
     REQUIRE(sqlite3_deserialize(database, "main", copy, size, size,
                                 SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE) == SQLITE_OK);
-    return Handle<sqlite3, sqlite3_close>(database);
+    return Database(database);
 }
 
 // What a newer build has made of them: more columns, and a table of its own.
