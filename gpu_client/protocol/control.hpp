@@ -8,7 +8,7 @@
 // any mismatch is noticed at the first one.
 //
 //   op              request                     answer
-//   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open",
+//   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open"|"node",
 //                                               operator: whether it may ask for everyone's, time: it is there, in
 //                                               seconds since 1970}
 //   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
 
@@ -98,7 +99,10 @@ void apply(const Change& change, std::map<std::string, PoolNode>& nodes, std::ma
             nodes.erase(name);
             if (!entry.text) continue;
             auto node = node_from_text(*entry.text);
-            if (!node) continue;
+            if (!node) {
+                log(LogLevel::warning, "node " + printable(name) + " is left out: " + node.error().what);
+                continue;
+            }
             node->fence = entry.fence;
             node->draining = drains.count(name) > 0;
             for (auto& [type, count] : node->types) count.free = 0;  // it may be old

@@ -31,7 +31,8 @@ constexpr const char* keys_schema = R"(
         used_for TEXT NOT NULL);
 )";
 
-// What a folder of before lacks: table, column, its type.
+// What a folder of before lacks: table, column, its type. Each has a default: a node of an older build, in the same pool,
+// goes on to write rows without it. So the statements here name their columns, and a change of a row keeps the others.
 constexpr const char* later_columns[][3] = {{"limits", "priority", "INTEGER NOT NULL DEFAULT 0"},
                                             {"limits", "operator", "INTEGER NOT NULL DEFAULT 0"}};
 
@@ -74,7 +75,9 @@ public:
                              {token.issued_ms - tokens_remembered_ms})
                        .run("forgetting old tokens");
         if (!old) return old;
-        auto added = Statement(database_.get(), "INSERT INTO tokens VALUES (?, ?, ?, ?, 0, '')",
+        auto added = Statement(database_.get(),
+                               "INSERT INTO tokens (public_key, account, issued_ms, expires_ms, used_ms, used_for) "
+                               "VALUES (?, ?, ?, ?, 0, '')",
                                {token.public_key, token.account, token.issued_ms, token.expires_ms})
                          .run("storing a token");
         if (!added) return added;
@@ -132,8 +135,10 @@ public:
         LockGuard lock(mutex_);
         if (!exists(account)) return no_account(account);
         return Statement(database_.get(),
-                         "INSERT OR REPLACE INTO limits (account, gpus_max, weight_percent, priority, operator) "
-                         "VALUES (?, nullif(?, -1), ?, ?, ?)",
+                         "INSERT INTO limits (account, gpus_max, weight_percent, priority, operator) "
+                         "VALUES (?, nullif(?, -1), ?, ?, ?) ON CONFLICT (account) DO UPDATE SET "
+                         "gpus_max = excluded.gpus_max, weight_percent = excluded.weight_percent, "
+                         "priority = excluded.priority, operator = excluded.operator",
                          {account, int64_t{limits.gpus_max.value_or(-1)}, int64_t{std::llround(limits.weight * 100)},
                           int64_t{limits.priority}, int64_t{limits.is_operator}})
             .run("setting limits");

@@ -40,7 +40,7 @@ namespace tnr::server {
 
 // Who asks.
 struct Caller {
-    enum class Role { account, machine, token, open };
+    enum class Role { account, machine, token, node, open };  // node: another one of the pool
     Role role = Role::open;
     std::string account;       // empty when open
     std::string machine;       // whose GPUs it is about

@@ -30,8 +30,8 @@ static ConnectionLimits connection_limits() {
             connections_per_key_max, connections_per_account_max, connections_told_max};
 }
 
-Doorkeeper::Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& keys)
-    : plain_(plain), store_(store), audit_(audit), keys_(keys), connections_(connection_limits()) {
+Doorkeeper::Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& keys, const NodeKeys& nodes)
+    : plain_(plain), store_(store), audit_(audit), keys_(keys), nodes_(nodes), connections_(connection_limits()) {
     hooks_.hint = this;
     hooks_.accepted = [](void* self, int descriptor, const char* address) -> int {
         return static_cast<Doorkeeper*>(self)->accepted(descriptor, address);
@@ -69,11 +69,20 @@ void Doorkeeper::refused(const Knock& knock, const std::string& what) {
         {AuditEntry::Kind::refused, knock.plain ? "a stranger" : "key " + knock.public_key, what, knock.address});
 }
 
+Admission Doorkeeper::refusal(const Knock& knock, const std::string& why) {
+    refused(knock, "a connection: " + why);
+    return Admission{std::nullopt, why};
+}
+
+Admission Doorkeeper::let_in(const Knock& knock, const std::string& account) {
+    auto room = connections_.proven(knock.connection, knock.public_key, account);
+    if (room == Connections::Room::none) return refusal(knock, "too many connections of the key");
+    const bool crowded = room == Connections::Room::crowded;
+    return Admission{Admitted{socket_number(knock.connection), knock.public_key, account, crowded}.text()};
+}
+
 Admission Doorkeeper::admit(const Knock& knock) {
-    auto no = [&](const std::string& why) {
-        refused(knock, "a connection: " + why);
-        return Admission{std::nullopt, why};
-    };
+    auto no = [&](const std::string& why) { return refusal(knock, why); };
     if (plain_ || knock.plain) {
         if (!plain_ || !knock.plain || !knock.from_loopback()) return no("plain text");
         connections_.proven(knock.connection, "", "");
@@ -82,12 +91,9 @@ Admission Doorkeeper::admit(const Knock& knock) {
     auto owner = store_.find_key(knock.public_key);
     if (!owner) log(LogLevel::error, owner.error().what);
     if (!owner) return no("the store of keys cannot be read");
-    if (!*owner) return no("unknown key");
-    auto room = connections_.proven(knock.connection, knock.public_key, (*owner)->account);
-    if (room == Connections::Room::none) return no("too many connections of the key");
-    return Admission{Admitted{socket_number(knock.connection), knock.public_key, (*owner)->account,
-                              room == Connections::Room::crowded}
-                         .text()};
+    if (*owner) return let_in(knock, (*owner)->account);
+    if (auto node = nodes_.find(knock.public_key)) return let_in(knock, node_account(*node));
+    return no("unknown key");
 }
 
 }  // namespace tnr::server

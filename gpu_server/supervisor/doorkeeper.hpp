@@ -11,6 +11,7 @@
 #include "gpu_server/pool/connections.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/pool/zap.hpp"
+#include "gpu_server/supervisor/node_keys.hpp"
 #include "gpu_server/supervisor/server_keys.hpp"
 
 namespace tnr::server {
@@ -28,7 +29,7 @@ struct Admitted {
 class Doorkeeper {
 public:
     // All must outlive the sockets that ask it.
-    Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& keys);
+    Doorkeeper(bool plain, Store& store, AuditLog& audit, ServerKeys& keys, const NodeKeys& nodes);
 
     // On Zap's thread.
     Admission admit(const Knock& knock);
@@ -36,6 +37,8 @@ public:
     const zmq_peer_hooks_t* hooks() const { return &hooks_; }
 
 private:
+    Admission refusal(const Knock& knock, const std::string& why);
+    Admission let_in(const Knock& knock, const std::string& account);
     bool accepted(int descriptor, const std::string& address);
     int secrets(unsigned char (*keys)[32], int keys_max) const;
     void refused(const Knock& knock, const std::string& what);
@@ -44,6 +47,7 @@ private:
     Store& store_;
     AuditLog& audit_;
     ServerKeys& keys_;
+    const NodeKeys& nodes_;
     Connections connections_;
     zmq_peer_hooks_t hooks_{};
     std::atomic<std::chrono::steady_clock::time_point> told_{};  // of connections that were closed at once

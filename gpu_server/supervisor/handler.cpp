@@ -24,6 +24,8 @@ static std::optional<Error> forbidden(const Caller& caller, const Request& reque
                      "sign in with it: tnr login pool"};
     if (caller.role != Caller::Role::token && request.op == Op::redeem)
         return Error{Error::Kind::auth, "this is no token but a key that is enrolled already"};
+    if (caller.role == Caller::Role::node && request.op != Op::hello && request.op != Op::pool)
+        return Error{Error::Kind::auth, "a node may ask what this one has, and nothing else"};
     bool for_accounts = request.op == Op::enroll_machine || request.op == Op::forget_machine ||
                         request.op == Op::claims || request.op == Op::ledger || request.op == Op::queue ||
                         request.op == Op::pool;
@@ -96,6 +98,8 @@ Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
     if (peer.public_key.empty()) return Caller{Caller::Role::open, "", machine, ""};
     auto owner = store_.find_key(peer.public_key);
     if (!owner) return owner.error();
+    if (auto node = *owner ? std::nullopt : nodes_.find(peer.public_key))
+        return Caller{Caller::Role::node, node_account(*node), *node, peer.public_key};
     if (!*owner) return Error{Error::Kind::auth, "this key is not enrolled any more", "enroll it again"};
     if ((*owner)->role == Owner::Role::machine)
         return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key};
@@ -112,6 +116,8 @@ static const char* role_name(Caller::Role role) {
             return "machine";
         case Caller::Role::token:
             return "token";
+        case Caller::Role::node:
+            return "node";
         case Caller::Role::open:
             return "open";
     }

@@ -14,6 +14,7 @@
 #include "gpu_server/supervisor/gpus.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
 #include "gpu_server/supervisor/membership.hpp"
+#include "gpu_server/supervisor/node_keys.hpp"
 #include "gpu_server/supervisor/nvml_source.hpp"
 #include "gpu_server/supervisor/request.hpp"
 #include "gpu_server/supervisor/server_keys.hpp"
@@ -34,6 +35,7 @@ struct Rights {
     Store& store;
     AuditLog& audit;
     ServerKeys& keys;
+    const NodeKeys& nodes;
 };
 
 // Since the start.
@@ -53,6 +55,7 @@ public:
           store_(rights.store),
           audit_(rights.audit),
           keys_(rights.keys),
+          nodes_(rights.nodes),
           ledger_(ledger),
           books_(books),
           nvml_(nvml),
@@ -95,6 +98,7 @@ private:
     Store& store_;
     AuditLog& audit_;
     ServerKeys& keys_;
+    const NodeKeys& nodes_;
     Ledger& ledger_;
     Books& books_;
     NvmlSource& nvml_;

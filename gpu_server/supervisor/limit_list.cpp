@@ -8,6 +8,7 @@
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/print.hpp"
+#include "gpu_server/watch/limits.hpp"
 #include "gpu_server/worker/limits.hpp"
 
 namespace tnr::server {
@@ -129,6 +130,11 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"code on its way to the disk", "a user", exact_bytes(arriving_image_bytes_max / 2),
          "it is sent again next time"},
         {"lines in the audit log", "a user or address", number(audit_lines_per_peer_max) + " a minute", "counted"},
+        {"connections to the watch address", "all addresses", number(watch::connections_max), "the oldest goes"},
+        {"a request there, and the time for it; the time to read the answer", "a connection",
+         exact_bytes(watch::request_bytes_max) + ", " + time(watch::request_within) + "; " +
+             time(watch::answer_read_within),
+         cut},
     };
 }
 

@@ -240,6 +240,16 @@ inline constexpr size_t image_writers_max = 2;
 // Writing 1 GiB takes a minute on a slow disk. Longer, and the disk is stuck.
 inline constexpr milliseconds image_write_timeout{120'000};
 
+// Other nodes are asked what they have while somebody watches this one: as many as a page shows, how often, and for how long
+// after it was looked at last. One that is silent is left alone for a while, so that the others are not kept waiting for it.
+inline constexpr size_t fellows_asked_max = 64;
+inline constexpr milliseconds fellows_asked_every{2'000}, fellows_wanted_for{15'000};
+inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
+
+// A server that is killed leaves children behind which it was just starting: they have its lock until they have become
+// somebody else.
+inline constexpr milliseconds state_folder_let_go_within{2'000};
+
 // Changes of the accounts that wait for the store: of all callers, and each is some hundred bytes; and of one user.
 inline constexpr size_t errands_max = 256;
 inline constexpr size_t errands_per_user_max = 16;

@@ -58,6 +58,7 @@ void Membership::look() {
         gpus_.serve_all_but(refused);
         changed();
     }
+    if (events_.heard) events_.heard();
     if (events_.renewed && std::exchange(lease_told_, standing.until_ms) != standing.until_ms) events_.renewed();
 }
 
@@ -183,6 +184,13 @@ int Membership::held_elsewhere(const std::string& account, int64_t before) const
     for (auto& claim : claims_elsewhere(account))
         if (claim.fence < before) held += static_cast<int>(claim.devices.size());
     return held;
+}
+
+std::vector<PoolNode> Membership::others() const {
+    std::vector<PoolNode> found;
+    for (auto& [name, node] : directory_->nodes())
+        if (name != self_.name) found.push_back(node);
+    return found;
 }
 
 std::vector<std::string> Membership::gone() const {

@@ -26,6 +26,8 @@ public:
         std::function<void()> renewed;
         // These GPUs are another node's.
         std::function<void(const std::set<std::string>& uuids)> lost;
+        // There are other nodes now, or they have other keys.
+        std::function<void()> heard;
     };
 
     Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_ptr<Directory>(Post)> open);
@@ -43,6 +45,7 @@ public:
 
     const std::string& name() const { return self_.name; }
     const Directory& directory() const { return *directory_; }
+    std::vector<PoolNode> others() const;
     // As of the last look that asked for it; without this node's own, which the supervisor itself knows better.
     TypeCounts types_elsewhere() const;
     // Nodes that were there since this server's start and are not now: what they have served is in ledgers of their own.

@@ -70,9 +70,8 @@ static watch::Totals totals_of(Painter& from) {
 
 static std::vector<watch::OtherNode> others_of(const Membership& members) {
     std::vector<watch::OtherNode> others;
-    for (auto& [name, node] : members.directory().nodes()) {
-        if (name == members.name()) continue;
-        watch::OtherNode other{name, node.version, node.address, node.draining};
+    for (auto& node : members.others()) {
+        watch::OtherNode other{node.name, node.version, node.address, node.draining};
         if (node.kinds) other.types.assign(node.kinds->begin(), node.kinds->end());
         others.push_back(std::move(other));
     }
@@ -101,8 +100,8 @@ watch::PoolState Painter::picture() {
 
 nlohmann::json Painter::told_to(const Caller& caller) {
     auto state = picture();
-    return caller.role == Caller::Role::open || caller.is_operator ? to_json(state)
-                                                                   : to_json_for(state, caller.account);
+    const bool all = caller.role == Caller::Role::open || caller.role == Caller::Role::node || caller.is_operator;
+    return all ? to_json(state) : to_json_for(state, caller.account);
 }
 
 }  // namespace tnr::server

@@ -20,7 +20,8 @@ struct Painter {
     std::string pool = {};
 
     watch::PoolState picture();
-    // Whoever is on an open pool sees all of it: its clients are this machine's own. So do operators; others see what is theirs.
+    // Whoever is on an open pool sees all of it: its clients are this machine's own. So do operators, and the
+    // pool's other nodes; others see what is theirs.
     nlohmann::json told_to(const Caller& caller);
 };
 

@@ -20,10 +20,10 @@ Result<> ServerKeys::refresh(int64_t now_ms) {
     if (!old) return old.error();
     bool both = *old && now_ms < (*old)->until_ms && (*old)->keys.public_key != keys->public_key;
     LockGuard lock(mutex_);
-    bool first = public_key_.empty(), two = secrets_.size() == 2;
-    if (!first && public_key_ != keys->public_key) log(LogLevel::info, "the server's key is another now");
+    bool first = pair_.public_key.empty(), two = secrets_.size() == 2;
+    if (!first && pair_.public_key != keys->public_key) log(LogLevel::info, "the server's key is another now");
     if (!first && two && !both) log(LogLevel::info, "the server's old key is worthless now");
-    public_key_ = keys->public_key;
+    pair_ = *keys;
     secrets_ = {raw(keys->secret_key)};
     if (both) secrets_.push_back(raw((*old)->keys.secret_key));
     return Ok{};
@@ -31,7 +31,12 @@ Result<> ServerKeys::refresh(int64_t now_ms) {
 
 std::string ServerKeys::public_key() const {
     LockGuard lock(mutex_);
-    return public_key_;
+    return pair_.public_key;
+}
+
+wire::KeyPair ServerKeys::pair() const {
+    LockGuard lock(mutex_);
+    return pair_;
 }
 
 std::vector<ServerKeys::Secret> ServerKeys::secrets() const {

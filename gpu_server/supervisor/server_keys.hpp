@@ -22,13 +22,15 @@ public:
 
     // Any thread: what clients are to know, and what may open their first message, the newest first.
     std::string public_key() const;
+    // For asking other nodes, as what clients know this one by.
+    wire::KeyPair pair() const;
     using Secret = std::array<unsigned char, 32>;
     std::vector<Secret> secrets() const;
 
 private:
     const StateFolder folder_;
     mutable Mutex mutex_;
-    std::string public_key_ TNR_GUARDED_BY(mutex_);
+    wire::KeyPair pair_ TNR_GUARDED_BY(mutex_);
     std::vector<Secret> secrets_ TNR_GUARDED_BY(mutex_);
 };
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "api_client/base/paths.hpp"
 
@@ -163,11 +164,20 @@ Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
     return make_etcd_admin(*address);
 }
 
-Result<UniqueFd> StateFolder::lock() const {
+static bool locked(const UniqueFd& file, std::chrono::milliseconds patience) {
+    constexpr std::chrono::milliseconds pause{10};
+    for (auto left = patience;; left -= pause) {
+        if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
+        if (errno != EWOULDBLOCK || left <= pause) return false;
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+Result<UniqueFd> StateFolder::lock(std::chrono::milliseconds patience) const {
     fs::path file = path_ / "lock";
     UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!fd) return file_error(file, "open");
-    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (locked(fd, patience)) return fd;
     return Error{Error::Kind::usage, "another tnr-gpu-server already serves with " + path_.string(),
                  "stop it, or give this one a folder of its own: --state DIR"};
 }

@@ -1,6 +1,7 @@
 // The server's own folder: its key pair, the database, and where it listened last. Nobody else may look inside.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -53,8 +54,9 @@ public:
     // Likewise the nodes, for the operator.
     Result<std::unique_ptr<NodeAdmin>> open_nodes() const;
 
-    // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held.
-    Result<UniqueFd> lock() const;
+    // Held while `serve` runs: two of them on one folder would end each other's claims. Kind usage when it is held, and still
+    // is after `patience`.
+    Result<UniqueFd> lock(std::chrono::milliseconds patience = {}) const;
 
 private:
     explicit StateFolder(std::filesystem::path path) : path_(std::move(path)) {}

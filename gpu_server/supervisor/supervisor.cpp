@@ -148,6 +148,13 @@ PoolNode own_entry(const ServeOptions& options, const std::string& address, cons
             options.plain ? "" : public_key, control::version(), identity};
 }
 
+std::map<std::string, std::string> keys_of(const std::vector<PoolNode>& nodes) {
+    std::map<std::string, std::string> names;
+    for (auto& node : nodes)
+        if (!node.server_key.empty()) names[node.server_key] = node.name;
+    return names;
+}
+
 Result<ControlSocketOptions> control_options(const ServeOptions& options) {
     if (auto sound = check_addresses(options); !sound) return sound.error();
     ControlSocketOptions control;
@@ -183,7 +190,7 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (!folder) return folder.error();
     auto control = control_options(options);
     if (!control) return control.error();
-    auto lock = folder->lock();
+    auto lock = folder->lock(state_folder_let_go_within);
     if (!lock) return lock.error();
     if (!options.store.empty())
         if (auto address = etcd::parse_address(options.store); !address) return address.error();
@@ -219,7 +226,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     // From here on there are threads: after the Reaper has blocked signals.
     auto store = open_store(loop, *folder, ending);
     if (!store) return store.error();
-    Doorkeeper door(options.plain, **store, audit, keys);
+    NodeKeys node_keys;
+    Doorkeeper door(options.plain, **store, audit, keys, node_keys);
     auto socket = ControlSocket::open(*control, door);
     if (!socket) return socket.error();
 
@@ -235,7 +243,8 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
                   {options.linger, options.plain, options.worker_address, options.plain ? 0 : options.lanes,
                    [&](const std::string& account) { return limits_of(**store, account); }, &pool, options.one_port});
     pool.on({[&] { claims.tell_lease(); },
-             [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); }});
+             [&](auto& uuids) { claims.end_on(uuids, "its GPU belongs to another node of the pool"); },
+             [&] { node_keys.set(keys_of(pool.others())); }});
     auto nvml = options.nvml.empty() ? make_own_facts_source() : make_nvml_source(options.nvml);
     for (auto& gpu : *found)
         if (auto minor = nvml->minor_number(gpu.uuid)) source->set_minor(gpu.selector, *minor);
@@ -244,13 +253,13 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     Exchange exchange(
         workers, gpus, [&](const Worker& worker) { return claims.claim_of(worker); },
         control->descriptors - descriptors_kept_back);
-    Handler handler(loop, gpus, claims, {**store, audit, keys}, **ledger, books, *nvml, images, pool);
+    Handler handler(loop, gpus, claims, {**store, audit, keys, node_keys}, **ledger, books, *nvml, images, pool);
 
     auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
     watch::NodeState node{node_name(options), control::version(), (*socket)->address(), now_ms()};
     node.limits = limit_list(host_bytes);
     auto watching = Watching::start(loop, {gpus, claims, books, handler, pool, node, options.plain, options.name},
-                                    options.http, *folder, **store);
+                                    options.http, *folder, {**store, keys});
     if (!watching) return watching.error();
     handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
 

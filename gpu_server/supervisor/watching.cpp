@@ -21,13 +21,14 @@ static Result<Endpoint> http_endpoint(std::string text) {
 }
 
 Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter painter, const std::string& http,
-                                                  const StateFolder& folder, Store& store) {
-    auto ledger = open_sqlite_ledger_reader(folder.database(), store);
+                                                  const StateFolder& folder, const Sources& sources) {
+    auto ledger = open_sqlite_ledger_reader(folder.database(), sources.store);
     if (!ledger) return ledger.error();
-    std::unique_ptr<Watching> made(new Watching(loop, std::move(painter)));
+    std::unique_ptr<Watching> made(new Watching(loop, std::move(painter), sources.keys));
     watch::WatchOptions options;
     std::string address;
     options.folder = folder.path();
+    options.fellows = [fellows = &made->fellows_] { return fellows->told(); };
     if (!http.empty()) {
         auto wanted = http_endpoint(http);
         if (!wanted) return wanted.error();
@@ -57,7 +58,14 @@ nlohmann::json Watching::told_to(const Caller& caller) {
 }
 
 void Watching::publish() {
+    tell_fellows();
     published_.publish(painter_.picture());
+}
+
+void Watching::tell_fellows() {
+    std::vector<Fellows::Node> nodes;
+    for (auto& node : painter_.members.others()) nodes.push_back({node.name, node.address, node.server_key});
+    fellows_.are(std::move(nodes), keys_.pair());
 }
 
 void Watching::keep_publishing() {

@@ -69,6 +69,7 @@ Result<std::unique_ptr<Watch>> Watch::start(WatchOptions options, const Publishe
     listeners.push_back(std::move(*local));
     if (options.http) listeners.push_back(std::move(options.http));
     made->loopback_ = options.loopback;
+    made->fellows_ = std::move(options.fellows);
     auto started = HttpServer::start(
         std::move(listeners), [watch = made.get()](const HttpRequest& request) { return watch->answer(request); });
     if (!started) return started.error();
@@ -87,9 +88,9 @@ HttpAnswer Watch::answer(const HttpRequest& request) {
     if (request.path != "/metrics" && request.path != "/api/now")
         return plain(404, "there is / for people, /metrics, /healthz, /api/now and /api/day\n");
     if (!state) return plain(503, "the server is starting\n");
-    make_texts(state);
-    if (request.path == "/api/now") return {200, json_type, now_};
-    return {200, metrics_type, metrics_};
+    begin_texts(state);
+    if (request.path == "/api/now") return {200, json_type, now_text()};
+    return {200, metrics_type, metrics()};
 }
 
 HttpAnswer Watch::healthz(const PoolState* state) const {
@@ -100,11 +101,20 @@ HttpAnswer Watch::healthz(const PoolState* state) const {
     return plain(200, "ok\n");
 }
 
-void Watch::make_texts(const std::shared_ptr<const PoolState>& state) {
-    if (texts_of_ == state) return;
-    texts_of_ = state;
-    now_ = text_of(to_json(*state));
-    metrics_ = std::make_shared<const std::string>(metrics_text(*state) + process_metrics_text());
+void Watch::begin_texts(const std::shared_ptr<const PoolState>& state) {
+    if (std::exchange(texts_of_, state) != state) now_ = metrics_ = nullptr;
+}
+
+Watch::Text Watch::now_text() {
+    if (now_) return now_;
+    auto now = to_json(*texts_of_);
+    now["fellows"] = fellows_ ? fellows_() : std::vector<json>();
+    return now_ = text_of(now);
+}
+
+Watch::Text Watch::metrics() {
+    if (!metrics_) metrics_ = std::make_shared<const std::string>(metrics_text(*texts_of_) + process_metrics_text());
+    return metrics_;
 }
 
 HttpAnswer Watch::day() {

@@ -6,8 +6,11 @@
 // cost the supervisor no more than one.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "api_client/base/result.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
@@ -20,6 +23,8 @@ struct WatchOptions {
     std::string folder;    // for the socket, watch.sock
     UniqueFd http;         // a TCP socket that listens, or none
     bool loopback = true;  // where it listens
+    // What the pool's other nodes have said of themselves lately: parts of their own /api/now. Whoever calls it watches them.
+    std::function<std::vector<nlohmann::json>()> fellows = {};
 };
 
 class Watch {
@@ -34,13 +39,16 @@ private:
     // On the server's thread, as all below.
     HttpAnswer answer(const HttpRequest& request);
     HttpAnswer healthz(const PoolState* state) const;
-    void make_texts(const std::shared_ptr<const PoolState>& state);
+    using Text = std::shared_ptr<const std::string>;
+    void begin_texts(const std::shared_ptr<const PoolState>& state);
+    Text now_text();
+    Text metrics();
     HttpAnswer day();
 
-    using Text = std::shared_ptr<const std::string>;
     const Published& state_;
     std::unique_ptr<server::LedgerReader> ledger_;
     bool loopback_ = true;
+    std::function<std::vector<nlohmann::json>()> fellows_;
     // Made once for each state that is published, however many ask.
     std::shared_ptr<const PoolState> texts_of_;
     Text metrics_, now_;

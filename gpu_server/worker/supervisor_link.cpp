@@ -233,14 +233,22 @@ void SupervisorLink::image_is_damaged(const wire::ImageHash& hash) {
     send(json{{"damaged_image", {{"hash", wire::to_hex(hash)}}}}.dump());
 }
 
-// How long the supervisor may take to answer about a grant. It does nothing but count.
-static constexpr std::chrono::seconds grant_timeout{10};
-
-uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes, SupervisorLink::Exactly exactly) {
-    auto answer = std::make_shared<std::promise<uint64_t>>();
-    auto granted = answer->get_future();
-    supervisor.ask_for_memory(device, bytes, exactly, [answer](uint64_t more) { answer->set_value(more); });
-    return granted.wait_for(grant_timeout) == std::future_status::ready ? granted.get() : 0;
+uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes, SupervisorLink::Exactly exactly,
+                      std::chrono::milliseconds patience) {
+    struct Waiting {
+        std::promise<uint64_t> granted;
+        std::atomic<bool> over{false};  // whoever sets it decides: an answer in time, or none
+    };
+    auto waiting = std::make_shared<Waiting>();
+    auto granted = waiting->granted.get_future();
+    supervisor.ask_for_memory(device, bytes, exactly, [&supervisor, waiting, device](uint64_t more) {
+        if (!waiting->over.exchange(true))
+            waiting->granted.set_value(more);
+        else if (more > 0)
+            supervisor.give_back_memory(device, more);
+    });
+    if (granted.wait_for(patience) != std::future_status::ready && !waiting->over.exchange(true)) return 0;
+    return granted.get();
 }
 
 }  // namespace tnr::worker

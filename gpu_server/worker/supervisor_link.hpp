@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <map>
@@ -102,8 +103,12 @@ private:
     uint64_t next_ticket_ TNR_GUARDED_BY(mutex_) = 1;
 };
 
-// Blocks until the supervisor has answered, and returns how much more it grants.
+// How long the supervisor may take to answer about a grant. It does nothing but count, and asks who is leaving.
+inline constexpr std::chrono::milliseconds grant_timeout{10'000};
+
+// Blocks until the supervisor has answered, and returns how much more it grants. What it grants later than that goes back.
 uint64_t ask_and_wait(SupervisorLink& supervisor, uint32_t device, uint64_t bytes,
-                      SupervisorLink::Exactly exactly = SupervisorLink::Exactly::no);
+                      SupervisorLink::Exactly exactly = SupervisorLink::Exactly::no,
+                      std::chrono::milliseconds patience = grant_timeout);
 
 }  // namespace tnr::worker

@@ -60,7 +60,7 @@ private:
 // One connection in plain text, by hand: it can stop anywhere, and its end is a reset, as when its process is killed.
 class RawPeer {
 public:
-    explicit RawPeer(const Server& server) : socket_(connect_to(server.address)) {
+    explicit RawPeer(const Server& server) : socket_(knock_at(server.address)) {
         std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
         greeting.resize(64, '\0');
         write(greeting);

@@ -18,6 +18,7 @@
 #include "gpu_client/protocol/device_description.hpp"
 #include "gpu_server/supervisor/child.hpp"
 #include "gpu_server/worker/sandbox.hpp"
+#include "tests/gpu_server/supervisor/fake_worker.hpp"
 
 using nlohmann::json;
 using tnr::server::child_control_fd;
@@ -249,6 +250,21 @@ static bool said_about_client(char byte) {
     return true;
 }
 
+static int accept_client() {
+    while (true) {
+        int client = accept(4, nullptr, nullptr);
+        char greeting[tnr::test::fake_worker_greeting.size()];
+        timeval patience{1, 0};
+        setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        auto said = recv(client, greeting, sizeof greeting, MSG_WAITALL);
+        patience = {};
+        setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        if (said > 0 && std::string_view(greeting, static_cast<size_t>(said)) == tnr::test::fake_worker_greeting)
+            return client;
+        close(client);
+    }
+}
+
 static int worker() {
     tnr::worker::end_on_signals();
     note("worker " + environment("CUDA_VISIBLE_DEVICES") + " secrets" + environment("TNR_API_TOKEN"));
@@ -267,7 +283,7 @@ static int worker() {
             note("serve " + visible + " " + message.dump());
             act(environment("TNR_WORKER_FAKE_SERVE"));
             // The client of these tests says nothing but bytes to repeat as wishes: see supervisor_test.cpp.
-            int client = accept(4, nullptr, nullptr);
+            int client = accept_client();
             tnr::server::send_message(child_control_fd, {{"connected", true}});
             char byte = 0;
             for (uint64_t ticket = 1; read(client, &byte, 1) == 1; ++ticket) {

@@ -1,11 +1,16 @@
 // What goes wrong: workers that do not start, GPUs that cannot be wiped, servers that are stopped and killed.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+
+#include <thread>
 
 #include "tests/support/catch.hpp"
 
 #include "gpu_server/pool/ledger.hpp"
 #include "server.hpp"
 
+using namespace tnr;
 using namespace tnr::test;
 
 TEST_CASE("a GPU whose workers keep dying is out of order, without a busy loop", "[server]") {
@@ -89,4 +94,19 @@ TEST_CASE("two servers never share a state folder", "[server]") {
     CHECK(second.address.empty());
     CHECK(second.wait_for_exit() == 2);
     CHECK(second.log().find("another tnr-gpu-server already serves with") != std::string::npos);
+}
+
+// A process that the first was just starting has its lock until it has become a worker.
+TEST_CASE("a server that was killed is followed at once, also where a child of it still has the lock", "[server]") {
+    auto folder = std::make_shared<Folder>();
+    { Server first({"--plain", "--emulate", "h100"}, {}, folder); }
+    UniqueFd childs(open((folder->path + "/state/lock").c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(flock(childs.get(), LOCK_EX) == 0);  // a real child may have it for a moment
+    std::thread exec([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        childs.reset();
+    });
+    Server second({"--plain", "--emulate", "h100"}, {}, folder);
+    exec.join();
+    CHECK(ask(*client_of(second), session_request("trainer")).contains("session"));
 }

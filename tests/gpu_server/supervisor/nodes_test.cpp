@@ -1,4 +1,7 @@
 // Two servers of one pool, as their clients and an operator see them from either.
+#include <signal.h>
+
+#include <fstream>
 #include <set>
 #include <zmq.hpp>
 
@@ -100,4 +103,65 @@ TEST_CASE("an operator sees everybody's claims on all nodes, and all hear of a n
     auto fresh = alice;
     fresh.server_public = entry_of(*alices, "b")["server_key"].get<std::string>();
     CHECK(ask(*client_of(b, fresh), {{"op", "hello"}})["role"] == "account");
+}
+
+TEST_CASE("who watches one node sees what all have, who holds it and who waits; nodes let each other in for that alone",
+          "[nodes]") {
+    if (!server::OwnEtcd::is_there()) return;
+    server::OwnEtcd etcd;
+    auto store = etcd.address().text;
+    Server a({"--emulate", "h100", "--store", store, "--node", "a"}),
+        b({"--emulate", "a100", "--store", store, "--node", "b"}, {"TNR_WORKER_FAKE_FIRST=1"});
+    auto bob = enroll(b, "bob"), carol = enroll(b, "carol");
+    auto bobs = client_of(b, bob), carols = client_of(b, carol);
+    json given;
+    REQUIRE(becomes([&] { return (given = ask(*bobs, session_request("m2", "a100"))).contains("session"); }));
+    auto connection = connect_to(given["endpoint"]);
+    auto waits = session_request("m3", "a100");
+    waits.update({{"wait_s", 600}, {"nonce", "n"}});
+    REQUIRE(becomes([&] { return ask(*carols, waits).contains("queued"); }));
+
+    const auto state = a.folder->path + "/state";
+    json told;
+    auto a_tells = [&] {
+        const auto now = json::parse(run_server_command({"status", "-o", "json", "--state", state}).out);
+        for (auto& one : now["fellows"]) told = one;
+        return told.is_object() && !told["claims"].empty() && !told["queue"].empty();
+    };
+    INFO(a.log() << b.log());
+    REQUIRE(becomes([&] {
+        ask(*carols, waits);
+        return a_tells();
+    }));
+    CHECK(told["node"] == "b");
+    CHECK(told["gpus"][0]["type"] == "a100");
+    CHECK(told["gpus"][0]["state"] == "claimed");
+    CHECK(told["claims"][0]["user"] == "bob");
+    CHECK(told["claims"][0]["machine"] == "m2");
+    CHECK(told["queue"][0]["user"] == "carol");
+
+    std::string secret;
+    std::ifstream(b.folder->path + "/state/server.key") >> secret;
+    auto alice = enroll(a, "alice");
+    auto as_b = client_of(a, {alice.server_public, {wire::public_of(secret), secret}});
+    CHECK(ask(*as_b, {{"op", "hello"}})["role"] == "node");
+    CHECK(ask(*as_b, {{"op", "pool"}})["gpus"].size() == 1);
+    for (auto& request : std::vector<json>{
+             session_request(),
+             session_request("m2"),
+             {{"op", "describe"}, {"gpu", "h100"}},
+             {{"op", "claims"}},
+             {{"op", "claims"}, {"everyone", true}},
+             {{"op", "ledger"}},
+             {{"op", "queue"}},
+             {{"op", "nodes"}},
+             {{"op", "types"}},
+             {{"op", "release"}},
+             {{"op", "enroll_machine"}, {"name", "x"}, {"public_key", wire::make_key_pair().public_key}}}) {
+        INFO(request);
+        CHECK(ask(*as_b, request)["error"]["kind"] == "auth");
+    }
+    b.signal(SIGTERM);
+    b.wait_for_exit();
+    CHECK(becomes([&] { return ask(*as_b, {{"op", "pool"}})["error"]["kind"] == "auth"; }));
 }

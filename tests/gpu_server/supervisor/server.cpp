@@ -1,6 +1,8 @@
 // See server.hpp.
 #include "server.hpp"
 
+#include "fake_worker.hpp"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -168,8 +170,7 @@ json session_request(const std::string& machine, const std::string& gpu, int cou
     return request;
 }
 
-UniqueFd connect_to(const std::string& told) {
-    auto endpoint = control::worker_endpoint(told, "tcp://127.0.0.1:0");
+UniqueFd knock_at(const std::string& endpoint) {
     auto colon = endpoint.rfind(':');
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -177,6 +178,13 @@ UniqueFd connect_to(const std::string& told) {
     inet_pton(AF_INET, endpoint.substr(6, colon - 6).c_str(), &address.sin_addr);
     UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    return socket;
+}
+
+UniqueFd connect_to(const std::string& told) {
+    auto socket = knock_at(control::worker_endpoint(told, "tcp://127.0.0.1:0"));
+    REQUIRE(::send(socket.get(), fake_worker_greeting.data(), fake_worker_greeting.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(fake_worker_greeting.size()));
     return socket;
 }
 

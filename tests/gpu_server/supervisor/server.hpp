@@ -62,6 +62,8 @@ json ask(control::Client& client, json request);
 // To ask for a session of process 42. Without a machine, the client's key says which it is.
 json session_request(const std::string& machine = "", const std::string& gpu = "h100", int count = 1);
 
+// A connection, over which nothing has been said.
+UniqueFd knock_at(const std::string& endpoint);
 // A connection to a session's worker, held open: the fake worker ends when it closes. `told`: what the pool answered.
 UniqueFd connect_to(const std::string& told);
 
