@@ -10,6 +10,7 @@
 #include "gpu_server/supervisor/backup.hpp"
 #include "gpu_server/supervisor/check.hpp"
 #include "gpu_server/supervisor/child.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/helpers.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/node_commands.hpp"
@@ -167,6 +168,7 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
 
 void add_serve(CLI::App& app, Result<>& result) {
     add_serving(app, result, "serve", "Serve this machine's GPUs until told to stop", [](const ServeOptions& options) {
+        if (is_asked()) return answer_question();
         return serve(options, [](const std::string& address) {
             std::cout << "listening on " << address << std::endl;  // flushed: somebody waits for this line
         });

@@ -46,13 +46,25 @@ public:
 
     void on_change(std::function<void()> changed) override { changed_ = std::move(changed); }
 
-    void join(PoolNode self) override {
+    void join(PoolNode self, std::optional<Tenure> before) override {
         {
             LockGuard lock(mutex_);
             self_ = std::move(self);
         }
-        keeper_ = std::thread([this] { keep_registered(); });
+        if (before) go_on(*before);
+        keeper_ = std::thread([this, registered = before.has_value(), standing = standing_] {
+            if (registered) renew(standing);
+            keep_registered(!registered);
+        });
         writer_ = std::thread([this] { write(); });
+    }
+
+    Tenure hand_over() override {
+        stop();
+        LockGuard lock(mutex_);
+        Tenure tenure{backend_->lease(), standing_, {}};
+        for (auto& [id, claim] : own_) tenure.claims.push_back(claim);
+        return tenure;
     }
 
     void tell(const TypeCounts& types) override {
@@ -177,9 +189,23 @@ private:
 
     // ---- the lease
 
-    void keep_registered() {
+    // What this process has of new about the node is told, and what was to be removed when the one before ended.
+    void go_on(const Tenure& before) {
+        standing_ = before.standing;
+        fence_ = standing_.fence;
+        good_until_ = standing_.until_ms;
+        backend_->go_on(self(), before.lease, {standing_.fence, standing_.refused, standing_.pool});
+        {
+            LockGuard lock(mutex_);
+            for (auto& claim : before.claims) own_[claim.id] = claim;
+            untold_ = {true, true};
+        }
+        in_doubt();
+    }
+
+    void keep_registered(bool first) {
         std::string told;
-        for (bool first = true; !stopping_;) {
+        while (!stopping_) {
             auto asked = boot_ms();
             removed_at_ = 0;
             PoolNode self;
