@@ -37,6 +37,7 @@ public:
     bool ready() const { return state_ == State::ready; }
     // The server stops: there is nothing to hand over any more.
     void never();
+    const watch::Reloads& reloads() const { return reloads_; }
 
 private:
     enum class State { none, asking, resting, ready, never };

@@ -205,7 +205,7 @@ Result<watch::Reloads> reloads_with(const Handover* before) {
     if (!before) return reloads;
     auto read = reading("history", [&]() -> Result<> {
         auto& section = before->at("reloads");
-        reloads.done = section.at("done").get<uint64_t>() + 1;
+        section.at("done").get_to(reloads.done);
         section.at("failed").get_to(reloads.failed);
         section.at("why_failed").get_to(reloads.why_failed);
         return Ok{};
@@ -356,6 +356,8 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (given) {
         gpus.go_on();
         claims.go_on();
+        log(LogLevel::info, "has taken over from the server before it: " + std::to_string(workers.all().size()) +
+                                " programs go on");
     }
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
@@ -373,7 +375,9 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
         next.emplace();
         hand_over(options, *next);
         next->section("lock") = next->keep(std::move(*lock));
-        next->section("reloads") = {{"done", reloads->done}, {"failed", reloads->failed}, {"why_failed", reloads->why_failed}};
+        auto& so_far = replacing.reloads();
+        next->section("reloads") = {
+            {"done", so_far.done + 1}, {"failed", so_far.failed}, {"why_failed", so_far.why_failed}};
         claims.hand_over(*next);
         exchange.hand_over(*next);
         books.hand_over(*next);
@@ -412,7 +416,12 @@ Result<> serve(const ServeOptions& options, const Ready& ready) {
         std::optional<Handover> next;
         auto ended = serve_once(options, command, ready, before, next);
         if (next) {
-            log(LogLevel::error, next->execute(command).what + "; this server goes on");
+            auto why = next->execute(command).what;
+            log(LogLevel::error, why + "; this server goes on");
+            auto& reloads = next->section("reloads");
+            reloads = {{"done", reloads.at("done").get<uint64_t>() - 1},
+                       {"failed", reloads.at("failed").get<uint64_t>() + 1},
+                       {"why_failed", why}};
             before = std::move(next);
         } else if (!ended && before) {
             begin_anew(ended.error());
