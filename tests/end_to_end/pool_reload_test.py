@@ -106,7 +106,7 @@ class Reload(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder, self.config = folder.name, None
         self.installed = Installed(self.folder)
 
     def serve(self, *more, encrypted=True, emulate="h100"):
@@ -117,10 +117,12 @@ class Reload(unittest.TestCase):
         self.addCleanup(with_server.stop, self.server)
         self.address = with_server.address_of(self.server)
         self.assertIsNotNone(self.address, self.log())
-        self.config = {"pool": self.address, "gpu": "h100"}
-        if encrypted:
+        if not encrypted:
+            self.config = {"gpu": "h100"}
+        elif self.config is None:
             enrolled = with_server.enrolled(self.arguments, self.folder, self.address)
             self.config = json.loads(pathlib.Path(enrolled).read_text())
+        self.config["pool"] = self.address
 
     def log(self):
         return pathlib.Path(with_server.log_of(self.folder)).read_text(errors="replace")
@@ -348,6 +350,8 @@ os.execv(real, [real] + sys.argv[1:])
                 out, errors = program.communicate(timeout=LOADED_S)
                 self.assertNotEqual(program.returncode, 0, out + errors)
                 self.installed.replace(BIN / "tnr-gpu-server")
+                # Anew it listens at any port that is free.
+                self.config["pool"] = json.loads(self.operator("status", "-o", "json"))["nodes"][0]["address"]
                 self.ends_well(self.running())
         self.assertIsNone(self.server.poll())
 
