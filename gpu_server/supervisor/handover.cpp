@@ -93,8 +93,13 @@ Error badly_handed_over(const std::string& what) {
 OwnCommand OwnCommand::read() {
     std::error_code error;
     UniqueFd terminal(open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
-    return {std::filesystem::read_symlink("/proc/self/exe", error), words_of("/proc/self/cmdline"),
-            static_cast<bool>(terminal)};
+    OwnCommand own{{}, words_of("/proc/self/cmdline"), static_cast<bool>(terminal)};
+    // As it was called, where that says a place: it may be a link, to another version by then.
+    if (!own.arguments.empty() && own.arguments[0].find('/') != std::string::npos)
+        own.program = own.arguments[0];
+    else
+        own.program = std::filesystem::read_symlink("/proc/self/exe", error);
+    return own;
 }
 
 Handover::Handover() : document_{{"handover", handover_version}} {}

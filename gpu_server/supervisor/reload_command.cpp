@@ -23,7 +23,7 @@ using nlohmann::json;
 constexpr auto waited_for = handover_answered_within + handover_rests_within + milliseconds(15'000);
 constexpr milliseconds looked_every{100};
 
-// What the server says of itself; an Error while one is being replaced.
+// What the server says of itself.
 struct Seen {
     std::string version, why_failed;
     uint64_t done = 0, failed = 0;
@@ -31,9 +31,10 @@ struct Seen {
     size_t claims = 0;
 };
 
-Result<Seen> look(const std::string& folder) try {
-    auto text = watch::ask_watch(folder, "/api/now");
-    if (!text && watch::server_process(folder)) return Error{Error::Kind::internal, text.error().what};
+// Kind usage: there is none. Another: it does not answer at the moment, since it is just being replaced.
+Result<Seen> look(const StateFolder& folder) try {
+    auto text = watch::ask_watch(folder.path(), "/api/now");
+    if (!text && !folder.lock()) return Error{Error::Kind::internal, text.error().what};
     if (!text) return text.error();
     auto now = json::parse(*text);
     auto& node = now.at("nodes").at(0);
@@ -69,10 +70,10 @@ Result<> reload(const std::string& state, std::ostream& out) {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
     const auto give_up_at = std::chrono::steady_clock::now() + waited_for;
-    auto before = look(folder->path());
+    auto before = look(*folder);
     while (!before && before.error().kind == Error::Kind::internal && std::chrono::steady_clock::now() < give_up_at) {
-        std::this_thread::sleep_for(looked_every);  // it is just being replaced, or starts
-        before = look(folder->path());
+        std::this_thread::sleep_for(looked_every);
+        before = look(*folder);
     }
     if (!before) return before.error();
     auto process = watch::server_process(folder->path());
@@ -81,7 +82,7 @@ Result<> reload(const std::string& state, std::ostream& out) {
         return Error{Error::Kind::internal, std::string("cannot ask the server: ") + std::strerror(errno)};
     while (std::chrono::steady_clock::now() < give_up_at) {
         std::this_thread::sleep_for(looked_every);
-        auto now = look(folder->path());
+        auto now = look(*folder);
         if (!now) continue;
         if (auto known = outcome(*before, *now, out)) return *known;
     }

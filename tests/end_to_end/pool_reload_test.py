@@ -4,6 +4,8 @@ have stays theirs.
 
     pool_reload_test.py BIN LIB    BIN: folder of tnr-gpu-server; LIB: folder of libcuda.so.1
 """
+import argparse
+import base64
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
@@ -110,7 +113,7 @@ class Reload(unittest.TestCase):
         self.installed = Installed(self.folder)
 
     def serve(self, *more, encrypted=True, emulate="h100"):
-        self.arguments = with_server.argparse.Namespace(server=str(self.installed.program), client=str(LIB), driver=None,
+        self.arguments = argparse.Namespace(server=str(self.installed.program), client=str(LIB), driver=None,
                                                         emulate=emulate, memory_mib="256", gpu="h100")
         self.server = with_server.start_server(self.arguments, self.folder, encrypted=encrypted, more=more)
         self.addCleanup(self.server.stdout.close)
@@ -309,7 +312,9 @@ class Reload(unittest.TestCase):
 
     def between(self, python):
         """What happens when the new server is executed, before it begins; `document` and `text` are what it is given."""
-        shutil.copy(BIN / "tnr-gpu-server", f"{self.installed.program}.real")
+        real = pathlib.Path(f"{self.installed.program}.real")
+        real.unlink(missing_ok=True)
+        shutil.copy(BIN / "tnr-gpu-server", real)
         path = pathlib.Path(self.folder) / "between.py"
         path.write_text(f"""#!{sys.executable}
 import fcntl, json, os, signal, sys
@@ -324,7 +329,7 @@ if "TNR_HANDOVER_QUESTION" not in os.environ:
     fcntl.fcntl(new, 1033, 15)
     os.set_inheritable(new, True)
     os.environ["TNR_HANDOVER_DOCUMENT"] = str(new)
-os.execv(real, [real] + sys.argv[1:])
+os.execv(real, [{str(self.installed.program)!r}] + sys.argv[1:])
 """)
         self.installed.replace(path)
 
@@ -365,6 +370,64 @@ os.execv(real, [real] + sys.argv[1:])
         self.assertNotEqual(program.returncode, 0, out + errors)
         wait_until(lambda: all(one[1] for one in self.ledger()), LOADED_S)
         self.ends_well(self.running())
+
+
+@unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
+class ReloadOfNodes(unittest.TestCase):
+    """Of a pool of two, one after the other."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        installed = Installed(folder.name)
+        self.pool = nodes.Pool(installed.program.parent, LIB, folder.name)
+        self.pool.__enter__()
+        self.addCleanup(self.pool.__exit__)
+
+    def running(self, user):
+        program = self.pool.start(user, [sys.executable, "-c", PROGRAM, "1"])
+        for cleanup in (program.stdout.close, program.stderr.close, program.wait, program.kill):
+            self.addCleanup(cleanup)
+        self.assertEqual(program.stdout.readline(), "ready\n", self.pool.log("a")[-3000:] + self.pool.log("b")[-3000:])
+        return program
+
+    def registrations(self):
+        """What etcd has under leases, and since when: another one would have another revision."""
+        def ask(what, **key):
+            coded = {name: base64.b64encode(value.encode()).decode() for name, value in key.items()}
+            request = urllib.request.Request(f"http://127.0.0.1:{self.pool.etcd.port}/v3/kv/{what}", json.dumps(coded).encode())
+            return json.load(urllib.request.urlopen(request, timeout=10)).get("kvs", [])
+        return {base64.b64decode(one["key"]).decode(): (one["create_revision"], one["lease"])
+                for one in ask("range", key="/tnr/", range_end="/tnr0")
+                if "lease" in one and b"/free/" not in base64.b64decode(one["key"])}
+
+    def test_nodes_are_replaced_one_after_the_other_and_stay_registered_with_their_claims(self):
+        for node in "ab":
+            self.pool.serve(node, "h100")
+        programs = [self.running(dict(self.pool.user(name), gpu="h100")) for name in ("alice", "bob")]
+        before = self.registrations()
+        self.assertEqual(len([key for key in before if "/held/" in key]), 2, before)
+        for node in "abab":
+            self.pool.operator("reload", node=node)
+            self.assertEqual(self.registrations(), before)
+        time.sleep(4)  # longer than a lease lasts that nobody renews
+        self.assertEqual(self.registrations(), before)
+        for program in programs:
+            program.terminate()
+            out, errors = program.communicate(timeout=LOADED_S)
+            self.assertIn("counted", out, errors + self.pool.log("a") + self.pool.log("b"))
+        wait_until(lambda: not [key for key in self.registrations() if "/held/" in key], LOADED_S)
+
+    def test_a_node_that_is_out_of_touch_with_its_pool_is_not_replaced(self):
+        self.pool.serve("a", "h100")
+        program = self.running(dict(self.pool.user("alice"), gpu="h100"))
+        self.pool.etcd.kill()
+        wait_until(lambda: "goes on" in self.pool.operator("reload", expect=1), LOADED_S)
+        self.pool.etcd.start()
+        wait_until(lambda: self.pool.node("a")["state"] == "ready", LOADED_S)
+        self.pool.operator("reload")
+        program.terminate()
+        self.assertIn("counted", program.communicate(timeout=LOADED_S)[0])
 
 
 if __name__ == "__main__":
