@@ -168,9 +168,9 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
 }
 
 // A store that does not answer yet is asked again for as long as the pool has to take us in: after a power cut its host may
-// be up later than ours.
-Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending) {
-    const auto give_up_at = loop.now() + join_timeout;
+// be up later than ours. With `programs` that run it is asked until it answers: they can do without it.
+Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending, bool programs) {
+    const auto give_up_at = programs ? EventLoop::Clock::time_point::max() : loop.now() + join_timeout;
     auto store = folder.open_store();
     if (!store) log(LogLevel::warning, store.error().what);
     while (!store && store.error().kind == Error::Kind::network && !ending && loop.now() < give_up_at) {
@@ -261,7 +261,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (given)
         if (auto expected = expect_leftovers(reaper, *given); !expected) return expected;
     // From here on there are threads: after the Reaper has blocked signals.
-    auto store = open_store(loop, *folder, ending);
+    auto store = open_store(loop, *folder, ending, given);
     if (!store) return store.error();
     Doorkeeper door(options.plain, **store, audit, keys);
     if (given)

@@ -418,14 +418,22 @@ class ReloadOfNodes(unittest.TestCase):
             self.assertIn("counted", out, errors + self.pool.log("a") + self.pool.log("b"))
         wait_until(lambda: not [key for key in self.registrations() if "/held/" in key], LOADED_S)
 
-    def test_a_node_that_is_out_of_touch_with_its_pool_is_not_replaced(self):
+    def test_a_node_that_is_out_of_touch_with_its_pool_ends_nothing(self):
         self.pool.serve("a", "h100")
-        program = self.running(dict(self.pool.user("alice"), gpu="h100"))
+        program, log = self.running(dict(self.pool.user("alice"), gpu="h100")), lambda: self.pool.log("a")
         self.pool.etcd.kill()
-        wait_until(lambda: "goes on" in self.pool.operator("reload", expect=1), LOADED_S)
+        os.kill(self.pool.servers["a"].pid, signal.SIGHUP)  # it does not know yet
+        time.sleep(4)
         self.pool.etcd.start()
         wait_until(lambda: self.pool.node("a")["state"] == "ready", LOADED_S)
-        self.pool.operator("reload")
+        taken = log().count("has taken over")
+        self.pool.etcd.kill()
+        time.sleep(4)
+        self.assertIn("out of touch", self.pool.operator("reload", expect=1))
+        self.pool.etcd.start()
+        command = [self.pool.server_program, "reload", "--state", f"{self.pool.folder}/a"]
+        wait_until(lambda: subprocess.run(command, capture_output=True).returncode == 0, LOADED_S)  # it has to hear of that
+        self.assertEqual(log().count("has taken over"), taken + 1)
         program.terminate()
         self.assertIn("counted", program.communicate(timeout=LOADED_S)[0])
 
