@@ -81,6 +81,8 @@ struct Question {
     bool all_free = false;  // what every node has
     bool operator==(const Question&) const = default;
 };
+// What several of them ask.
+Question together(Question all, const Question& one);
 
 // This node's own registration.
 struct Standing {

@@ -76,7 +76,8 @@ public:
     virtual Result<> note_wiped(int64_t id, const WipeRecord& wipe) = 0;
     // After a crash: ends the claims that nobody ended, but for those that go on, where they were noted last. Returns them as
     // they are now.
-    virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason, const std::set<int64_t>& go_on = {}) = 0;
+    virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason,
+                                                        const std::set<int64_t>& go_on = {}) = 0;
 
     // The account's claims (without one: everybody's) behind that place, `most` of them: those that ended first come first, running ones as far as
     // they were noted. Somebody who turns pages may see a running claim twice, and misses none.

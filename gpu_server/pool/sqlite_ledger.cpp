@@ -109,8 +109,8 @@ public:
         std::string others;  // numbers: nothing foreign gets into the statement
         for (auto id : go_on) others += (others.empty() ? "" : ",") + std::to_string(id);
         Statement row(database_.get(),
-                      ("UPDATE claims SET reason = ?, ended_ms = until_ms WHERE ended_ms IS NULL AND id NOT IN (" + others +
-                       ") RETURNING " + claim_columns)
+                      ("UPDATE claims SET reason = ?, ended_ms = until_ms WHERE ended_ms IS NULL AND id NOT IN (" +
+                       others + ") RETURNING " + claim_columns)
                           .c_str(),
                       {reason});
         return claims(row);

@@ -7,6 +7,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/directory_times.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -14,26 +15,6 @@ namespace tnr::server {
 using std::chrono::milliseconds;
 
 namespace {
-
-// After something failed.
-constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_again_after{100},
-    follow_again_after{300};
-// GPUs that belong to another node may be free after a while.
-constexpr milliseconds refused_asked_every{2'000};
-// After another registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
-// waits for any more is done within etcd's own 7 s for a request, or never.
-constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{1'000};
-// Claims of others, after they were looked for last.
-constexpr milliseconds looked_remembered_for{10'000};
-
-// What several of them ask.
-Question together(Question all, const Question& one) {
-    all.accounts.insert(one.accounts.begin(), one.accounts.end());
-    all.all_claims |= one.all_claims;
-    all.all_free |= one.all_free;
-    for (auto& [type, count] : one.free) all.free[type] = std::max(all.free[type], count);
-    return all;
-}
 
 class ThreadedDirectory : public Directory {
 public:

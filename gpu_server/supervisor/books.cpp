@@ -130,8 +130,8 @@ Result<> Books::take_over(const Handover& handover) {
             open_[told.at("claim").get<int64_t>()] = std::move(open);
         }
         for (auto& told : section.at("wipes"))
-            wipes_[told.at("claim").get<int64_t>()] = {told.at("bytes").get<int64_t>(), told.at("checked").get<int64_t>(),
-                                                       told.at("took_ms").get<int64_t>()};
+            wipes_[told.at("claim").get<int64_t>()] = {
+                told.at("bytes").get<int64_t>(), told.at("checked").get<int64_t>(), told.at("took_ms").get<int64_t>()};
         if (timer_ == 0 && !(open_.empty() && wipes_.empty())) note_again();
         return Ok{};
     });

@@ -93,9 +93,8 @@ void ControlSocket::pause(EventLoop& loop) {
 }
 
 void ControlSocket::hand_over(Handover& handover) {
-    handover.section("control") = {{"listener", handover.keep(std::move(listener_))},
-                                   {"host", address_.host},
-                                   {"port", address_.port}};
+    handover.section("control") = {
+        {"listener", handover.keep(std::move(listener_))}, {"host", address_.host}, {"port", address_.port}};
 }
 
 Result<> ControlSocket::take_over(Handover& handover, ControlSocketOptions& options) {

@@ -130,8 +130,7 @@ void Gpus::wipe(Gpu& gpu) {
     auto wiped = [this, index = gpu.index](const WipeRecord& wipe, const std::string& how) {
         this->wiped(index, how, wipe);
     };
-    if (auto started = wiper_(gpu.found, wiped); !started)
-        return host_trouble(gpu, started.error().what, &Gpus::wipe);
+    if (auto started = wiper_(gpu.found, wiped); !started) return host_trouble(gpu, started.error().what, &Gpus::wipe);
     being_wiped_.insert(gpu.index);
 }
 

@@ -36,7 +36,7 @@ constexpr const char* document_variable = "TNR_HANDOVER_DOCUMENT";
 constexpr off_t document_bytes_max = off_t{256} << 20;
 constexpr milliseconds children_end_within{10'000}, children_looked_at_every{10};
 
-std::vector<std::string> words_of(const char* file) {
+std::vector<std::string> zero_ended_words(const char* file) {
     std::ostringstream text;
     text << std::ifstream(file).rdbuf();
     std::vector<std::string> words;
@@ -45,7 +45,7 @@ std::vector<std::string> words_of(const char* file) {
     return words;
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
+std::vector<char*> argv_of(const std::vector<std::string>& texts) {
     std::vector<char*> found;
     for (auto& text : texts) found.push_back(const_cast<char*>(text.c_str()));  // exec's signature; it does not write
     found.push_back(nullptr);
@@ -65,7 +65,7 @@ void close_all_at_exec() {
     }
 }
 
-Result<std::string> contents(const UniqueFd& file) {
+Result<std::string> sealed_text(const UniqueFd& file) {
     struct stat status {};
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     if (fstat(file.get(), &status) != 0 || (fcntl(file.get(), F_GET_SEALS) & seals) != seals)
@@ -93,7 +93,7 @@ Error badly_handed_over(const std::string& what) {
 OwnCommand OwnCommand::read() {
     std::error_code error;
     UniqueFd terminal(open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
-    OwnCommand own{{}, words_of("/proc/self/cmdline"), static_cast<bool>(terminal)};
+    OwnCommand own{{}, zero_ended_words("/proc/self/cmdline"), static_cast<bool>(terminal)};
     // As it was called, where that says a place: it may be a link, to another version by then.
     if (!own.arguments.empty() && own.arguments[0].find('/') != std::string::npos)
         own.program = own.arguments[0];
@@ -128,7 +128,8 @@ Result<UniqueFd> Handover::to_file() const {
     for (size_t at = 0; at < text.size();) {
         auto written = ::write(document.get(), text.data() + at, text.size() - at);
         if (written <= 0)
-            return Error{Error::Kind::internal, std::string("cannot write what is to be handed over: ") + std::strerror(errno)};
+            return Error{Error::Kind::internal,
+                         std::string("cannot write what is to be handed over: ") + std::strerror(errno)};
         at += static_cast<size_t>(written);
     }
     (void)fcntl(document.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
@@ -136,13 +137,12 @@ Result<UniqueFd> Handover::to_file() const {
 }
 
 Result<Handover> Handover::from_file(UniqueFd document) {
-    auto text = contents(document);
+    auto text = sealed_text(document);
     if (!text) return text.error();
     Handover handover;
     handover.document_ = json::parse(*text, nullptr, false);
     auto whole = reading("document", [&]() -> Result<> {
-        for (auto& number : handover.document_.at("files")) {
-            const int file = number.get<int>();
+        for (int file : handover.document_.at("files").get<std::vector<int>>()) {
             if (file <= STDERR_FILENO || file == document.get() || fcntl(file, F_GETFD) < 0)
                 return badly_handed_over("descriptor " + std::to_string(file) + " is not there");
             close_at_exec(file, true);
@@ -175,7 +175,7 @@ Error Handover::execute(const OwnCommand& command) {
     for (auto& [number, file] : files_) close_at_exec(number, false);
     close_at_exec(document->get(), false);
     setenv(document_variable, std::to_string(document->get()).c_str(), 1);
-    execve(command.program.c_str(), pointers(command.arguments).data(), environ);
+    execve(command.program.c_str(), argv_of(command.arguments).data(), environ);
     Error failed{Error::Kind::internal, "cannot execute " + command.program + ": " + std::strerror(errno)};
     unsetenv(document_variable);
     for (auto& [number, file] : files_) close_at_exec(number, true);
@@ -214,7 +214,8 @@ std::optional<std::string> why_not(const Received& answer) {
     auto told = json::parse(answer.text, nullptr, false);
     auto version = told.is_object() ? told.value("handover", json()) : json();
     if (version == handover_version) return std::nullopt;
-    return "it takes over from servers of another kind (" + version.dump() + ", not " + std::to_string(handover_version) + ")";
+    return "it takes over from servers of another kind (" + version.dump() + ", not " +
+           std::to_string(handover_version) + ")";
 }
 
 }  // namespace tnr::server

@@ -30,7 +30,11 @@ public:
     // `told` hears of each attempt that failed.
     using Told = std::function<void(const watch::Reloads& reloads)>;
     Replacing(EventLoop& loop, Parts parts, OwnCommand command, watch::Reloads before, Told told)
-        : loop_(loop), parts_(parts), command_(std::move(command)), reloads_(std::move(before)), told_(std::move(told)) {}
+        : loop_(loop),
+          parts_(parts),
+          command_(std::move(command)),
+          reloads_(std::move(before)),
+          told_(std::move(told)) {}
 
     void asked();
     // All is at rest: leave the loop, and hand over.

@@ -169,7 +169,8 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
 
 // A store that does not answer yet is asked again for as long as the pool has to take us in: after a power cut its host may
 // be up later than ours. With `programs` that run it is asked until it answers: they can do without it.
-Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending, bool programs) {
+Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending,
+                                          bool programs) {
     const auto give_up_at = programs ? EventLoop::Clock::time_point::max() : loop.now() + join_timeout;
     auto store = folder.open_store();
     if (!store) log(LogLevel::warning, store.error().what);
@@ -216,8 +217,8 @@ Result<watch::Reloads> reloads_with(const Handover* before) {
 
 // One server in this process. `before`: handed over by the one before it, empty once it has taken over. `next`: what it hands over
 // itself, where it does not end but is to be replaced.
-Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready& ready, std::optional<Handover>& before,
-                    std::optional<Handover>& next) {
+Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready& ready,
+                    std::optional<Handover>& before, std::optional<Handover>& next) {
     auto* given = before ? &*before : nullptr;
     if (given)
         if (auto same = take_over(options, *given); !same) return same;
@@ -356,8 +357,8 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     if (given) {
         gpus.go_on();
         claims.go_on();
-        log(LogLevel::info, "has taken over from the server before it: " + std::to_string(workers.all().size()) +
-                                " programs go on");
+        log(LogLevel::info,
+            "has taken over from the server before it: " + std::to_string(workers.all().size()) + " programs go on");
     }
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
