@@ -10,10 +10,12 @@
 #include "gpu_server/supervisor/backup.hpp"
 #include "gpu_server/supervisor/check.hpp"
 #include "gpu_server/supervisor/child.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/helpers.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/node_commands.hpp"
 #include "gpu_server/supervisor/price_commands.hpp"
+#include "gpu_server/supervisor/reload_command.hpp"
 #include "gpu_server/supervisor/status_command.hpp"
 #include "gpu_server/supervisor/supervisor.hpp"
 #include "gpu_server/supervisor/user_commands.hpp"
@@ -167,6 +169,7 @@ CLI::App* add_serving(CLI::App& app, Result<>& result, const char* name, const c
 
 void add_serve(CLI::App& app, Result<>& result) {
     add_serving(app, result, "serve", "Serve this machine's GPUs until told to stop", [](const ServeOptions& options) {
+        if (is_asked()) return answer_question();
         return serve(options, [](const std::string& address) {
             std::cout << "listening on " << address << std::endl;  // flushed: somebody waits for this line
         });
@@ -341,6 +344,14 @@ void add_status(CLI::App& app, Result<>& result) {
     command->callback([=, &result] { result = show_status(*state, *format, *limits, std::cout); });
 }
 
+void add_reload(CLI::App& app, Result<>& result) {
+    auto state = std::make_shared<std::string>();
+    auto* command = app.add_subcommand(
+        "reload", "Replace the server that runs on this folder by the one installed now; programs that run go on");
+    add_state(command, *state);
+    command->callback([=, &result] { result = reload(*state, std::cout); });
+}
+
 uint64_t number(const char* text) {
     return text ? std::strtoull(text, nullptr, 10) : 0;
 }
@@ -388,6 +399,7 @@ int main(int argc, char** argv) {
     add_prices(app, result);
     add_nodes(app, result);
     add_status(app, result);
+    add_reload(app, result);
     add_check(app, result);
     add_backup(app, result);
     app.add_subcommand("version", "Print the version")->callback([] {

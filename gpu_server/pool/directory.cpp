@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/directory_backend.hpp"
@@ -27,6 +28,14 @@ static json to_json(const TypeCount& count) {
 }
 static TypeCount count_from(const json& value) {
     return {value.at("total"), value.at("free"), value.at("memory_bytes")};
+}
+
+Question together(Question all, const Question& one) {
+    all.accounts.insert(one.accounts.begin(), one.accounts.end());
+    all.all_claims |= one.all_claims;
+    all.all_free |= one.all_free;
+    for (auto& [type, count] : one.free) all.free[type] = std::max(all.free[type], count);
+    return all;
 }
 
 std::string to_text(const TypeCount& count) {

@@ -81,6 +81,8 @@ struct Question {
     bool all_free = false;  // what every node has
     bool operator==(const Question&) const = default;
 };
+// What several of them ask.
+Question together(Question all, const Question& one);
 
 // This node's own registration.
 struct Standing {
@@ -105,6 +107,13 @@ struct LeaseTimes {
     int64_t gathered_ms = 10'000;
 };
 
+// A registration that goes on in the next server of this process (supervisor/handover.hpp), with its lease.
+struct Tenure {
+    std::string lease;  // the backend's own word for it
+    Standing standing;
+    std::vector<PoolClaim> claims;
+};
+
 class Directory {
 public:
     virtual ~Directory() = default;
@@ -112,8 +121,11 @@ public:
     // Called on the owner's thread whenever nodes() or standing() tell something new.
     virtual void on_change(std::function<void()> changed) = 0;
 
-    // Registers this node, and again whenever the lease was lost, with the claims it has then. Goes on until leave().
-    virtual void join(PoolNode self) = 0;
+    // Registers this node, and again whenever the lease was lost, with the claims it has then. Goes on until leave(). With
+    // `before` it is registered already, as standing() tells at once.
+    virtual void join(PoolNode self, std::optional<Tenure> before = {}) = 0;
+    // Stops without leaving: for as long as its lease lasts, another process may go on with it.
+    virtual Tenure hand_over() = 0;
     // What it has free has changed.
     virtual void tell(const TypeCounts& types) = 0;
     // Its server_key is another now.

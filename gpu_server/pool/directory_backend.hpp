@@ -37,6 +37,9 @@ public:
     // A new lease, and under it the node with its claims. Takes the place of an earlier process of the same node at once.
     // Kind usage: another server has this name.
     virtual Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) = 0;
+    // Goes on with the lease of the process before, under which the node is registered. Asks nothing: renew() does.
+    virtual void go_on(const PoolNode& self, const std::string& lease, const Registration& registration) = 0;
+    virtual std::string lease() const = 0;
     // False: the lease is gone.
     virtual Result<bool> renew() = 0;
 

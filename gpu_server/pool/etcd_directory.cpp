@@ -12,6 +12,7 @@
 //   identity               of the pool: by chance, so that an etcd that begins anew is another pool
 //   history                changes whenever a node has etcd forget what was
 #include <atomic>
+#include <sstream>
 
 #include "gpu_client/protocol/keys.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
@@ -122,6 +123,16 @@ public:
         registration.pool = pool_ = *pool;
         return registration;
     }
+
+    void go_on(const PoolNode&, const std::string& lease, const Registration& registration) override {
+        std::istringstream words(lease);
+        int64_t number = 0, highest = 0;
+        words >> number >> highest;
+        lease_ = number;
+        highest_ = highest;
+        pool_ = registration.pool;
+    }
+    std::string lease() const override { return std::to_string(lease_) + " " + std::to_string(highest_); }
 
     Result<bool> renew() override {
         const auto known = highest_.load();

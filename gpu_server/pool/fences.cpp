@@ -114,6 +114,10 @@ Result<UniqueFd> Fences::raise(const std::string& gpu, int64_t number) const {
     return readable;
 }
 
+UniqueFd Fences::lock_too() const {
+    return UniqueFd(fcntl(lock_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
 void Fences::remove(const std::string& gpu) const {
     (void)unlink(path(gpu).c_str());
     // Unless another server of the pool uses it, or has files there.

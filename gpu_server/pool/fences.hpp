@@ -44,6 +44,8 @@ public:
     // In good order, by the node that the GPU belongs to, when none of its workers is left. Others that still have the file
     // have smaller numbers, and it goes on telling them so.
     void remove(const std::string& gpu) const;
+    // Whoever has it holds the lock, too.
+    UniqueFd lock_too() const;
 
 private:
     Fences(std::string folder, UniqueFd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}

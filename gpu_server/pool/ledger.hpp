@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,10 @@ public:
     virtual Result<> note(const std::vector<ClaimNews>& news) = 0;
     // Once for each of its GPUs.
     virtual Result<> note_wiped(int64_t id, const WipeRecord& wipe) = 0;
-    // After a crash: ends the claims that nobody ended where they were noted last. Returns them as they are now.
-    virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason) = 0;
+    // After a crash: ends the claims that nobody ended, but for those that go on, where they were noted last. Returns them as
+    // they are now.
+    virtual Result<std::vector<ClaimRecord>> close_open(const std::string& reason,
+                                                        const std::set<int64_t>& go_on = {}) = 0;
 
     // The account's claims (without one: everybody's) behind that place, `most` of them: those that ended first come first, running ones as far as
     // they were noted. Somebody who turns pages may see a running claim twice, and misses none.

@@ -154,6 +154,14 @@ public:
         return made;
     }
 
+    // The registration's number is all there is to it.
+    void go_on(const PoolNode& self, const std::string&, const Registration& registration) override {
+        LockGuard lock(mutex_);
+        name_ = self.name;
+        fence_ = registration.fence;
+    }
+    std::string lease() const override { return {}; }
+
     Result<bool> renew() override {
         LockGuard lock(mutex_);
         bool there = false;

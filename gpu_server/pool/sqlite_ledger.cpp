@@ -99,16 +99,18 @@ public:
             .run("noting a wipe");
     }
 
-    Result<std::vector<ClaimRecord>> close_open(const std::string& reason) override {
+    Result<std::vector<ClaimRecord>> close_open(const std::string& reason, const std::set<int64_t>& go_on) override {
         LockGuard lock(mutex_);
         auto added =
             Statement(database_.get(),
                       "UPDATE claims SET until_ms = max(began_ms, coalesce(ended_ms, 0)) WHERE until_ms = 0", {})
                 .run("completing what an older server noted");
         if (!added) return added.error();
+        std::string others;  // numbers: nothing foreign gets into the statement
+        for (auto id : go_on) others += (others.empty() ? "" : ",") + std::to_string(id);
         Statement row(database_.get(),
-                      std::string("UPDATE claims SET reason = ?, ended_ms = until_ms WHERE ended_ms IS NULL RETURNING ")
-                          .append(claim_columns)
+                      ("UPDATE claims SET reason = ?, ended_ms = until_ms WHERE ended_ms IS NULL AND id NOT IN (" +
+                       others + ") RETURNING " + claim_columns)
                           .c_str(),
                       {reason});
         return claims(row);

@@ -7,6 +7,7 @@
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/directory_times.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -14,26 +15,6 @@ namespace tnr::server {
 using std::chrono::milliseconds;
 
 namespace {
-
-// After something failed.
-constexpr milliseconds register_again_after{500}, renew_again_after{200}, write_again_after{100},
-    follow_again_after{300};
-// GPUs that belong to another node may be free after a while.
-constexpr milliseconds refused_asked_every{2'000};
-// After another registration, or a write whose answer was lost, the store may have claims that we have not: a write that nobody
-// waits for any more is done within etcd's own 7 s for a request, or never.
-constexpr milliseconds doubt_lasts{10'000}, doubt_looked_at_every{1'000};
-// Claims of others, after they were looked for last.
-constexpr milliseconds looked_remembered_for{10'000};
-
-// What several of them ask.
-Question together(Question all, const Question& one) {
-    all.accounts.insert(one.accounts.begin(), one.accounts.end());
-    all.all_claims |= one.all_claims;
-    all.all_free |= one.all_free;
-    for (auto& [type, count] : one.free) all.free[type] = std::max(all.free[type], count);
-    return all;
-}
 
 class ThreadedDirectory : public Directory {
 public:
@@ -46,13 +27,25 @@ public:
 
     void on_change(std::function<void()> changed) override { changed_ = std::move(changed); }
 
-    void join(PoolNode self) override {
+    void join(PoolNode self, std::optional<Tenure> before) override {
         {
             LockGuard lock(mutex_);
             self_ = std::move(self);
         }
-        keeper_ = std::thread([this] { keep_registered(); });
+        if (before) go_on(*before);
+        keeper_ = std::thread([this, registered = before.has_value(), standing = standing_] {
+            if (registered) renew(standing);
+            keep_registered(!registered);
+        });
         writer_ = std::thread([this] { write(); });
+    }
+
+    Tenure hand_over() override {
+        stop();
+        LockGuard lock(mutex_);
+        Tenure tenure{backend_->lease(), standing_, {}};
+        for (auto& [id, claim] : own_) tenure.claims.push_back(claim);
+        return tenure;
     }
 
     void tell(const TypeCounts& types) override {
@@ -177,9 +170,23 @@ private:
 
     // ---- the lease
 
-    void keep_registered() {
+    // What this process has of new about the node is told, and what was to be removed when the one before ended.
+    void go_on(const Tenure& before) {
+        standing_ = before.standing;
+        fence_ = standing_.fence;
+        good_until_ = standing_.until_ms;
+        backend_->go_on(self(), before.lease, {standing_.fence, standing_.refused, standing_.pool});
+        {
+            LockGuard lock(mutex_);
+            for (auto& claim : before.claims) own_[claim.id] = claim;
+            untold_ = {true, true};
+        }
+        in_doubt();
+    }
+
+    void keep_registered(bool first) {
         std::string told;
-        for (bool first = true; !stopping_;) {
+        while (!stopping_) {
             auto asked = boot_ms();
             removed_at_ = 0;
             PoolNode self;

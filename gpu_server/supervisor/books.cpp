@@ -10,6 +10,8 @@
 
 namespace tnr::server {
 
+using nlohmann::json;
+
 Result<int64_t> Books::begin(ClaimRecord claim) {
     claim.node = node_;
     claim.began_ms = now_ms();
@@ -98,6 +100,47 @@ void Books::note_again() {
         note_all();
         if (!open_.empty() || !wipes_.empty()) note_again();
     });
+}
+
+void Books::hand_over(Handover& handover) {
+    note_all();
+    auto& section = handover.section("books") = {{"open", json::array()}, {"wipes", json::array()}};
+    for (auto& [id, open] : open_)
+        section["open"].push_back({{"claim", id},
+                                   {"since", ticks(open.since)},
+                                   {"gpus", open.gpus},
+                                   {"lasted_ms", open.use.lasted_ms},
+                                   {"bytes_up", open.use.bytes_up},
+                                   {"bytes_down", open.use.bytes_down},
+                                   {"busy_ms", open.use.busy_ms},
+                                   {"ended", open.ended ? json(*open.ended) : json()}});
+    for (auto& [id, wipe] : wipes_)
+        section["wipes"].push_back(
+            {{"claim", id}, {"bytes", wipe.bytes}, {"checked", wipe.checked_bytes}, {"took_ms", wipe.took_ms}});
+}
+
+Result<> Books::take_over(const Handover& handover) {
+    return reading("books", [&]() -> Result<> {
+        auto& section = handover.at("books");
+        for (auto& told : section.at("open")) {
+            Open open{time_of(told.at("since")), told.at("gpus").get<int64_t>()};
+            open.use = {told.at("lasted_ms").get<int64_t>(), told.at("bytes_up").get<int64_t>(),
+                        told.at("bytes_down").get<int64_t>(), told.at("busy_ms").get<int64_t>()};
+            if (!told.at("ended").is_null()) open.ended = told.at("ended").get<std::string>();
+            open_[told.at("claim").get<int64_t>()] = std::move(open);
+        }
+        for (auto& told : section.at("wipes"))
+            wipes_[told.at("claim").get<int64_t>()] = {
+                told.at("bytes").get<int64_t>(), told.at("checked").get<int64_t>(), told.at("took_ms").get<int64_t>()};
+        if (timer_ == 0 && !(open_.empty() && wipes_.empty())) note_again();
+        return Ok{};
+    });
+}
+
+std::set<int64_t> Books::open_in(const Handover& handover) {
+    std::set<int64_t> open;
+    for (auto& told : handover.at("books").at("open")) open.insert(told.at("claim").get<int64_t>());
+    return open;
 }
 
 LedgerSync::LedgerSync(Ledger& ledger) : ledger_(ledger), thread_([this] { keep_syncing(); }) {}

@@ -4,12 +4,14 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/ledger.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/workers.hpp"
 
@@ -37,6 +39,12 @@ public:
     // What it has used up to now; nothing: it has ended.
     std::optional<ClaimUse> use_of(int64_t id);
     UseTally tally();
+
+    // The lines of claims that go on, and what the ledger has not taken yet.
+    void hand_over(Handover& handover);
+    Result<> take_over(const Handover& handover);
+    // The claims whose lines an earlier server has left open for this one.
+    static std::set<int64_t> open_in(const Handover& handover);
 
 private:
     struct Open {

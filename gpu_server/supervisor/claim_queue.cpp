@@ -70,7 +70,7 @@ void Claims::remove_over() {
 // An attempt may itself change something: then all are tried once more.
 void Claims::try_waiting() {
     try_again_ = true;
-    if (trying_) return;
+    if (trying_ || paused_) return;
     trying_ = true;
     while (try_again_) {
         try_again_ = false;

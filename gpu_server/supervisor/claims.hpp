@@ -173,6 +173,14 @@ public:
     // The node to ask instead, as {"redirect": …}; nothing: this one. `ahead`: GPUs that others wait for.
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, int ahead = 0);
 
+    // No new sessions begin for those who wait; until go_on().
+    void pause() { paused_ = true; }
+    void go_on();
+    std::string what_moves() const;  // empty: all is at rest
+    void hand_over(Handover& handover) const;
+    // Once GPUs and workers have been taken over. Then go_on().
+    Result<> take_over(const Handover& handover, const FindWorker& find_worker);
+
     int64_t claim_of(const Worker& worker);  // its id; 0: of none
     // From now on there are no new claims, and nobody waits for one: that is refused with this. Those there are go on, and
     // take further programs of theirs.
@@ -285,6 +293,9 @@ private:
     void end(Claim& claim, const std::string& why, bool keep = false);
     void finish(Claim& claim);
     std::string labels(const std::vector<int>& gpus);
+    Result<> check_gpus();
+    void resume(Claim& claim);
+    void take_over_queue(const nlohmann::json& queue);
 
     EventLoop& loop_;
     Gpus& gpus_;
@@ -317,7 +328,7 @@ private:
     ClaimTally tally_;
     std::optional<Error> refuses_new_;
     bool trying_ = false, try_again_ = false;
-    bool stopping_ = false;
+    bool stopping_ = false, paused_ = false;
 };
 
 }  // namespace tnr::server

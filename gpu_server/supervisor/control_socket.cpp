@@ -1,6 +1,8 @@
 // See control_socket.hpp.
 #include "gpu_server/supervisor/control_socket.hpp"
 
+#include <fcntl.h>
+
 #include <cmath>
 #include <vector>
 
@@ -43,15 +45,22 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
     set_number(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
 }
 
-Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const ControlSocketOptions& options, Doorkeeper& door) try {
+// Our own listening socket: ZeroMQ would not take a host name here, and says less about what went wrong.
+static Result<UniqueFd> listener_for(ControlSocketOptions& options, Endpoint& address) {
+    address = options.listens_at;
+    if (options.listener) return std::move(options.listener);
+    auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, address);
+    if (listener) return listener;
+    Error error = listener.error();
+    error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();
+    return error;
+}
+
+Result<std::unique_ptr<ControlSocket>> ControlSocket::open(ControlSocketOptions options, Doorkeeper& door) try {
     std::unique_ptr<ControlSocket> made(new ControlSocket);
-    // Our own listening socket: ZeroMQ would not take a host name here, and says less about what went wrong.
-    auto listener = listen_on(options.listen.host, options.listen.port, control_backlog, made->address_);
-    if (!listener) {
-        Error error = listener.error();
-        error.hint = "is another server running there? try another port: --listen " + Endpoint{"127.0.0.1", 0}.text();
-        return error;
-    }
+    auto listener = listener_for(options, made->address_);
+    if (!listener) return listener.error();
+    made->listener_ = UniqueFd(fcntl(listener->get(), F_DUPFD_CLOEXEC, 0));
     if (options.one_port) {
         UniqueFd handed_over;
         auto front_door = FrontDoor::open(std::move(*listener), handed_over);
@@ -74,6 +83,27 @@ void ControlSocket::serve(EventLoop& loop, Handler& handler) {
     loop.watch_socket(socket_, [this, &loop, &handler] {
         receive_some();
         answer_some(loop, handler);
+    });
+    answer_some(loop, handler);  // what waits since pause()
+}
+
+void ControlSocket::pause(EventLoop& loop) {
+    loop.unwatch_socket();
+    loop.cancel(std::exchange(next_turns_, 0));
+}
+
+void ControlSocket::hand_over(Handover& handover) {
+    handover.section("control") = {
+        {"listener", handover.keep(std::move(listener_))}, {"host", address_.host}, {"port", address_.port}};
+}
+
+Result<> ControlSocket::take_over(Handover& handover, ControlSocketOptions& options) {
+    return reading("control socket", [&]() -> Result<> {
+        auto& section = handover.at("control");
+        options.listener = handover.take(section.at("listener"));
+        options.listens_at = {section.at("host").get<std::string>(), section.at("port").get<int>()};
+        if (!options.listener) return badly_handed_over("the control socket is not there");
+        return Ok{};
     });
 }
 

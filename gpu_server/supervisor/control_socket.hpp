@@ -13,6 +13,7 @@
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/handler.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/turns.hpp"
 
 namespace tnr::server {
@@ -22,18 +23,26 @@ struct ControlSocketOptions {
     bool plain = false;
     int descriptors = 1024;  // that this process may have
     bool one_port = false;   // workers, too, are reached there
+    // One that listens already, under this address (handover.hpp).
+    UniqueFd listener = {};
+    Endpoint listens_at = {};
 };
 
 class ControlSocket {
 public:
     // `door` says who is let in; whoever is not gets nothing.
-    static Result<std::unique_ptr<ControlSocket>> open(const ControlSocketOptions& options, Doorkeeper& door);
+    static Result<std::unique_ptr<ControlSocket>> open(ControlSocketOptions options, Doorkeeper& door);
 
     std::string address() const { return address_.text(); }
     const Endpoint& endpoint() const { return address_; }
     FrontDoor* front_door() { return front_door_.get(); }  // null: workers have ports of their own
     // From now on requests go to `handler`, those of different peers in turn.
     void serve(EventLoop& loop, Handler& handler);
+    // Requests that come now wait in ZeroMQ, until serve() is called again.
+    void pause(EventLoop& loop);
+    // Whoever connects after this one has closed waits for the next server. What clients have not been answered they ask again.
+    void hand_over(Handover& handover);
+    static Result<> take_over(Handover& handover, ControlSocketOptions& options);
 
 private:
     ControlSocket() = default;
@@ -46,6 +55,7 @@ private:
 
     zmq::context_t context_{1};
     std::unique_ptr<Zap> zap_;
+    UniqueFd listener_;  // the same socket as ZeroMQ's, or the front door's
     std::unique_ptr<FrontDoor> front_door_;
     zmq::socket_t socket_;
     Endpoint address_;

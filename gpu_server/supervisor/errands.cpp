@@ -36,7 +36,12 @@ void Errands::run(const std::string& user, std::function<Result<>()> job, std::f
                               std::to_string(std::lround(changes_burst)) + " machines at once, and then " +
                               std::to_string(std::lround(changes_per_second_max)) + " a second",
                           "try again in a moment"});
-    Errand errand{user, std::move(job), std::move(done)};
+    ++under_way_;
+    auto told = [this, done = std::move(done)](Result<> result) {
+        --under_way_;
+        done(std::move(result));
+    };
+    Errand errand{user, std::move(job), std::move(told)};
     if (!take_in(errand))
         errand.done(
             Error{Error::Kind::remote, "too many changes of the accounts wait already", "try again in a moment"});

@@ -28,6 +28,8 @@ public:
     // errands_per_user_max of this user, or when he has had more than changes_per_second_max.
     void run(const std::string& user, std::function<Result<>()> job, std::function<void(Result<>)> done)
         TNR_EXCLUDES(mutex_);
+    // All that were run have been told that they are done.
+    bool none() const { return under_way_ == 0; }
 
 private:
     struct Errand {
@@ -41,6 +43,7 @@ private:
     EventLoop& loop_;
     Mailbox mailbox_;
     Allowances allowances_{changes_per_second_max, changes_burst};  // the loop's
+    size_t under_way_ = 0;                                          // likewise
     Mutex mutex_;
     Condition wanted_;
     std::deque<Errand> errands_ TNR_GUARDED_BY(mutex_);

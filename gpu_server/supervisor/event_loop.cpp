@@ -63,7 +63,8 @@ void EventLoop::run_due_timers() {
 void EventLoop::run_once(milliseconds limit) {
     std::vector<zmq::pollitem_t> items;
     std::vector<std::shared_ptr<Callback>> callbacks;
-    if (socket_) items.push_back({socket_->handle(), 0, ZMQ_POLLIN, 0});
+    const bool has_socket = socket_ != nullptr;  // a callback may change that
+    if (has_socket) items.push_back({socket_->handle(), 0, ZMQ_POLLIN, 0});
     for (auto& [fd, callback] : watched_) {
         items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
         callbacks.push_back(callback);
@@ -75,13 +76,13 @@ void EventLoop::run_once(milliseconds limit) {
         if (error.num() != EINTR) throw;
         return;
     }
-    size_t first = socket_ ? 1 : 0;
+    size_t first = has_socket ? 1 : 0;
     for (size_t i = first; i < items.size(); ++i) {
         if (!items[i].revents) continue;
         auto found = watched_.find(items[i].fd);  // an earlier callback may have removed or replaced it
         if (found != watched_.end() && found->second == callbacks[i - first]) (*callbacks[i - first])();
     }
-    if (socket_ && items[0].revents) socket_readable_();
+    if (has_socket && socket_ && items[0].revents) socket_readable_();
     run_due_timers();
 }
 

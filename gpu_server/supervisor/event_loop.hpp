@@ -26,6 +26,7 @@ public:
     void unwatch(int fd);  // before the descriptor is closed
     // The callback runs at least once whenever the socket may have something; it must read until there is no more.
     void watch_socket(zmq::socket_t& socket, Callback readable);
+    void unwatch_socket() { socket_ = nullptr; }
 
     TimerId after(std::chrono::milliseconds delay, Callback due);
     // When the next timer is due, if there is one.

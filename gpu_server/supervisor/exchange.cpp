@@ -153,4 +153,65 @@ void Exchange::settle(At at) {
     things_.erase(at);
 }
 
+// ---- from one server to the next
+
+void Exchange::hand_over(Handover& handover) {
+    auto& section = handover.section("exchange") = json::array();
+    for (auto& [key, thing] : things_) {
+        json borrowers = json::array();
+        for (auto& [worker, times] : thing.borrowers) borrowers.push_back({worker->pid, times});
+        section.push_back({{"claim", key.first},
+                           {"name", key.second},
+                           {"kind", static_cast<int>(thing.kind)},
+                           {"gpu", thing.gpu},
+                           {"bytes", thing.bytes},
+                           {"file", handover.keep(std::move(thing.file))},
+                           {"owner", thing.owner ? thing.owner->pid : 0},
+                           {"borrowers", borrowers},
+                           {"withdrawn", thing.withdrawn},
+                           {"withdrawal", thing.withdrawal},
+                           {"charged", thing.charged}});
+    }
+    things_.clear();
+}
+
+Result<> Exchange::take_over_one(Handover& handover, const json& told, const FindWorker& find_worker) {
+    Thing thing;
+    const int kind = told.at("kind").get<int>();
+    thing.kind = static_cast<ThingKind>(kind);
+    told.at("gpu").get_to(thing.gpu);
+    told.at("bytes").get_to(thing.bytes);
+    thing.file = handover.take(told.at("file"));
+    if (const auto owner = told.at("owner").get<pid_t>(); owner != 0) {
+        thing.owner = find_worker(owner);
+        if (!thing.owner) return badly_handed_over("nobody lends something");
+    }
+    for (auto& borrower : told.at("borrowers")) {
+        auto* worker = find_worker(borrower.at(0).get<pid_t>());
+        if (!worker) return badly_handed_over("nobody borrows something");
+        thing.borrowers[worker] = borrower.at(1).get<int>();
+    }
+    told.at("withdrawn").get_to(thing.withdrawn);
+    told.at("withdrawal").get_to(thing.withdrawal);
+    told.at("charged").get_to(thing.charged);
+    const bool known = kind >= 0 && kind <= static_cast<int>(ThingKind::event);
+    const bool on_gpu = thing.gpu >= 0 && static_cast<size_t>(thing.gpu) < gpus_.all().size();
+    const bool file_gone = thing.withdrawn && !thing.is_event();
+    if (!known || (!thing.is_event() && !on_gpu) || (!thing.file && !file_gone))
+        return badly_handed_over("something that is lent is not whole");
+    if (thing.charged) gpus_.at(thing.gpu).memory.grant(thing.bytes);
+    const auto claim = told.at("claim").get<int64_t>();
+    ++of_claim_[claim];
+    things_[{claim, told.at("name").get<std::string>()}] = std::move(thing);
+    return Ok{};
+}
+
+Result<> Exchange::take_over(Handover& handover, const FindWorker& find_worker) {
+    return reading("things that processes share", [&]() -> Result<> {
+        for (auto& told : handover.at("exchange"))
+            if (auto taken = take_over_one(handover, told, find_worker); !taken) return taken;
+        return Ok{};
+    });
+}
+
 }  // namespace tnr::server

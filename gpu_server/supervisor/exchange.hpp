@@ -30,6 +30,9 @@ public:
 
     size_t things() const { return things_.size(); }
 
+    void hand_over(Handover& handover);
+    Result<> take_over(Handover& handover, const FindWorker& find_worker);
+
 private:
     struct Thing {
         ThingKind kind = ThingKind::memory;
@@ -45,6 +48,7 @@ private:
     };
     using Key = std::pair<int64_t, std::string>;  // claim, name
     using At = std::map<Key, Thing>::iterator;
+    Result<> take_over_one(Handover& handover, const nlohmann::json& told, const FindWorker& find_worker);
 
     // False: it makes no sense.
     bool lend(Worker& worker, const Lend& thing, UniqueFd file);

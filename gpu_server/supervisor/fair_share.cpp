@@ -3,7 +3,11 @@
 
 #include <cmath>
 
+#include "gpu_server/supervisor/handover.hpp"
+
 namespace tnr::server {
+
+using nlohmann::json;
 
 // Of an exponential: ln 2 / half-life.
 static constexpr double fades_per_second = 0.693147 / 3600;
@@ -36,6 +40,19 @@ void FairShare::began(const std::string& user, int gpus, Time now) {
 
 void FairShare::ended(const std::string& user, int gpus, Time now) {
     at(user, now).held -= gpus;
+}
+
+json FairShare::handed_over() const {
+    json told = json::array();
+    for (auto& [user, use] : users_)
+        told.push_back({{"user", user}, {"faded", use.faded}, {"held", use.held}, {"at", ticks(use.at)}});
+    return told;
+}
+
+void FairShare::take_over(const json& told) {
+    for (auto& use : told)
+        users_[use.at("user").get<std::string>()] = {use.at("faded").get<double>(), use.at("held").get<int>(),
+                                                     time_of(use.at("at"))};
 }
 
 int FairShare::held(const std::string& user) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "gpu_server/supervisor/event_loop.hpp"
@@ -18,6 +19,9 @@ public:
     int held(const std::string& user) const;
     // GPU-seconds, faded; what is held now counts up to now.
     double used(const std::string& user, Time now) const;
+
+    nlohmann::json handed_over() const;
+    void take_over(const nlohmann::json& told);
 
 private:
     struct Use {

@@ -87,6 +87,26 @@ void FrontDoor::let_nobody_in(uint64_t number) {
     workers_.erase(number);
 }
 
+void FrontDoor::hand_over(uint64_t number, Handover& handover) {
+    LockGuard lock(mutex_);
+    auto found = workers_.extract(number);
+    if (!found) return;
+    auto& [worker, shown_in] = found.mapped();
+    handover.section("door")[std::to_string(number)] = {{"worker", handover.keep(std::move(worker))},
+                                                        {"shown_in", shown_in}};
+}
+
+Result<> FrontDoor::take_over(uint64_t number, Handover& handover) {
+    return reading("front door", [&]() -> Result<> {
+        auto& section = handover.at("door").at(std::to_string(number));
+        Behind behind{handover.take(section.at("worker")), section.at("shown_in").get<std::deque<ino_t>>()};
+        if (!behind.worker) return badly_handed_over("a worker's door is not there");
+        LockGuard lock(mutex_);
+        workers_[number] = std::move(behind);
+        return Ok{};
+    });
+}
+
 void FrontDoor::serve() {
     std::array<epoll_event, 64> events;
     while (true) {

@@ -26,6 +26,7 @@
 #include "api_client/base/handles.hpp"
 #include "api_client/base/mutex.hpp"
 #include "api_client/base/result.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 
 namespace tnr::server {
@@ -47,6 +48,10 @@ public:
     // From now on connections with the number that is returned go to `worker`, until let_nobody_in().
     uint64_t let_in(UniqueFd worker) TNR_EXCLUDES(mutex_);
     void let_nobody_in(uint64_t number) TNR_EXCLUDES(mutex_);
+    // A worker goes over from one front door to that of the next server (handover.hpp): under its number, with the sockets that
+    // were shown in to it.
+    void hand_over(uint64_t number, Handover& handover) TNR_EXCLUDES(mutex_);
+    Result<> take_over(uint64_t number, Handover& handover) TNR_EXCLUDES(mutex_);
     // Whether one of these sockets (connections_here.hpp) has been shown in to the worker with this number.
     bool has_one_of(uint64_t number, const std::set<ino_t>& sockets) TNR_EXCLUDES(mutex_);
 
@@ -81,7 +86,7 @@ private:
         UniqueFd worker;
         std::deque<ino_t> shown_in;  // the last ones
     };
-    std::map<uint64_t, Behind> workers_ TNR_GUARDED_BY(mutex_);
+    std::map<uint64_t, Behind> workers_ TNR_GUARDED_BY(mutex_);  // by number
     std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -125,11 +126,12 @@ bool Gpus::lost(Gpu& gpu) const {
 }
 
 void Gpus::wipe(Gpu& gpu) {
-    if (stopping_ || lost(gpu)) return;
+    if (stopping_ || paused_ || lost(gpu)) return;
     auto wiped = [this, index = gpu.index](const WipeRecord& wipe, const std::string& how) {
         this->wiped(index, how, wipe);
     };
-    if (auto started = wiper_(gpu.found, wiped); !started) host_trouble(gpu, started.error().what, &Gpus::wipe);
+    if (auto started = wiper_(gpu.found, wiped); !started) return host_trouble(gpu, started.error().what, &Gpus::wipe);
+    being_wiped_.insert(gpu.index);
 }
 
 // Empty if all is as it should be.
@@ -142,6 +144,7 @@ static std::string why_unwiped(const Gpu& gpu, const WipeRecord& wipe, const std
 }
 
 void Gpus::wiped(int index, const std::string& how, const WipeRecord& wipe) {
+    being_wiped_.erase(index);
     if (stopping_) return;
     Gpu& gpu = at(index);
     gpu.host_troubles = 0;
@@ -164,7 +167,7 @@ void Gpus::wiped(int index, const std::string& how, const WipeRecord& wipe) {
 }
 
 void Gpus::start_warm(Gpu& gpu) {
-    if (stopping_ || lost(gpu)) return;
+    if (stopping_ || paused_ || lost(gpu)) return;
     if ((gpu.state != Gpu::State::free && gpu.state != Gpu::State::broken) || gpu.warm) return;
     auto worker = workers_.start({gpu.index}, {gpu.found.selector});
     if (!worker) return host_trouble(gpu, worker.error().what, &Gpus::start_warm);
@@ -181,7 +184,7 @@ bool Gpus::warm_worker_gone(Worker& worker, const std::string& how) {
     for (auto& gpu : gpus_) {
         if (gpu.warm != &worker) continue;
         gpu.warm = nullptr;
-        if (stopping_) return true;
+        if (stopping_ || paused_) return true;
         loop_.cancel(gpu.restart);
         if (loop_.now() - worker.started >= quick_death) gpu.strikes = 0;
         if (worker.killed_by_others)
@@ -222,6 +225,87 @@ void Gpus::out_of_order(Gpu& gpu, const std::string& why) {
                              "; trying again in " + std::to_string(gpu.out_of_order_for.count() / 1000) + " s");
     try_again(gpu, gpu.out_of_order_for, &Gpus::wipe);
     changed_();
+}
+
+// ---- from one server to the next
+
+void Gpus::pause() {
+    if (std::exchange(paused_, true)) return;
+    for (auto& gpu : gpus_)
+        if (gpu.warm) workers_.kill(*gpu.warm);
+}
+
+// What is kept for its owner stays so only where nothing was handed over: the next server has no timer for it.
+void Gpus::go_on() {
+    paused_ = false;
+    for (auto& gpu : gpus_) {
+        if (gpu.anothers || being_wiped_.count(gpu.index) > 0) continue;
+        if (gpu.state == Gpu::State::kept && gpu.kept_until == 0) gpu.state = Gpu::State::wiping;
+        if (gpu.state == Gpu::State::free) start_warm(gpu);
+        if (gpu.state != Gpu::State::wiping && gpu.state != Gpu::State::broken) continue;
+        loop_.cancel(std::exchange(gpu.restart, 0));
+        wipe(gpu);
+    }
+    changed_();
+}
+
+std::string Gpus::what_moves() const {
+    if (!being_wiped_.empty()) return at(*being_wiped_.begin()).label() + " is being wiped";
+    auto warm = std::find_if(gpus_.begin(), gpus_.end(), [](const Gpu& gpu) { return gpu.warm; });
+    return warm == gpus_.end() ? "" : "the waiting worker of " + warm->label() + " has not ended";
+}
+
+// Numbers of Gpu::State, which stay what they are.
+void Gpus::hand_over(Handover& handover) const {
+    auto& told = handover.section("gpus") = nlohmann::json::array();
+    for (auto& gpu : gpus_)
+        told.push_back({{"type", gpu.found.type},
+                        {"name", gpu.found.name},
+                        {"uuid", gpu.found.uuid},
+                        {"memory_bytes", gpu.found.memory_bytes},
+                        {"selector", gpu.found.selector},
+                        {"state", static_cast<int>(gpu.state)},
+                        {"anothers", gpu.anothers},
+                        {"owner", gpu.owner},
+                        {"most_wiped", gpu.most_wiped},
+                        {"out_of_order_ms", gpu.out_of_order_for.count()},
+                        {"description", gpu.description ? to_json(*gpu.description) : nlohmann::json()}});
+}
+
+Result<std::vector<FoundGpu>> Gpus::found_before(const Handover& handover) {
+    std::vector<FoundGpu> found;
+    auto read = reading("GPUs", [&]() -> Result<> {
+        for (auto& told : handover.at("gpus"))
+            found.push_back({told.at("type").get<std::string>(), told.at("name").get<std::string>(),
+                             told.at("uuid").get<std::string>(), told.at("memory_bytes").get<uint64_t>(),
+                             told.at("selector").get<std::string>()});
+        return found.empty() ? Result<>(badly_handed_over("there is no GPU")) : Ok{};
+    });
+    if (!read) return read.error();
+    return found;
+}
+
+Result<> Gpus::take_over(const Handover& handover) {
+    paused_ = true;
+    return reading("GPUs", [&]() -> Result<> {
+        for (auto& gpu : gpus_) {
+            auto& told = handover.at("gpus").at(static_cast<size_t>(gpu.index));
+            const int state = told.at("state").get<int>();
+            if (state < 0 || state > static_cast<int>(Gpu::State::broken))
+                return badly_handed_over("a GPU is in no state");
+            gpu.state = static_cast<Gpu::State>(state);
+            told.at("anothers").get_to(gpu.anothers);
+            told.at("owner").get_to(gpu.owner);
+            told.at("most_wiped").get_to(gpu.most_wiped);
+            gpu.out_of_order_for = milliseconds(told.at("out_of_order_ms").get<int64_t>());
+            if (told.at("description").is_null()) continue;
+            auto description = device_from_json(told.at("description"));
+            if (!description) return description.error();
+            gpu.description = *description;
+            gpu.memory.set_size(description->memory_bytes);
+        }
+        return Ok{};
+    });
 }
 
 }  // namespace tnr::server

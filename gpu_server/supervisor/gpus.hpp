@@ -17,6 +17,7 @@
 
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/memory_ledger.hpp"
 #include "gpu_server/supervisor/wiper.hpp"
@@ -69,6 +70,7 @@ public:
     void on_wiped(std::function<void(int index, const WipeRecord& wipe)> wiped) { told_wiped_ = std::move(wiped); }
 
     Gpu& at(int index) { return gpus_[static_cast<size_t>(index)]; }
+    const Gpu& at(int index) const { return gpus_[static_cast<size_t>(index)]; }
     std::vector<Gpu>& all() { return gpus_; }
     const std::vector<Gpu>& all() const { return gpus_; }
     std::set<std::string> types() const;  // that are in working order
@@ -93,6 +95,15 @@ public:
     void describe(Worker& worker);
     bool warm_worker_gone(Worker& worker, const std::string& how);  // false: it was not a warm one
     void stop() { stopping_ = true; }                               // start nothing any more
+
+    // Begins nothing between claims, and ends the workers that wait; until go_on().
+    void pause();
+    void go_on();
+    std::string what_moves() const;  // since pause(); empty: all is at rest
+    void hand_over(Handover& handover) const;
+    // After add_later() has been told of the same GPUs, whose GPUs and in which order found_before() says. Then go_on().
+    Result<> take_over(const Handover& handover);
+    static Result<std::vector<FoundGpu>> found_before(const Handover& handover);
     const WipeTally& tally() const { return tally_; }
 
 private:
@@ -114,7 +125,8 @@ private:
     std::function<void(int index, const WipeRecord& wipe)> told_wiped_;
     std::vector<Gpu> gpus_;
     WipeTally tally_;
-    bool stopping_ = false;
+    std::set<int> being_wiped_;
+    bool stopping_ = false, paused_ = false;
 };
 
 }  // namespace tnr::server

@@ -66,6 +66,9 @@ public:
     // Foreign bytes in, exactly one call of `answer` with text, now or later.
     void handle(const Peer& peer, const void* data, size_t size, std::function<void(std::string)> answer);
 
+    // No change of the accounts is under way: they are not asked for again when their answer is lost.
+    bool at_rest() const { return errands_.none(); }
+
     const RequestTally& tally() const { return tally_; }
     // What a caller is told of the pool as it is now (picture.hpp).
     void on_pool(std::function<nlohmann::json(const Caller&)> told) { pool_told_ = std::move(told); }

@@ -188,6 +188,11 @@ inline constexpr milliseconds goodbye_grace{500};
 // One that waits for programs before it stops: how often it looks whether there are any, and says whose.
 inline constexpr milliseconds stopping_looked_every{200};
 inline constexpr milliseconds stopping_told_every{10'000};
+// A server that shall be replaced (replacing.hpp): until the new binary has answered; until all is at rest, which clients wait for
+// no longer than 15 s; and how often that is looked at.
+inline constexpr milliseconds handover_answered_within{5'000};
+inline constexpr milliseconds handover_rests_within{8'000};
+inline constexpr milliseconds handover_looked_every{5};
 // The whole server's end; whatever still lives then dies with it.
 inline constexpr milliseconds shutdown_grace{1500};
 // How often what claims use is noted, which is how exact the ledger is after a crash. It costs some microseconds.

@@ -25,16 +25,74 @@ Membership::Membership(EventLoop& loop, Gpus& gpus, std::function<std::unique_pt
 Membership::~Membership() = default;
 
 void Membership::join(PoolNode self, const std::string& history) {
+    introduce(std::move(self), history);
+    history_->note("begins", json::object());
+    directory_->join(self_);
+}
+
+void Membership::introduce(PoolNode self, const std::string& history) {
     self_ = std::move(self);
     history_.emplace(history, self_.name);
-    history_->note("begins", json::object());
     self_.kinds.emplace();
     for (auto& gpu : gpus_.all()) {
         self_.gpus.push_back(gpu.found.uuid);
         self_.kinds->insert(gpu.found.type);
     }
     self_.types = types_here();
-    directory_->join(self_);
+}
+
+void Membership::hand_over(Handover& handover) {
+    auto tenure = directory_->hand_over();
+    auto& standing = tenure.standing;
+    json claims = json::array(), fenced = json::array();
+    for (auto& claim : tenure.claims) claims.push_back(to_text(claim));
+    for (auto& [uuid, one] : fenced_) fenced.push_back({{"uuid", uuid}, {"number", one.number}});
+    handover.section("pool") = {{"lease", tenure.lease},
+                                {"fence", standing.fence},
+                                {"until_ms", standing.until_ms},
+                                {"refused", standing.refused},
+                                {"gpus_fence", standing.gpus_fence},
+                                {"pool", standing.pool},
+                                {"claims", claims},
+                                {"fenced", fenced},
+                                // Not to be taken: it keeps the files there until we have opened them again.
+                                {"fences", fences_ ? handover.keep(fences_->lock_too()) : -1}};
+}
+
+Result<> Membership::take_over(PoolNode self, const std::string& history, const Handover& handover) {
+    introduce(std::move(self), history);
+    return reading("place in the pool", [&]() -> Result<> {
+        auto& section = handover.at("pool");
+        Tenure tenure{section.at("lease").get<std::string>(), {}, {}};
+        auto& standing = tenure.standing;
+        standing.joined = true;
+        section.at("fence").get_to(standing.fence);
+        section.at("until_ms").get_to(standing.until_ms);
+        section.at("refused").get_to(standing.refused);
+        section.at("gpus_fence").get_to(standing.gpus_fence);
+        section.at("pool").get_to(standing.pool);
+        for (auto& text : section.at("claims")) {
+            auto claim = claim_from_text(text.get<std::string>());
+            if (!claim) return claim.error();
+            tenure.claims.push_back(std::move(*claim));
+        }
+        registration_ = standing.fence;
+        refused_ = {standing.refused.begin(), standing.refused.end()};
+        directory_->join(self_, std::move(tenure));
+        return fence_again(section.at("fenced"));
+    });
+}
+
+// Under the numbers that they have. One that is another's by now is that at the next look.
+Result<> Membership::fence_again(const json& fenced) {
+    for (auto& told : fenced) {
+        auto uuid = told.at("uuid").get<std::string>();
+        auto file = fence(uuid, told.at("number").get<int64_t>());
+        if (!file && file.error().kind != Error::Kind::remote) return file.error();
+        if (!file) log(LogLevel::error, file.error().what);
+        if (!file && events_.lost) events_.lost({uuid});
+    }
+    return Ok{};
 }
 
 void Membership::leave() {

@@ -11,6 +11,7 @@
 #include "gpu_server/pool/fences.hpp"
 #include "gpu_server/supervisor/event_loop.hpp"
 #include "gpu_server/supervisor/gpus.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/history.hpp"
 #include "gpu_server/supervisor/looks.hpp"
 #include "gpu_server/supervisor/mailbox.hpp"
@@ -37,6 +38,12 @@ public:
     // Registers; its GPUs begin to be served when that has succeeded.
     void join(PoolNode self, const std::string& history);
     Error why_not_joined() const;
+    // Stops without leaving: the others notice nothing, for as long as the lease lasts.
+    void hand_over(Handover& handover);
+    // In place of join(). Its GPUs are in the states in which they were handed over.
+    Result<> take_over(PoolNode self, const std::string& history, const Handover& handover);
+    // Whether we have heard of the other nodes, and whether we are drained.
+    bool knows_itself() const { return directory_->nodes().count(self_.name) > 0; }
     // In good order, after everything has ended.
     void leave();
 
@@ -69,6 +76,8 @@ public:
 
 private:
     void look();
+    void introduce(PoolNode self, const std::string& history);
+    Result<> fence_again(const nlohmann::json& fenced);
     void fence_what_is_ours(const std::set<std::string>& refused);
     bool overtaken(const std::string& uuid) const;
     void note_what_we_see();

@@ -5,12 +5,9 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-#include <vector>
-
 namespace tnr::server {
 
-Reaper::Reaper(EventLoop& loop, std::function<void(int)> asked_to_end)
-    : loop_(loop), asked_to_end_(std::move(asked_to_end)) {
+Reaper::Reaper(EventLoop& loop, std::function<void(int)> asked) : loop_(loop), asked_(std::move(asked)) {
     sigset_t set;
     sigemptyset(&set);
     for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE}) sigaddset(&set, signal);
@@ -31,9 +28,20 @@ void Reaper::read_signals() {
         if (info.ssi_signo == SIGCHLD)
             child = true;
         else
-            asked_to_end_(static_cast<int>(info.ssi_signo));
+            asked_(static_cast<int>(info.ssi_signo));
     }
     if (child) reap();
+}
+
+std::vector<pid_t> Reaper::all_but(const std::set<pid_t>& others) const {
+    std::vector<pid_t> found;
+    for (auto& [pid, exited] : children_)
+        if (others.count(pid) == 0) found.push_back(pid);
+    return found;
+}
+
+void Reaper::look() {
+    loop_.after(std::chrono::milliseconds(0), [this] { reap(); });
 }
 
 // Several deaths may have become one signal, so ask for each child by its id (never for "any": others may fork, too).

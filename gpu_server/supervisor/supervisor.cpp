@@ -22,8 +22,10 @@
 #include "gpu_server/supervisor/exchange.hpp"
 #include "gpu_server/supervisor/host_memory.hpp"
 #include "gpu_server/supervisor/image_keeper.hpp"
+#include "gpu_server/supervisor/lasting_settings.hpp"
 #include "gpu_server/supervisor/limit_list.hpp"
 #include "gpu_server/supervisor/membership.hpp"
+#include "gpu_server/supervisor/replacing.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 #include "gpu_server/supervisor/stopping.hpp"
 #include "gpu_server/supervisor/watching.hpp"
@@ -33,9 +35,14 @@
 namespace tnr::server {
 namespace {
 
-// After a crash: what was in use then is not any more. Its workers died with their supervisor.
-Result<> recover(Ledger& ledger) {
-    auto closed = ledger.close_open("server restarted");
+// After a crash: what was in use then is not any more. Its workers died with their supervisor, but for those of claims that were
+// handed over.
+Result<> recover(Ledger& ledger, const Handover* before) {
+    std::set<int64_t> go_on;
+    if (before)
+        if (auto read = reading("books", [&]() -> Result<> { return go_on = Books::open_in(*before), Ok{}; }); !read)
+            return read.error();
+    auto closed = ledger.close_open("server restarted", go_on);
     if (!closed) return closed.error();
     for (auto& claim : *closed)
         log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " + claim.machine + " on " + claim.gpu +
@@ -168,9 +175,10 @@ Result<ControlSocketOptions> control_options(const ServeOptions& options) {
 }
 
 // A store that does not answer yet is asked again for as long as the pool has to take us in: after a power cut its host may
-// be up later than ours.
-Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending) {
-    const auto give_up_at = loop.now() + join_timeout;
+// be up later than ours. With `programs` that run it is asked until it answers: they can do without it.
+Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& folder, const bool& ending,
+                                          bool programs) {
+    const auto give_up_at = programs ? EventLoop::Clock::time_point::max() : loop.now() + join_timeout;
     auto store = folder.open_store();
     if (!store) log(LogLevel::warning, store.error().what);
     while (!store && store.error().kind == Error::Kind::network && !ending && loop.now() < give_up_at) {
@@ -180,24 +188,59 @@ Result<std::unique_ptr<Store>> open_store(EventLoop& loop, const StateFolder& fo
     return store;
 }
 
-}  // namespace
+// The folder's, which an earlier server in this process has held.
+Result<UniqueFd> lock_of(const StateFolder& folder, Handover* before) {
+    UniqueFd lock;
+    if (!before) return folder.lock(state_folder_let_go_within);
+    auto taken = reading("lock", [&]() -> Result<> {
+        lock = before->take(before->at("lock"));
+        return lock ? Result<>(Ok{}) : badly_handed_over("the folder's lock is not there");
+    });
+    if (!taken) return taken.error();
+    return lock;
+}
 
-Result<> serve(const ServeOptions& options, const std::function<void(const std::string&)>& ready) {
-    // Our memory holds the pool's keys; workers run as the same user and are fed by strangers.
-    prctl(PR_SET_DUMPABLE, 0);
+// Helpers that the one before did not wait for.
+Result<> expect_leftovers(Reaper& reaper, const Handover& before) {
+    return reading("children", [&]() -> Result<> {
+        for (auto& child : before.at("children")) reaper.expect(child.get<pid_t>(), [](int) {});
+        return Ok{};
+    });
+}
 
+Result<watch::Reloads> reloads_with(const Handover* before) {
+    watch::Reloads reloads;
+    if (!before) return reloads;
+    auto read = reading("history", [&]() -> Result<> {
+        auto& section = before->at("reloads");
+        section.at("done").get_to(reloads.done);
+        section.at("failed").get_to(reloads.failed);
+        section.at("why_failed").get_to(reloads.why_failed);
+        return Ok{};
+    });
+    if (!read) return read.error();
+    return reloads;
+}
+
+// One server in this process. `before`: handed over by the one before it, empty once it has taken over. `next`: what it hands over
+// itself, where it does not end but is to be replaced.
+Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready& ready,
+                    std::optional<Handover>& before, std::optional<Handover>& next) {
+    auto* given = before ? &*before : nullptr;
+    if (given)
+        if (auto same = take_over(options, *given); !same) return same;
     auto folder = StateFolder::open(options.state);
     if (!folder) return folder.error();
     auto control = control_options(options);
     if (!control) return control.error();
-    auto lock = folder->lock(state_folder_let_go_within);
+    auto lock = lock_of(*folder, given);
     if (!lock) return lock.error();
     if (!options.store.empty())
         if (auto address = etcd::parse_address(options.store); !address) return address.error();
     if (auto saved = folder->save_shared_store(options.store); !saved) return saved.error();
     auto ledger = open_sqlite_ledger(folder->database());
     if (!ledger) return ledger.error();
-    if (auto recovered = recover(**ledger); !recovered) return recovered.error();
+    if (auto recovered = recover(**ledger, given); !recovered) return recovered.error();
 
     AuditLog audit(folder->path());
     ServerKeys keys(*folder);
@@ -216,23 +259,28 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     if (gpu_options.emulated_seed.empty()) gpu_options.emulated_seed = *identity;
     auto source = GpuSource::choose(gpu_options);
     if (!source) return source.error();
-    auto found = source->find();
+    auto found = given ? Gpus::found_before(*given) : source->find();
     if (!found) return found.error();
 
     EventLoop loop;
     bool ending = false;
-    std::function<void(int)> asked_to_end = [&](int) { ending = true; };
-    Reaper reaper(loop, [&](int signal) { asked_to_end(signal); });
+    std::function<void(int)> asked = [&](int) { ending = true; };
+    Reaper reaper(loop, [&](int signal) { asked(signal); });
+    if (given)
+        if (auto expected = expect_leftovers(reaper, *given); !expected) return expected;
     // From here on there are threads: after the Reaper has blocked signals.
-    auto store = open_store(loop, *folder, ending);
+    auto store = open_store(loop, *folder, ending, given);
     if (!store) return store.error();
     NodeKeys node_keys;
     Doorkeeper door(options.plain, **store, audit, keys, node_keys);
-    auto socket = ControlSocket::open(*control, door);
+    if (given)
+        if (auto taken = ControlSocket::take_over(*given, *control); !taken) return taken;
+    const auto descriptors = control->descriptors;
+    // What clients are told may be no address of this host: of a router before it, or of the cloud around it.
+    const auto worker_host = options.worker_bind.empty() ? control->listen.host : options.worker_bind;
+    auto socket = ControlSocket::open(std::move(*control), door);
     if (!socket) return socket.error();
 
-    // What clients are told may be no address of this host: of a router before it, or of the cloud around it.
-    std::string worker_host = options.worker_bind.empty() ? control->listen.host : options.worker_bind;
     WorkerProcesses workers(loop, reaper, *source, worker_host, options.worker_ports);
     if (auto* front_door = (*socket)->front_door()) workers.stand_behind(*front_door, (*socket)->endpoint());
     Gpus gpus(loop, workers, make_wiper(loop, reaper, *source));
@@ -252,19 +300,25 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
                        [&](const std::string& tenant) { return is_enrolled(**store, tenant); });
     Exchange exchange(
         workers, gpus, [&](const Worker& worker) { return claims.claim_of(worker); },
-        control->descriptors - descriptors_kept_back);
+        descriptors - descriptors_kept_back);
     Handler handler(loop, gpus, claims, {**store, audit, keys, node_keys}, **ledger, books, *nvml, images, pool);
 
     auto host_bytes = options.host_memory_mib > 0 ? options.host_memory_mib << 20 : host_bytes_per_gpu(found->size());
     watch::NodeState node{node_name(options), control::version(), (*socket)->address(), now_ms()};
     node.limits = limit_list(host_bytes);
+    auto reloads = reloads_with(given);
+    if (!reloads) return reloads.error();
+    node.reloads = *reloads;
     auto watching = Watching::start(loop, {gpus, claims, books, handler, pool, node, options.plain, options.name},
-                                    options.http, *folder, {**store, keys});
+                                    options.http, *folder, {**store, keys}, given);
     if (!watching) return watching.error();
     handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
 
+    Replacing replacing(loop, {reaper, **socket, handler, claims, gpus, workers, pool}, command, *reloads,
+                        [&](auto& reloads) { (*watching)->node_reloads(reloads); });
     auto end_now = [&](const std::string& why) {
         ending = true;
+        replacing.never();
         log(LogLevel::info, "ending: " + why);
         gpus.stop();
         claims.end_all("the pool's server was stopped");
@@ -273,23 +327,48 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
         loop.after(shutdown_grace, [&] { loop.stop(); });
     };
     Stopping stopping(
-        loop, claims, options.stop_grace, [&] { (*watching)->node_is_ending(); }, end_now);
-    asked_to_end = [&](int signal) { stopping.asked(signal); };
+        loop, claims, options.stop_grace,
+        [&] {
+            replacing.never();
+            (*watching)->node_is_ending();
+        },
+        end_now);
+    asked = [&](int signal) {
+        if (signal == SIGHUP && !command.has_terminal) return replacing.asked();
+        stopping.asked(signal);
+    };
 
     syncing.emplace(**ledger);
     HostMemory memory;
     look_at_host_memory(loop, claims, workers, memory, {host_bytes, source->emulated()});
     look_for_left_clients(loop, claims, workers);
-    auto groups = WorkerGroups::divide_ours();
-    log(LogLevel::info, groups.summary());
-    workers.hold(std::move(groups), host_bytes + (source->emulated() ? largest_memory(*found) : 0));
+    workers.hold(host_bytes + (source->emulated() ? largest_memory(*found) : 0));
     std::string types = summary(*found);
     gpus.add_later(std::move(*found));
-    pool.join(std::move(self), options.history);
+    if (!given) {
+        workers.divide_groups();
+        pool.join(std::move(self), options.history);
+    } else {
+        const FindWorker find_worker = [&](pid_t pid) { return workers.with_id(pid); };
+        auto taken = workers.take_over(*given);
+        if (taken) taken = gpus.take_over(*given);
+        if (taken) taken = books.take_over(*given);
+        if (taken) taken = exchange.take_over(*given, find_worker);
+        if (taken) taken = claims.take_over(*given, find_worker);
+        if (taken) taken = pool.take_over(std::move(self), options.history, *given);
+        if (!taken) return taken;
+    }
     // Nobody shall ask before anything may begin.
     const auto give_up_at = loop.now() + join_timeout;
-    while (!ending && !pool.may_begin() && loop.now() < give_up_at) loop.run_once(join_looked_at_every);
-    if (!ending && !pool.may_begin()) return pool.why_not_joined();
+    const auto may_begin = [&] { return pool.may_begin() && (!given || pool.knows_itself()); };
+    while (!ending && !may_begin() && loop.now() < give_up_at) loop.run_once(join_looked_at_every);
+    if (!ending && !given && !pool.may_begin()) return pool.why_not_joined();
+    if (given) {
+        gpus.go_on();
+        claims.go_on();
+        log(LogLevel::info,
+            "has taken over from the server before it: " + std::to_string(workers.all().size()) + " programs go on");
+    }
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);
     look_at_folder(loop, keys, audit, options.plain ? nullptr : &pool);
@@ -299,12 +378,67 @@ Result<> serve(const ServeOptions& options, const std::function<void(const std::
     log(LogLevel::info, "tnr-gpu-server " + control::version() +
                             (options.name.empty() ? "" : " (" + options.name + ")") + " serves " + types + " at " +
                             (*socket)->address() + (options.plain ? ", plain text" : ""));
-    ready((*socket)->address());
-    while (!ending) loop.run_once(milliseconds::max());
+    if (!given) ready((*socket)->address());
+    before.reset();
+    while (!ending && !replacing.ready()) loop.run_once(milliseconds::max());
+    if (replacing.ready()) {
+        next.emplace();
+        hand_over(options, *next);
+        next->section("lock") = next->keep(std::move(*lock));
+        auto& so_far = replacing.reloads();
+        next->section("reloads") = {
+            {"done", so_far.done + 1}, {"failed", so_far.failed}, {"why_failed", so_far.why_failed}};
+        claims.hand_over(*next);
+        exchange.hand_over(*next);
+        books.hand_over(*next);
+        gpus.hand_over(*next);
+        (*socket)->hand_over(*next);
+        (*watching)->hand_over(*next);
+        next->section("children") = reaper.all_but(workers.ids());
+        workers.hand_over(*next);
+        pool.hand_over(*next);
+        return Ok{};
+    }
     while (!workers.none() && !loop.stopped()) loop.run_once(milliseconds::max());
     pool.leave();
     log(LogLevel::info, "ended");
     return Ok{};
+}
+
+}  // namespace
+
+// A server that is to be replaced executes the next one here, with nothing of it left but what it hands over. Where that cannot be,
+// it takes over from itself; what nobody can take over is ended, as after a crash.
+Result<> serve(const ServeOptions& options, const Ready& ready) {
+    // Our memory holds the pool's keys; workers run as the same user and are fed by strangers.
+    prctl(PR_SET_DUMPABLE, 0);
+    const auto command = OwnCommand::read();
+    auto received = Handover::received();
+    std::optional<Handover> before;
+    if (received) before = std::move(*received);
+    auto begin_anew = [&](const Error& why) {
+        log(LogLevel::error, why.what + "; the programs that ran have ended");
+        before.reset();
+        end_all_children();
+    };
+    if (!received) begin_anew(received.error());
+    while (true) {
+        std::optional<Handover> next;
+        auto ended = serve_once(options, command, ready, before, next);
+        if (next) {
+            auto why = next->execute(command).what;
+            log(LogLevel::error, why + "; this server goes on");
+            auto& reloads = next->section("reloads");
+            reloads = {{"done", reloads.at("done").get<uint64_t>() - 1},
+                       {"failed", reloads.at("failed").get<uint64_t>() + 1},
+                       {"why_failed", why}};
+            before = std::move(next);
+        } else if (!ended && before) {
+            begin_anew(ended.error());
+        } else {
+            return ended;
+        }
+    }
 }
 
 }  // namespace tnr::server

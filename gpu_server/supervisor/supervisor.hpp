@@ -39,7 +39,9 @@ struct ServeOptions {
     std::chrono::seconds stop_grace{0};                  // for programs that run, once a signal asks it to stop
 };
 
-// Returns when a signal has asked the server to end, and everything has ended. `ready` is told the address.
-Result<> serve(const ServeOptions& options, const std::function<void(const std::string& address)>& ready);
+// Returns when a signal has asked the server to end, and everything has ended. `ready` is told the address, but by a server that
+// has taken over from another in this process.
+using Ready = std::function<void(const std::string& address)>;
+Result<> serve(const ServeOptions& options, const Ready& ready);
 
 }  // namespace tnr::server

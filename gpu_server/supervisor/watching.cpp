@@ -1,6 +1,8 @@
 // See watching.hpp.
 #include "gpu_server/supervisor/watching.hpp"
 
+#include <fcntl.h>
+
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/log.hpp"
@@ -20,8 +22,39 @@ static Result<Endpoint> http_endpoint(std::string text) {
     return Error{Error::Kind::usage, "'" + text + "' is no address for --http", "it looks like 127.0.0.1:14980"};
 }
 
+Result<UniqueFd> Watching::listen(const Endpoint& wanted) {
+    if (!listener_) {
+        auto listener = listen_on(wanted.host, wanted.port, http_backlog, listens_at_);
+        if (!listener) {
+            Error error = listener.error();
+            error.hint = "is something else listening there? try another port: --http 127.0.0.1:0";
+            return error;
+        }
+        listener_ = std::move(*listener);
+    }
+    return UniqueFd(fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+void Watching::hand_over(Handover& handover) {
+    handover.section("watch") = {{"http", http_},
+                                 {"host", listens_at_.host},
+                                 {"port", listens_at_.port},
+                                 {"listener", handover.keep(std::move(listener_))}};
+}
+
+Result<> Watching::take_over(Handover& handover, const std::string& http) {
+    return reading("watch address", [&]() -> Result<> {
+        auto& section = handover.at("watch");
+        if (section.at("http").get<std::string>() != http) return Ok{};
+        listener_ = handover.take(section.at("listener"));
+        listens_at_ = {section.at("host").get<std::string>(), section.at("port").get<int>()};
+        return Ok{};
+    });
+}
+
 Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter painter, const std::string& http,
-                                                  const StateFolder& folder, const Sources& sources) {
+                                                  const StateFolder& folder, const Sources& sources,
+                                                  Handover* before) {
     auto ledger = open_sqlite_ledger_reader(folder.database(), sources.store);
     if (!ledger) return ledger.error();
     std::unique_ptr<Watching> made(new Watching(loop, std::move(painter), sources.keys));
@@ -32,16 +65,14 @@ Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter paint
     if (!http.empty()) {
         auto wanted = http_endpoint(http);
         if (!wanted) return wanted.error();
-        Endpoint where;
-        auto listener = listen_on(wanted->host, wanted->port, http_backlog, where);
-        if (!listener) {
-            Error error = listener.error();
-            error.hint = "is something else listening there? try another port: --http 127.0.0.1:0";
-            return error;
-        }
+        if (before)
+            if (auto taken = made->take_over(*before, http); !taken) return taken.error();
+        auto listener = made->listen(*wanted);
+        if (!listener) return listener.error();
         options.http = std::move(*listener);
         options.loopback = wanted->loopback();
-        address = "http://" + where.text().substr(std::string_view("tcp://").size()) + "/";
+        made->http_ = http;
+        address = "http://" + made->listens_at_.text().substr(std::string_view("tcp://").size()) + "/";
     }
     const bool for_everybody = !options.loopback;
     auto watch = watch::Watch::start(std::move(options), made->published_, std::move(*ledger));
@@ -75,6 +106,11 @@ void Watching::keep_publishing() {
 
 void Watching::node_is_ending() {
     painter_.node.ending = true;
+    publish();
+}
+
+void Watching::node_reloads(const watch::Reloads& reloads) {
+    painter_.node.reloads = reloads;
     publish();
 }
 

@@ -13,6 +13,7 @@
 
 #include "api_client/base/handles.hpp"
 #include "gpu_server/pool/log.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 
 namespace tnr::server {
 
@@ -103,6 +104,19 @@ WorkerGroups WorkerGroups::divide_ours() {
     if (groups.controllers_.empty()) return not_so("nothing may be controlled below " + ours.string());
     groups.ours_ = ours;
     if (groups.holds("cpu")) put(supervisor / "cpu.weight", supervisor_weight);
+    return groups;
+}
+
+void WorkerGroups::hand_over(Handover& handover) const {
+    handover.section("groups") = {{"ours", ours_.string()}, {"controllers", controllers_}, {"why_not", why_not_}};
+}
+
+WorkerGroups WorkerGroups::take_over(const Handover& handover) {
+    WorkerGroups groups;
+    auto& section = handover.at("groups");
+    groups.ours_ = section.at("ours").get<std::string>();
+    section.at("controllers").get_to(groups.controllers_);
+    section.at("why_not").get_to(groups.why_not_);
     return groups;
 }
 

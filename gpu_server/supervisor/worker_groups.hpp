@@ -17,6 +17,8 @@
 
 namespace tnr::server {
 
+class Handover;
+
 struct GroupLimits {
     uint64_t memory_bytes = 0;  // beyond it, the kernel ends the worker
     int threads = 0;            // beyond it, it makes none
@@ -26,6 +28,9 @@ class WorkerGroups {
 public:
     // Divides our group; call it once, before there are workers. Never fails: see `summary`.
     static WorkerGroups divide_ours();
+    // Those that an earlier server in this process has divided (handover.hpp): its workers are in them.
+    void hand_over(Handover& handover) const;
+    static WorkerGroups take_over(const Handover& handover);
 
     // Of "memory", "pids" and "cpu", what this host's kernel does not control by groups of version 2.
     static std::vector<std::string> missing_on_this_host();

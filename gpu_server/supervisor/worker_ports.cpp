@@ -36,6 +36,10 @@ void WorkerPorts::give_back(int port) {
     if (range_.first != 0) free_.push_back(port);
 }
 
+void WorkerPorts::is_taken(int port) {
+    std::erase(free_, port);
+}
+
 size_t WorkerPorts::left() const {
     return range_.first == 0 ? std::numeric_limits<size_t>::max() : free_.size();
 }

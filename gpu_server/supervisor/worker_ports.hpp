@@ -22,6 +22,8 @@ public:
     // A socket that is bound, not listening. `endpoint` receives where.
     Result<UniqueFd> take(Endpoint& endpoint);
     void give_back(int port);
+    // By a worker that an earlier server has started (handover.hpp).
+    void is_taken(int port);
     // How many are not taken; without a range, more than anybody needs.
     size_t left() const;
 

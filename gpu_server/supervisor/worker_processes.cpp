@@ -34,6 +34,11 @@ WorkerProcesses::~WorkerProcesses() {
     }
 }
 
+void WorkerProcesses::divide_groups() {
+    groups_ = WorkerGroups::divide_ours();
+    log(LogLevel::info, groups_.summary());
+}
+
 // What the worker has as its listening socket.
 Result<UniqueFd> WorkerProcesses::way_in(Worker& worker) {
     if (!front_door_) {
@@ -90,16 +95,22 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     worker->control = std::move(child->control);
     worker->gpus = gpus;
     worker->started = loop_.now();
-    worker->lines = ForeignLines([who = "worker " + std::to_string(child->pid) + ": "](const std::string& line) {
-        log(LogLevel::info, who + line);
-    });
-    Worker* started = worker.get();
-    workers_.push_back(std::move(worker));
-    listen_to(*started);
-    loop_.watch(started->errors.get(), [this, started] { read_errors(*started); });
-    reaper_.expect(started->pid, [this, started](int status) { exited(*started, status); });
+    Worker* started = take_in(std::move(worker));
     log(LogLevel::debug, "worker " + std::to_string(started->pid) + " started at " + started->endpoint.text());
     return started;
+}
+
+// From now on we hear of it.
+Worker* WorkerProcesses::take_in(std::unique_ptr<Worker> owned) {
+    Worker* worker = owned.get();
+    workers_.push_back(std::move(owned));
+    worker->lines = ForeignLines([who = "worker " + std::to_string(worker->pid) + ": "](const std::string& line) {
+        log(LogLevel::info, who + line);
+    });
+    listen_to(*worker);
+    loop_.watch(worker->errors.get(), [this, worker] { read_errors(*worker); });
+    reaper_.expect(worker->pid, [this, worker](int status) { exited(*worker, status); });
+    return worker;
 }
 
 Result<> WorkerProcesses::open_door(Worker& worker) {
@@ -127,9 +138,89 @@ void WorkerProcesses::kill(Worker& worker) {
     kill_child(worker.pid);
 }
 
+bool WorkerProcesses::all_serve() const {
+    return std::all_of(workers_.begin(), workers_.end(),
+                       [](auto& worker) { return worker->state == Worker::State::serving; });
+}
+
+Worker* WorkerProcesses::with_id(pid_t pid) const {
+    auto found = std::find_if(workers_.begin(), workers_.end(), [&](auto& worker) { return worker->pid == pid; });
+    return found == workers_.end() ? nullptr : found->get();
+}
+
+void WorkerProcesses::hand_over(Handover& handover) {
+    auto& told = handover.section("workers") = json::array();
+    for (auto& worker : workers_) {
+        stop_listening_to(*worker);
+        loop_.unwatch(worker->errors.get());
+        worker->lines.finish();
+        if (worker->door_number != 0) front_door_->hand_over(worker->door_number, handover);
+        json devices = json::array();
+        for (auto& device : worker->devices) devices.push_back(to_json(device));
+        told.push_back({{"pid", worker->pid},
+                        {"gpus", worker->gpus},
+                        {"host", worker->endpoint.host},
+                        {"port", worker->endpoint.port},
+                        {"devices", devices},
+                        {"started", ticks(worker->started)},
+                        {"last_word", worker->last_word},
+                        {"tenant", worker->tenant},
+                        {"control", handover.keep(std::move(worker->control))},
+                        {"errors", handover.keep(std::move(worker->errors))},
+                        {"door", worker->door_number}});
+    }
+    groups_.hand_over(handover);
+    workers_.clear();
+}
+
+Result<> WorkerProcesses::take_over_one(Handover& handover, const json& told) {
+    auto worker = std::make_unique<Worker>();
+    worker->state = Worker::State::serving;
+    worker->control = handover.take(told.at("control"));
+    worker->errors = handover.take(told.at("errors"));
+    told.at("pid").get_to(worker->pid);
+    told.at("gpus").get_to(worker->gpus);
+    worker->endpoint = {told.at("host").get<std::string>(), told.at("port").get<int>()};
+    worker->started = time_of(told.at("started"));
+    told.at("last_word").get_to(worker->last_word);
+    told.at("tenant").get_to(worker->tenant);
+    told.at("door").get_to(worker->door_number);
+    for (auto& device : told.at("devices")) {
+        auto description = device_from_json(device);
+        if (!description) return description.error();
+        worker->devices.push_back(std::move(*description));
+    }
+    if (!worker->control || !worker->errors || worker->pid <= 1 || worker->devices.size() != worker->gpus.size() ||
+        (worker->door_number != 0 && !front_door_))
+        return badly_handed_over("a worker is not whole");
+    if (!front_door_)
+        ports_.is_taken(worker->endpoint.port);
+    else if (auto door = front_door_->take_over(worker->door_number, handover); !door)
+        return door;
+    take_in(std::move(worker));
+    return Ok{};
+}
+
+Result<> WorkerProcesses::take_over(Handover& handover) {
+    auto all = reading("workers", [&]() -> Result<> {
+        groups_ = WorkerGroups::take_over(handover);
+        for (auto& told : handover.at("workers"))
+            if (auto taken = take_over_one(handover, told); !taken) return taken;
+        return Ok{};
+    });
+    reaper_.look();  // one may have ended in between
+    return all;
+}
+
 std::vector<Worker*> WorkerProcesses::all() const {
     std::vector<Worker*> found;
     for (auto& worker : workers_) found.push_back(worker.get());
+    return found;
+}
+
+std::set<pid_t> WorkerProcesses::ids() const {
+    std::set<pid_t> found;
+    for (auto& worker : workers_) found.insert(worker->pid);
     return found;
 }
 

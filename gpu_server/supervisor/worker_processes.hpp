@@ -6,6 +6,7 @@
 #include "gpu_server/supervisor/connections_here.hpp"
 #include "gpu_server/supervisor/front_door.hpp"
 #include "gpu_server/supervisor/gpu_source.hpp"
+#include "gpu_server/supervisor/handover.hpp"
 #include "gpu_server/supervisor/reaper.hpp"
 #include "gpu_server/supervisor/turns.hpp"
 #include "gpu_server/supervisor/worker_groups.hpp"
@@ -19,10 +20,9 @@ public:
     WorkerProcesses(EventLoop& loop, Reaper& reaper, const GpuSource& source, std::string host, PortRange ports)
         : loop_(loop), reaper_(reaper), source_(source), ports_(std::move(host), ports) {}
     // What the kernel holds each worker to, for each GPU that it has. Before the first is started.
-    void hold(WorkerGroups groups, uint64_t memory_bytes_per_gpu) {
-        groups_ = std::move(groups);
-        memory_bytes_per_gpu_ = memory_bytes_per_gpu;
-    }
+    void hold(uint64_t memory_bytes_per_gpu) { memory_bytes_per_gpu_ = memory_bytes_per_gpu; }
+    // Unless take_over() has found them divided.
+    void divide_groups();
     // Workers have no ports of their own; clients find them behind `door`, which is at `where`. Before the first is started.
     void stand_behind(FrontDoor& door, Endpoint where) {
         front_door_ = &door;
@@ -39,8 +39,16 @@ public:
     // Of one whose client has come: is a client still connected to it?
     bool has_client(const Worker& worker, const ConnectionsHere& open) const;
 
+    // Those that serve go over to the next server, with their groups; there may be no others (all_serve()).
+    void hand_over(Handover& handover);
+    Result<> take_over(Handover& handover);
+    bool all_serve() const;
+    // Null: there is none.
+    Worker* with_id(pid_t pid) const;
+
     bool none() const { return workers_.empty(); }
     std::vector<Worker*> all() const;
+    std::set<pid_t> ids() const;
 
 private:
     Received hear(Worker& worker);
@@ -50,6 +58,8 @@ private:
     void read_messages(Worker& worker);
     void read_errors(Worker& worker);
     bool understand(Worker& worker, Received& received);
+    Worker* take_in(std::unique_ptr<Worker> worker);
+    Result<> take_over_one(Handover& handover, const nlohmann::json& told);
     void exited(Worker& worker, int status);
     Result<UniqueFd> way_in(Worker& worker);
     void close_way_in(Worker& worker);

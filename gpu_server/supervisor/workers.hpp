@@ -63,6 +63,9 @@ struct Worker {
     uint64_t door_number = 0;  // while it serves, at the front door; 0: it has a port
 };
 
+// By its process's id; null: there is none.
+using FindWorker = std::function<Worker*(pid_t)>;
+
 class Workers {
 public:
     struct Events {

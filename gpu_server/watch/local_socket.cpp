@@ -47,6 +47,17 @@ Result<UniqueFd> listen_locally(const std::string& path, int backlog) {
     return socket;
 }
 
+Result<pid_t> process_behind(const std::string& path) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Place place(path);
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (connect(socket.get(), place.get(), sizeof place.address) != 0 ||
+        getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 1)
+        return failure(path);
+    return peer.pid;
+}
+
 Result<std::string> ask_locally(const std::string& path, const std::string& what) {
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval limit{seconds_max, 0};

@@ -1,6 +1,8 @@
 // HTTP over a socket in a folder that nobody else may enter: who may is up to the folder's rights.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "api_client/base/handles.hpp"
@@ -12,5 +14,7 @@ namespace tnr::watch {
 Result<UniqueFd> listen_locally(const std::string& path, int backlog);
 // GET; the body of a 200. Blocks, for some seconds at most.
 Result<std::string> ask_locally(const std::string& socket, const std::string& path);
+// Who listens there.
+Result<pid_t> process_behind(const std::string& socket);
 
 }  // namespace tnr::watch

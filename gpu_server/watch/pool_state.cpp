@@ -11,8 +11,15 @@ static json node_json(const NodeState& node) {
     json limits = json::array();
     for (auto& one : node.limits)
         limits.push_back({{"what", one.what}, {"of", one.of}, {"most", one.most}, {"beyond", one.beyond}});
-    return {{"name", node.name},     {"version", node.version},   {"address", node.address}, {"since", node.since_ms},
-            {"ending", node.ending}, {"draining", node.draining}, {"limits", limits}};
+    auto& reloads = node.reloads;
+    return {{"name", node.name},
+            {"version", node.version},
+            {"address", node.address},
+            {"since", node.since_ms},
+            {"ending", node.ending},
+            {"draining", node.draining},
+            {"limits", limits},
+            {"reloads", {{"done", reloads.done}, {"failed", reloads.failed}, {"why_failed", reloads.why_failed}}}};
 }
 
 static json other_json(const OtherNode& node) {

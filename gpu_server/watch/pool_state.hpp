@@ -22,12 +22,19 @@ struct LimitState {
     std::string beyond;  // what happens then
 };
 
+// Whether a newer server has taken this one's place while programs went on (supervisor/replacing.hpp).
+struct Reloads {
+    uint64_t done = 0, failed = 0;  // since the node began to serve
+    std::string why_failed = {};    // the last time
+};
+
 struct NodeState {
     std::string name, version, address;
     int64_t since_ms = 0;   // this server's start; milliseconds since 1970, as all that end in _ms and are no durations
     bool ending = false;    // takes no new claims
     bool draining = false;  // likewise: the operator has said so
     std::vector<LimitState> limits = {};
+    Reloads reloads = {};
 };
 
 // Another node of the pool: as much as is known of it without asking it.

@@ -140,4 +140,8 @@ Result<std::string> ask_watch(const std::string& folder, const std::string& path
         "give the folder that `serve` was given: --state DIR; a server of before `status` has to be restarted"};
 }
 
+Result<pid_t> server_process(const std::string& folder) {
+    return process_behind(watch_socket(folder));
+}
+
 }  // namespace tnr::watch

@@ -61,5 +61,7 @@ private:
 std::string watch_socket(const std::string& folder);
 // What the server that runs on this folder answers on `path`; kind usage: none runs there.
 Result<std::string> ask_watch(const std::string& folder, const std::string& path);
+// Its process.
+Result<pid_t> server_process(const std::string& folder);
 
 }  // namespace tnr::watch

@@ -21,6 +21,8 @@ public:
         made.fence = 1;
         return made;
     }
+    void go_on(const PoolNode&, const std::string&, const Registration&) override {}
+    std::string lease() const override { return {}; }
     Result<bool> renew() override {
         std::this_thread::sleep_for(renews_after_);
         return true;

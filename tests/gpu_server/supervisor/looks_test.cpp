@@ -18,7 +18,8 @@ namespace {
 class PaperDirectory : public Directory {
 public:
     void on_change(std::function<void()>) override {}
-    void join(PoolNode) override {}
+    void join(PoolNode, std::optional<Tenure>) override {}
+    Tenure hand_over() override { return {}; }
     void tell(const TypeCounts&) override {}
     void tell_key(const std::string&) override {}
     void leave() override {}

@@ -35,7 +35,9 @@ public:
         if (!wiped.insert(id).second) wrong = "one claim's GPU was wiped twice";
         return Ok{};
     }
-    Result<std::vector<ClaimRecord>> close_open(const std::string&) override { return std::vector<ClaimRecord>(); }
+    Result<std::vector<ClaimRecord>> close_open(const std::string&, const std::set<int64_t>&) override {
+        return std::vector<ClaimRecord>();
+    }
     Result<std::vector<ClaimRecord>> claims_of(const std::optional<std::string>&, const LedgerPlace&, int) override {
         return std::vector<ClaimRecord>();
     }

@@ -1,0 +1,93 @@
+// See reload_command.hpp.
+#include "gpu_server/supervisor/reload_command.hpp"
+
+#include <signal.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <thread>
+
+#include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/supervisor/state_folder.hpp"
+#include "gpu_server/watch/watch.hpp"
+
+namespace tnr::server {
+namespace {
+
+using nlohmann::json;
+
+// All that a server takes for it, and a start.
+constexpr auto replaced_within = handover_answered_within + handover_rests_within + milliseconds(15'000);
+constexpr milliseconds reload_looked_every{100};
+
+// What the server says of itself.
+struct SeenServer {
+    std::string version, why_failed;
+    uint64_t done = 0, failed = 0;
+    int64_t since_ms = 0;
+    size_t claims = 0;
+};
+
+// Kind usage: there is none. Another: it does not answer at the moment, since it is just being replaced.
+Result<SeenServer> ask_server(const StateFolder& folder) try {
+    auto text = watch::ask_watch(folder.path(), "/api/now");
+    if (!text && !folder.lock()) return Error{Error::Kind::internal, text.error().what};
+    if (!text) return text.error();
+    auto now = json::parse(*text);
+    auto& node = now.at("nodes").at(0);
+    if (!node.contains("reloads"))
+        return Error{Error::Kind::usage,
+                     "the server that runs there is older than this command, and cannot be replaced",
+                     "restart it: systemctl restart tnr-gpu-server"};
+    auto& reloads = node.at("reloads");
+    return SeenServer{node.at("version").get<std::string>(), reloads.at("why_failed").get<std::string>(),
+                      reloads.at("done").get<uint64_t>(),    reloads.at("failed").get<uint64_t>(),
+                      node.at("since").get<int64_t>(),       now.at("claims").size()};
+} catch (const json::exception& error) {
+    return Error{Error::Kind::internal, std::string("the server's answer makes no sense: ") + error.what()};
+}
+
+// Nothing: it is not known yet.
+std::optional<Result<>> outcome(const SeenServer& before, const SeenServer& now, std::ostream& out) {
+    if (now.failed > before.failed)
+        return Error{Error::Kind::internal, "the server was not replaced, and goes on: " + now.why_failed,
+                     "its log says more; once that is mended, try again"};
+    if (now.done > before.done) {
+        out << "Replaced by " << now.version << "; " << now.claims << (now.claims == 1 ? " claim goes" : " claims go")
+            << " on\n";
+        return Ok{};
+    }
+    if (now.since_ms == before.since_ms) return std::nullopt;
+    return Error{Error::Kind::internal, "the new server has begun anew, and the programs that ran have ended",
+                 "its log says why"};
+}
+
+}  // namespace
+
+Result<> reload(const std::string& state, std::ostream& out) {
+    auto folder = StateFolder::find(state);
+    if (!folder) return folder.error();
+    const auto give_up_at = std::chrono::steady_clock::now() + replaced_within;
+    auto before = ask_server(*folder);
+    while (!before && before.error().kind == Error::Kind::internal && std::chrono::steady_clock::now() < give_up_at) {
+        std::this_thread::sleep_for(reload_looked_every);
+        before = ask_server(*folder);
+    }
+    if (!before) return before.error();
+    auto process = watch::server_process(folder->path());
+    if (!process) return process.error();
+    if (kill(*process, SIGHUP) != 0)
+        return Error{Error::Kind::internal, std::string("cannot ask the server: ") + std::strerror(errno)};
+    while (std::chrono::steady_clock::now() < give_up_at) {
+        std::this_thread::sleep_for(reload_looked_every);
+        auto now = ask_server(*folder);
+        if (!now) continue;
+        if (auto known = outcome(*before, *now, out)) return *known;
+    }
+    return Error{Error::Kind::internal, "the server has not said in time whether it was replaced", "its log says more"};
+}
+
+}  // namespace tnr::server
