@@ -19,7 +19,7 @@ TEST_CASE("lanes outside the mask of a shuffle do not wait for those within", "[
                           2);
     for (uint32_t members : {0x1ffu, 0u, 0x80000000u, 0xaaaaaaaau}) {
         Bench bench(text);
-        auto mask = bench.array<uint32_t>({members}), results = bench.array<uint32_t>(32);
+        auto mask = bench.array(std::vector<uint32_t>{members}), results = bench.array<uint32_t>(32);
         INFO(members);
         bench.run("k", {1}, {32}, mask, results);
         for (uint32_t lane = 0; lane + 1 < 32; ++lane)
