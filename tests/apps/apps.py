@@ -51,7 +51,7 @@ def job(name, *arguments):
 
 
 TOOLKIT = "cuda-toolkit[cudart,nvcc,nvrtc,cccl]==13.5.0"
-WARP_MODULES_LEFT_OUT = ["cuda.test_async", "test_large", "test_examples", "test_fem", "test_linear_solvers",
+WARP_MODULES_LEFT_OUT = ["cuda.test_async", "test_array", "test_examples", "test_fem", "test_large", "test_linear_solvers",
                          "test_mat_scalar_ops", "test_vec_scalar_ops"]
 PROGRAMS = {
     # Without nvJitLink, cuda.core links with the driver, which takes PTX.
