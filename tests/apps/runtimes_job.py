@@ -1,5 +1,6 @@
 """NVIDIA's shared runtimes from 11.7 to 13.5, each in a process of its own: memory, streams, events, a kernel registered as
-nvcc's code does, errors; and which hidden tables of the driver each asks for, against `expected/tables.txt`."""
+nvcc's code does, errors; and which hidden tables of the driver each asks for and which of their slots it calls, against
+`expected/tables.txt`. Each runs twice: the log of the first run says which tables to watch in the second."""
 import ctypes
 import glob
 import os
@@ -104,6 +105,48 @@ def run_suite(library, version):
     ok(cuda.cudaDeviceSynchronize())
 
 
+class WatchedTables:
+    """The driver's tables with each function in them exchanged for one that notes its call and makes it."""
+    CALL = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 12)  # more arguments than any function in them has
+    SIZE_END = 1 << 16  # what is less is a table's size in bytes; one begins with a function instead
+
+    def __init__(self, names):
+        self.called, self.before, self.kept = {}, [], []
+        driver = ctypes.CDLL("libcuda.so.1")
+        for name in names:
+            table = ctypes.POINTER(ctypes.c_uint64)()
+            if driver.cuGetExportTable(ctypes.byref(table), bytes.fromhex(name)) == 0:
+                self.watch(name, table)
+
+    def watch(self, name, table):
+        self.called[name] = set()
+        first = 1 if table[0] < self.SIZE_END else 0
+        count = table[0] // 8 if first else next(k for k in range(self.SIZE_END) if not table[k])
+        for slot in range(first, count):
+            self.before.append((table, slot, table[slot]))
+            watching = self.CALL(self.noting(name, slot, self.CALL(table[slot])))
+            self.kept.append(watching)
+            table[slot] = ctypes.cast(watching, ctypes.c_void_p).value
+
+    def noting(self, name, slot, function):
+        def note(*arguments):
+            self.called[name].add(slot)
+            return function(*arguments)
+        return note
+
+    def put_back(self):
+        for table, slot, function in self.before:
+            table[slot] = function
+
+
+def run_watched(library, version, names):
+    tables = WatchedTables(names)
+    run_suite(library, version)
+    tables.put_back()  # the runtime calls them until the process has ended, longer than Python runs
+    for name, slots in tables.called.items():
+        print(f"slots of {name}: {','.join(map(str, sorted(slots)))}")
+
+
 def install(package, folder):
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target",
                     folder, package], check=True)
@@ -114,6 +157,17 @@ def tables_of(log):
     return list(dict.fromkeys(re.findall(r"hidden table ([0-9a-f]{32})", log)))
 
 
+def run_once(library, version, *names):
+    return subprocess.run([sys.executable, __file__, library, version, *names], env=dict(os.environ, TNR_LOG="debug"),
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+
+
+def tables_and_slots(names, log):
+    """As a line of expected/tables.txt has them: `6bd5fb6c[1,2] f8cff951`."""
+    slots = dict(re.findall(r"^slots of ([0-9a-f]{32}): (.*)$", log, re.M))
+    return " ".join(name[:8] + (f"[{slots[name]}]" if name in slots else "") for name in names)
+
+
 def main():
     expected = dict(line.split(": ", 1) for line in TABLES.read_text().splitlines() if line and line[0] != "#")
     failed = []
@@ -121,20 +175,22 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             install(package, folder)
             library, = glob.glob(folder + "/nvidia/**/libcudart.so.*", recursive=True)
-            environment = dict(os.environ, TNR_LOG="debug")
-            done = subprocess.run([sys.executable, __file__, library, version], env=environment, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
-        tables = " ".join(name[:8] for name in tables_of(done.stdout))
-        good = done.returncode == 0 and tables == expected.get(version)
+            first = run_once(library, version)
+            names = tables_of(first.stdout)
+            watched = run_once(library, version, *names)
+        tables = tables_and_slots(names, watched.stdout)
+        good = first.returncode == 0 and watched.returncode == 0 and tables == expected.get(version)
         print(f"runtime {version}: {'passed' if good else 'FAILED'}", flush=True)
         if not good:
             failed.append(version)
-            print(f"{done.stdout[-3000:]}\ntables: {tables}")
+            print(f"{first.stdout[-3000:]}\n{watched.stdout[-3000:]}\ntables: {tables}")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
         run_suite(*sys.argv[1:])
+    elif len(sys.argv) > 3:
+        run_watched(sys.argv[1], sys.argv[2], sys.argv[3:])
     else:
         sys.exit(main())

@@ -194,12 +194,15 @@ void collective(Warp& w, const Instr& i) {
     reschedule(w);
     w.park(w.active, pc);
     w.at_sync |= w.active;
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+    // A lane outside its own mask is undefined behaviour. Programs do it in warps that run together, as for a GPU they do,
+    // and drop the result: such lanes wait for nobody, and find each other.
+    uint32_t outside = lanes_where(w.active, [=](uint32_t l) { return !(masks[l] >> l & 1); });
+    if (outside) complete(w, pc, outside);
+    for (uint32_t rest = w.active & ~outside; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-        // A lane outside its own mask is undefined behaviour; it waits for nobody but the others.
-        w.sync_mask[lane] = masks[lane] | 1u << lane;
+        w.sync_mask[lane] = masks[lane];
     }
-    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+    for (uint32_t rest = w.active & ~outside; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         if (!(w.at_sync >> lane & 1)) continue;  // done with an earlier one
         uint32_t there = partners(w, pc, w.sync_mask[lane]);

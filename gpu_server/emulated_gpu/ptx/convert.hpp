@@ -7,7 +7,8 @@
 
 namespace tnr::ptx::convert {
 
-enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_relu = 4 };
+// sat: to [0, 1], or to the range of an integer; finite: to the largest value of the format, instead of infinity.
+enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_relu = 4, flag_finite = 8 };
 
 // Rounding of a conversion, to a float's precision or (`integral`) to an integer value. It travels in Instr::count.
 struct Mode {

@@ -23,6 +23,13 @@ struct HalfValue {
     using Stored = uint16_t;
     static float value(uint16_t stored) { return half_to_float(stored); }
 };
+struct HalfFtz {
+    using Stored = uint16_t;
+    static float value(uint16_t stored) {
+        constexpr uint16_t exponent = 0x7c00, sign = 0x8000;
+        return half_to_float(stored & exponent ? stored : stored & sign);
+    }
+};
 struct BfloatValue {
     using Stored = uint16_t;
     static float value(uint16_t stored) { return bfloat_to_float(stored); }
@@ -195,7 +202,7 @@ enum class Kind { setp, set, setp_packed, set_packed };
 
 template <class V, class C>
 Handler of_kind(Kind kind) {
-    if constexpr (std::is_same_v<V, HalfValue> || std::is_same_v<V, BfloatValue>) {
+    if constexpr (std::is_same_v<typename V::Stored, uint16_t> && !std::is_same_v<V, Plain<uint16_t>>) {
         if (kind == Kind::setp_packed) return setp_packed<V, C>;
         if (kind == Kind::set_packed) return set_packed<V, C>;
     }
@@ -249,7 +256,7 @@ Handler comparison(Kind kind, std::string_view op, Type type, bool ftz) {
             return with_unordered<Plain<double>>(kind, op);
         case Type::f16:
         case Type::f16x2:
-            return with_unordered<HalfValue>(kind, op);
+            return ftz ? with_unordered<HalfFtz>(kind, op) : with_unordered<HalfValue>(kind, op);
         case Type::bf16:
         case Type::bf16x2:
             return with_unordered<BfloatValue>(kind, op);

@@ -44,10 +44,16 @@ void integer_to_integer(Warp& w, const Instr& i) {
     });
 }
 
-// Float to integer always clamps; NaN gives 0, as hardware does for narrow types and documents for all.
-template <class D>
+// What NaN becomes: 0, but with 64 bits on either side the highest bit alone.
+template <class D, class Stored>
+constexpr D nan_as_integer = sizeof(D) == 8 || sizeof(Stored) == 8
+                                 ? static_cast<D>(std::make_unsigned_t<D>(uint64_t{1} << (8 * sizeof(D) - 1)))
+                                 : D{0};
+
+// Float to integer always clamps.
+template <class D, class Stored>
 D to_integer(double value, Rounding rounding) {
-    if (value != value) return 0;
+    if (value != value) return nan_as_integer<D, Stored>;
     value = to_integral(value, rounding);
     constexpr double low = static_cast<double>(std::numeric_limits<D>::min());
     const double beyond = std::ldexp(1.0, std::numeric_limits<D>::digits);
@@ -79,13 +85,14 @@ struct Bf16 {
 template <class D, class V>
 void float_to_integer(Warp& w, const Instr& i) {
     auto* d = w.reg<D>(i.dst);
-    auto* a = w.reg<typename V::Stored>(i.a);
+    using Stored = typename V::Stored;
+    auto* a = w.reg<Stored>(i.a);
     auto rounding = mode_of(i).rounding;
     uint8_t flags = i.flags;
     if (rounding == Rounding::zero)  // a C++ cast; by itself it becomes vector code
         return assign_lanes(w.active, d,
-                            [=](uint32_t l) { return to_integer<D>(V::value(a[l], flags), Rounding::zero); });
-    for_lanes(w.active, [=](uint32_t l) { d[l] = to_integer<D>(V::value(a[l], flags), rounding); });
+                            [=](uint32_t l) { return to_integer<D, Stored>(V::value(a[l], flags), Rounding::zero); });
+    for_lanes(w.active, [=](uint32_t l) { d[l] = to_integer<D, Stored>(V::value(a[l], flags), rounding); });
 }
 
 float narrowed(double value, Rounding rounding) {
@@ -113,7 +120,8 @@ typename V::Stored from_double(double value, Rounding rounding, uint8_t flags) {
         float result = narrowed(value, rounding);
         return flags & flag_ftz ? flushed(result) : result;
     } else {
-        return static_cast<uint16_t>(encode(value, std::is_same_v<V, F16> ? half_format : bfloat_format, rounding));
+        return static_cast<uint16_t>(
+            encode(value, std::is_same_v<V, F16> ? half_format : bfloat_format, rounding, flags & flag_finite));
     }
 }
 
@@ -279,7 +287,8 @@ void decode_cvt(Decoder& d) {
     bool has_mode = take_mode(d, mode);
     uint8_t flags = 0;
     if (d.take("ftz")) flags |= flag_ftz;
-    if (d.take("sat") || d.take("satfinite")) flags |= flag_sat;
+    if (d.take("sat")) flags |= flag_sat;
+    if (d.take("satfinite")) flags |= flag_finite;
     if (d.take("relu")) flags |= flag_relu;
     auto to = d.take_type(), from = d.take_type();
     if (to == Type::f16x2 || to == Type::bf16x2 || is_tiny(to)) return decode_packed(d, to, from, flags, mode);

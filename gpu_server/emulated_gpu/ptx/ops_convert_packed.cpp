@@ -19,7 +19,7 @@ void pack_pair(Warp& w, const Instr& i) {
     auto convert = [&](float x) {
         double value = i.flags & flag_ftz ? flushed(x) : x;
         if ((i.flags & flag_relu) && value < 0) value = 0;
-        return encode(value, format, rounding, i.flags & flag_sat);
+        return encode(value, format, rounding, i.flags & flag_finite);
     };
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));
@@ -56,7 +56,7 @@ uint32_t encode_power(double value, Rounding rounding, bool saturate) {
 }
 
 uint32_t encode_tiny(double value, const Tiny& tiny, Rounding rounding, uint8_t flags) {
-    if (tiny.pair == Type::ue8m0x2) return encode_power(value, rounding, flags & flag_sat);
+    if (tiny.pair == Type::ue8m0x2) return encode_power(value, rounding, flags & flag_finite);
     return encode((flags & flag_relu) && value < 0 ? 0 : value, tiny.format, Rounding::nearest, true);
 }
 
@@ -146,7 +146,7 @@ void to_tf32(Warp& w, const Instr& i) {
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto l = static_cast<uint32_t>(std::countr_zero(rest));
         double value = relu && a[l] < 0 ? 0 : a[l];
-        d[l] = encode(value, tf32_format, rounding) << 13;
+        d[l] = encode(value, tf32_format, rounding, i.flags & flag_finite) << 13;
     }
 }
 

@@ -1,6 +1,7 @@
 // f32 and f64 arithmetic. The default is round to nearest; other roundings change the host's mode around
 // the loop (all operands are in memory, so the compiler cannot move the arithmetic out of it). What
 // hardware approximates is computed by the host's library: closer, never further.
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 
@@ -11,7 +12,7 @@
 namespace tnr::ptx {
 namespace {
 
-enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_nan = 4, flag_xorsign = 8, flag_relu = 16 };
+enum Flag : uint8_t { flag_ftz = 1, flag_sat = 2, flag_nan = 4, flag_xorsign = 8, flag_abs = 16 };
 
 // What hardware makes of an invalid operation.
 template <class T>
@@ -123,12 +124,12 @@ T start(T value, uint8_t flags) {
 template <class T, auto F>
 void plain2(Warp& w, const Instr& i) {
     auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
-    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return F(a[l], b[l]); });
+    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return canonical(F(a[l], b[l])); });
 }
 template <class T>
 void plain_fma(Warp& w, const Instr& i) {
     auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b), *c = w.reg<T>(i.c);
-    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return std::fma(a[l], b[l], c[l]); });
+    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) { return canonical(std::fma(a[l], b[l], c[l])); });
 }
 
 template <class T, int Sources, auto F>
@@ -174,20 +175,39 @@ template <int Sources, auto F>
 constexpr Handler pairs = rounded<pairs_as_host_rounds<Sources, F>>;
 
 template <class T, bool Max>
+T extreme_of(T a, T b, uint8_t flags) {
+    T x = start(a, flags), y = start(b, flags);
+    bool sign = std::signbit(x) != std::signbit(y);
+    if (flags & (flag_xorsign | flag_abs)) x = std::fabs(x), y = std::fabs(y);
+    T result = Max ? larger(x, y) : smaller(x, y);
+    if ((flags & flag_nan) && (x != x || y != y))
+        result = std::numeric_limits<T>::quiet_NaN();
+    else if (flags & flag_xorsign)
+        result = std::copysign(result, sign ? T{-1} : T{1});
+    return canonical(result);
+}
+
+template <class T, bool Max>
 void extreme(Warp& w, const Instr& i) {
     auto *a = w.reg<T>(i.a), *b = w.reg<T>(i.b);
-    uint8_t flags = i.flags;
-    assign_lanes(w.active, w.reg<T>(i.dst), [=](uint32_t l) {
-        T x = start(a[l], flags), y = start(b[l], flags);
-        bool sign = std::signbit(x) != std::signbit(y);
-        if (flags & flag_xorsign) x = std::fabs(x), y = std::fabs(y);
-        T result = Max ? larger(x, y) : smaller(x, y);
-        if ((flags & flag_nan) && (x != x || y != y))
-            result = std::numeric_limits<T>::quiet_NaN();
-        else if (flags & flag_xorsign)
-            result = std::copysign(result, sign ? T{-1} : T{1});
-        return canonical(result);
+    assign_lanes(w.active, w.reg<T>(i.dst),
+                 [=, flags = i.flags](uint32_t l) { return extreme_of<T, Max>(a[l], b[l], flags); });
+}
+
+template <bool Max>
+void extreme_of_three(Warp& w, const Instr& i) {
+    auto *a = w.reg<float>(i.a), *b = w.reg<float>(i.b), *c = w.reg<float>(i.c);
+    assign_lanes(w.active, w.reg<float>(i.dst), [=, flags = i.flags](uint32_t l) {
+        return extreme_of<float, Max>(extreme_of<float, Max>(a[l], b[l], flags), c[l], flags);
     });
+}
+
+// A half or bfloat among the operands of an instruction that computes in float.
+template <auto ToFloat>
+void widen(Warp& w, const Instr& i) {
+    auto* a = w.reg<uint16_t>(i.a);
+    auto* d = w.reg<float>(i.dst);
+    for_lanes(w.active, [=](uint32_t l) { d[l] = ToFloat(a[l]); });
 }
 
 template <class T>
@@ -235,11 +255,7 @@ Options take_options(Decoder& d) {
     return o;
 }
 
-void emit(Decoder& d, Handler handler, Type type, int sources, const Options& o) {
-    if (!handler) return d.unsupported();
-    RegRef refs[3] = {};
-    for (int s = 0; s < sources; ++s) refs[s] = d.source(static_cast<size_t>(s) + 1, type);
-    for (int s = sources; s < 3; ++s) refs[s] = refs[0];
+void emit_refs(Decoder& d, Handler handler, Type type, const RegRef (&refs)[3], const Options& o) {
     auto dst = d.dest(0, type);
     auto& instr = d.emit(handler);
     instr.dst = dst;
@@ -248,6 +264,35 @@ void emit(Decoder& d, Handler handler, Type type, int sources, const Options& o)
     instr.c = refs[2];
     instr.flags = o.flags;
     instr.count = static_cast<uint16_t>(o.rounding);
+}
+
+void emit(Decoder& d, Handler handler, Type type, int sources, const Options& o) {
+    if (!handler) return d.unsupported();
+    RegRef refs[3] = {};
+    for (int s = 0; s < sources; ++s) refs[s] = d.source(static_cast<size_t>(s) + 1, type);
+    for (int s = sources; s < 3; ++s) refs[s] = refs[0];
+    emit_refs(d, handler, type, refs, o);
+}
+
+// add.f32.f16 d, a, c; fma.f32.bf16 d, a, b, c: all but the last are of the small type.
+void decode_mixed(Decoder& d, Type small, std::string_view name) {
+    auto o = take_options(d);
+    if (d.take_type() != Type::f32 || d.take_type() != small || (o.flags & flag_ftz)) return d.unsupported();
+    Handler handler = name == "fma"   ? careful<float, 3, fma<float>>
+                      : name == "add" ? careful<float, 2, add<float>>
+                                      : careful<float, 2, sub<float>>;
+    size_t sources = name == "fma" ? 3 : 2;
+    RegRef refs[3] = {};
+    for (size_t s = 0; s + 1 < sources; ++s) {
+        auto a = d.source(s + 1, small);
+        refs[s] = d.temporary(Type::f32);
+        auto& widening = d.emit(small == Type::f16 ? widen<half_to_float> : widen<bfloat_to_float>);
+        widening.dst = refs[s];
+        widening.a = a;
+    }
+    refs[sources - 1] = d.source(sources, Type::f32);
+    if (sources == 2) refs[2] = refs[0];
+    emit_refs(d, handler, Type::f32, refs, o);
 }
 
 Handler pair_handler(std::string_view name) {
@@ -263,7 +308,7 @@ Handler two_operands(std::string_view name, const Options& o) {
     if (name == "sub") return o.plain() ? plain2<T, sub<T>> : careful<T, 2, sub<T>>;
     if (name == "mul") return o.plain() ? plain2<T, mul<T>> : careful<T, 2, mul<T>>;
     if (name == "div") return o.plain() ? plain2<T, divide<T>> : careful<T, 2, divide<T>>;
-    return careful<T, 2, with_sign<T>>;
+    return binary<T, T, T, with_sign<T>>;
 }
 
 template <class T>
@@ -295,7 +340,12 @@ void decode_extreme(Decoder& d, Type type, bool max) {
     if (d.take("xorsign")) {
         if (!d.take("abs")) return d.unsupported();
         o.flags |= flag_xorsign;
+    } else if (d.take("abs")) {
+        o.flags |= flag_abs;
     }
+    if (d.operand_count() == 4 && type == Type::f32 && !(o.flags & flag_xorsign))
+        return emit(d, max ? extreme_of_three<true> : extreme_of_three<false>, type, 3, o);
+    if (o.flags & flag_abs) return d.unsupported();
     Handler narrow = max ? extreme<float, true> : extreme<float, false>;
     Handler wide = max ? extreme<double, true> : extreme<double, false>;
     emit(d, type == Type::f32 ? narrow : wide, type, 2, o);
@@ -327,9 +377,12 @@ bool decode_float(Decoder& d) {
     bool fused = name == "fma" || name == "mad";
     if (!two && !one && !sign && !extremes && !fused && name != "testp") return false;
     auto last = d.last_type();
+    bool to_float = std::find(d.inst().modifiers.begin(), d.inst().modifiers.end(), "f32") != d.inst().modifiers.end();
+    if ((last == Type::f16 || last == Type::bf16) && to_float && (name == "add" || name == "sub" || name == "fma"))
+        return decode_mixed(d, last, name), true;
     if (last != Type::f32 && last != Type::f64 && last != Type::f32x2) return false;
     auto type = d.take_type();
-    if (type != last) return d.unsupported(), true;  // add.f32.f16 and the like
+    if (type != last) return d.unsupported(), true;
     bool narrow = type == Type::f32;
     if (type == Type::f32x2 && (extremes || name == "testp")) return d.unsupported(), true;
     if (extremes) return decode_extreme(d, type, name == "max"), true;

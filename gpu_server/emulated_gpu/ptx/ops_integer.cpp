@@ -129,6 +129,10 @@ constexpr T mad24_hi(T a, T b, T c) {
     return add(mul24_hi(a, b), c);
 }
 
+int32_t mad24_hi_sat(int32_t a, int32_t b, int32_t c) {
+    return clamp_sum(int64_t{mul24_hi(a, b)} + c);
+}
+
 template <class A, class B>
 constexpr uint32_t dp4a(uint32_t a, uint32_t b, uint32_t c) {
     for (int at = 0; at < 32; at += 8)
@@ -343,7 +347,9 @@ bool decode_integer(Decoder& d) {
     } else if (name == "mul24" || name == "mad24") {
         bool hi = d.take("hi"), mad = name == "mad24";
         if (!hi && !d.take("lo")) return d.unsupported(), true;
-        auto handler = type == Type::u32   ? mul24<uint32_t>(hi, mad)
+        bool sat = hi && mad && type == Type::s32 && d.take("sat");
+        auto handler = sat                 ? ternary<int32_t, int32_t, int32_t, int32_t, mad24_hi_sat>
+                       : type == Type::u32 ? mul24<uint32_t>(hi, mad)
                        : type == Type::s32 ? mul24<int32_t>(hi, mad)
                                            : nullptr;
         emit_operands(d, handler, type, type, type, mad ? 3 : 2);

@@ -1,5 +1,7 @@
 // ld, ldu, st, prefetch and their kin. An element type and a register type per handler: registers may be
 // wider than what is loaded or stored.
+#include <algorithm>
+
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
 #include "gpu_server/emulated_gpu/ptx/memory_operand.hpp"
 #include "gpu_server/emulated_gpu/ptx/transaction.hpp"
@@ -25,6 +27,60 @@ void write(std::byte* p, T value, bool strong) {
     if constexpr (sizeof(T) == sizeof(Wide)) return write_wide(p, value);
     if (strong) return __atomic_store_n(reinterpret_cast<T*>(p), value, __ATOMIC_RELEASE);
     std::memcpy(p, &value, sizeof value);
+}
+
+// How much of a vector is read or written at one moment. ThreadSanitizer follows no accesses of 16 bytes.
+#if defined(__SANITIZE_THREAD__)
+constexpr uint32_t bytes_at_once = sizeof(uint64_t);
+#else
+constexpr uint32_t bytes_at_once = sizeof(Wide);
+#endif
+
+constexpr uint32_t vector_max = 8;
+template <class T>
+constexpr uint32_t elements_max = std::max<uint32_t>(vector_max, sizeof(Wide) / sizeof(T));
+
+// So many elements of a vector of `count`, which is a power of two.
+template <class T>
+constexpr uint32_t elements_at_once(uint32_t count) {
+    return std::min<uint32_t>(count, std::max<uint32_t>(1, bytes_at_once / sizeof(T)));
+}
+
+inline void read_part(const std::byte* p, void* to, uint32_t bytes, bool strong) {
+    auto take = [=](auto value) {
+        value = read<decltype(value)>(p, strong);
+        std::memcpy(to, &value, sizeof value);
+    };
+    switch (bytes) {
+        case 1:
+            return take(uint8_t{});
+        case 2:
+            return take(uint16_t{});
+        case 4:
+            return take(uint32_t{});
+        case 8:
+            return take(uint64_t{});
+        default:
+            return take(Wide{});
+    }
+}
+inline void write_part(std::byte* p, const void* from, uint32_t bytes, bool strong) {
+    auto give = [=](auto value) {
+        std::memcpy(&value, from, sizeof value);
+        write(p, value, strong);
+    };
+    switch (bytes) {
+        case 1:
+            return give(uint8_t{});
+        case 2:
+            return give(uint16_t{});
+        case 4:
+            return give(uint32_t{});
+        case 8:
+            return give(uint64_t{});
+        default:
+            return give(Wide{});
+    }
 }
 
 // The checked pointer of one lane, or nullptr after reporting the fault.
@@ -112,17 +168,24 @@ void load(Warp& w, const Instr& i) {
     reach.visit(sizeof(T), false, [=](uint32_t l, std::byte* p) { d[l] = static_cast<R>(read<T>(p, false)); });
 }
 
-// Vectors and strong reads. A GPU reads a vector, or neighbours' vectors, at one moment. What is behind it here: strong
-// writes go from the first lane and element to the last, strong reads from the last to the first. So who finds a flag
-// finds the data before it, as NCCL's protocols demand.
+// Vectors and strong reads. A GPU reads a vector, or neighbours' vectors, at one moment. Here 16 bytes are: CUB's scans keep
+// a state and the sum that it is about in one vector. As to what is longer, strong writes go from the first lane and element
+// to the last, strong reads from the last to the first. So who finds a flag finds the data before it, as NCCL's protocols
+// demand.
 template <Where W, class T, class R>
 void load_many(Warp& w, const Instr& i) {
     bool strong = i.flags & flag_strong;
     if (strong) w.polled = true;
-    alignas(64) T values[8][warp_lanes];  // an element may overwrite the address register
+    alignas(64) T values[vector_max][warp_lanes];  // an element may overwrite the address register
     auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
+    uint32_t at_once = elements_at_once<T>(i.count);
     auto read_one = [&](uint32_t lane, std::byte* p) {
-        for (uint32_t e = i.count; e-- > 0;) values[e][lane] = read<T>(p + e * sizeof(T), strong);
+        T vector[elements_max<T>];
+        for (uint32_t e = i.count; e > 0;) {
+            e -= at_once;
+            read_part(p + e * sizeof(T), vector + e, static_cast<uint32_t>(at_once * sizeof(T)), strong);
+        }
+        for (uint32_t e = 0; e < i.count; ++e) values[e][lane] = vector[e];
     };
     bool done = Reach<W>(w, i, bytes, false).visit(bytes, false, read_one, strong);
     if (!done) return;
@@ -150,15 +213,19 @@ void store(Warp& w, const Instr& i) {
     bool strong = i.flags & flag_strong;
     auto bytes = static_cast<uint32_t>(sizeof(T) * i.count);
     Reach<W> reach(w, i, bytes, true);
-    const R* sources[8];
+    const R* sources[vector_max];
     for (uint32_t e = 0; e < i.count; ++e) sources[e] = w.reg<R>(w.program->registers[i.table + e]);
     if (i.count == 1 && reach.row && !strong) {
         auto* p = reach.at(0);
         return for_all_lanes(
             [=, s = sources[0]](uint32_t l) { write<T>(p + l * sizeof(T), static_cast<T>(s[l]), false); });
     }
+    uint32_t at_once = elements_at_once<T>(i.count);
     auto put = [&](uint32_t lane, std::byte* p) {
-        for (uint32_t e = 0; e < i.count; ++e) write<T>(p + e * sizeof(T), static_cast<T>(sources[e][lane]), strong);
+        T vector[elements_max<T>];
+        for (uint32_t e = 0; e < i.count; ++e) vector[e] = static_cast<T>(sources[e][lane]);
+        for (uint32_t e = 0; e < i.count; e += at_once)
+            write_part(p + e * sizeof(T), vector + e, static_cast<uint32_t>(at_once * sizeof(T)), strong);
     };
     if constexpr (W == Where::global || W == Where::generic)
         reach.visit(bytes, true, put, false, [&](uint32_t lane, uint64_t address) {

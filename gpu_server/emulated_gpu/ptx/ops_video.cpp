@@ -83,7 +83,7 @@ int64_t primary(const Video& v, int64_t a, int64_t b, int64_t c) {
         case Op::shr:
             return a >> by;
         case Op::mad:
-            return (a * b + c) >> v.shift;
+            return static_cast<int64_t>((static_cast<__int128>(a) * b + c) >> v.shift);
         case Op::set:
             return holds(v.compare, a, b);
     }
