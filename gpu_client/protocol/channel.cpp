@@ -178,13 +178,14 @@ Result<std::unique_ptr<Channel>> Channel::serve(zmq::context_t& context, int lis
         socket.set(zmq::sockopt::curve_secretkey, keys.secret_key);
     }
     // Of our own patch of libzmq, and unknown to zmq.hpp: see packaging/third_party/libzmq.patch.
-    auto set = [&](int option, auto value) {
-        if (zmq_setsockopt(socket.handle(), option, &value, sizeof value) != 0) throw zmq::error_t();
+    auto set = [&](int option, const void* value, size_t bytes) {
+        if (zmq_setsockopt(socket.handle(), option, value, bytes) != 0) throw zmq::error_t();
     };
-    if (hooks) set(ZMQ_PEER_HOOKS, hooks);
-    set(ZMQ_USE_FD, listening_fd);
+    auto set_number = [&](int option, int value) { set(option, &value, sizeof value); };
+    if (hooks) set(ZMQ_PEER_HOOKS, &hooks, sizeof(void*));
+    set_number(ZMQ_USE_FD, listening_fd);
     socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(worker_handshake_timeout.count()));
-    set(ZMQ_MAXMSGPARTS, static_cast<int>(batch_frames_max) + 1);
+    set_number(ZMQ_MAXMSGPARTS, static_cast<int>(batch_frames_max) + 1);
     channel->monitor_ = Monitor(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
     socket.bind("tcp://127.0.0.1:*");  // the address is that of the socket we were given
     LockGuard lock(channel->mutex_);

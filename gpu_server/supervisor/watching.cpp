@@ -53,8 +53,7 @@ Result<> Watching::take_over(Handover& handover, const std::string& http) {
 }
 
 Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter painter, const std::string& http,
-                                                  const StateFolder& folder, const Sources& sources,
-                                                  Handover* before) {
+                                                  const StateFolder& folder, const Sources& sources, Handover* before) {
     auto ledger = open_sqlite_ledger_reader(folder.database(), sources.store);
     if (!ledger) return ledger.error();
     std::unique_ptr<Watching> made(new Watching(loop, std::move(painter), sources.keys));

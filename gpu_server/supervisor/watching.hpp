@@ -25,8 +25,7 @@ public:
     // `http`: "127.0.0.1:14980"; empty: only the socket in the folder. Make it after the Reaper: there will be a thread.
     // `before`: of an earlier server in this process, whose listening socket goes on where that is at the same address.
     static Result<std::unique_ptr<Watching>> start(EventLoop& loop, Painter painter, const std::string& http,
-                                                   const StateFolder& folder, const Sources& sources,
-                                                   Handover* before);
+                                                   const StateFolder& folder, const Sources& sources, Handover* before);
     void hand_over(Handover& handover);
     // From now on it publishes: once there are GPUs. Before, the watch address says that the server is starting.
     void begin() { keep_publishing(); }
