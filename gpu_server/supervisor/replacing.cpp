@@ -2,6 +2,7 @@
 #include "gpu_server/supervisor/replacing.hpp"
 
 #include <memory>
+#include <utility>
 
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/supervisor/limits.hpp"
@@ -16,8 +17,14 @@ void Replacing::failed(const std::string& why) {
     log(LogLevel::error, "not replaced by the server at " + command_.program + ": " + why + "; this one goes on");
 }
 
+void Replacing::begin() {
+    begun_ = true;
+    if (std::exchange(wanted_, false)) asked();
+}
+
 void Replacing::asked() {
-    if (state_ != State::none) return;
+    wanted_ = !begun_;
+    if (!begun_ || state_ != State::none) return;
     // The new one has to be able to ask the pool's store for who is let in.
     if (auto in_touch = parts_.pool.may_begin(); !in_touch) return failed(in_touch.error().what);
     auto child = start_child(question_for(command_));
@@ -54,19 +61,14 @@ std::string Replacing::what_moves() {
     return parts_.workers.all_serve() ? "" : "a worker ends";
 }
 
+// The loop asks ready() after each round; this makes a round, and gives up.
 void Replacing::look() {
     if (state_ != State::resting) return;
-    auto moves = what_moves();
-    if (moves.empty()) {
-        state_ = State::ready;
-        return;
+    if (auto moves = what_moves(); !moves.empty() && loop_.now() >= give_up_at_) {
+        failed(moves);
+        return go_on();
     }
-    if (loop_.now() < give_up_at_) {
-        loop_.after(handover_looked_every, [this] { look(); });
-        return;
-    }
-    failed(moves);
-    go_on();
+    loop_.after(handover_looked_every, [this] { look(); });
 }
 
 void Replacing::go_on() {

@@ -36,15 +36,17 @@ public:
           reloads_(std::move(before)),
           told_(std::move(told)) {}
 
+    // What is asked for before begin() is done then: a server that has not taken over all yet has nothing to hand over.
     void asked();
-    // All is at rest: leave the loop, and hand over.
-    bool ready() const { return state_ == State::ready; }
+    void begin();
+    // All is at rest, now: leave the loop, and hand over.
+    bool ready() { return state_ == State::resting && what_moves().empty(); }
     // The server stops: there is nothing to hand over any more.
     void never();
     const watch::Reloads& reloads() const { return reloads_; }
 
 private:
-    enum class State { none, asking, resting, ready, never };
+    enum class State { none, asking, resting, never };
     void failed(const std::string& why);
     void answered(int control, int status);
     void rest();
@@ -58,6 +60,7 @@ private:
     watch::Reloads reloads_;
     const Told told_;
     State state_ = State::none;
+    bool begun_ = false, wanted_ = false;
     EventLoop::Clock::time_point give_up_at_{};
 };
 

@@ -380,6 +380,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
                             (*socket)->address() + (options.plain ? ", plain text" : ""));
     if (!given) ready((*socket)->address());
     before.reset();
+    replacing.begin();
     while (!ending && !replacing.ready()) loop.run_once(milliseconds::max());
     if (replacing.ready()) {
         next.emplace();

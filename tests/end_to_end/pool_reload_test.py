@@ -223,6 +223,18 @@ class Reload(unittest.TestCase):
         self.assertEqual(len(self.ledger()), 2)
         self.assertIn("wiped", self.log())
 
+    def test_who_is_asked_while_it_still_takes_over_does_so_first(self):
+        self.serve(emulate="h100:3")
+        programs = [self.running(machine=f"lasting{i}") for i in range(2)]
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            os.kill(self.server.pid, signal.SIGHUP)
+            time.sleep(0.002)
+        self.reload()
+        for program in programs:
+            self.ends_well(program)
+        self.assertNotIn("makes no sense", self.log())
+
     def test_a_storm_of_reloads_while_programs_come_and_go_loses_nothing(self):
         self.serve(emulate="h100:2")
         program = self.running(machine="lasting")
