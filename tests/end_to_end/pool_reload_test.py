@@ -28,9 +28,21 @@ from nodes import wait_until  # noqa: E402
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 LOADED_S = 60  # what takes a moment, on a machine that is busy
 
-# A kernel counts up, and each number is checked, until it is asked to end. What it allocates first is `sys.argv[1]` MiB.
-PROGRAM = """
+# How both programs below begin.
+BEGIN = """
 import ctypes, signal, sys, time
+cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        sys.exit(f"{name} returned {code}")
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+"""
+
+# A kernel counts up, and each number is checked, until it is asked to end. What it allocates first is `sys.argv[1]` MiB.
+PROGRAM = BEGIN + """
 PTX = b'''
 .version 7.0
 .target sm_70
@@ -48,16 +60,8 @@ PTX = b'''
     ret;
 }
 '''
-cuda = ctypes.CDLL("libcuda.so.1")
-def call(name, *arguments):
-    code = getattr(cuda, name)(*arguments)
-    if code:
-        sys.exit(f"{name} returned {code}")
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it is looked for between calls
-context, module, kernel, at = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
+module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
 call("cuModuleLoadData", ctypes.byref(module), PTX)
 call("cuModuleGetFunction", ctypes.byref(kernel), module, b"count")
 call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(int(sys.argv[1]) << 20))
@@ -77,18 +81,9 @@ print("counted", done, flush=True)
 
 
 # Lends memory to another process of its claim, or with a handle borrows it, and reads there what the other has written.
-SHARING = """
-import ctypes, sys
-cuda, at, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), ctypes.c_void_p()
-def call(name, *arguments):
-    code = getattr(cuda, name)(*arguments)
-    if code:
-        sys.exit(f"{name} returned {code}")
+SHARING = BEGIN + """
 class Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 64)]
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
 if len(sys.argv) > 1:
     call("cuIpcOpenMemHandle_v2", ctypes.byref(at), Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), 1)
     back = ctypes.c_uint32()
@@ -177,7 +172,8 @@ class Reload(unittest.TestCase):
 
     def running(self, **more):
         program = self.start(**more)
-        self.assertEqual(program.stdout.readline(), "ready\n", self.log()[-6000:])
+        begun = program.stdout.readline()
+        self.assertEqual(begun, "ready\n", (begun or program.communicate()[1]) + self.log()[-6000:])
         return program
 
     def ends_well(self, program):
@@ -254,7 +250,8 @@ class Reload(unittest.TestCase):
         reasons = {one[2] for one in self.ledger()}
         self.assertNotIn("server restarted", reasons)
         self.assertGreater(self.reloads()["done"], 2)
-        self.ends_well(self.running(machine="after"))
+        # Those that were ended while they waited have their places for some seconds more.
+        self.ends_well(self.running(machine="after", TNR_WAIT="60"))
         wait_until(lambda: descriptors_of(self.server.pid) <= before + 4, LOADED_S)
 
     def test_what_a_program_holds_counts_and_can_be_taken_away(self):
