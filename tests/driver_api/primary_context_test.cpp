@@ -15,6 +15,15 @@ State state_of(CUdevice device) {
     CU_OK(cu.cuDevicePrimaryCtxGetState(device, &state.flags, &state.active));
     return state;
 }
+// The device's, which has been retained twice.
+void takes_two_releases() {
+    CHECK(state_of(0).active == 1);
+    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
+    CHECK(state_of(0).active == 1);
+    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
+    CHECK(state_of(0).active == 0);
+    CU_CHECK(cu.cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
 }  // namespace
 
 FRESH_PROCESS_TEST_CASE("a primary context is active from the first retain to the last release", "[primary context]") {
@@ -25,12 +34,7 @@ FRESH_PROCESS_TEST_CASE("a primary context is active from the first retain to th
     CU_OK(cu.cuDevicePrimaryCtxRetain(&first, 0));
     CU_OK(cu.cuDevicePrimaryCtxRetain(&second, 0));
     CHECK(first == second);
-    CHECK(state_of(0).active == 1);
-    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
-    CHECK(state_of(0).active == 1);
-    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
-    CHECK(state_of(0).active == 0);
-    CU_CHECK(cu.cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+    takes_two_releases();
 }
 
 FRESH_PROCESS_TEST_CASE("retaining a primary context does not make it current", "[primary context]") {
@@ -78,12 +82,7 @@ FRESH_PROCESS_TEST_CASE("a reset releases nothing: who has retained the primary 
     CU_OK(cu.cuDevicePrimaryCtxRelease(0));
     CHECK(state_of(0).active == 0);
     CU_OK(cu.cuDevicePrimaryCtxRetain(&context, 0));  // a module that uses it anew
-    CHECK(state_of(0).active == 1);
-    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
-    CHECK(state_of(0).active == 1);
-    CU_OK(cu.cuDevicePrimaryCtxRelease(0));
-    CHECK(state_of(0).active == 0);
-    CU_CHECK(cu.cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+    takes_two_releases();
 }
 
 TEST_CASE("primary contexts of unknown devices are refused", "[primary context]") {

@@ -46,41 +46,34 @@ constexpr uint32_t elements_at_once(uint32_t count) {
     return std::min<uint32_t>(count, std::max<uint32_t>(1, bytes_at_once / sizeof(T)));
 }
 
-inline void read_part(const std::byte* p, void* to, uint32_t bytes, bool strong) {
-    auto take = [=](auto value) {
-        value = read<decltype(value)>(p, strong);
-        std::memcpy(to, &value, sizeof value);
-    };
+// `use` with a word of so many bytes.
+template <class Use>
+void with_word(uint32_t bytes, const Use& use) {
     switch (bytes) {
         case 1:
-            return take(uint8_t{});
+            return use(uint8_t{});
         case 2:
-            return take(uint16_t{});
+            return use(uint16_t{});
         case 4:
-            return take(uint32_t{});
+            return use(uint32_t{});
         case 8:
-            return take(uint64_t{});
+            return use(uint64_t{});
         default:
-            return take(Wide{});
+            return use(Wide{});
     }
 }
+
+inline void read_part(const std::byte* p, void* to, uint32_t bytes, bool strong) {
+    with_word(bytes, [=](auto value) {
+        value = read<decltype(value)>(p, strong);
+        std::memcpy(to, &value, sizeof value);
+    });
+}
 inline void write_part(std::byte* p, const void* from, uint32_t bytes, bool strong) {
-    auto give = [=](auto value) {
+    with_word(bytes, [=](auto value) {
         std::memcpy(&value, from, sizeof value);
         write(p, value, strong);
-    };
-    switch (bytes) {
-        case 1:
-            return give(uint8_t{});
-        case 2:
-            return give(uint16_t{});
-        case 4:
-            return give(uint32_t{});
-        case 8:
-            return give(uint64_t{});
-        default:
-            return give(Wide{});
-    }
+    });
 }
 
 // The checked pointer of one lane, or nullptr after reporting the fault.
