@@ -23,6 +23,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
 import nodes  # noqa: E402
+import processes  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -166,7 +167,7 @@ class PoolNodes(unittest.TestCase):
         others = json.loads(self.operator("status", "-o", "json"))["other_nodes"]
         self.assertEqual([(node["name"], node["address"], node["types"]) for node in others],
                          [("b", self.addresses["b"], ["a100", "h100"])])
-        os.kill(self.servers["b"].pid, signal.SIGSTOP)
+        processes.freeze(self.servers["b"].pid)
         try:
             silent = {node["name"]: node["silent"] for node in tnr("pool", "top")["nodes"]}
             self.assertEqual(silent, {"a": False, "b": True})  # in its lease, and after it
@@ -405,7 +406,7 @@ class PoolNodes(unittest.TestCase):
         self.addCleanup(lambda: (asleep.kill(), asleep.wait()))
         workers = subprocess.run(["pgrep", "-P", str(asleep.pid)], capture_output=True, text=True).stdout.split()
         for process in [asleep.pid, *map(int, workers)]:
-            os.kill(process, signal.SIGSTOP)
+            processes.freeze(process)
             self.addCleanup(lambda process=process: os.path.exists(f"/proc/{process}") and os.kill(process, signal.SIGCONT))
         wait_until(lambda: self.node("b")["state"].startswith("gone"), 20)
         self.operator("remove-node", "b")

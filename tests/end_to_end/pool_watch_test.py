@@ -21,6 +21,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import ports  # noqa: E402
+import processes  # noqa: E402
 import with_server  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -205,8 +206,7 @@ class PoolWatch(unittest.TestCase):
             urllib.request.urlopen(request)
         refused.exception.close()
         self.assertEqual(refused.exception.code, 403)
-        os.kill(server.pid, signal.SIGSTOP)  # its threads stand still, too: the address says nothing any more
-        self.until(lambda: pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+        processes.freeze(server.pid)  # the address says nothing any more
         with self.assertRaises(OSError):
             urllib.request.urlopen(self.http + "/healthz", timeout=2)
         os.kill(server.pid, signal.SIGCONT)

@@ -15,6 +15,7 @@
 #include "gpu_server/pool/etcd.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/processes.hpp"
 
 namespace tnr::server {
 
@@ -64,7 +65,7 @@ public:
     }
     int port() const { return port_; }
     etcd::Address address() const { return *etcd::parse_address("etcd://127.0.0.1:" + std::to_string(port_)); }
-    void signal(int number) const { ::kill(pid_, number); }
+    void signal(int number) const { test::send_signal(pid_, number); }
     // What it counts itself, for Prometheus: the sum of all lines that begin so.
     double counted(const std::string& name) const {
         http::Client client({}, {.total_ms = 5'000});

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <sstream>
 #include "tests/support/catch.hpp"
+#include "tests/support/processes.hpp"
 
 namespace tnr::test {
 
@@ -136,7 +137,7 @@ bool Server::wait_for_note(const std::string& text, int times) const {
     return wait_for(folder->path + "/notes", text, times);
 }
 void Server::signal(int number) const {
-    kill(pid, number);
+    send_signal(pid, number);
 }
 int Server::wait_for_exit() {
     int status = 0;
