@@ -44,7 +44,7 @@ TEST_CASE("a short command does not wait for the next keepalive", "[ssh]") {
     auto client = connected(sshd);
     auto begun = ssh::Clock::now();
     for (int i = 0; i < 5; ++i) CHECK(captured(*client, "echo out; echo err >&2").out == "out\n");
-    CHECK(ssh::Clock::now() - begun < 10s);  // one keepalive is 15 s away
+    CHECK(ssh::Clock::now() - begun < 14s);  // one keepalive is 15 s away
 }
 
 TEST_CASE("words arrive as exactly those arguments, a single word is a shell line", "[ssh]") {
@@ -102,7 +102,7 @@ TEST_CASE("a port that refuses and one that never answers are errors of kind net
         REQUIRE_FALSE(client);
         CHECK(client.error().kind == Error::Kind::network);
         CHECK(client.error().what.find(std::to_string(deaf.port)) != std::string::npos);
-        CHECK(ssh::Clock::now() - begun < 5s);
+        CHECK(ssh::Clock::now() - begun < 15s);
     }
 }
 

@@ -366,7 +366,7 @@ TEST_CASE("a client that is killed before it connects gives its GPU back at once
         REQUIRE(ask(*client, session_request("trainer")).contains("session"));
     }
     REQUIRE(server.wait_for_log("its client has gone before it connected"));
-    CHECK(Clock::now() - before < std::chrono::seconds(4));  // 15 s before
+    CHECK(Clock::now() - before < std::chrono::seconds(12));  // 15 s is what one has that stays
     CHECK(wait_for_free_gpus(server, 1));
 }
 

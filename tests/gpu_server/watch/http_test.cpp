@@ -129,7 +129,7 @@ TEST_CASE("connections that say nothing keep nobody out, and hold a bounded numb
     }
     auto began = Clock::now();
     CHECK(serving.ask("GET /me HTTP/1.1\r\n\r\n").ends_with("you asked for /me"));
-    CHECK(Clock::now() - began < 1s);
+    CHECK(Clock::now() - began < request_within);
     // Ours, the server's, and some that are on their way.
     CHECK(open_descriptors() - before <= std::ssize(silent) + static_cast<long>(connections_max) + 1);
 }
@@ -158,5 +158,5 @@ TEST_CASE("who does not read his answer costs no more than his place", "[watch]"
     }
     auto began = Clock::now();
     CHECK(serving.ask("GET /me HTTP/1.1\r\n\r\n").ends_with("you asked for /me"));
-    CHECK(Clock::now() - began < 1s);
+    CHECK(Clock::now() - began < request_within);
 }
