@@ -156,7 +156,7 @@ TEST_CASE("a restarted node takes its own place at once; another may not have it
             a.reset();
             auto again = world->open();
             again->join(node("a", {"A1"}));
-            CHECK(world->inbox.run_until([&] { return again->standing().good(); }, 1'500));
+            CHECK(world->inbox.run_until([&] { return again->standing().good(); }, 2'500));  // its lease lasts 3 s
             CHECK(sees(*world, *again, [&] { return again->nodes().size() == 1 && again->claims().empty(); }));
             CHECK(add(*world, *again, claim("a", 2, {"A1"})));
         }
