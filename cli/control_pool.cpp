@@ -327,6 +327,11 @@ Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::strin
                      "say which: `" + command + " --gpu " + types->front().name + "`"};
     for (const auto& type : *types) {
         if (ui::lower(type.name) != wish.type) continue;
+        if (type.total >= wish.count && wish.count > control::gpus_per_claim_max)
+            return Error{Error::Kind::usage,
+                         "at most " + std::to_string(control::gpus_per_claim_max) + " GPUs can be had at a time",
+                         "ask for fewer: `" + command + " --gpu " + type.name + ":" +
+                             std::to_string(control::gpus_per_claim_max) + "`"};
         if (type.total >= wish.count) return GpuWish{type.name, wish.count};
         return Error{Error::Kind::usage, "the pool has only " + how_many(type),
                      "ask for fewer: `" + command + " --gpu " + type.name + ":" + std::to_string(type.total) + "`"};

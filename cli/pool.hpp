@@ -124,9 +124,6 @@ public:
 Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login,
                                            std::function<void(const std::string& server_public)> learned = {});
 
-// More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
-inline constexpr int gpu_count_max = 64;
-
 // "h100" or "h100:2", the type in small letters.
 struct GpuWish {
     std::string type;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -59,7 +60,7 @@ Json to_json(const Record& record) {
 }
 
 Result<int> count_of(const Json& json) {
-    if (json.is_number_integer() && json >= 1 && json <= gpu_count_max) return json.get<int>();
+    if (json.is_number_integer() && json >= 1 && json <= control::gpus_per_claim_max) return json.get<int>();
     return Error{Error::Kind::internal, "'count' is no number of GPUs"};
 }
 

@@ -56,6 +56,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -71,6 +72,11 @@ inline constexpr std::chrono::milliseconds default_timeout{5000};
 
 // The longest wait there is, and no end to it. An older server ignores it, and refuses at once.
 inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
+
+// GPUs of one claim, which are of one type: the largest nodes sold have as many.
+inline constexpr int gpus_per_claim_max = 16;
+// What a machine or a `tnr run` is called at the pool: letters, digits, '-', '_' and '.'. A host name's label has 63.
+inline constexpr size_t name_bytes_max = 64;
 
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {
