@@ -99,6 +99,7 @@ int report(Session& session, const std::string& command, const Error& error) {
 
 // Results that nobody could read are no success: a full disk behind `tnr status > file`.
 int flushed(Session& session, int code) {
+    session.out.clear();  // else it does not even try; Output fails again, with its reason
     errno = 0;
     session.out.flush();
     if (session.out) return code;

@@ -157,7 +157,7 @@ Result<> run(Session& session, const RunOptions& options) {
     if (!pool) return pool.error();
     ui::Progress progress(session.screen());
     progress.begin("asking the pool at " + login->address, asking_patience);
-    auto wish = choose_gpu(**pool, gpu, "tnr run");
+    auto wish = choose_gpu(**pool, gpu, "tnr run --gpu");
     if (!wish) return wish.error();
     progress.end();
     pool->reset();

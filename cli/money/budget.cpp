@@ -95,7 +95,7 @@ std::optional<UsedUp> used_up_when(const std::vector<Budget>& budgets, const std
 
 Result<Budget> parse_budget(const std::string& text) {
     const Error wrong{Error::Kind::usage, "'" + text + "' is no budget",
-                      "it looks like 50/month, 50EUR/month or $2/day"};
+                      "it looks like 50/month, 50EUR/month or 2USD/day"};
     Budget budget;
     const size_t slash = text.find('/');
     if (slash == std::string::npos) return wrong;

@@ -11,8 +11,9 @@
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open"|"node",
 //                                               operator: whether it may ask for everyone's, time: it is there, in
 //                                               seconds since 1970}
-//   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
-//                                               no price where the operator has set none
+//   types           -                           {types: [{name, total, free, together, memory_bytes, price: {currency,
+//                                               per_hour}}]}; together: of the node that has most, as a claim's GPUs are
+//                                               of one; no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
 //   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, and door where the
 //                                               server has one port; or {queued: {place,

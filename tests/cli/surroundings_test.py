@@ -37,6 +37,14 @@ with tempfile.TemporaryDirectory() as home:
     lost = shell('"$TNR" version >&-', home)
     assert lost.returncode == 1 and "cannot write the results" in lost.stderr, lost
     assert shell('"$TNR" version > /dev/full', home).returncode == 1
+    # More than a pipe or a buffer holds: the reason is told all the same, and a reader that has seen enough is no error.
+    full = shell('"$TNR" support > /dev/full', home)
+    assert full.returncode == 1 and "No space left on device" in full.stderr, full
+    enough = shell('{ "$TNR" support; echo "ended with $?" >&2; } | head -n 1', home)
+    assert enough.stdout.count("\n") == 1 and enough.stderr == "ended with 141\n", enough
+    # Results and notes to one place come in the order in which they were said.
+    both = shell('"$TNR" whoami 2>&1', home, HCLOUD_TOKEN="x", HCLOUD_ENDPOINT="http://127.0.0.1:1/v1")
+    assert both.returncode == 1 and both.stdout.find("local") < both.stdout.find("tnr: "), both
     # The streams of others stay as they are; what is asked of a closed one has no answer.
     assert shell('"$TNR" version 2>&- <&-', home).stdout.startswith("tnr "), lost
     nobody = shell('"$TNR" start <&-', home)
