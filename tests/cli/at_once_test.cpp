@@ -29,7 +29,7 @@ int failures_of(const std::function<bool(int writer, int turn)>& change) {
     return failures;
 }
 
-std::string number(int writer, int turn) {
+std::string own_number(int writer, int turn) {
     return std::to_string(1 + writer * turns + turn);
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("of what several tnr write into one file at the same time nothing is l
                   if (writer == 0)
                       return static_cast<bool>(
                           logins.renew("tcp://first:1", turn % 2 ? server.public_key : own.public_key));
-                  return static_cast<bool>(logins.save({"tcp://pool:" + number(writer, turn), first.keys}));
+                  return static_cast<bool>(logins.save({"tcp://pool:" + own_number(writer, turn), first.keys}));
               }) == 0);
         CHECK(cli::Logins(path).all()->size() == 1 + size_t{writers - 1} * turns);
     }
@@ -55,7 +55,8 @@ TEST_CASE("of what several tnr write into one file at the same time nothing is l
         CHECK(failures_of([&](int writer, int turn) {
                   Credentials credentials;
                   credentials.values["token"] = "x";
-                  return static_cast<bool>(cli::CloudLogins(path).save("cloud" + number(writer, turn), credentials));
+                  return static_cast<bool>(
+                      cli::CloudLogins(path).save("cloud" + own_number(writer, turn), credentials));
               }) == 0);
         int found = 0;
         for (int i = 1; i <= writers * turns; ++i)
@@ -65,14 +66,14 @@ TEST_CASE("of what several tnr write into one file at the same time nothing is l
     SECTION("settings") {
         test::FakeSession fake;
         CHECK(failures_of([&](int writer, int turn) {
-                  return static_cast<bool>(cli::Config(fake.session).set("setting" + number(writer, turn), "x"));
+                  return static_cast<bool>(cli::Config(fake.session).set("setting" + own_number(writer, turn), "x"));
               }) == 0);
         CHECK(cli::Config(fake.session).all()->size() == size_t{writers} * turns);
     }
     SECTION("budgets") {
         CHECK(failures_of([&](int writer, int turn) {
                   cli::Budgets budgets(path);
-                  const std::string provider = "provider" + number(writer, turn);
+                  const std::string provider = "provider" + own_number(writer, turn);
                   const bool set = static_cast<bool>(budgets.set({provider, 1, "EUR", "month"}));
                   return set && (writer > 0 || budgets.remove(provider));
               }) == 0);
