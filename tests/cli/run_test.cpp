@@ -22,5 +22,7 @@ TEST_CASE("a run has a name that pools take, whatever this computer is called", 
     CHECK(cli::name_of_run(label, 4'194'304).size() == control::name_bytes_max);
     CHECK(cli::name_of_run(label, 4'194'304).ends_with("h-4194304"));
     CHECK(cli::name_of_run("my laptop\n\xc3\xa4", 1) == "run-my-laptop----1");
-    CHECK(cli::who_used({.id = 1, .machine = cli::name_of_run(label, 17)}).starts_with("tnr run on hhh"));
+    cli::GpuUse use;
+    use.machine = cli::name_of_run(label, 17);
+    CHECK(cli::who_used(use).starts_with("tnr run on hhh"));
 }
