@@ -22,8 +22,13 @@ Result<CloudsJson> stored_clouds(const std::string& path) {
     return Error{Error::Kind::usage, path + " is damaged", "remove it and run `tnr login PROVIDER` again"};
 }
 
-Result<> store_clouds(const std::string& path, const CloudsJson& clouds) {
-    return write_file(path, clouds.dump(2) + "\n", 0600);
+// `change` answers whether there is anything to write.
+Result<> change_clouds(const std::string& path, const std::function<bool(CloudsJson&)>& change) {
+    return change_file(path, [&]() -> Result<> {
+        auto all = stored_clouds(path);
+        if (!all) return all.error();
+        return change(*all) ? write_file(path, all->dump(2) + "\n", 0600) : Result<>{Ok{}};
+    });
 }
 
 bool has_all(const Credentials& credentials, const Cloud& cloud) {
@@ -45,17 +50,14 @@ Result<std::optional<Credentials>> CloudLogins::find(const std::string& cloud) c
 }
 
 Result<> CloudLogins::save(const std::string& cloud, const Credentials& credentials) {
-    auto all = stored_clouds(path_);
-    if (!all) return all.error();
-    (*all)[cloud] = credentials.values;
-    return store_clouds(path_, *all);
+    return change_clouds(path_, [&](CloudsJson& all) {
+        all[cloud] = credentials.values;
+        return true;
+    });
 }
 
 Result<> CloudLogins::remove(const std::string& cloud) {
-    auto all = stored_clouds(path_);
-    if (!all) return all.error();
-    if (all->erase(cloud) == 0) return Ok{};
-    return store_clouds(path_, *all);
+    return change_clouds(path_, [&](CloudsJson& all) { return all.erase(cloud) > 0; });
 }
 
 Result<std::optional<Credentials>> credentials_for(Session& session, const Cloud& cloud) {

@@ -18,14 +18,19 @@ namespace {
 
 constexpr int nobody_reads_code = 128 + 13;  // what SIGPIPE would leave, had we not to ignore it
 
-// --json must hold even when the command line itself is wrong and nothing was parsed.
-bool wants_json(const std::vector<std::string>& words) {
+// --json and `-o yaml` must hold even when the command line itself is wrong and nothing was parsed.
+void take_output(const std::vector<std::string>& words, Session& session) {
+    session.json = session.yaml = false;
     for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
         const std::string &word = words[i], &before = i > 0 ? words[i - 1] : word;
-        if (word == "--json" || word == "--output=json") return true;
-        if (word == "json" && (before == "-o" || before == "--output")) return true;
+        for (const std::string form : {"json", "yaml"}) {
+            const bool is_value = word == form && (before == "-o" || before == "--output");
+            if (!is_value && word != "--output=" + form && word != "-o" + form && word != "-o=" + form) continue;
+            session.json = true;
+            session.yaml = form == "yaml";
+        }
+        session.json |= word == "--json";
     }
-    return false;
 }
 
 // Z85 keys may begin with a dash; the line that `tnr-gpu-server user add` prints must still be pasted as it is.
@@ -99,6 +104,7 @@ int report(Session& session, const std::string& command, const Error& error) {
 
 // Results that nobody could read are no success: a full disk behind `tnr status > file`.
 int flushed(Session& session, int code) {
+    session.out.clear();  // else it does not even try; Output fails again, with its reason
     errno = 0;
     session.out.flush();
     if (session.out) return code;
@@ -136,7 +142,7 @@ int parse_and_run(Session& session, const std::vector<std::string>& words) {
     try {
         app.parse(arguments);
     } catch (const CLI::ParseError& problem) {
-        session.json = wants_json(words);
+        take_output(words, session);
         if (problem.get_exit_code() != 0)
             return report(session, reached_command(app), usage_error(app, problem, words));
         if (dynamic_cast<const CLI::CallForVersion*>(&problem) && session.json)

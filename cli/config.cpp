@@ -76,13 +76,15 @@ Result<std::map<std::string, std::string>> Config::all() const {
 
 // Settings of a newer tnr stay.
 Result<> Config::set(const std::string& name, const std::string& value) {
-    auto values = all();
-    if (!values) return values.error();
-    if (value.empty())
-        values->erase(name);
-    else
-        (*values)[name] = value;
-    return write_file(path_, nlohmann::json(*values).dump(2) + "\n");
+    return change_file(path_, [&]() -> Result<> {
+        auto values = all();
+        if (!values) return values.error();
+        if (value.empty())
+            values->erase(name);
+        else
+            (*values)[name] = value;
+        return write_file(path_, nlohmann::json(*values).dump(2) + "\n");
+    });
 }
 
 Result<Default> default_of(Session& session, const std::string& name) {

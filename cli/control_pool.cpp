@@ -78,6 +78,7 @@ public:
         for (const auto& type : answer->at("types")) {
             types.push_back({type.at("name"), type.at("total"), type.at("free"),
                              static_cast<uint64_t>(type.value("memory_bytes", 0.0))});
+            types.back().together = type.value("together", 0);
             auto price = type.find("price");  // {"currency", "per_hour"}, of pools that charge
             if (price == type.end() || price->is_null()) continue;
             types.back().currency = price->at("currency");
@@ -324,12 +325,15 @@ Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::strin
     if (text.empty() && types->size() == 1) return GpuWish{types->front().name, 1};
     if (text.empty())
         return Error{Error::Kind::usage, "the pool has several types of GPU: " + list,
-                     "say which: `" + command + " --gpu " + types->front().name + "`"};
+                     "say which: `" + command + " " + types->front().name + "`"};
     for (const auto& type : *types) {
         if (ui::lower(type.name) != wish.type) continue;
-        if (type.total >= wish.count) return GpuWish{type.name, wish.count};
-        return Error{Error::Kind::usage, "the pool has only " + how_many(type),
-                     "ask for fewer: `" + command + " --gpu " + type.name + ":" + std::to_string(type.total) + "`"};
+        if (type.most() >= wish.count) return GpuWish{type.name, wish.count};
+        return Error{Error::Kind::usage,
+                     type.total < wish.count ? "the pool has only " + how_many(type)
+                                             : "a machine's GPUs are of one node, and none has more than " +
+                                                   std::to_string(type.most()) + " of type " + type.name,
+                     "ask for fewer: `" + command + " " + type.name + ":" + std::to_string(type.most()) + "`"};
     }
     return Error{Error::Kind::usage, "the pool has no GPU of type '" + wish.type + "'",
                  ui::did_you_mean(wish.type, names) + "it has: " + list};

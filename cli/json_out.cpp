@@ -125,7 +125,7 @@ nlohmann::json machine_json(const Record& record, const std::optional<Machine>& 
         {"ttl_ends", record.ttl_ends > 0 ? nlohmann::json(ui::utc_text(record.ttl_ends)) : nlohmann::json()},
         {"budget_ends", record.budget_from > 0 ? nlohmann::json(ui::utc_text(record.budget_from)) : nlohmann::json()},
         {"region", or_null(machine ? machine->region : record.region)},
-        {"size", or_null(machine ? machine->offer : record.size)},
+        {"size", or_null(machine && !machine->offer.empty() ? machine->offer : record.size)},
         {"tags", tags},
         {"gpu_busy", facts.gpu_busy ? nlohmann::json(*facts.gpu_busy) : nlohmann::json()},
         {"running_since", or_null(facts.running_since)},

@@ -71,30 +71,37 @@ Result<std::vector<PoolLogin>> Logins::all() const {
 }
 
 Result<> Logins::save(const PoolLogin& login) {
-    auto logins = all();
-    if (!logins) return logins.error();
-    std::erase_if(*logins, [&](const PoolLogin& old) { return old.address == login.address; });
-    logins->push_back(login);
-    return write(path_, *logins);
+    return change([&](std::vector<PoolLogin>& logins) {
+        std::erase_if(logins, [&](const PoolLogin& old) { return old.address == login.address; });
+        logins.push_back(login);
+        return true;
+    });
+}
+
+Result<> Logins::change(const std::function<bool(std::vector<PoolLogin>&)>& changed) {
+    return change_file(path_, [&]() -> Result<> {
+        auto logins = all();
+        if (!logins) return logins.error();
+        return changed(*logins) ? write(path_, *logins) : Result<>{Ok{}};
+    });
 }
 
 Result<> Logins::renew(const std::string& address, const std::string& server_public) {
-    auto logins = all();
-    if (!logins) return logins.error();
-    bool any = false;
-    for (auto& login : *logins)
-        if (login.address == address && login.keys.server_public != server_public) {
-            login.keys.server_public = server_public;
-            any = true;
-        }
-    return any ? write(path_, *logins) : Result<>(Ok{});
+    return change([&](std::vector<PoolLogin>& logins) {
+        bool any = false;
+        for (auto& login : logins)
+            if (login.address == address && login.keys.server_public != server_public) {
+                login.keys.server_public = server_public;
+                any = true;
+            }
+        return any;
+    });
 }
 
 Result<> Logins::remove(const std::string& address) {
-    auto logins = all();
-    if (!logins) return logins.error();
-    if (std::erase_if(*logins, [&](const PoolLogin& old) { return old.address == address; }) == 0) return Ok{};
-    return write(path_, *logins);
+    return change([&](std::vector<PoolLogin>& logins) {
+        return std::erase_if(logins, [&](const PoolLogin& old) { return old.address == address; }) > 0;
+    });
 }
 
 Result<PoolLogin> Logins::find(const std::string& address) const {

@@ -1,6 +1,7 @@
 // The pools this user may use: ~/.config/tnr/pool.json, 0600. The last one signed in to is the default.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ public:
     Result<PoolLogin> find(const std::string& address) const;
 
 private:
+    // `changed` answers whether there is anything to write.
+    Result<> change(const std::function<bool(std::vector<PoolLogin>&)>& changed);
+
     std::string path_;
 };
 

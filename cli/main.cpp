@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iostream>
 
 #include "api_client/base/interrupt.hpp"
 #include "api_client/base/paths.hpp"
 #include "cli/command_line.hpp"
+#include "cli/output.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -80,7 +82,12 @@ void open_standard_streams() {
 int main(int argc, char** argv) {
     tnr::cli::open_standard_streams();
     tnr::interrupt::install();
-    tnr::cli::Session session;
+    tnr::cli::Output output(STDOUT_FILENO);
+    std::ostream results(&output);
+    std::cerr.tie(&results);  // what was said before a note comes before it, as on any terminal
+    tnr::cli::Session session{results};
     tnr::cli::fill(session);
-    return tnr::cli::run_command_line(session, {argv + 1, argv + argc});
+    const int code = tnr::cli::run_command_line(session, {argv + 1, argv + argc});
+    std::cerr.tie(nullptr);
+    return code;
 }

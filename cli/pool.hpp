@@ -2,6 +2,7 @@
 // The real one speaks JSON over ZeroMQ (control_pool.cpp); tests use one in memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "api_client/base/result.hpp"
+#include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/keys.hpp"
 
 namespace tnr::cli {
@@ -27,6 +29,10 @@ struct GpuType {
     uint64_t memory_bytes = 0;
     std::string currency = {};            // of the price
     std::optional<double> per_hour = {};  // of one GPU, where the pool says; unknown where empty
+    int together = 0;                     // of the node that has most; 0 of an older server, which does not tell
+
+    // What one machine can have: GPUs of one node.
+    int most() const { return std::min(together > 0 ? together : total, control::gpus_per_claim_max); }
 };
 
 // GPUs that a machine of ours has at this moment.
@@ -124,9 +130,6 @@ public:
 Result<std::unique_ptr<Pool>> connect_pool(const PoolLogin& login,
                                            std::function<void(const std::string& server_public)> learned = {});
 
-// More than any pool's node count times GPUs per node that one claim could span; also keeps the number readable.
-inline constexpr int gpu_count_max = 64;
-
 // "h100" or "h100:2", the type in small letters.
 struct GpuWish {
     std::string type;
@@ -135,8 +138,8 @@ struct GpuWish {
 Result<GpuWish> parse_gpu(const std::string& text);
 
 // What the user wants, which the pool has (not: which is free now). `text` as parse_gpu() takes it; empty: the pool's only
-// type. Upper and lower case are the same. Else an Error of kind usage that names the types there are; its hint continues
-// `command`, such as "tnr start demo".
+// type. Upper and lower case are the same. Else an Error of kind usage that names the types there are; its hint has a type
+// behind `command`, such as "tnr start demo --gpu".
 Result<GpuWish> choose_gpu(Pool& pool, const std::string& text, const std::string& command);
 
 }  // namespace tnr::cli

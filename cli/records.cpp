@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -23,7 +24,9 @@ constexpr std::array step_names = {"keys", "enrolled", "ordered", "installed", "
 // A step we do not know may be one with a machine that costs money: no guessing.
 Result<Step> step_of(const std::string& name) {
     auto found = std::find(step_names.begin(), step_names.end(), name);
-    if (found == step_names.end()) return Error{Error::Kind::internal, "unknown step '" + name + "'"};
+    if (found == step_names.end())
+        return Error{Error::Kind::internal, "its step '" + name + "' is none that this tnr knows",
+                     "where a newer tnr has written it, use that one"};
     return static_cast<Step>(found - step_names.begin());
 }
 
@@ -59,7 +62,7 @@ Json to_json(const Record& record) {
 }
 
 Result<int> count_of(const Json& json) {
-    if (json.is_number_integer() && json >= 1 && json <= gpu_count_max) return json.get<int>();
+    if (json.is_number_integer() && json >= 1 && json <= control::gpus_per_claim_max) return json.get<int>();
     return Error{Error::Kind::internal, "'count' is no number of GPUs"};
 }
 
@@ -139,8 +142,12 @@ Result<std::optional<Record>> Records::find(const std::string& name) const {
     // The name is a path's part and a host's name: what another program wrote there is not trusted.
     if (record && record->name == name) return std::optional<Record>{*record};
     std::string why = record ? "it is about '" + record->name + "'" : record.error().what;
-    return Error{Error::Kind::internal, "the record of '" + name + "' is damaged: " + why,
-                 "`tnr delete " + name + "` removes the machine and its record, " + path(name)};
+    std::string hint = record || record.error().hint.empty() ? "" : record.error().hint + "; otherwise ";
+    if (check_machine_name(name))
+        hint += "`tnr delete " + name + "` removes the machine and its record, " + path(name);
+    else  // nothing that could be part of a command
+        hint += "it is no machine's: remove " + path(name);
+    return Error{Error::Kind::internal, "the record of '" + name + "' is damaged: " + why, hint};
 }
 
 Records::All Records::all() const {

@@ -2,6 +2,7 @@
 #include "api_client/base/files.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +12,10 @@
 #include <vector>
 
 #include "api_client/base/handles.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr {
 namespace {
-
-// A record or key is a few kB; something far larger is not ours, and must not fill our memory.
-constexpr size_t small_file_bytes_max = size_t{4} << 20;
 
 constexpr size_t page_bytes = 4096;
 
@@ -39,6 +38,11 @@ Result<> write_all(int fd, const std::string& path, const std::string& text) {
     return Ok{};
 }
 
+std::string folder_of_file(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace
 
 Error file_error(const std::string& doing, const std::string& path, int error_number) {
@@ -54,7 +58,7 @@ bool file_exists(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0;
 }
 
-Result<std::string> read_file(const std::string& path) {
+Result<std::string> read_file(const std::string& path, size_t bytes_max) {
     UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
     if (!fd) return file_error("cannot read", path, errno);
     std::string text;
@@ -65,7 +69,7 @@ Result<std::string> read_file(const std::string& path) {
         if (got < 0) return file_error("cannot read", path, errno);
         if (got == 0) return text;
         text.append(piece.data(), static_cast<size_t>(got));
-        if (text.size() > small_file_bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
+        if (text.size() > bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
     }
 }
 
@@ -79,9 +83,17 @@ Result<> make_folders(const std::string& path) {
     return Ok{};
 }
 
+Result<> change_file(const std::string& path, const std::function<Result<>()>& change) {
+    const std::string folder = folder_of_file(path);
+    // The folder is what is locked, as the file itself is replaced. One that cannot be made is for `change` to tell.
+    UniqueFd lock{make_folders(folder) ? ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1};
+    while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR)
+        if (interrupt::interrupted()) return interrupt::error();
+    return change();
+}
+
 Result<> write_file(const std::string& path, const std::string& text, mode_t mode) {
-    if (size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0)
-        if (auto made = make_folders(path.substr(0, slash)); !made) return made;
+    if (auto made = make_folders(folder_of_file(path)); !made) return made;
     std::string temporary = path + ".XXXXXX";
     UniqueFd fd{::mkostemp(temporary.data(), O_CLOEXEC)};
     if (!fd) return file_error("cannot write", path, errno);

@@ -3,18 +3,26 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "api_client/base/result.hpp"
 
 namespace tnr {
 
+// A record or key is a few kB; something far larger is not ours, and must not fill our memory.
+inline constexpr size_t small_file_bytes_max = size_t{4} << 20;
+
 bool file_exists(const std::string& path);
-// A missing file is an Error of kind not_found.
-Result<std::string> read_file(const std::string& path);
+// A missing file is an Error of kind not_found, one of more than `bytes_max` is an Error, too.
+Result<std::string> read_file(const std::string& path, size_t bytes_max = small_file_bytes_max);
 // Written under another name, flushed to the disk, then renamed: a reader, a crash or a full disk sees the old
 // file or the new one. Folders on the way are made, 0700. Sparse where `text` has whole pages of zeros.
 Result<> write_file(const std::string& path, const std::string& text, mode_t mode = 0600);
+// Runs `change`, which reads the file and writes it anew, while nobody else is in here for a file of the same folder: of two
+// tnr that run at once, neither loses what the other wrote. Where the file system has no locks `change` runs all the same.
+Result<> change_file(const std::string& path, const std::function<Result<>()>& change);
 Result<> make_folders(const std::string& path);
 // Succeeds when the file is not there.
 Result<> remove_file(const std::string& path);

@@ -84,12 +84,12 @@ void add_budget(Grammar& tnr, Session& session) {
         "Examples:\n"
         "  tnr budget set 50/month\n"
         "  tnr budget set 20EUR/month --provider hetzner\n"
-        "  tnr budget set $10/day --provider tcp://gpu-node:14900\n"
+        "  tnr budget set 10USD/day --provider tcp://gpu-node:14900\n"
         "  tnr budget show\n"
         "  tnr budget remove --provider hetzner");
     auto text = std::make_shared<std::string>(), provider = std::make_shared<std::string>();
     auto set = budget.command("set", "Set a budget, instead of the one before");
-    set.required("amount", *text, "50/month, 20EUR/month, $2/day");
+    set.required("amount", *text, "50/month, 20EUR/month, 2USD/day");
     set.option("--provider", *provider,
                "For this provider's machines, or this pool's GPUs; for all together unless told");
     set.footer("Example:\n  tnr budget set 20EUR/month --provider hetzner");

@@ -110,6 +110,7 @@ private:
         raw_ = terminal();
         auto code = ssh::run(client, command, options_.streams);
         raw_ = false;
+        if (!code && raw) session_.err << "\r\n" << std::flush;  // what was on the screen may end in a prompt
         return code;
     }
 

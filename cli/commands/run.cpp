@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -91,7 +92,7 @@ Result<> prepare_environment(Session& session, const PoolLogin& login, const Gpu
     char host[65] = "";
     ::gethostname(host, sizeof host - 1);
     std::string pid = std::to_string(::getpid()), runs = session.cache_folder + "/run";
-    GpuConfig config{login.address, wish.type, wish.count, std::string("run-") + host + "-" + pid, login.keys, wait_s};
+    GpuConfig config{login.address, wish.type, wish.count, name_of_run(host, ::getpid()), login.keys, wait_s};
     sweep(runs);
     std::string path = runs + "/" + pid + ".json";
     if (auto written = write_file(path, to_json_text(config), 0600); !written) return written;
@@ -133,6 +134,14 @@ Result<> become(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::string name_of_run(std::string host, int64_t process) {
+    const std::string begin = "run-", end = "-" + std::to_string(process);
+    host.resize(std::min(host.size(), control::name_bytes_max - begin.size() - end.size()));
+    auto odd = [](unsigned char c) { return c >= 0x80 || !(std::isalnum(c) || c == '-' || c == '_' || c == '.'); };
+    std::replace_if(host.begin(), host.end(), odd, '-');
+    return begin + host + end;
+}
+
 Result<> run(Session& session, const RunOptions& options) {
     if (session.json && !options.dry_run)
         return Error{Error::Kind::usage, "`tnr run` passes streams through and has no --json",
@@ -148,7 +157,7 @@ Result<> run(Session& session, const RunOptions& options) {
     if (!pool) return pool.error();
     ui::Progress progress(session.screen());
     progress.begin("asking the pool at " + login->address, asking_patience);
-    auto wish = choose_gpu(**pool, gpu, "tnr run");
+    auto wish = choose_gpu(**pool, gpu, "tnr run --gpu");
     if (!wish) return wish.error();
     progress.end();
     pool->reset();

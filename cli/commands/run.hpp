@@ -1,6 +1,7 @@
 // `tnr run`: a program on this computer, a GPU from the pool.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct RunOptions {
     bool dry_run = false;
     bool over_budget = false;
 };
+
+// What a run is called at the pool: "run-HOST-PROCESS". A host's name may be longer than one there, or have other letters.
+std::string name_of_run(std::string host, int64_t process);
 
 // Becomes the program, so it returns only after a dry run or when something went wrong.
 Result<> run(Session& session, const RunOptions& options);

@@ -69,7 +69,7 @@ private:
         if (!pool) return pool.error();
         pool_ = std::move(*pool);
         progress_.begin("asking the pool at " + login_.address, asking_patience);
-        auto wish = choose_gpu(*pool_, wished_gpu(), "tnr start " + options_.name);
+        auto wish = choose_gpu(*pool_, wished_gpu(), "tnr start " + options_.name + " --gpu");
         if (!wish) return wish.error();
         progress_.end();
         record_.gpu = wish->type;
@@ -191,8 +191,8 @@ private:
             return Ok{};
         }
         if (*found) {
-            if (auto good = may_go_on_with(**found); !good) return good;
             machine_ = **found;
+            if (auto good = may_go_on_with(machine_); !good) return good;
             auto there = wait_until_stopped();
             if (!there) return there.error();
             if (*there) return go_on();

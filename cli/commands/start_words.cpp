@@ -18,15 +18,16 @@ std::string size_of(const Record& old, const Machine& machine, Provider& provide
 
 Result<> keeps_its_shape(const Record& old, const Record& wanted, const Machine& machine, Provider& provider) {
     auto differs = [&](const char* what, const std::string& has) {
-        return Error{Error::Kind::usage,
-                     "'" + wanted.name + "' exists and was made with " + what + " " +
-                         (has.empty() ? "unless told" : "'" + has + "'"),
-                     "a machine keeps it: choose another name, or `tnr delete " + wanted.name + "` first"};
+        return Error{
+            Error::Kind::usage,
+            "'" + wanted.name + "' exists and was made " +
+                (has.empty() ? std::string("without --") + what : std::string("with the ") + what + " '" + has + "'"),
+            "a machine keeps it: choose another name, or `tnr delete " + wanted.name + "` first"};
     };
     if (wanted.size != old.size)
-        if (auto size = size_of(old, machine, provider); wanted.size != size) return differs("the size", size);
-    if (wanted.region != old.region && wanted.region != machine.region) return differs("the region", machine.region);
-    if (wanted.image != old.image) return differs("the image", old.image);
+        if (auto size = size_of(old, machine, provider); wanted.size != size) return differs("size", size);
+    if (wanted.region != old.region && wanted.region != machine.region) return differs("region", machine.region);
+    if (wanted.image != old.image) return differs("image", old.image);
     return Ok{};
 }
 

@@ -206,7 +206,9 @@ void add_status(Grammar& tnr, Session& session) {
     add_list_options(command, options->list);
     command.footer(
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
-        "does not answer within seconds is named, and the others are shown.\n\n"
+        "does not answer within seconds is named, and the others are shown; the exit code is then 0 all the same, and "
+        "1 when\n"
+        "a machine that you name is not there.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
         "machine costs by the hour, and what its GPUs cost in hours in which programs use them, where the pool says; "
         "COST\n"

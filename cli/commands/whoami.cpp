@@ -44,6 +44,7 @@ void print_identities(Session& session, const std::vector<Identity>& all) {
     std::vector<Trouble> troubles;
     for (const auto& each : all)
         if (each.error) troubles.push_back({each.provider, *each.error});
+    if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
     if (session.json) {
         auto list = nlohmann::json::array();
         for (const auto& each : all)
@@ -86,7 +87,9 @@ void add_whoami(Grammar& tnr, Session& session) {
     auto command = tnr.command("whoami", "Show where you are signed in, and as whom");
     command.option("provider", *name, "Only there; ends with 4 when you are not signed in");
     command.footer(
-        "Asks the clouds, so it also shows a token that has expired.\n\nExamples:\n  tnr whoami\n  tnr whoami hetzner");
+        "Asks the clouds, so it also shows a token that has expired: it then ends with 4, and with 1 when a cloud "
+        "does\n"
+        "not answer. Where you have not signed in is no error.\n\nExamples:\n  tnr whoami\n  tnr whoami hetzner");
     command.run([&session, name] { session.result = whoami(session, *name); });
 }
 

@@ -70,8 +70,8 @@ Fit fit_of(const Job& job, const Needs& needs, const GpuType& type) {
     auto has = [&](int gpus) {
         return (gpus == 1 ? "one has " : std::to_string(gpus) + " have ") + ui::bytes_text(usable * gpus) + " usable";
     };
-    if (count > type.total) {
-        fit.why = needed + (type.total > 1 ? "all " : "") + has(type.total);
+    if (count > type.most()) {
+        fit.why = needed + (type.most() > 1 ? "all " : "") + has(type.most());
         return fit;
     }
     fit.gpus = static_cast<int>(count);

@@ -95,7 +95,7 @@ std::optional<UsedUp> used_up_when(const std::vector<Budget>& budgets, const std
 
 Result<Budget> parse_budget(const std::string& text) {
     const Error wrong{Error::Kind::usage, "'" + text + "' is no budget",
-                      "it looks like 50/month, 50EUR/month or $2/day"};
+                      "it looks like 50/month, 50EUR/month or 2USD/day"};
     Budget budget;
     const size_t slash = text.find('/');
     if (slash == std::string::npos) return wrong;
@@ -139,21 +139,25 @@ Result<> Budgets::save(const std::vector<Budget>& budgets) {
 }
 
 Result<> Budgets::set(const Budget& budget) {
-    auto budgets = all();
-    if (!budgets) return budgets.error();
-    std::erase_if(*budgets, [&](const Budget& each) { return each.provider == budget.provider; });
-    budgets->push_back(budget);
-    return save(*budgets);
+    return change_file(path_, [&]() -> Result<> {
+        auto budgets = all();
+        if (!budgets) return budgets.error();
+        std::erase_if(*budgets, [&](const Budget& each) { return each.provider == budget.provider; });
+        budgets->push_back(budget);
+        return save(*budgets);
+    });
 }
 
 Result<> Budgets::remove(const std::string& provider) {
-    auto budgets = all();
-    if (!budgets) return budgets.error();
-    if (std::erase_if(*budgets, [&](const Budget& each) { return each.provider == provider; }) == 0)
-        return Error{Error::Kind::not_found,
-                     "there is no budget for " + (provider.empty() ? "all providers" : provider),
-                     "`tnr budget` shows those there are"};
-    return save(*budgets);
+    return change_file(path_, [&]() -> Result<> {
+        auto budgets = all();
+        if (!budgets) return budgets.error();
+        if (std::erase_if(*budgets, [&](const Budget& each) { return each.provider == provider; }) == 0)
+            return Error{Error::Kind::not_found,
+                         "there is no budget for " + (provider.empty() ? "all providers" : provider),
+                         "`tnr budget show` shows those there are"};
+        return save(*budgets);
+    });
 }
 
 std::vector<BudgetUse> uses_of(const std::vector<Budget>& budgets, const std::vector<Sighting>& sightings,

@@ -24,6 +24,9 @@ using HistoryJson = nlohmann::json;
 // Younger than any clock that was not set yet: a machine seen in 1970 would have cost for decades.
 constexpr const char* earliest = "2025-01-01T00:00:00Z";
 
+// A line has some 400 bytes: half a million changes, which no account sees in ten years.
+constexpr size_t history_bytes_max = size_t{256} << 20;
+
 constexpr std::array history_states = {"starting", "running", "stopping", "stopped", "gone"};  // as in MachineState
 
 HistoryJson amount_json(const std::optional<double>& amount) {
@@ -120,7 +123,7 @@ Sighting sighting_of(const std::string& at, const std::string& provider, const M
 }
 
 Result<History::All> History::all() const {
-    auto text = read_file(path_);
+    auto text = read_file(path_, history_bytes_max);
     if (text) return parse_history(*text);
     if (text.error().kind == Error::Kind::not_found) return All{};
     return text.error();
@@ -136,7 +139,7 @@ Result<> History::note(const std::vector<Sighting>& sightings) {
     // Held while we look and write, which takes milliseconds: another tnr sees what we wrote.
     while (::flock(fd.get(), LOCK_EX) != 0)
         if (errno != EINTR) return file_error("cannot lock", path_, errno);
-    auto text = read_file(path_);
+    auto text = read_file(path_, history_bytes_max);
     if (!text) return text.error();
     auto last = last_of_each(parse_history(*text).sightings);
     std::string lines;

@@ -11,8 +11,9 @@
 //   hello           -                           {protocol, table, version, role: "account"|"machine"|"token"|"open"|"node",
 //                                               operator: whether it may ask for everyone's, time: it is there, in
 //                                               seconds since 1970}
-//   types           -                           {types: [{name, total, free, memory_bytes, price: {currency, per_hour}}]};
-//                                               no price where the operator has set none
+//   types           -                           {types: [{name, total, free, together, memory_bytes, price: {currency,
+//                                               per_hour}}]}; together: of the node that has most, as a claim's GPUs are
+//                                               of one; no price where the operator has set none
 //   describe        gpu, count                  {devices: [Device…]}; claims nothing
 //   session         gpu, count, pid, process,   {endpoint, server_key, session, devices: [Device…]}, and door where the
 //                                               server has one port; or {queued: {place,
@@ -56,6 +57,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -71,6 +73,11 @@ inline constexpr std::chrono::milliseconds default_timeout{5000};
 
 // The longest wait there is, and no end to it. An older server ignores it, and refuses at once.
 inline constexpr int64_t wait_s_max = int64_t{30} * 24 * 3600;
+
+// GPUs of one claim, which are of one type: the largest nodes sold have as many.
+inline constexpr int gpus_per_claim_max = 16;
+// What a machine or a `tnr run` is called at the pool: letters, digits, '-', '_' and '.'. A host name's label has 63.
+inline constexpr size_t name_bytes_max = 64;
 
 // "Out of GPUs" is an Error::Kind::remote whose `what` says so; an Error about a mismatch of versions names both.
 class Client {

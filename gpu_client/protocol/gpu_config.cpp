@@ -17,15 +17,14 @@ namespace tnr {
 
 using nlohmann::json;
 
-static constexpr int devices_max = 64;  // more than any node has
-
 Result<GpuConfig> parse_gpu_config(const std::string& text) try {
     auto file = json::parse(text);
     GpuConfig config;
     config.pool = file.at("pool").get<std::string>();
     config.gpu = file.at("gpu").get<std::string>();
     config.count = file.value("count", 1);
-    if (config.count < 1 || config.count > devices_max) return Error{Error::Kind::usage, "count is out of range"};
+    if (config.count < 1 || config.count > control::gpus_per_claim_max)
+        return Error{Error::Kind::usage, "count is out of range"};
     config.wait_s = file.value("wait_s", int64_t{0});
     if (config.wait_s < 0 || config.wait_s > control::wait_s_max)
         return Error{Error::Kind::usage, "wait_s is out of range"};
@@ -119,7 +118,7 @@ static Result<> apply_environment(GpuConfig& config) {
     auto colon = gpu.find(':');
     config.gpu = gpu.substr(0, colon);
     config.count = colon == std::string::npos ? 1 : std::atoi(gpu.c_str() + colon + 1);
-    if (config.count < 1 || config.count > devices_max)
+    if (config.count < 1 || config.count > control::gpus_per_claim_max)
         return Error{Error::Kind::usage, "TNR_GPU='" + gpu + "' is no GPU type", "it looks like h100 or h100:2"};
     return Ok{};
 }

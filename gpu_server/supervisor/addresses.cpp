@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "gpu_client/protocol/control.hpp"
 #include "gpu_server/supervisor/request.hpp"
 
 namespace tnr::server {
@@ -47,7 +48,7 @@ Result<> check_workers_addresses(const ServeOptions& options) {
 std::string node_name(const ServeOptions& options) {
     if (!options.node.empty()) return options.node;
     if (!options.name.empty()) return options.name;
-    char host[machine_name_bytes_max + 1] = "";
+    char host[control::name_bytes_max + 1] = "";
     gethostname(host, sizeof host - 1);
     return host;
 }

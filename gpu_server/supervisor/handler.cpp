@@ -251,11 +251,15 @@ Result<json> Handler::types() {
         for (auto state : {Gpu::State::free, Gpu::State::kept, Gpu::State::wiping})
             count.free += static_cast<int>(gpus_.with_state(type, state).size());
     }
+    auto elsewhere = pool_.offered_elsewhere();
     for (auto& [type, count] : types) {
         auto price = store_.price_at(type, now_ms());
         if (!price) return price.error();
-        list.push_back(
-            {{"name", type}, {"total", count.total}, {"free", count.free}, {"memory_bytes", count.memory_bytes}});
+        list.push_back({{"name", type},
+                        {"total", count.total},
+                        {"free", count.free},
+                        {"together", std::max(gpus_.count(type), elsewhere[type].most)},
+                        {"memory_bytes", count.memory_bytes}});
         if (*price) list.back()["price"] = {{"currency", (*price)->currency}, {"per_hour", per_hour(**price)}};
     }
     return json{{"types", list}};

@@ -1,8 +1,10 @@
-// See limit_list.hpp. Every number is named where it is used: limits.hpp, worker/limits.hpp and protocol/limits.hpp.
+// See limit_list.hpp. Every number is named where it is used: limits.hpp, worker/limits.hpp, protocol/limits.hpp and
+// protocol/control.hpp.
 #include "gpu_server/supervisor/limit_list.hpp"
 
 #include <cmath>
 
+#include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/pool/audit.hpp"
 #include "gpu_server/pool/store.hpp"
@@ -52,7 +54,7 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
          number(static_cast<size_t>(refusals_per_second_max)) + " a second", "dropped"},
         {"requests that are dropped", "a user", rate(dropped_per_second_max, dropped_burst), "its connection is cut"},
         {"names of a machine, a process, a GPU; a nonce", "a request",
-         number(machine_name_bytes_max) + ", " + number(process_name_bytes_max) + ", " + number(gpu_name_bytes_max) +
+         number(control::name_bytes_max) + ", " + number(process_name_bytes_max) + ", " + number(gpu_name_bytes_max) +
              "; " + number(nonce_bytes_max) + " bytes",
          refused},
         {"requests in flight", "a machine",
@@ -72,7 +74,7 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"changes of the accounts that wait for the store", "a user", number(errands_per_user_max), refused},
         {"changes of the accounts that wait for the store", "all users", number(errands_max), refused},
         {"GPUs", "a user", "as `user limit --gpus` says", refused},
-        {"GPUs in one claim", "a machine", std::to_string(gpus_per_claim_max), refused},
+        {"GPUs in one claim", "a machine", std::to_string(control::gpus_per_claim_max), refused},
         {"sessions", "a machine", number(sessions_per_claim_max), refused},
         {"sessions", "a user", number(sessions_per_user_max), refused},
         {"sessions in a row that nobody connects to", "a user", std::to_string(unconnected_sessions_max),

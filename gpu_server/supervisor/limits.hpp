@@ -77,13 +77,11 @@ inline constexpr size_t foreign_line_bytes_max = 500;
 inline constexpr size_t foreign_log_bytes_max = size_t{64} << 10;
 inline constexpr milliseconds foreign_log_window{10'000};
 
-// ---- What a request may say.
+// ---- What a request may say, beside what protocol/control.hpp has.
 
-inline constexpr size_t machine_name_bytes_max = 64;  // a host name's label has at most 63
 inline constexpr size_t process_name_bytes_max = 256;
 inline constexpr size_t gpu_name_bytes_max = 64;
 inline constexpr size_t nonce_bytes_max = 64;
-inline constexpr int gpus_per_claim_max = 16;  // the largest nodes sold have as many
 
 // Processes of one machine on its GPU. Each costs a worker process with a CUDA context (half a gigabyte on a real GPU).
 inline constexpr size_t sessions_per_claim_max = 64;

@@ -62,7 +62,7 @@ public:
         return *found;
     }
     std::string name(const char* key, bool required) {
-        auto value = text(key, machine_name_bytes_max, required);
+        auto value = text(key, control::name_bytes_max, required);
         if (!value.empty() && !is_name(value)) wrong(key, "may have letters, digits, '-', '_' and '.' only");
         return value;
     }
@@ -111,7 +111,7 @@ void read_fields(Fields& fields, Request& request) {
         case Op::session:
         case Op::nvml:
             request.gpu = fields.text("gpu", gpu_name_bytes_max, true);
-            request.count = static_cast<int>(fields.number("count", 1, gpus_per_claim_max, 1));
+            request.count = static_cast<int>(fields.number("count", 1, control::gpus_per_claim_max, 1));
             request.wait_s = fields.number("wait_s", 0, control::wait_s_max, 0);
             request.place = static_cast<int>(fields.number("place", 0, waiting_requests_max, 0));
             request.hops = static_cast<int>(fields.number("hops", 0, 1000, -1));
@@ -166,7 +166,7 @@ bool is_name(const std::string& text) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
                c == '.';
     };
-    if (text.empty() || text.size() > machine_name_bytes_max) return false;
+    if (text.empty() || text.size() > control::name_bytes_max) return false;
     for (char c : text)
         if (!allowed(c)) return false;
     return true;

@@ -44,8 +44,9 @@ TEST_CASE("attach refuses what cannot be, and changes nothing then", "[cli][atta
     CHECK(fake.tnr({"attach", "demo", "h200"}) == 2);
     CHECK(fake.err.str().find("did you mean 'h100'?") != std::string::npos);
     CHECK(fake.tnr({"attach", "demo", "a100:2"}) == 2);
-    CHECK(fake.err.str().find("`tnr attach demo") != std::string::npos);
+    CHECK(fake.err.str().find("hint: ask for fewer: `tnr attach demo a100:1`\n") != std::string::npos);
     CHECK(fake.tnr({"attach", "demo"}) == 2);
+    CHECK(fake.err.str().find("hint: say which: `tnr attach demo h100`\n") != std::string::npos);
     auto lock = fake.session.records().lock("demo");
     CHECK(fake.tnr({"attach", "demo", "a100"}) == 1);
     CHECK(fake.world.installed == before);

@@ -103,6 +103,13 @@ TEST_CASE("options, commands below commands, providers and machines are recognis
     CHECK(hint({"offers", "--provider", "hetzer"}).find("did you mean 'hetzner'? providers: ") != std::string::npos);
     CHECK(hint({"delete", "dmeo", "--provider", "local", "--yes"}).find("did you mean 'demo'? ") != std::string::npos);
     CHECK(hint({"start", "demo", "--zzz"}).find("did you mean") == std::string::npos);
-    CHECK(fake.tnr({"status", "-o", "json", "--bogus"}) == 2);
-    CHECK(nlohmann::json::parse(fake.out.str())["errors"][0]["kind"] == "usage");
+    for (const std::vector<std::string>& form :
+         {std::vector<std::string>{"-o", "json"}, {"-ojson"}, {"--output=json"}, {"--json"}}) {
+        std::vector<std::string> words = {"status", "--bogus"};
+        words.insert(words.end(), form.begin(), form.end());
+        CHECK(fake.tnr(words) == 2);
+        CHECK(nlohmann::json::parse(fake.out.str())["errors"][0]["kind"] == "usage");
+    }
+    CHECK(fake.tnr({"status", "-o", "yaml", "--bogus"}) == 2);
+    CHECK(fake.out.str().find("\n    kind: usage\n") != std::string::npos);
 }

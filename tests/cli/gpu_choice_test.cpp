@@ -51,6 +51,14 @@ TEST_CASE("a GPU that the pool does not have is refused with what it has", "[cli
     }
     CHECK(dry_run(user, "A100:2").error().what == "the pool has only 1 GPU of type a100");
     CHECK(dry_run(user, "h100:x").error().what == "'h100:x' is no GPU type");
+    user.world.types = {{"h100", 32, 32, 80'000'000'000}};
+    CHECK(dry_run(user, "h100:17").error().what ==
+          "a machine's GPUs are of one node, and none has more than 16 of type h100");
+    CHECK(dry_run(user, "h100:17").error().hint == "ask for fewer: `tnr run --gpu h100:16`");
+    REQUIRE(dry_run(user, "h100:16"));
+    user.world.types[0].together = 8;
+    CHECK(dry_run(user, "h100:9").error().hint == "ask for fewer: `tnr run --gpu h100:8`");
+    REQUIRE(dry_run(user, "h100:8"));
     user.world.types = {};
     CHECK(dry_run(user, "").error().what == "the pool has no GPUs at all at the moment");
     CHECK(dry_run(user, "h100").error().what == "the pool has no GPUs at all at the moment");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "api_client/base/files.hpp"
 #include "cli/money/costs.hpp"
 #include "cli/ui/time.hpp"
 #include "tests/cli/sshd.hpp"
@@ -49,6 +50,21 @@ TEST_CASE("the history has a line for each change, and what is on it comes back"
     CHECK(all[1].state == MachineState::stopped);
     CHECK(std::filesystem::status(folder / "state/history.jsonl").permissions() ==
           (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+}
+
+TEST_CASE("a history of years is read and goes on", "[cli][history]") {
+    test::TemporaryFolder folder;
+    cli::History history(folder / "history.jsonl");
+    REQUIRE(history.note({seen("10:00", MachineState::running)}));
+    const std::string line = test::read_text(folder / "history.jsonl");
+    std::string text;
+    while (text.size() <= small_file_bytes_max) text += line;
+    test::write_text(folder / "history.jsonl", text);
+    REQUIRE(history.note({seen("10:05", MachineState::stopped)}));
+    auto all = history.all();
+    REQUIRE(all);
+    CHECK(all->sightings.size() == text.size() / line.size() + 1);
+    CHECK(all->sightings.back().state == MachineState::stopped);
 }
 
 TEST_CASE("a line that was cut off costs no other line", "[cli][history]") {

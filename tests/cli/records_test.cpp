@@ -58,11 +58,15 @@ TEST_CASE("a record that says what cannot be is damaged, not guessed at", "[cli]
     };
     CHECK_FALSE(damaged("h100", "a100"));
     CHECK(damaged("\"ordered\"", "\"paid\""));  // a machine may exist: it must not look like one that was never made
+    CHECK(records.find("demo").error().hint.starts_with("where a newer tnr has written it, use that one; otherwise "));
     CHECK(damaged("\"demo\"", "\"../demo\""));
     CHECK(damaged("\"count\": 2", "\"count\": 1e300"));
     CHECK(damaged("\"count\": 2", "\"count\": 0"));
     CHECK(damaged("\"id\"", "\"di\""));
     CHECK(damaged("{", "["));
+    test::write_text(folder / "machines/two words.json", "x");
+    CHECK(records.find("two words").error().hint ==
+          "it is no machine's: remove " + (folder / "machines/two words.json"));
 }
 
 TEST_CASE("pool.json with keys or addresses that are none is damaged", "[cli][records]") {

@@ -239,7 +239,11 @@ TEST_CASE("a machine that exists keeps its size and image, and start says so", "
     CHECK(other.error().kind == Error::Kind::usage);
     CHECK(other.error().what == "'demo' exists and was made with the size 'small'");
     CHECK(other.error().hint.find("`tnr delete demo`") != std::string::npos);
-    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo", .image = "other.img"}));
+    // What exists is told with what it costs, though nothing was done.
+    CHECK(other.error().hint.find("the machine 'demo' exists at provider local ($0.25/h): ") != std::string::npos);
+    auto image = cli::start(fake.session, {.name = "demo", .image = "other.img"});
+    REQUIRE_FALSE(image);
+    CHECK(image.error().what == "'demo' exists and was made without --image");
     CHECK(record_of(fake).size != "large");
     must_start(fake, {.name = "demo"});
 }

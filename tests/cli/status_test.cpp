@@ -206,6 +206,78 @@ TEST_CASE("status of one machine tells all that is known of it", "[cli][status]"
     CHECK(fake.err.str().find("did you mean 'other'?") != std::string::npos);
 }
 
+TEST_CASE("each column of status has what its name says", "[cli][status]") {
+    test::FakeSession fake;
+    fake.world.types = {{"h100", 4, 4, 80'000'000'000, "USD", 2.5}};
+    REQUIRE(fake.tnr({"start", "demo", "--gpu", "h100:2", "--size", "medium", "--region", "near", "--tag", "team=ml",
+                      "--tag", "project=x"}) == 0);
+    fake.world.claims = {{"demo", "h100", 2, "2026-01-02T03:05:00Z", 1}};
+    fake.session.now = [] { return "2026-01-02T06:14:05Z"; };
+    const std::map<std::string, std::string> told = {{"name", "demo"},
+                                                     {"state", "running"},
+                                                     {"provider", "local"},
+                                                     {"region", "near"},
+                                                     {"gpu", "h100:2"},
+                                                     {"busy", "busy"},
+                                                     {"address", "192.0.2.7"},
+                                                     {"up", "3 h 10 min"},
+                                                     {"price", "$0.25/h + $5/h GPU"},
+                                                     {"size", "medium"},
+                                                     {"age", "3 h 10 min"},
+                                                     {"pool", "tcp://127.0.0.1:14900"},
+                                                     {"tags", "project=x,team=ml"},
+                                                     {"id", "i-1"}};
+    for (const auto& [column, text] : told) {
+        REQUIRE(fake.tnr({"status", "--columns", column}) == 0);
+        CHECK(fake.out.str() == ui::upper(column) + "\n" + text + "\n");
+    }
+    REQUIRE(fake.tnr({"status", "demo"}) == 0);
+    const std::string details = fake.out.str();
+    for (const auto& [column, text] : told) {
+        std::string line = column + ":";
+        line[0] = static_cast<char>(line[0] - 'a' + 'A');
+        line.resize(12, ' ');
+        INFO(details);
+        CHECK(("\n" + details).find("\n" + line + text + "\n") != std::string::npos);
+    }
+    auto machine = fake.document({"status"})["machines"][0];
+    CHECK(machine["tags"] == json{{{"key", "project"}, {"value", "x"}}, {{"key", "team"}, {"value", "ml"}}});
+    CHECK(machine["region"] == "near");
+    CHECK(machine["size"] == "medium");
+    CHECK(machine["pool"] == "tcp://127.0.0.1:14900");
+    CHECK(machine["ready"] == true);
+    fake.world.machines.at("i-1").ssh_port = 2222;
+    REQUIRE(fake.tnr({"status", "--columns", "address"}) == 0);
+    CHECK(fake.out.str() == "ADDRESS\n192.0.2.7:2222\n");
+}
+
+TEST_CASE("status tells of each machine what to do next, and of each pool whether it answers", "[cli][status]") {
+    test::FakeSession fake;
+    REQUIRE(fake.tnr({"status"}) == 0);
+    CHECK(fake.out.str().find("No machines. `tnr start NAME --gpu TYPE` makes one.\n") == 0);
+    auto hint = [&](const std::string& state) {
+        REQUIRE(fake.tnr({"status"}) == 0);
+        INFO(fake.out.str() << fake.err.str());
+        CHECK(fake.out.str().find("demo  " + state + "  ") != std::string::npos);
+        return fake.err.str();
+    };
+    fake.world.fails_at = "create";
+    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo", .gpu = "h100"}));
+    CHECK(hint("not created").find("'demo' is not made yet: `tnr start demo` continues") != std::string::npos);
+    fake.world.fails_at = "install";
+    REQUIRE_FALSE(cli::start(fake.session, {.name = "demo"}));
+    CHECK(hint("running, not ready").find("'demo' is not set up yet: `tnr start demo` continues") != std::string::npos);
+    fake.world.machines.clear();
+    CHECK(hint("gone").find("'demo' was deleted outside tnr: `tnr delete demo` forgets it") != std::string::npos);
+    fake.world.machine_error = Error{Error::Kind::network, "the cloud hangs"};
+    CHECK(hint("unknown").find("the cloud hangs") != std::string::npos);
+    fake.world.machine_error.reset();
+    CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900\n") != std::string::npos);
+    fake.world.pool_reachable = false;
+    CHECK(hint("gone").find("no answer from the pool") != std::string::npos);
+    CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: not reachable\n") != std::string::npos);
+}
+
 TEST_CASE("status tells who holds the GPUs", "[cli][status]") {
     test::FakeSession fake;
     fake.world.types = {{"h100", 8, 3, 80'000'000'000}};

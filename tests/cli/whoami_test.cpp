@@ -38,7 +38,8 @@ TEST_CASE("whoami shows every provider, signed in or not, and what is wrong with
     CHECK(document["errors"][0]["about"] == "hetzner");
     CHECK(document["errors"][0]["kind"] == "auth");
     CHECK(identity_in(document, "hetzner")["source"] == "HCLOUD_TOKEN");
-    CHECK(fake.tnr({"whoami"}) == 0);
+    CHECK(fake.session.exit_code == 4);
+    CHECK(fake.tnr({"whoami"}) == 4);
     CHECK(fake.out.str().find("this computer") != std::string::npos);
     CHECK(fake.err.str().find("tnr: ") == 0);
     CHECK(fake.tnr({"whoami", "hetzner"}) == 4);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu_client/protocol/control.hpp"
 #include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/request.hpp"
 
@@ -14,8 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return 0;
     }
     // What the parser promised holds.
-    bool sound = request->id == id && request->count >= 1 && request->count <= gpus_per_claim_max &&
-                 request->machine.size() <= machine_name_bytes_max && request->process.size() <= process_name_bytes_max;
+    bool sound = request->id == id && request->count >= 1 && request->count <= control::gpus_per_claim_max &&
+                 request->machine.size() <= control::name_bytes_max &&
+                 request->process.size() <= process_name_bytes_max;
     if (!sound) __builtin_trap();
     return 0;
 }
