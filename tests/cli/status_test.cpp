@@ -223,7 +223,7 @@ TEST_CASE("each column of status has what its name says", "[cli][status]") {
                                                      {"up", "3 h 10 min"},
                                                      {"price", "$0.25/h + $5/h GPU"},
                                                      {"size", "medium"},
-                                                     {"age", "3 h 10 min"},
+                                                     {"age", "3 h"},
                                                      {"pool", "tcp://127.0.0.1:14900"},
                                                      {"tags", "project=x,team=ml"},
                                                      {"id", "i-1"}};
