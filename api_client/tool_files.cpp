@@ -21,16 +21,16 @@ std::string bare(const std::string& text) {
     return without(" \t\r\n\"'", text);
 }
 
-std::string stripped(const std::string& text) {
-    return without(" \t\r\n", text);
-}
-
 std::string lowered(std::string word) {
     std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
     return word;
 }
 
 }  // namespace
+
+std::string stripped(const std::string& text) {
+    return without(" \t\r\n", text);
+}
 
 std::string small_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);

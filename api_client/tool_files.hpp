@@ -22,4 +22,7 @@ std::map<std::string, Section> sections_of(const std::string& text);
 // The whole file; empty where it cannot be read or is far too large for a token.
 std::string small_file(const std::string& path);
 
+// Without the blanks and line breaks around it: files and variables often end in one that is no part of the token.
+std::string stripped(const std::string& text);
+
 }  // namespace tnr

@@ -153,7 +153,10 @@ int parse_and_run(Session& session, const std::vector<std::string>& words) {
             print_help(session, reached_command(app), grammar.places());
         return exit_done;
     }
-    return session.result ? session.exit_code : report(session, reached_command(app), session.result.error());
+    if (session.result) return session.exit_code;
+    Error error = session.result.error();
+    if (auto other = other_way(words); other && error.kind == Error::Kind::not_found) error = *other;
+    return report(session, reached_command(app), error);
 }
 
 }  // namespace

@@ -140,11 +140,36 @@ std::string other_command_hint(const std::string& word) {
 
 }  // namespace
 
+std::optional<Error> other_way(const std::vector<std::string>& words) {
+    struct Pair {
+        const char *first, *second, *ours;
+    };
+    std::vector<std::string> said;
+    for (const auto& word : words)
+        if (word != "--json" && word != "--explain") said.push_back(word);
+    if (said.size() < 2) return std::nullopt;
+    for (const auto& [first, second, ours] :
+         {Pair{"ports", "list", "`tnr ports NAME` shows what is open"},
+          Pair{"ports", "forward",
+               "`tnr ports NAME open PORT…` opens it to everybody, `close` ends that; for you alone: `tnr connect NAME "
+               "-L "
+               "PORT`"},
+          Pair{"snapshot", "list", "`tnr snapshot --list` shows them"},
+          Pair{"snapshot", "create", "`tnr snapshot NAME --name SNAPSHOT` makes one"},
+          Pair{"snapshot", "delete", "`tnr snapshot --delete SNAPSHOT` removes one"},
+          Pair{"login", "--token", "`tnr login thunder` asks for the token, or takes it on stdin"}})
+        if (said[0] == first && said[1].substr(0, said[1].find('=')) == second)
+            return Error{Error::Kind::usage, std::string("`tnr ") + first + " " + second + "` is called otherwise here",
+                         ours};
+    return std::nullopt;
+}
+
 bool takes_program(const CLI::App& command) {
     return command.get_option_no_throw("command") != nullptr;
 }
 
 Error usage_error(const CLI::App& tnr, const CLI::ParseError& problem, const std::vector<std::string>& words) {
+    if (auto other = other_way(words)) return *other;
     auto at = reached(tnr);
     std::string what = problem.what(), hint = "`" + at.path + " --help` shows what there is";
     if (auto unknown = unknown_command(at, words); !unknown.empty()) {

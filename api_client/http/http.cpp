@@ -21,6 +21,8 @@ using CurlHeaders = Handle<curl_slist, curl_slist_free_all>;
 constexpr int first_pause_ms = 500, pause_ms_max = 20'000;
 // The kernel takes a peer for gone that answers none of nine: within a minute.
 constexpr int keepalive_after_s = 15, keepalive_every_s = 5;
+// All headers of a reply, and of the interim ones before it, which may come without end; not every curl has a limit.
+constexpr size_t header_bytes_max = 256 << 10;
 // A secret shorter than this is no secret, and hiding it would garble every message.
 constexpr size_t secret_length_min = 6;
 
@@ -43,7 +45,7 @@ std::string trimmed(const std::string& text) {
 // Where the reply goes while it comes.
 struct Sink {
     Response response = {};
-    size_t bytes_max = 0;
+    size_t bytes_max = 0, header_bytes = 0;
     bool too_large = false, interrupted = false;
     const Surroundings* world = nullptr;
     const std::function<bool(std::string_view)>* on_bytes = nullptr;
@@ -60,6 +62,9 @@ size_t on_body(char* bytes, size_t size, size_t count, void* sink_pointer) {
 
 size_t on_header(char* bytes, size_t size, size_t count, void* sink_pointer) {
     auto& sink = *static_cast<Sink*>(sink_pointer);
+    sink.header_bytes += size * count;
+    sink.too_large = sink.header_bytes > header_bytes_max;
+    if (sink.too_large) return 0;
     const std::string line(bytes, size * count);
     if (line.compare(0, 5, "HTTP/") == 0) sink.response.headers.clear();  // a proxy's reply came before
     if (size_t colon = line.find(':'); colon != std::string::npos)
@@ -273,6 +278,8 @@ bool asks_for_patience(const Request& request, const Response& response) {
 Error Client::failure(const Request& request, const Outcome& outcome) const {
     if (outcome.interrupted) return Error{Error::Kind::internal, "interrupted"};
     const std::string host = host_of(request.url);
+    if (outcome.too_large && outcome.response.body.empty())
+        return Error{Error::Kind::remote, host + "'s reply has more headers than any cloud's; it was dropped"};
     if (outcome.too_large)
         return Error{Error::Kind::remote, host + "'s reply is larger than " +
                                               std::to_string(limits_.reply_bytes_max >> 20) + " MiB; it was dropped"};

@@ -15,8 +15,7 @@
 namespace tnr::http {
 namespace {
 
-// Far more pages than any account has; a list whose pages never end is a fault of the other side.
-constexpr int pages_max = 1000;
+constexpr size_t pages_max = 1000;
 
 std::string with_id(const std::string& words, const std::string& request_id) {
     return request_id.empty() ? words : words + " (request " + request_id + ")";
@@ -38,6 +37,10 @@ std::optional<Dated> kept_today(const std::filesystem::path& file, const std::st
 }
 
 }  // namespace
+
+bool Pages::go_on(const std::string& page) {
+    return seen_.size() < pages_max && seen_.insert(page).second;
+}
 
 JsonApi::JsonApi(Settings settings, const CloudWorld& world)
     : settings_(std::move(settings)), client_(world.http, world.limits), world_(world) {
@@ -134,8 +137,9 @@ Result<std::vector<Json>> JsonApi::all(const std::string& path, const std::strin
                                        const std::function<std::string(const Json&)>& next) {
     return understood(settings_.cloud, [&]() -> Result<std::vector<Json>> {
         std::vector<Json> items;
+        Pages pages;
         std::string here = path;
-        for (int page = 0; page < pages_max && !here.empty(); ++page) {
+        while (!here.empty() && pages.go_on(here)) {
             auto body = get(here);
             if (!body) return body.error();
             for (auto& item : body->at(list)) items.push_back(item);

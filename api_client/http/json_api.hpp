@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "api_client/cloud.hpp"
 
@@ -32,6 +33,16 @@ struct Dated {
 // has other prices.
 Result<Dated> daily(const CloudWorld& world, const std::string& name, const std::string& base,
                     const std::function<Result<Json>()>& ask);
+
+// A list that is followed from page to page, each known by its address or token.
+class Pages {
+public:
+    // False: it does not end. There has been this page before, or there are far more of them than any account has.
+    bool go_on(const std::string& page);
+
+private:
+    std::set<std::string> seen_;
+};
 
 class JsonApi {
 public:

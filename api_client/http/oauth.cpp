@@ -17,7 +17,8 @@
 namespace tnr::http {
 namespace {
 
-constexpr std::array secret_form_fields = {"client_secret", "refresh_token", "assertion", "client_assertion"};
+constexpr std::array secret_form_fields = {"client_secret", "refresh_token", "assertion", "client_assertion",
+                                           "subject_token"};
 
 // With the two characters that may stand in an address, and no padding.
 std::string base64url(const std::string& bytes) {
@@ -73,6 +74,7 @@ Result<std::string> fetch_token(Client& client, const TokenQuestion& question) {
                     .body = encoded(question.form),
                     .repeatable = true,
                     .brings_secrets = true};
+    request.headers.insert(request.headers.end(), question.headers.begin(), question.headers.end());
     auto response = client.send(request);
     if (!response) return response.error();
     if (response->ok()) return token_in(question.cloud, response->body);

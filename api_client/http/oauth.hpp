@@ -19,7 +19,8 @@ struct TokenQuestion {
     std::string cloud;  // as users know it
     std::string url;
     Form form;
-    std::string sign_in;  // hint when the credentials are refused
+    std::string sign_in;                    // hint when the credentials are refused
+    std::vector<std::string> headers = {};  // beside those that say what the form is
 };
 // A refusal is an Error of kind auth with the endpoint's own words. Secrets in the form are hidden from then on.
 Result<std::string> fetch_token(Client& client, const TokenQuestion& question);

@@ -19,7 +19,8 @@ constexpr size_t shown_bytes_max = 2000;
 constexpr std::array secret_fields = {
     "user_data",      "password",     "root_password",   "token",           "private_key",   "key",
     "secret",         "access_token", "id_token",        "refresh_token",   "client_secret", "customData",
-    "private_key_id", "Token",        "SecretAccessKey", "secretAccessKey", "sessionToken"};
+    "private_key_id", "Token",        "SecretAccessKey", "secretAccessKey", "sessionToken",  "accessToken",
+    "refreshToken",   "clientSecret", "idToken"};
 
 bool is_secret(const std::string& name) {
     return std::find(secret_fields.begin(), secret_fields.end(), name) != secret_fields.end();

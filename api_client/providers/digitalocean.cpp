@@ -389,12 +389,8 @@ private:
 };
 
 // doctl's configuration: contexts beside the default one are below `auth-contexts:`.
-std::optional<Credentials> standard(const CloudWorld& world) {
-    for (const char* name : {"DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"})
-        if (std::string token = world.variable(name); !token.empty()) return Credentials{{{"token", token}}, name};
-    const std::string configured = world.variable("XDG_CONFIG_HOME");
-    const std::string path = (configured.empty() ? world.home + "/.config" : configured) + "/doctl/config.yaml";
-    std::string context = world.variable("DIGITALOCEAN_CONTEXT"), default_token;
+std::string token_in(const std::string& path, std::string context) {
+    std::string default_token;
     const auto settings = settings_in(path, ':');
     for (const auto& [key, value] : settings) {
         if (key == "context" && context.empty()) context = value;
@@ -402,9 +398,21 @@ std::optional<Credentials> standard(const CloudWorld& world) {
     }
     if (!context.empty() && context != "default")
         for (const auto& [key, value] : settings)
-            if (key == context && !value.empty()) return Credentials{{{"token", value}}, path};
-    if (default_token.empty()) return std::nullopt;
-    return Credentials{{{"token", default_token}}, path};
+            if (key == context && !value.empty()) return value;
+    return default_token;
+}
+
+std::optional<Credentials> standard(const CloudWorld& world) {
+    for (const char* name : {"DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN"})
+        if (std::string token = world.variable(name); !token.empty()) return Credentials{{{"token", token}}, name};
+    const std::string configured = world.variable("XDG_CONFIG_HOME");
+    for (const std::string& folder :
+         {configured.empty() ? world.home + "/.config" : configured, world.home + "/snap/doctl/current/.config"}) {
+        const std::string path = folder + "/doctl/config.yaml";
+        if (std::string token = token_in(path, world.variable("DIGITALOCEAN_CONTEXT")); !token.empty())
+            return Credentials{{{"token", token}}, path};
+    }
+    return std::nullopt;
 }
 
 }  // namespace

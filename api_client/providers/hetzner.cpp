@@ -465,13 +465,17 @@ std::optional<Credentials> standard(const CloudWorld& world) {
         return Credentials{{{"token", token}}, "HCLOUD_TOKEN"};
     std::string path = world.variable("HCLOUD_CONFIG");
     if (path.empty()) path = world.home + "/.config/hcloud/cli.toml";
-    std::string wanted = world.variable("HCLOUD_CONTEXT"), context;
+    std::string wanted = world.variable("HCLOUD_CONTEXT");
+    std::map<std::string, std::string> tokens, context;  // a context's name and token may stand in either order
     for (const auto& [key, value] : settings_in(path, '=')) {
         if (key == "active_context" && wanted.empty()) wanted = value;
-        if (key == "name") context = value;
-        if (key == "token" && !wanted.empty() && context == wanted) return Credentials{{{"token", value}}, path};
+        if (key != "name" && key != "token") continue;
+        if (context.count(key)) context.clear();  // the next one's
+        context[key] = value;
+        if (context.size() == 2) tokens[context["name"]] = context["token"];
     }
-    return std::nullopt;
+    if (wanted.empty() || tokens[wanted].empty()) return std::nullopt;
+    return Credentials{{{"token", tokens[wanted]}}, path};
 }
 
 }  // namespace

@@ -5,15 +5,35 @@
 
 #include "api_client/base/paths.hpp"
 #include "api_client/cloud.hpp"
+#include "api_client/tool_files.hpp"
 
 namespace tnr {
 
 extern const Cloud local_cloud, aws_cloud, gcp_cloud, azure_cloud, hetzner_cloud, digitalocean_cloud, thunder_cloud;
 
+namespace {
+
+// Files and variables often end in a line break that is no part of the token in them.
+Cloud taking_bare_credentials(Cloud cloud) {
+    cloud.make = [make = cloud.make](const Credentials& given, const CloudWorld& world) {
+        Credentials bare = given;
+        for (auto& [name, value] : bare.values) value = stripped(value);
+        return make(bare, world);
+    };
+    return cloud;
+}
+
+}  // namespace
+
 // Copied when first asked for: the originals, each in a file of its own, are made in an unknown order before main.
 const std::vector<Cloud>& clouds() {
-    static const std::vector<Cloud> all = {local_cloud,   aws_cloud,          gcp_cloud,    azure_cloud,
-                                           hetzner_cloud, digitalocean_cloud, thunder_cloud};
+    static const std::vector<Cloud> all = [] {
+        std::vector<Cloud> clouds;
+        for (const Cloud* cloud :
+             {&local_cloud, &aws_cloud, &gcp_cloud, &azure_cloud, &hetzner_cloud, &digitalocean_cloud, &thunder_cloud})
+            clouds.push_back(taking_bare_credentials(*cloud));
+        return clouds;
+    }();
     return all;
 }
 

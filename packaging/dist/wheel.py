@@ -72,7 +72,7 @@ def main():
     wheel = Wheel(path, args.date)
     wheel.add(f"{data}/scripts/tnr", (stage / "bin/tnr").read_bytes(), 0o755)
     for file in sorted((stage / "share").rglob("*")):
-        if file.is_file():
+        if file.is_file() and file.stem != "tnr-gpu-server":  # the server is not in it
             wheel.add(f"{data}/data/{file.relative_to(stage)}", file.read_bytes())
     wheel.add(f"{info}/METADATA", METADATA.format(version=args.version).encode())
     wheel.add(f"{info}/WHEEL", WHEEL.encode())

@@ -70,6 +70,13 @@ TEST_CASE("a command line that is not understood is answered in the user's words
          "it is called `tnr resize` here; commands: "},
         {{"device", "a100"}, "there is no command 'device'", "`tnr attach NAME TYPE` gives a machine another GPU; "},
         {{"update"}, "there is no command 'update'", "what has installed tnr updates it: pipx, pip or apt; "},
+        {{"login", "--token", "a-token"}, "`tnr login --token` is called otherwise here", "`tnr login thunder` asks"},
+        {{"--json", "snapshot", "create", "--instance-id", "0"},
+         "`tnr snapshot create` is called otherwise here",
+         "`tnr snapshot NAME --name SNAPSHOT`"},
+        {{"ports", "forward", "0", "--add", "8080"},
+         "`tnr ports forward` is called otherwise here",
+         "`tnr ports NAME open PORT…`"},
         {{"--bogus", "status"}, "`tnr status` has no option '--bogus'", "`tnr status --help` shows"},
     };
     for (const auto& one : cases) {
@@ -79,4 +86,17 @@ TEST_CASE("a command line that is not understood is answered in the user's words
         CHECK(error.what.starts_with(one.what));
         CHECK(error.hint.starts_with(one.hint));
     }
+}
+
+TEST_CASE("what the original tnr says in two words is told here, unless a machine is called so", "[cli][usage]") {
+    test::FakeSession user;
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"snapshot", "list"}, {"snapshot", "delete", "old"}, {"ports", "list"}}) {
+        user.err.str("");
+        CHECK(user.tnr(words) == 2);
+        CHECK(user.err.str().find("`tnr " + words[0] + " " + words[1] + "` is called otherwise here") !=
+              std::string::npos);
+    }
+    REQUIRE(user.tnr({"start", "list", "--gpu", "h100"}) == 0);
+    CHECK(user.tnr({"ports", "list"}) == 0);
 }

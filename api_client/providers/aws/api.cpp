@@ -10,7 +10,7 @@
 
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
-#include "api_client/providers/aws/profiles.hpp"
+#include "api_client/tool_files.hpp"
 
 namespace tnr::aws {
 namespace {
@@ -18,7 +18,6 @@ namespace {
 using http::Json;
 
 constexpr const char* fallback_region = "us-east-1";
-constexpr int list_pages_max = 1000;
 // AWS refuses what is signed five minutes off; nobody's network takes that long.
 constexpr long skew_seconds_max = 240;
 constexpr size_t words_max = 300;  // refusals for want of a permission come with a kilobyte of cipher
@@ -35,10 +34,17 @@ constexpr std::array throttled_codes = {
     "RequestThrottledException", "SlowDown",   "TooManyRequestsException"};
 constexpr std::array passing_codes = {"InternalError",           "InternalFailure",    "InternalServerError",
                                       "InternalServerException", "ServiceUnavailable", "Unavailable"};
-constexpr std::array key_codes = {
-    "AuthFailure",         "SignatureDoesNotMatch",       "InvalidClientTokenId",
-    "InvalidAccessKeyId",  "UnrecognizedClientException", "InvalidSignatureException",
-    "IncompleteSignature", "MissingAuthenticationToken",  "MissingAuthenticationTokenException"};
+constexpr std::array key_codes = {"AuthFailure",
+                                  "SignatureDoesNotMatch",
+                                  "InvalidClientTokenId",
+                                  "InvalidAccessKeyId",
+                                  "UnrecognizedClientException",
+                                  "InvalidSignatureException",
+                                  "IncompleteSignature",
+                                  "MissingAuthenticationToken",
+                                  "MissingAuthenticationTokenException",
+                                  "InvalidIdentityToken",
+                                  "IDPRejectedClaim"};
 constexpr std::array expired_codes = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"};
 constexpr std::array time_codes = {"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"};
 constexpr std::array permission_codes = {"UnauthorizedOperation", "AccessDenied",        "AccessDeniedException",
@@ -96,7 +102,7 @@ std::string form(const Parameters& parameters) {
 // The user data has a machine's host key in it.
 std::string told(Parameters parameters) {
     for (auto& [name, value] : parameters)
-        if (name == "UserData") value = "hidden";
+        if (name == "UserData" || name == "WebIdentityToken") value = "hidden";
     return form(parameters);
 }
 
@@ -133,9 +139,7 @@ Result<std::string> Api::home() {
 }
 
 std::string Api::endpoint(const std::string& service, const std::string& region) const {
-    if (auto own = endpoints_.find(service); own != endpoints_.end()) return own->second;
-    const std::string host = (service == "pricing" ? "api." : "") + service + "." + region + ".amazonaws.com";
-    return "https://" + host + (region.compare(0, 3, "cn-") == 0 ? ".cn" : "");
+    return endpoint_of(endpoints_, service, (service == "pricing" ? "api." : "") + service, region);
 }
 
 Result<Api> Api::sibling(const CloudWorld& world) {
@@ -156,33 +160,51 @@ Api::Api(const Api& other, const Keys& keys, const CloudWorld& world)
 
 Result<Keys> Api::keys() {
     if (keys_) return *keys_;
-    auto found = obtain_keys(credentials_, world_, endpoints_);
-    if (!found) return found;
-    for (const auto& secret : {found->secret, found->token}) client_.hide(secret);
-    if (auto role = credentials_.values.find("role_arn"); role != credentials_.values.end()) {
-        found = take_role(*found);
+    const std::vector<Role> roles = roles_in(credentials_);
+    // A role that asks for a code is had from `aws`, and with it all before it.
+    size_t taken = roles.size();
+    while (taken > 0 && roles[taken - 1].mfa.empty()) --taken;
+    Result<Keys> found = Keys{};
+    if (taken > 0)
+        found = keys_kept_by_aws(roles[taken - 1], credentials_, world_);
+    else if (auto file = credentials_.values.find("web_identity_token_file"); file != credentials_.values.end())
+        found = take_role_by_token(file->second, roles.at(taken++));
+    else
+        found = obtain_keys(credentials_, world_, endpoints_);
+    for (;; ++taken) {
         if (!found) return found;
         for (const auto& secret : {found->secret, found->token}) client_.hide(secret);
+        if (taken == roles.size()) break;
+        found = take_role(*found, roles[taken], {.action = "AssumeRole"});
     }
     keys_ = *found;
     return *keys_;
 }
 
-Result<Keys> Api::take_role(const Keys& own) {
-    Call call{.service = "sts",
-              .region = configured_region_.empty() ? fallback_region : configured_region_,
-              .action = "AssumeRole",
-              .parameters = {{"RoleArn", credentials_.values["role_arn"]}, {"RoleSessionName", "tnr"}}};
-    if (const std::string id = credentials_.values["external_id"]; !id.empty())
-        call.parameters.emplace_back("ExternalId", id);
+Result<Keys> Api::take_role(const Keys& own, const Role& role, Call call) {
+    call.service = "sts";
+    call.region = configured_region_.empty() ? fallback_region : configured_region_;
+    call.parameters.emplace_back("RoleArn", role.arn);
+    call.parameters.emplace_back("RoleSessionName", role.session_name.empty() ? "tnr" : role.session_name);
+    if (!role.external_id.empty()) call.parameters.emplace_back("ExternalId", role.external_id);
+    if (!role.duration_s.empty()) call.parameters.emplace_back("DurationSeconds", role.duration_s);
     auto reply = ask_with(own, call);
     if (!reply) return reply.error();
     if (!reply->ok()) return refused(reply->refusal);
     return http::understood("AWS", [&]() -> Result<Keys> {
-        auto keys = reply->body.root().first_element_by_path("AssumeRoleResult/Credentials");
+        auto keys = reply->body.root().first_element_by_path((call.action + "Result/Credentials").c_str());
         return Keys{required(keys, "AccessKeyId"), required(keys, "SecretAccessKey"), required(keys, "SessionToken"),
                     own.region};
     });
+}
+
+Result<Keys> Api::take_role_by_token(const std::string& file, const Role& role) {
+    const std::string token = stripped(small_file(file));
+    if (token.empty())
+        return Error{Error::Kind::auth, "there is no token in " + file + ", which AWS is to be told who we are by",
+                     "AWS_WEB_IDENTITY_TOKEN_FILE, or web_identity_token_file of the profile, names that file"};
+    client_.hide(token);
+    return take_role({}, role, {.action = "AssumeRoleWithWebIdentity", .parameters = {{"WebIdentityToken", token}}});
 }
 
 Result<Api::Reply> Api::ask(const Call& call) {
@@ -201,8 +223,8 @@ Result<Api::Reply> Api::ask_with(const Keys& keys, const Call& call) {
                           .headers = {"Content-Type: application/x-www-form-urlencoded; charset=utf-8"},
                           .body = form(all),
                           .repeatable = call.repeatable,
-                          .signature = http::AwsSignature{keys.id, keys.secret, call.region, call.service},
                           .told = told(all)};
+    if (!keys.id.empty()) request.signature = http::AwsSignature{keys.id, keys.secret, call.region, call.service};
     if (!keys.token.empty()) request.headers.push_back("X-Amz-Security-Token: " + keys.token);
     request.asks_for_patience = [repeatable = call.repeatable](const http::Response& response) {
         return wants_patience(response, repeatable);
@@ -230,12 +252,13 @@ Result<Xml> Api::get(const Call& call) {
 Result<Api::Listed> Api::list(const Call& call, const char* path) {
     Listed listed;
     Call next = call;
-    for (int page = 0; page < list_pages_max; ++page) {
+    std::string token;
+    for (http::Pages pages; pages.go_on(token);) {
         auto body = get(next);
         if (!body) return body.error();
         listed.pages.push_back(*body);
         for (auto item : items(body->root(), path)) listed.items.push_back(item);
-        const std::string token = text(body->root(), "nextToken");
+        token = text(body->root(), "nextToken");
         if (token.empty()) return listed;
         next = call;
         next.parameters.emplace_back("NextToken", token);

@@ -10,6 +10,7 @@
 
 #include "api_client/cloud.hpp"
 #include "api_client/providers/aws/keys.hpp"
+#include "api_client/providers/aws/profiles.hpp"
 #include "api_client/providers/aws/xml.hpp"
 
 namespace tnr::aws {
@@ -70,7 +71,9 @@ private:
     Api(const Api& other, const Keys& keys, const CloudWorld& world);
     Result<Keys> keys();
     Result<Reply> ask_with(const Keys& keys, const Call& call);
-    Result<Keys> take_role(const Keys& keys);
+    // `own`: with which keys; none: `call` says in another way who asks.
+    Result<Keys> take_role(const Keys& own, const Role& role, Call call);
+    Result<Keys> take_role_by_token(const std::string& file, const Role& role);
 
     Credentials credentials_;
     CloudWorld world_;

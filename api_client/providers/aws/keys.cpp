@@ -6,6 +6,7 @@
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
 #include "api_client/providers/aws/credential_process.hpp"
+#include "api_client/providers/aws/sso.hpp"
 #include "api_client/tool_files.hpp"
 
 namespace tnr::aws {
@@ -20,60 +21,6 @@ constexpr const char* metadata_address = "http://169.254.169.254";
 std::string value(const Credentials& credentials, const std::string& name) {
     auto found = credentials.values.find(name);
     return found == credentials.values.end() ? "" : found->second;
-}
-
-Error sign_in_again(const Credentials& credentials, const std::string& what) {
-    return Error{Error::Kind::auth, what, "run `aws sso login --profile " + value(credentials, "profile") + "`"};
-}
-
-// The newest token for that start page among those that `aws sso login` has left. The files' names are hashes of what differs
-// between versions of its configuration; what is in them says it plainly.
-struct SsoToken {
-    std::string text = {}, expires = {};
-};
-SsoToken cached_token(const std::string& folder, const std::string& start_url) {
-    SsoToken newest;
-    std::error_code failed;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-        const Json file = http::parse_json(small_file(entry.path()));
-        if (!file.is_object() || file.value("startUrl", Json()) != start_url) continue;
-        const Json text = file.value("accessToken", Json()), expires = file.value("expiresAt", Json());
-        if (text.is_string() && expires.is_string() && expires.get<std::string>() > newest.expires)
-            newest = {text, expires};
-    }
-    return newest;
-}
-
-Result<Keys> from_portal(const Credentials& credentials, const CloudWorld& world,
-                         const std::map<std::string, std::string>& endpoints) {
-    const SsoToken token = cached_token(world.home + "/.aws/sso/cache", value(credentials, "sso_start_url"));
-    if (token.text.empty()) return sign_in_again(credentials, "you have not signed in at AWS's sign-in page yet");
-    if (token.expires < world.now())
-        return sign_in_again(credentials, "your sign-in at AWS's sign-in page has expired");
-    auto own = endpoints.find("portal");
-    const std::string base = own == endpoints.end()
-                                 ? "https://portal.sso." + value(credentials, "sso_region") + ".amazonaws.com"
-                                 : own->second;
-    http::Client client(world.http, world.limits);
-    client.hide(token.text);
-    auto reply = client.send(
-        {.url = base + "/federation/credentials?account_id=" + http::escaped(value(credentials, "sso_account_id")) +
-                "&role_name=" + http::escaped(value(credentials, "sso_role_name")),
-         .headers = {"x-amz-sso_bearer_token: " + token.text},
-         .repeatable = true});
-    if (!reply) return reply.error();
-    if (reply->status == 401)
-        return sign_in_again(credentials, "AWS's sign-in page does not know your sign-in any more");
-    return http::understood("AWS's sign-in portal", [&]() -> Result<Keys> {
-        const Json body = http::parse_json(reply->body);
-        if (!reply->ok())
-            return Error{Error::Kind::auth, "AWS's sign-in portal refuses account " +
-                                                value(credentials, "sso_account_id") + " with role " +
-                                                value(credentials, "sso_role_name") + " (status " +
-                                                std::to_string(reply->status) + ")"};
-        const Json& keys = body.at("roleCredentials");
-        return Keys{keys.at("accessKeyId"), keys.at("secretAccessKey"), keys.at("sessionToken")};
-    });
 }
 
 Result<Keys> from_metadata(const CloudWorld& world) {
@@ -116,11 +63,46 @@ Result<Keys> obtain_keys(const Credentials& credentials, const CloudWorld& world
         return Error{Error::Kind::auth, "profile '" + value(credentials, "profile") + "' of ~/.aws " + why,
                      "`aws configure list-profiles` shows those there are; AWS_PROFILE chooses one"};
     if (credentials.values.count("metadata")) return from_metadata(world);
-    if (credentials.values.count("sso_start_url")) return from_portal(credentials, world, endpoints);
+    if (credentials.values.count("sso_start_url")) return keys_from_sso(credentials, world, endpoints);
     if (const std::string command = value(credentials, "credential_process"); !command.empty())
         return keys_from_process(command, world);
     return Keys{value(credentials, "access_key_id"), value(credentials, "secret_access_key"),
                 value(credentials, "session_token")};
+}
+
+// The files' names are hashes of what the profile says. What is in them names the role, as "assumed-role/NAME/SESSION".
+Result<Keys> keys_kept_by_aws(const Role& role, const Credentials& credentials, const CloudWorld& world) {
+    // arn:aws:iam::123456789012:role/path/NAME
+    const size_t account = role.arn.find("::"), name = role.arn.rfind('/');
+    const std::string wanted = account == std::string::npos || name == std::string::npos
+                                   ? "?"
+                                   : role.arn.substr(account, role.arn.find(':', account + 2) - account) +
+                                         ":assumed-role" + role.arn.substr(name) + "/";
+    Keys newest;
+    std::string expires = world.now();
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(world.home + "/.aws/cli/cache", failed)) {
+        const Json file = http::parse_json(small_file(entry.path()));
+        auto text = [&](const char* object, const char* member) {
+            const Json inner = file.is_object() ? file.value(object, Json()) : Json();
+            const Json found = inner.is_object() ? inner.value(member, Json()) : Json();
+            return found.is_string() ? found.get<std::string>() : std::string();
+        };
+        const Keys keys{text("Credentials", "AccessKeyId"), text("Credentials", "SecretAccessKey"),
+                        text("Credentials", "SessionToken")};
+        if (text("AssumedRoleUser", "Arn").find(wanted) == std::string::npos || keys.id.empty() ||
+            text("Credentials", "Expiration") <= expires)
+            continue;
+        newest = keys;
+        expires = text("Credentials", "Expiration");
+    }
+    if (!newest.id.empty()) return newest;
+    const std::string profile = value(credentials, "profile");
+    return Error{Error::Kind::auth,
+                 "profile '" + profile +
+                     "' of ~/.aws takes a role that asks for a code (mfa_serial), and `aws` keeps " +
+                     "no keys of it that are still good",
+                 "run `aws sts get-caller-identity --profile " + profile + "`, which asks for the code and keeps them"};
 }
 
 }  // namespace tnr::aws

@@ -14,7 +14,6 @@ using http::Json;
 constexpr double hours_per_month = 730;
 constexpr const char* price_list = "AWS's Price List, on demand, without tax";
 constexpr const char* currency = "USD";
-constexpr int price_pages_max = 200;
 
 // The price on demand per unit; the dearest where more of it gets cheaper. Nothing: it has none in dollars.
 std::optional<double> on_demand(const Json& product) {
@@ -109,7 +108,7 @@ Result<std::vector<Json>> Prices::products(const std::string& service, const Par
         question["Filters"].push_back({{"Type", "TERM_MATCH"}, {"Field", field}, {"Value", value}});
     return http::understood("AWS's Price List", [&]() -> Result<std::vector<Json>> {
         std::vector<Json> all;
-        for (int page = 0; page < price_pages_max; ++page) {
+        for (http::Pages pages; pages.go_on(question.value("NextToken", ""));) {
             auto reply = api_.json("pricing", "AWSPriceListService.GetProducts", question);
             if (!reply) return reply.error();
             for (const auto& text : reply->at("PriceList")) {

@@ -79,41 +79,83 @@ std::optional<Section> sso_in(const Files& files, Section profile) {
     return values;
 }
 
+// Which member of Role each setting is.
+constexpr std::pair<const char*, std::string Role::*> role_settings[] = {{"role_arn", &Role::arn},
+                                                                         {"external_id", &Role::external_id},
+                                                                         {"role_session_name", &Role::session_name},
+                                                                         {"duration_seconds", &Role::duration_s},
+                                                                         {"mfa_serial", &Role::mfa}};
+
+std::string role_key(size_t number, const char* setting) {
+    return "role." + std::to_string(number) + "." + setting;
+}
+
+void add_role(Section& values, const Section& profile) {
+    const size_t number = roles_in({values}).size() + 1;
+    for (const auto& [setting, member] : role_settings)
+        if (std::string value = at(profile, setting); !value.empty()) values[role_key(number, setting)] = value;
+}
+
 std::optional<Section> values_of(const CloudWorld& world, const Files& files, const std::string& name, int depth) {
     const Section profile = files.profile(name);
-    if (const std::string role = at(profile, "role_arn"); !role.empty() && depth < sources_max) {
-        const std::string source = at(profile, "source_profile");
+    const auto own = keys_in(profile);
+    if (depth > 0 && own) return own;  // another profile's role is taken with them
+    if (!at(profile, "role_arn").empty()) {
+        if (depth == sources_max) return std::nullopt;
+        const std::string source = at(profile, "source_profile"), file = at(profile, "web_identity_token_file");
         std::optional<Section> base;
         if (source == name)  // the profile's own keys
-            base = keys_in(profile);
+            base = own;
         else if (!source.empty())
             base = values_of(world, files, source, depth + 1);
         else if (at(profile, "credential_source") == "Ec2InstanceMetadata")
             base = Section{{"metadata", "yes"}};
-        if (!base || base->count("role_arn") || !at(profile, "mfa_serial").empty())
-            return std::nullopt;  // one role with the help of another: not done here
-        (*base)["role_arn"] = role;
-        (*base)["external_id"] = at(profile, "external_id");
+        else if (!file.empty())
+            base = Section{{"web_identity_token_file", file}};
+        if (base) add_role(*base, profile);
         return base;
     }
     if (auto values = sso_in(files, profile)) return values;
-    if (auto values = keys_in(profile)) return values;
+    if (own) return own;
     const std::string command = at(profile, "credential_process");
     return command.empty() ? std::nullopt : std::optional{Section{{"credential_process", command}}};
+}
+
+// What clusters and CI systems give the programs that they run.
+std::optional<Section> web_identity_in(const CloudWorld& world) {
+    const std::string file = world.variable("AWS_WEB_IDENTITY_TOKEN_FILE"), role = world.variable("AWS_ROLE_ARN");
+    if (file.empty() || role.empty()) return std::nullopt;
+    Section values{{"web_identity_token_file", file}};
+    add_role(values, {{"role_arn", role}, {"role_session_name", world.variable("AWS_ROLE_SESSION_NAME")}});
+    return values;
 }
 
 // Why a profile gives no keys, where it was meant to: one that is asked for by its name, or that takes a role. Nothing else
 // may stand in for it, for that could be another account.
 std::string why_unusable(const CloudWorld& world, const Files& files, const std::string& name) {
     const Section profile = files.profile(name);
-    if (!at(profile, "mfa_serial").empty()) return "takes a role that asks for a code (mfa_serial), which tnr cannot";
     if (!at(profile, "role_arn").empty())
         return "takes a role, and neither its source_profile nor its credential_source has keys that tnr finds";
+    if (!at(profile, "login_session").empty())
+        return "has signed in by `aws login`, whose keys only AWS's own tools read; this line in a profile asks them: "
+               "credential_process = aws configure export-credentials --profile " +
+               name;
     if (first_set(world, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}).empty()) return "";
     return profile.empty() ? "does not exist" : "has no keys, sign-in page or program";
 }
 
 }  // namespace
+
+std::vector<Role> roles_in(const Credentials& credentials) {
+    std::vector<Role> roles;
+    while (credentials.values.count(role_key(roles.size() + 1, "role_arn"))) {
+        Role role;
+        for (const auto& [setting, member] : role_settings)
+            role.*member = at(credentials.values, role_key(roles.size() + 1, setting));
+        roles.push_back(role);
+    }
+    return roles;
+}
 
 std::optional<Credentials> standard(const CloudWorld& world) {
     const std::string id = world.variable("AWS_ACCESS_KEY_ID"), secret = world.variable("AWS_SECRET_ACCESS_KEY");
@@ -122,6 +164,9 @@ std::optional<Credentials> standard(const CloudWorld& world) {
                             {"secret_access_key", secret},
                             {"session_token", world.variable("AWS_SESSION_TOKEN")}},
                            "AWS_ACCESS_KEY_ID"};
+    const bool profile_asked_for = !first_set(world, {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}).empty();
+    if (auto values = web_identity_in(world); values && !profile_asked_for)
+        return Credentials{*values, "AWS_WEB_IDENTITY_TOKEN_FILE"};
     const Files files(world);
     const std::string name = profile_name(world);
     auto values = values_of(world, files, name, 0);
@@ -162,7 +207,7 @@ std::map<std::string, std::string> configured_endpoints(const CloudWorld& world)
          {Service{"ec2", "AWS_ENDPOINT_URL_EC2", "ec2"}, Service{"sts", "AWS_ENDPOINT_URL_STS", "sts"},
           Service{"pricing", "AWS_ENDPOINT_URL_PRICING", "pricing"},
           Service{"ce", "AWS_ENDPOINT_URL_COST_EXPLORER", "cost_explorer"},
-          Service{"portal", "AWS_ENDPOINT_URL_SSO", "sso"}}) {
+          Service{"portal", "AWS_ENDPOINT_URL_SSO", "sso"}, Service{"oidc", "AWS_ENDPOINT_URL_SSO_OIDC", "sso_oidc"}}) {
         const std::string own_setting = at(services, std::string(service.setting) + ".endpoint_url");
         for (const std::string& url : {world.variable(service.variable), world.variable("AWS_ENDPOINT_URL"),
                                        own_setting, at(profile, "endpoint_url")}) {
@@ -172,6 +217,12 @@ std::map<std::string, std::string> configured_endpoints(const CloudWorld& world)
         }
     }
     return endpoints;
+}
+
+std::string endpoint_of(const std::map<std::string, std::string>& endpoints, const std::string& service,
+                        const std::string& host, const std::string& region) {
+    if (auto own = endpoints.find(service); own != endpoints.end()) return own->second;
+    return "https://" + host + "." + region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
 }
 
 }  // namespace tnr::aws

@@ -13,7 +13,6 @@ using http::Json;
 using http::understood;
 
 constexpr int operation_seconds_max = 1200;  // a resource group takes minutes to go
-constexpr int list_pages_max = 1000;
 
 // Each part of the API has versions of its own; the first that is in the path counts.
 constexpr std::pair<const char*, const char*> versions[] = {{"Microsoft.Compute/skus", "2021-07-01"},
@@ -51,20 +50,12 @@ std::string header(const http::Reply& reply, const char* name) {
     return found == reply.headers.end() ? "" : found->second;
 }
 
-std::string base_of(const CloudWorld& world) {
-    std::string base = world.variable("AZURE_RESOURCE_MANAGER_HOST");
-    if (base.empty()) base = "https://management.azure.com";
-    if (base.find("://") == std::string::npos) base = "https://" + base;
-    while (base.back() == '/') base.pop_back();
-    return base;
-}
-
 }  // namespace
 
 ArmApi::ArmApi(Identity& identity, const CloudWorld& world)
     : identity_(identity),
       world_(world),
-      base_(base_of(world)),
+      base_(identity.manager()),
       api_({.cloud = "Azure",
             .base = base_,
             .sign_in = identity.sign_in(),
@@ -120,7 +111,8 @@ Result<std::vector<Json>> ArmApi::list(const std::string& rest) {
     return understood("Azure", [&]() -> Result<std::vector<Json>> {
         std::vector<Json> items;
         std::string path = versioned(*first);
-        for (int pages = 0; pages < list_pages_max; ++pages) {
+        http::Pages pages;
+        while (pages.go_on(path)) {
             auto page = accepted(call("GET", path));
             if (!page) return page.error();
             for (const auto& item : page->at("value")) items.push_back(item);

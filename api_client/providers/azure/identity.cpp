@@ -11,16 +11,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* resource = "https://management.azure.com/";
-// az's own, which its refresh tokens belong to; and its older name of the resource manager, which they are for.
+// az's own, which its refresh tokens belong to.
 constexpr const char* az_client = "04b07795-8ddb-461a-bbee-02f9e1bf7b46";
-constexpr const char* az_scope = "https://management.core.windows.net//.default";
 constexpr int seconds_left_min = 300;
-
-std::string az_folder(const CloudWorld& world) {
-    const std::string folder = world.variable("AZURE_CONFIG_DIR");
-    return folder.empty() ? world.home + "/.azure" : folder;
-}
 
 json parsed(std::string text) {
     if (text.compare(0, 3, "\xef\xbb\xbf") == 0) text.erase(0, 3);  // az begins its profile so
@@ -69,7 +62,7 @@ std::optional<Credentials> ambient_credentials(const CloudWorld& world) {
 }
 
 Identity::Identity(const Credentials& credentials, const CloudWorld& world)
-    : credentials_(credentials), world_(world), client_(world.http, world.limits) {
+    : credentials_(credentials), world_(world), environment_(environment(world)), client_(world.http, world.limits) {
     client_.hide(value("client_secret"));
 }
 
@@ -90,6 +83,9 @@ json Identity::cli_profile() const {
     const std::string wanted = world_.variable("AZURE_SUBSCRIPTION_ID");
     json chosen = json::object();
     for (const json& each : profile["subscriptions"]) {
+        // az keeps those of all of Azure's clouds in one file.
+        const std::string of_cloud = text_in(each, "environmentName");
+        if (environment_ && !of_cloud.empty() && of_cloud != environment_->name) continue;
         if (!wanted.empty() && text_in(each, "id") == wanted) return each;
         if (each.is_object() && each.value("isDefault", json()) == true) chosen = each;
     }
@@ -108,17 +104,15 @@ std::string Identity::location() const {
 }
 
 Result<std::string> Identity::access_token() {
+    if (!environment_) return environment_.error();
     if (!value("identity").empty()) return by_endpoint();
     return value("cli").empty() ? by_secret() : by_cli();
 }
 
 Result<std::string> Identity::ask(const std::string& tenant, std::vector<std::pair<std::string, std::string>> form) {
-    std::string authority = world_.variable("AZURE_AUTHORITY_HOST");
-    if (authority.empty()) authority = "login.microsoftonline.com";
-    if (authority.find("://") == std::string::npos) authority = "https://" + authority;
-    while (authority.back() == '/') authority.pop_back();
     auto token = http::fetch_token(
-        client_, {"Azure", authority + "/" + http::escaped(tenant) + "/oauth2/v2.0/token", std::move(form), sign_in()});
+        client_, {"Azure", environment_->authority + "/" + http::escaped(tenant) + "/oauth2/v2.0/token",
+                  std::move(form), sign_in()});
     if (token || token.error().kind != Error::Kind::auth) return token;
     Error error = token.error();
     error.what = error.what.substr(0, error.what.find_first_of("\r\n"));  // lines with ids and times follow
@@ -136,7 +130,7 @@ Result<std::string> Identity::by_secret(const std::string& tenant, const std::st
     return ask(tenant, {{"grant_type", "client_credentials"},
                         {"client_id", client},
                         {"client_secret", secret},
-                        {"scope", std::string(resource) + ".default"}});
+                        {"scope", environment_->resource + ".default"}});
 }
 
 // `az login --service-principal` keeps the secret, as az does itself.
@@ -164,8 +158,9 @@ Result<std::string> Identity::by_cli() {
     const int64_t now = http::seconds_of(world_.now());
     for (const json& token : cache.value("AccessToken", json::object())) {
         const std::string target = text_in(token, "target"), secret = text_in(token, "secret");
-        const bool ours = target.find("https://management.") != std::string::npos &&
-                          text_in(token, "realm") == tenant && is_users(token);
+        const bool for_us = target.find(environment_->resource) != std::string::npos ||
+                            target.find(environment_->core) != std::string::npos;
+        const bool ours = for_us && text_in(token, "realm") == tenant && is_users(token);
         if (!ours || secret == given_out_ || number_in(token, "expires_on") < now + seconds_left_min) continue;
         return given_out_ = secret;
     }
@@ -174,7 +169,7 @@ Result<std::string> Identity::by_cli() {
         return ask(tenant, {{"grant_type", "refresh_token"},
                             {"client_id", az_client},
                             {"refresh_token", text_in(token, "secret")},
-                            {"scope", az_scope}});
+                            {"scope", environment_->core + "/.default"}});
     }
     return Error{Error::Kind::auth, "Azure: az's token has expired, and there is none to renew it with",
                  "run `az login`"};
@@ -183,10 +178,11 @@ Result<std::string> Identity::by_cli() {
 Result<std::string> Identity::by_endpoint() {
     const std::string header = world_.variable("IDENTITY_HEADER");
     client_.hide(header);
-    http::Request request{.url = value("identity") + "?api-version=2019-08-01&resource=" + http::escaped(resource),
-                          .headers = {"X-IDENTITY-HEADER: " + header},
-                          .repeatable = true,
-                          .brings_secrets = true};
+    http::Request request{
+        .url = value("identity") + "?api-version=2019-08-01&resource=" + http::escaped(environment_->resource),
+        .headers = {"X-IDENTITY-HEADER: " + header},
+        .repeatable = true,
+        .brings_secrets = true};
     auto response = client_.send(request);
     if (!response) return response.error();
     if (response->ok()) return http::token_in("Azure", response->body);

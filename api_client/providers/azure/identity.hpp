@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api_client/cloud.hpp"
+#include "api_client/providers/azure/environment.hpp"
 
 namespace tnr::azure {
 
@@ -24,6 +25,8 @@ public:
     std::string subscription() const;
     // Where az makes things unless told; empty: nowhere.
     std::string location() const;
+    // Of the resource manager.
+    std::string manager() const { return environment_ ? environment_->manager : ""; }
     // For refusals.
     std::string sign_in() const;
 
@@ -40,6 +43,7 @@ private:
 
     Credentials credentials_;
     CloudWorld world_;
+    Result<Environment> environment_;
     std::string given_out_;  // the stored token: one that is asked for again has been refused
     http::Client client_;
 };

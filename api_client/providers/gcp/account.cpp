@@ -3,6 +3,7 @@
 
 #include "api_client/http/oauth.hpp"
 #include "api_client/http/parse.hpp"
+#include "api_client/providers/gcp/federation.hpp"
 #include "api_client/tool_files.hpp"
 
 namespace tnr::gcp {
@@ -87,8 +88,11 @@ std::string Account::sign_in() const {
 }
 
 std::string Account::who() const {
-    const std::string email = key_value("client_email");
-    return email.empty() ? key_value("account") : email;
+    for (const char* name : {"client_email", "account"})
+        if (std::string email = key_value(name); !email.empty()) return email;
+    // https://…/serviceAccounts/EMAIL:generateAccessToken
+    const std::string url = key_value("service_account_impersonation_url"), end = ":generateAccessToken";
+    return url.ends_with(end) ? url.substr(url.rfind('/') + 1, url.size() - url.rfind('/') - 1 - end.size()) : "";
 }
 
 std::string Account::zone() const {
@@ -124,10 +128,24 @@ Result<std::string> Account::access_token() {
     const std::string type = key_value("type");
     if (type == "service_account") return by_service_account();
     if (type == "authorized_user") return by_refresh_token();
+    const Federation federation{client_, key_, scope, sign_in()};
+    if (type == "external_account") return token_of_workload(federation);
+    if (type == "external_account_authorized_user") return token_of_workforce(federation);
+    if (type == "impersonated_service_account") {
+        auto token = source().access_token();
+        return token ? impersonated(federation, *token) : token;
+    }
     return Error{Error::Kind::auth,
                  type.empty() ? "Google: there is no key in what " + source_ + " gave"
                               : "Google: credentials of type '" + type + "' are not supported",
-                 "a service account's key file (JSON), or `gcloud auth application-default login`"};
+                 sign_in()};
+}
+
+// Whose token is exchanged for that of a service account. Its own credentials may not be such ones again, so this ends.
+Account Account::source() const {
+    nlohmann::json inner = key_.value("source_credentials", nlohmann::json::object());
+    if (inner.is_object() && inner.value("type", nlohmann::json()) == key_["type"]) inner["type"] = "nested";
+    return Account(Credentials{{{"key", inner.dump()}}, source_}, world_);
 }
 
 Result<std::string> Account::by_service_account() {

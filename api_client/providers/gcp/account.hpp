@@ -34,6 +34,7 @@ private:
     Result<std::string> metadata(const std::string& path);
     Result<std::string> by_service_account();
     Result<std::string> by_refresh_token();
+    Account source() const;
     std::string key_value(const char* name) const;
 
     CloudWorld world_;

@@ -11,7 +11,6 @@ using http::Json;
 using http::understood;
 
 constexpr int operation_seconds_max = 600;  // stopping waits 90 s for the machine's programs
-constexpr int list_pages_max = 1000;
 
 // The reason in detail, else the status: "quotaExceeded", "PERMISSION_DENIED".
 http::Refusal refusal_in(const Json& body) {
@@ -79,8 +78,9 @@ bool ProjectApi::sold_out() const {
 Result<std::vector<Json>> ProjectApi::all(const std::string& rest, const std::string& list) {
     return understood("Google", [&]() -> Result<std::vector<Json>> {
         std::vector<Json> items;
+        http::Pages pages;
         std::string path = rest;
-        for (int pages = 0; pages < list_pages_max; ++pages) {
+        while (pages.go_on(path)) {
             auto page = call("GET", path);
             if (!page) return page.error();
             for (const auto& item : page->value(list, Json::array())) items.push_back(item);

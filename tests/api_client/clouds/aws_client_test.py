@@ -59,6 +59,39 @@ with mock_cloud("aws_mock.py") as mock:
         assert False, "a token that nobody has given"
     except botocore.exceptions.UnauthorizedSSOTokenError:
         pass
+    # A session of single sign-on renews its token, which is good for once, and keeps the new one.
+    config = pathlib.Path(home.name, ".aws", "config")
+    config.write_text(config.read_text() + "[profile session]\nsso_session = us\nsso_account_id = 123456789012\nsso_role_name = builder\n"
+                      "[sso-session us]\nsso_region = us-east-1\nsso_start_url = https://us.awsapps.com/start\n")
+    session = folder / (hashlib.sha1(b"us").hexdigest() + ".json")
+    session.write_text(json.dumps({
+        **token, "expiresAt": "2026-01-01T00:00:00Z", "clientId": "sso-client", "clientSecret": "sso-client-secret",
+        "registrationExpiresAt": "2999-01-01T00:00:00Z", "refreshToken": "sso-refresh-token-0"}))
+    assert client("sts", profile_name="session").get_caller_identity()["Arn"].endswith("assumed-role/builder/mock")
+    kept = json.loads(session.read_text())
+    assert (kept["accessToken"], kept["refreshToken"]) == ("sso-token-renewed-1", "sso-refresh-token-1"), kept
+    session.write_text(json.dumps({**kept, "expiresAt": "2026-01-01T00:00:00Z", "refreshToken": "sso-refresh-token-0"}))
+    try:
+        client("sts", profile_name="session").get_caller_identity()
+        assert False, "a refresh token was good twice"
+    except botocore.exceptions.TokenRetrievalError:
+        pass
+    # Roles: by a token that somebody else has signed, and by another role.
+    web = pathlib.Path(home.name, "web-token")
+    web.write_text("web.identity-token.0123456789")
+    os.environ.update(AWS_WEB_IDENTITY_TOKEN_FILE=str(web), AWS_ROLE_ARN=keys["role_arn"], AWS_ROLE_SESSION_NAME="ci")
+    assert client("sts").get_caller_identity()["Arn"].endswith("assumed-role/builder/ci")
+    web.write_text("another")
+    assert refusal(client("sts").get_caller_identity) == "InvalidIdentityToken"
+    for name in "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME":
+        del os.environ[name]
+    pathlib.Path(home.name, ".aws", "credentials").write_text(
+        f"[base]\naws_access_key_id={keys['tester']['id']}\naws_secret_access_key={keys['tester']['secret']}\n")
+    config.write_text(config.read_text() + f"[profile builder]\nrole_arn={keys['role_arn']}\nsource_profile=base\n"
+                      f"[profile deployer]\nrole_arn={keys['deployer_arn']}\nsource_profile=builder\n"
+                      f"[profile direct]\nrole_arn={keys['deployer_arn']}\nsource_profile=base\n")
+    assert "assumed-role/deployer/" in client("sts", profile_name="deployer").get_caller_identity()["Arn"]
+    assert refusal(client("sts", profile_name="direct").get_caller_identity) == "AccessDenied"
     # The Price List, in pages.
     pricing = client("pricing", **tester)
     wanted = {"regionCode": "us-east-1", "operatingSystem": "Linux", "tenancy": "Shared"}

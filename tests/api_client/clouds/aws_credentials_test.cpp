@@ -59,6 +59,9 @@ TEST_CASE("aws: variables come before the profile, and the profile that is asked
     cloud.variables["AWS_SESSION_TOKEN"] = cloud.keys["role"]["token"];
     CHECK(cloud.standard()->source == "AWS_ACCESS_KEY_ID");
     CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "mock") == 0);
+    cloud.variables["AWS_SECRET_ACCESS_KEY"] += "\n";  // which is no part of it
+    cloud.variables["AWS_ACCESS_KEY_ID"] += "\n";
+    CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "mock") == 0);
     CHECK(cloud.open(*cloud.standard())->machines());
     cloud.variables["AWS_SESSION_TOKEN"] = "another-token-another-token";
     CHECK(cloud.open(*cloud.standard())->machines().error().kind == Error::Kind::auth);
@@ -69,6 +72,9 @@ TEST_CASE("aws: variables come before the profile, and the profile that is asked
     CHECK(cloud.open(*cloud.standard())->whoami().error().kind == Error::Kind::auth);
     cloud.write("config", "[profile nosuch]\nregion = us-west-2\n");
     CHECK(cloud.whoami(cloud.standard()) == "profile 'nosuch' of ~/.aws has no keys, sign-in page or program");
+    cloud.write("config", "[profile nosuch]\nlogin_session = arn:aws:iam::123456789012:user/me\n");
+    CHECK(cloud.whoami(cloud.standard()).find("aws configure export-credentials --profile nosuch") !=
+          std::string::npos);
 }
 
 TEST_CASE("aws: what `tnr login` stores has a region, and none of it is us-east-1", "[clouds][aws]") {
@@ -97,8 +103,114 @@ TEST_CASE("aws: a profile may take a role with the keys of another one", "[cloud
     cloud.variables.erase("AWS_PROFILE");
     cloud.write("config", "[default]\nrole_arn = r\nsource_profile = gone\n");
     CHECK(cloud.whoami(cloud.standard()) == "profile 'default' of ~/.aws takes a role, and " + neither);
-    cloud.write("config", "[default]\nrole_arn = r\nsource_profile = base\nmfa_serial = arn:aws:iam::1:mfa/me\n");
-    CHECK(cloud.whoami(cloud.standard()).find("asks for a code (mfa_serial)") != std::string::npos);
+}
+
+TEST_CASE("aws: a role may be taken with the help of another one", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    const std::string builder = cloud.keys["role_arn"], deployer = cloud.keys["deployer_arn"];
+    cloud.write("credentials", "[base]\n" + cloud.own_keys("tester"));
+    cloud.write("config", "[profile deployer]\nrole_arn = " + deployer +
+                              "\nsource_profile = builder\nrole_session_name = laptop\nduration_seconds = 1800\n"
+                              "region = eu-central-1\n[profile builder]\nrole_arn = " +
+                              builder + "\nsource_profile = base\nregion = us-west-2\n[profile direct]\nrole_arn = " +
+                              deployer + "\nsource_profile = base\n");
+    cloud.variables["AWS_PROFILE"] = "deployer";
+    CHECK(cloud.whoami(cloud.standard()) ==
+          "arn:aws:sts::123456789012:assumed-role/deployer/laptop in account "
+          "123456789012, region eu-central-1");
+    CHECK(cloud.count("POST", "/sts/eu-central-1/AssumeRole") == 2);
+    CHECK(cloud.explained.find("DurationSeconds=1800") != std::string::npos);
+    CHECK(cloud.open(*cloud.standard())->machines());
+    cloud.variables["AWS_PROFILE"] = "direct";
+    CHECK(cloud.whoami(cloud.standard()).find("not authorized to perform: sts:AssumeRole") != std::string::npos);
+    // A circle, and more steps than anybody has.
+    cloud.write("config",
+                "[profile a]\nrole_arn = r\nsource_profile = b\n[profile b]\nrole_arn = r\nsource_profile = a\n");
+    cloud.variables["AWS_PROFILE"] = "a";
+    CHECK(cloud.whoami(cloud.standard()).find("profile 'a' of ~/.aws takes a role, and neither") == 0);
+    // A source that has keys is what they say, whatever else stands there.
+    cloud.write("credentials", "[b]\n" + cloud.own_keys("tester"));
+    cloud.write("config", "[profile a]\nrole_arn = " + builder +
+                              "\nsource_profile = b\n[profile b]\nrole_arn = r\nsource_profile = a\n");
+    CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "tnr") == 0);
+}
+
+TEST_CASE("aws: a token that somebody else has signed is exchanged for a role", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    const std::string file = cloud.folder / "web-token";
+    cloud.variables["AWS_WEB_IDENTITY_TOKEN_FILE"] = file;
+    CHECK_FALSE(cloud.standard());  // for which role?
+    cloud.variables["AWS_ROLE_ARN"] = cloud.keys["role_arn"];
+    CHECK(cloud.standard()->source == "AWS_WEB_IDENTITY_TOKEN_FILE");
+    CHECK(cloud.whoami(cloud.standard()).find("there is no token in " + file) == 0);
+    test::write_text(file, "web.identity-token.0123456789\n");
+    CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "tnr") == 0);
+    cloud.variables["AWS_ROLE_SESSION_NAME"] = "ci-7";
+    CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "ci-7") == 0);
+    CHECK(cloud.open(*cloud.standard())->machines());
+    CHECK(cloud.explained.find("identity-token") == std::string::npos);
+    test::write_text(file, "web.identity-token.of-yesterday");
+    auto refused = cloud.open(*cloud.standard())->whoami();
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == Error::Kind::auth);
+    CHECK(refused.error().hint.find("AWS_WEB_IDENTITY_TOKEN_FILE") != std::string::npos);
+    // The profile that is asked for comes first, and may name such a file itself; its role helps with another one.
+    test::write_text(file, "web.identity-token.0123456789");
+    cloud.variables["AWS_PROFILE"] = "deployer";
+    CHECK(cloud.whoami(cloud.standard()) == "profile 'deployer' of ~/.aws does not exist");
+    cloud.write("config", "[profile deployer]\nrole_arn = " + cloud.keys["deployer_arn"].get<std::string>() +
+                              "\nsource_profile = ci\n[profile ci]\nrole_arn = " +
+                              cloud.keys["role_arn"].get<std::string>() + "\nweb_identity_token_file = " + file + "\n");
+    CHECK(cloud.whoami(cloud.standard()).find("assumed-role/deployer/tnr in account") != std::string::npos);
+}
+
+TEST_CASE("aws: a role that asks for a code is had from what AWS's own tool keeps", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    std::filesystem::create_directories(cloud.folder / ".aws/cli/cache");
+    cloud.write("credentials", "[base]\n" + cloud.own_keys("tester"));
+    const std::string builder = cloud.keys["role_arn"];
+    cloud.write("config", "[profile work]\nrole_arn = " + builder +
+                              "\nsource_profile = base\nmfa_serial = arn:aws:iam::123456789012:mfa/me\n"
+                              "[profile deployer]\nrole_arn = " +
+                              cloud.keys["deployer_arn"].get<std::string>() + "\nsource_profile = work\n");
+    cloud.variables["AWS_PROFILE"] = "work";
+    auto refused = [&] {
+        auto who = cloud.open(*cloud.standard())->whoami();
+        REQUIRE_FALSE(who);
+        CHECK(who.error().kind == Error::Kind::auth);
+        CHECK(who.error().what.find("asks for a code (mfa_serial)") != std::string::npos);
+        return who.error().hint;
+    };
+    const std::string what_to_run =
+        "run `aws sts get-caller-identity --profile work`, which asks for the code and keeps them";
+    CHECK(refused() == what_to_run);
+    // As AWS's tool writes it.
+    auto keep = [&](const std::string& arn, const std::string& expires) {
+        const json role = cloud.keys["role"];
+        cloud.write("cli/cache/40f5b1.json", json{{"Credentials",
+                                                   {{"AccessKeyId", role["id"]},
+                                                    {"SecretAccessKey", role["secret"]},
+                                                    {"SessionToken", role["token"]},
+                                                    {"Expiration", expires}}},
+                                                  {"AssumedRoleUser", {{"AssumedRoleId", "AROA:s"}, {"Arn", arn}}},
+                                                  {"ResponseMetadata", json::object()}}
+                                                 .dump());
+    };
+    const std::string builder_session = "arn:aws:sts::123456789012:assumed-role/builder/botocore-session-1";
+    keep(builder_session, "2026-01-02T03:04:00UTC");
+    CHECK(refused() == what_to_run);  // no longer good
+    keep("arn:aws:sts::999999999999:assumed-role/builder/botocore-session-1", "2026-01-02T04:00:00UTC");
+    CHECK(refused() == what_to_run);  // of another account
+    keep("arn:aws:sts::123456789012:assumed-role/builders/botocore-session-1", "2026-01-02T04:00:00UTC");
+    CHECK(refused() == what_to_run);
+    keep(builder_session, "2026-01-02T04:00:00UTC");
+    CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "mock") == 0);
+    CHECK(cloud.open(*cloud.standard())->machines());
+    cloud.variables["AWS_PROFILE"] = "deployer";  // for which no code is asked
+    CHECK(cloud.whoami(cloud.standard()).find("assumed-role/deployer/tnr in account") != std::string::npos);
 }
 
 TEST_CASE("aws: a profile may name a program that prints keys", "[clouds][aws]") {
@@ -151,6 +263,63 @@ TEST_CASE("aws: single sign-on's cached token is exchanged for keys", "[clouds][
     CHECK(cloud.whoami(cloud.standard()).find(std::string(role_prefix) + "mock") == 0);
     CHECK(cloud.open(*cloud.standard())->machines());
     CHECK(cloud.explained.find("sso-token-0123456789") == std::string::npos);
+}
+
+TEST_CASE("aws: a session of single sign-on renews its token, and keeps the new one for all tools", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    cloud.write("config",
+                "[profile dev]\nsso_session = us\nsso_account_id = 123456789012\nsso_role_name = builder\n"
+                "[sso-session us]\nsso_region = eu-central-1\nsso_start_url = https://us.awsapps.com/start\n"
+                "sso_registration_scopes = sso:account:access\n");
+    cloud.variables["AWS_PROFILE"] = "dev";
+    const std::string name = "sso/cache/b5e2.json";
+    json token = {{"startUrl", "https://us.awsapps.com/start"},
+                  {"region", "eu-central-1"},
+                  {"accessToken", "sso-token-of-yesterday"},
+                  {"expiresAt", "2026-01-02T03:00:00Z"},
+                  {"clientId", "sso-client"},
+                  {"clientSecret", "sso-client-secret"},
+                  {"registrationExpiresAt", "2026-03-01T00:00:00Z"},
+                  {"refreshToken", "sso-refresh-token-0"}};
+    auto kept = [&] { return json::parse(tnr::small_file(cloud.folder / ".aws" / name)); };
+    auto whoami = [&](const json& stored) {
+        cloud.write(name, stored.dump());
+        return cloud.whoami(cloud.standard());
+    };
+    const std::string me = std::string(role_prefix) + "mock in account 123456789012, region us-east-1";
+    CHECK(whoami(token) == me);
+    CHECK(kept()["accessToken"] == "sso-token-renewed-1");
+    CHECK(kept()["expiresAt"] == "2026-01-02T04:04:05Z");
+    CHECK(kept()["refreshToken"] == "sso-refresh-token-1");  // the one before is used up
+    CHECK(kept()["clientSecret"] == "sso-client-secret");
+    CHECK((std::filesystem::status(cloud.folder / ".aws" / name).permissions() & std::filesystem::perms::mask) ==
+          std::filesystem::perms(0600));
+    CHECK(cloud.whoami(cloud.standard()) == me);  // it is good for an hour
+    CHECK(cloud.count("POST", "/oidc/any/CreateToken") == 1);
+    cloud.now = "2026-01-02T03:55:00Z";  // the hour is nearly over
+    CHECK(cloud.whoami(cloud.standard()) == me);
+    CHECK(kept()["accessToken"] == "sso-token-renewed-2");
+    for (const char* secret : {"sso-refresh-token", "sso-client-secret", "sso-token"})
+        CHECK(cloud.explained.find(secret) == std::string::npos);
+    // AWS is out of order: a token that is still good will do, one that is not does not become a wrong sign-in.
+    json stored = kept();
+    cloud.now = "2026-01-02T04:50:00Z";
+    cloud.fail_next({{"path", "/oidc/"}, {"status", 503}, {"times", 9}});
+    CHECK(whoami(stored) == me);
+    cloud.now = "2026-01-02T06:00:00Z";
+    CHECK(whoami(stored).find("cannot renew your sign-in now (status 503)") != std::string::npos);
+    cloud.ask("knobs", {{"no_faults", true}});
+    // What cannot be renewed.
+    const std::string expired = "your sign-in at AWS's sign-in page has expired";
+    stored["refreshToken"] = "sso-refresh-token-0";
+    CHECK(whoami(stored) == expired);
+    CHECK(kept() == stored);
+    stored["refreshToken"] = "sso-refresh-token-2";
+    stored["registrationExpiresAt"] = "2026-01-02T05:00:00Z";
+    CHECK(whoami(stored) == expired);
+    stored["registrationExpiresAt"] = "2026-03-01T00:00:00Z";
+    CHECK(whoami(stored) == me);
 }
 
 TEST_CASE("aws: the role of the machine that tnr runs on is asked last, and not waited for elsewhere",

@@ -62,16 +62,14 @@ except ImportError as missing:
     print("port 0", flush=True)  # tests say that they were skipped
     sys.exit(f"moto and boto3 are needed: {missing}")
 
-ACCOUNT = "123456789012"
+from aws_sign_in import ACCOUNT, DEPLOYER, ROLE, SSO_TOKEN, SignIn, refused
+
 REGIONS = ["eu-central-1", "us-east-1", "us-west-2"]
 PAGE = 20  # instance types
 FAMILIES = ("t3.", "m7i.", "c6i.", "c7gn.", "m6g.", "g4dn.", "m5.", "t2.")
 HOURLY = {"t3.micro": "0.0104", "t3.small": "0.0208", "t3.medium": "0.0416", "t3.large": "0.0832", "m7i.large": "0.1008",
           "m7i.xlarge": "0.2016", "c6i.large": "0.085", "c6i.xlarge": "0.17"}  # dollars in us-east-1; others are unknown
 EVERYTHING = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/builder"
-SSO_TOKEN = "sso-token-0123456789"
-METADATA_TOKEN = "metadata-token-0123456789"
 
 # --- moto, and what is added to it
 
@@ -91,11 +89,6 @@ def describe_instance_types(self):
 InstanceResponse.describe_instance_types = describe_instance_types
 
 
-def refused(code, words, status=400):
-    body = f"<Response><Errors><Error><Code>{code}</Code><Message>{words}</Message></Error></Errors><RequestID>req-moto</RequestID></Response>"
-    return Refused(status, body.encode(), {"Content-Type": "text/xml"})
-
-
 # --- the services' models
 
 loader = botocore.loaders.Loader()
@@ -105,7 +98,7 @@ def model(service):
     return botocore.model.ServiceModel(loader.load_service_model(service, "service-2"))
 
 
-MODELS = {"ec2": model("ec2"), "sts": model("sts"), "pricing": model("pricing"), "ce": model("ce"), "portal": model("sso")}
+MODELS = {"ec2": model("ec2"), "sts": model("sts"), "pricing": model("pricing"), "ce": model("ce"), "portal": model("sso"), "oidc": model("sso-oidc")}
 
 
 class Models:
@@ -173,7 +166,7 @@ class Models:
         return False
 
 
-class Aws(MockCloud):
+class Aws(SignIn, MockCloud):
     malformed = b'<?xml version="1.0"?><DescribeInstancesResponse><reservationSet><item>'
 
     def __init__(self):
@@ -196,7 +189,10 @@ class Aws(MockCloud):
         trust = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": "*"}}]}
         iam.create_role("builder", json.dumps(trust), "/", None, "", [], "3600")
         iam.put_role_policy("builder", "all", EVERYTHING)
+        iam.create_role("deployer", json.dumps(trust), "/ops/", None, "", [], "3600")
+        iam.put_role_policy("deployer", "all", EVERYTHING)
         self.changing, self.unseen, self.orders = {}, {}, {}
+        self.sso_tokens, self.refresh_token, self.renewals = {SSO_TOKEN}, "sso-refresh-token-0", 0
         self.faults, self.log, self.knobs = [], [], {}
         self.description.violations = []
         settings.INITIAL_NO_AUTH_ACTION_COUNT, ActionAuthenticatorMixin.request_count = 0, 0
@@ -208,7 +204,7 @@ class Aws(MockCloud):
         if path == "/mock/reset":
             self.reset()
         elif path == "/mock/keys":
-            return {**self.keys, "role": self.role, "role_arn": ROLE}
+            return {**self.keys, "role": self.role, "role_arn": ROLE, "deployer_arn": DEPLOYER}
         elif path == "/mock/seen":
             return self.seen()
         elif path == "/mock/subnets":
@@ -232,8 +228,12 @@ class Aws(MockCloud):
     def path_of(self, path, headers, body):
         if path.startswith("/federation/"):
             return "/portal/any/GetRoleCredentials"
+        if path == "/token":
+            return "/oidc/any/CreateToken"
         if path.startswith("/latest/"):
             return "/metadata" + path
+        if b"Action=AssumeRoleWithWebIdentity" in body:
+            return "/sts/any/AssumeRoleWithWebIdentity"
         scope = re.search(r"Credential=[^/]*/\d*/([^/]*)/([^/]*)/", headers.get("Authorization", ""))
         if not scope:
             return path
@@ -245,8 +245,14 @@ class Aws(MockCloud):
         name = self.path_of(path, headers, body)
         if name.startswith("/portal/"):
             return self.portal(urllib.parse.parse_qs(query), headers)
+        if name.startswith("/oidc/"):
+            return self.renew(json.loads(body))
         if name.startswith("/metadata/"):
             return self.metadata(method, path, headers)
+        if name == "/sts/any/AssumeRoleWithWebIdentity":
+            return self.by_web_identity(method, path, query, headers, body)
+        if name.endswith("/AssumeRole"):
+            self.check_trust(headers, urllib.parse.parse_qs(body.decode())["RoleArn"][0])
         _, service, region, action = (name + "///").split("/")[:4]
         self.check_clock(headers)
         if service == "pricing":
@@ -374,27 +380,6 @@ class Aws(MockCloud):
         size = min(question.get("MaxResults", 100), 5)  # AWS may send fewer than it was asked for
         more = {"NextToken": str(start + size)} if start + size < len(found) else {}
         return 200, {"FormatVersion": "aws_v1", "PriceList": found[start:start + size], **more}, {"Content-Type": "application/x-amz-json-1.1"}
-
-    def portal(self, query, headers):
-        if headers.get("x-amz-sso_bearer_token") != SSO_TOKEN:
-            raise Refused(401, {"message": "Session token not found or invalid"}, {"x-amzn-ErrorType": "UnauthorizedException"})
-        if query != {"account_id": [ACCOUNT], "role_name": ["builder"]}:
-            raise Refused(403, {"message": "No access"}, {"x-amzn-ErrorType": "ForbiddenException"})
-        return 200, {"roleCredentials": {"accessKeyId": self.role["id"], "secretAccessKey": self.role["secret"],
-                                         "sessionToken": self.role["token"], "expiration": 4102444800000}}
-
-    def metadata(self, method, path, headers):
-        if path == "/latest/api/token" and method == "PUT" and headers.get("X-aws-ec2-metadata-token-ttl-seconds"):
-            return 200, METADATA_TOKEN.encode(), {"Content-Type": "text/plain"}
-        if headers.get("X-aws-ec2-metadata-token") != METADATA_TOKEN:
-            raise Refused(401, b"")
-        pages = {"/latest/meta-data/iam/security-credentials/": "builder", "/latest/meta-data/placement/region": "us-west-2",
-                 "/latest/meta-data/iam/security-credentials/builder": json.dumps(
-                     {"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": self.role["id"], "SecretAccessKey": self.role["secret"],
-                      "Token": self.role["token"], "LastUpdated": "2026-01-01T00:00:00Z", "Expiration": "2100-01-01T00:00:00Z"})}
-        if path not in pages:
-            raise Refused(404, b"")
-        return 200, pages[path].encode(), {"Content-Type": "text/plain"}
 
     # --- what boto3 sees
 

@@ -103,9 +103,10 @@ class Azure(MockCloud):
                 raise Refused(401, {"error": "invalid_client", "error_description": "AADSTS7000222: The provided client secret keys for app "
                                     "'app-1' are expired.\r\nTrace ID: 1\r\nTimestamp: 2"})
             good = (form["client_id"], form["client_secret"]) == ("app-1", "hidden-client-secret")
-            good = good and form["scope"] == "https://management.azure.com/.default"
+            good = good and form["scope"] == f"https://management.{self.knobs.get('cloud', 'azure.com')}/.default"
         else:
             good = form["grant_type"] == "refresh_token" and form["refresh_token"] == "hidden-refresh-token"
+            good = good and form["scope"] == f"https://management.core.{self.knobs.get('cloud', 'windows.net')}//.default"
         if not good:
             raise Refused(401, {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided.\r\nTrace ID: 1"})
         return 200, {"token_type": "Bearer", "expires_in": 3599, "access_token": self.token}

@@ -184,12 +184,18 @@ TEST_CASE("digitalocean: the token comes from where DigitalOcean's own tool has 
     DigitalOceanWorld cloud;
     auto standard = find_cloud("digitalocean")->standard;
     CHECK_FALSE(standard(cloud.world));
+    const auto in_snap = cloud.folder / "snap/doctl/current/.config/doctl";
+    std::filesystem::create_directories(in_snap);
+    test::write_text(in_snap / "config.yaml", "access-token: t-snap\ncontext: default\n");
+    CHECK(standard(cloud.world)->values["token"] == "t-snap");
+    CHECK(standard(cloud.world)->source == in_snap / "config.yaml");
     std::filesystem::create_directories(cloud.folder / ".config/doctl");
     test::write_text(cloud.folder / ".config/doctl/config.yaml",
                      "access-token: t-default\nauth-contexts:\n    work: t-work\ncontext: default\n");
     CHECK(standard(cloud.world)->values["token"] == "t-default");
     cloud.variables["DIGITALOCEAN_CONTEXT"] = "work";
     CHECK(standard(cloud.world)->values["token"] == "t-work");
-    cloud.variables["DIGITALOCEAN_ACCESS_TOKEN"] = "t-variable";
+    cloud.variables["DIGITALOCEAN_ACCESS_TOKEN"] = std::string(MockCloud::token) + "\n";
     CHECK(standard(cloud.world)->source == "DIGITALOCEAN_ACCESS_TOKEN");
+    CHECK(find_cloud("digitalocean")->make(*standard(cloud.world), cloud.world)->whoami());  // without the line break
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Google's own Python client lives a machine's whole life at our mock, signed in with a service account's key by Google's own library."""
+import pathlib
 import sys
+import tempfile
 import time
 
 from with_mock import mock_cloud
 
 try:
     import google.auth.transport.requests
+    from google.auth import exceptions, external_account_authorized_user, identity_pool
     import googleapiclient
     from google.oauth2 import service_account
     from googleapiclient import discovery, errors
@@ -31,6 +34,34 @@ with mock_cloud("gcp_mock.py") as mock:
     key = mock.ask("key", {"url": mock.url})
     credentials = service_account.Credentials.from_service_account_info(
         key, scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    # Federation: another provider's token from a file and from an address, with and without a service account.
+    folder = tempfile.TemporaryDirectory()
+    subject = pathlib.Path(folder.name, "subject")
+    by_file = {"file": str(subject), "format": {"type": "text"}}
+    by_url = {"url": mock.url + "/subject", "headers": {"Authorization": "Bearer hidden-request-token"},
+              "format": {"type": "json", "subject_token_field_name": "value"}}
+
+    def federated(source, provider):
+        info = mock.ask("federated", {"url": mock.url, "source": source, "provider": provider})
+        return identity_pool.Credentials.from_info(info, scopes=["https://www.googleapis.com/auth/cloud-platform"])
+
+    def token_of(credentials):
+        credentials.refresh(google.auth.transport.requests.Request())
+        return credentials.token
+
+    subject.write_text("hidden-subject-token")
+    for source in by_file, by_url:
+        for provider in "direct", "by-account":
+            assert token_of(federated(source, provider)) == mock.token
+    subject.write_text("another")
+    try:
+        token_of(federated(by_file, "direct"))
+        assert False, "a wrong token was taken"
+    except exceptions.OAuthError as error:
+        assert "invalid_grant" in str(error)
+    assert token_of(external_account_authorized_user.Credentials(
+        refresh_token="hidden-refresh-token", token_url=mock.url + "/sts/v1/token", client_id="client-0",
+        client_secret="hidden-client-secret", token_info_url=mock.url)) == mock.token
     options = {"api_endpoint": mock.url + "/compute/v1/"}
     compute = discovery.build("compute", "v1", credentials=credentials, client_options=options, static_discovery=True)
 

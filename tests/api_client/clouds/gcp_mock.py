@@ -5,7 +5,8 @@ token endpoint, which checks signatures with openssl, and the metadata server.
 Nothing takes time: an operation ends at the second look. Knobs: sold_out (["e2-medium@us-central1-a"]), quota (true), now (seconds since 1970,
 for the token endpoint; default: 2026-01-02T03:04:05Z), expire (true: the tokens given until now no longer count), revoked (true: the key is refused),
 disabled (true: the billing catalogue is), no_network (true), console_delete (["zone/name"]). POST /mock/key {"url": ours} is the key file of a service account;
-GET /mock/key likewise of a user.
+GET /mock/key likewise of a user, POST /mock/federated {"url": ours, "source": credential_source} of somebody whom another provider knows:
+"hidden-subject-token" is exchanged for a token ("provider": "direct") or for one of the service account.
 """
 import base64
 import json
@@ -23,6 +24,7 @@ PROJECT = "/compute/v1/projects/my-project"
 WWW = "https://www.googleapis.com/compute/v1/projects/my-project"
 NOW = "2026-01-02T03:04:05.000-07:00"
 EMAIL = "tnr@my-project.iam.gserviceaccount.com"
+POOL = "//iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/ci/providers/"
 ZONES = ["us-central1-a", "us-central1-b", "europe-west3-a"]
 # name, CPUs, memory in MiB, zones, what else the list says
 TYPES = [("e2-medium", 2, 4096, ZONES, {"isSharedCpu": True}),
@@ -91,6 +93,8 @@ class Google(MockCloud):
                         "refresh_token": "hidden-refresh-token", "quota_project_id": "my-project"}
             return {"type": "service_account", "project_id": "my-project", "client_email": EMAIL, "private_key_id": "k1",
                     "private_key": self.key.read_text(), "token_uri": body["url"] + "/token"}
+        if path == "/mock/federated":
+            return self.federated(body["url"], body["source"], body.get("provider", "by-account"))
         if path == "/mock/instances":
             return list(self.instances.values())
         if path == "/mock/walls":
@@ -110,6 +114,14 @@ class Google(MockCloud):
             self.token += "-next"
         if path == "/token" and method == "POST":
             return self.give_token(dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True)), headers)
+        if path == "/sts/v1/token" and method == "POST":
+            return self.exchange(dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True)), headers)
+        if path == f"/iam/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken":
+            return self.impersonate(json.loads(body), headers)
+        if path == "/subject":
+            if headers.get("Authorization") != "Bearer hidden-request-token":
+                raise Refused(401, {"message": "who?"})
+            return 200, {"value": "hidden-subject-token", "count": 1}
         if path.startswith("/computeMetadata/"):
             if headers.get("Metadata-Flavor") != "Google":
                 raise Refused(403, {"error": "Missing required header"})
@@ -133,6 +145,40 @@ class Google(MockCloud):
         else:
             no("unsupported grant")
         return 200, {"access_token": self.token, "expires_in": 3599, "token_type": "Bearer"}
+
+    # A file as `gcloud iam workload-identity-pools create-cred-config` writes it.
+    def federated(self, url, source, provider):
+        key = {"universe_domain": "googleapis.com", "type": "external_account", "audience": POOL + provider,
+               "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": url + "/sts/v1/token",
+               "credential_source": source}
+        account = {} if provider == "direct" else {
+            "service_account_impersonation_url": f"{url}/iam/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken"}
+        return {**key, **account}
+
+    def exchange(self, form, headers):
+        def no(code, description):
+            raise Refused(400, {"error": code, "error_description": description})
+        if form["grant_type"] == "refresh_token":  # of a workforce
+            proof = "Basic " + base64.b64encode(b"client-0:hidden-client-secret").decode()
+            if (form["refresh_token"], headers.get("Authorization")) != ("hidden-refresh-token", proof):
+                no("invalid_grant", "Bad Request")
+            return 200, {"access_token": self.token, "expires_in": 3599, "token_type": "Bearer"}
+        if form["grant_type"] != "urn:ietf:params:oauth:grant-type:token-exchange" or not form["audience"].startswith(POOL):
+            no("invalid_request", "Invalid value for \"audience\".")
+        if (form["requested_token_type"], form["subject_token_type"]) != (
+                "urn:ietf:params:oauth:token-type:access_token", "urn:ietf:params:oauth:token-type:jwt"):
+            no("invalid_request", "Invalid token type.")
+        if form["subject_token"] != "hidden-subject-token":
+            no("invalid_grant", f"The ID Token {form['subject_token']} issued by https://idp.example has expired.")
+        token = self.token if form["audience"].endswith("/direct") else "hidden-federated-token"
+        return 200, {"access_token": token, "issued_token_type": form["requested_token_type"], "token_type": "Bearer", "expires_in": 3599}
+
+    def impersonate(self, body, headers):
+        if headers.get("Authorization") != "Bearer hidden-federated-token" and self.knobs.get("impersonator") != headers["Authorization"]:
+            refuse(403, "forbidden", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist).")
+        if "https://www.googleapis.com/auth/cloud-platform" not in body["scope"]:
+            refuse(400, "badRequest", "Request contains an invalid argument.")
+        return 200, {"accessToken": self.token, "expireTime": "2040-01-02T03:04:05Z"}
 
     def check_assertion(self, assertion, no):
         head, claims, signature = assertion.split(".")

@@ -219,6 +219,17 @@ TEST_CASE("hetzner: the token comes from where Hetzner's own tool has it", "[clo
     CHECK(standard(cloud.world)->values["token"] == "t-work");
     cloud.variables["HCLOUD_CONTEXT"] = "home";
     CHECK(standard(cloud.world)->values["token"] == "t-home");
-    cloud.variables["HCLOUD_TOKEN"] = "t-variable";
+    // By hand, the token may stand first; and whose context is gone is not signed in as another one.
+    test::write_text(
+        cloud.folder / ".config/hcloud/cli.toml",
+        "active_context = \"home\"\n[[contexts]]\ntoken = \"t-home\"\nname = \"home\"\n[[contexts]]\ntoken = "
+        "\"t-work\"\nname = \"work\"\n[[contexts]]\nname = \"empty\"\n");
+    CHECK(standard(cloud.world)->values["token"] == "t-home");
+    for (const char* none : {"empty", "gone"}) {
+        cloud.variables["HCLOUD_CONTEXT"] = none;
+        CHECK_FALSE(standard(cloud.world));
+    }
+    cloud.variables["HCLOUD_TOKEN"] = std::string(MockCloud::token) + "\r\n";
     CHECK(standard(cloud.world)->source == "HCLOUD_TOKEN");
+    CHECK(find_cloud("hetzner")->make(*standard(cloud.world), cloud.world)->whoami());  // without the line break
 }

@@ -4,6 +4,8 @@
 GET /count tells how many requests each path has had, and over how many connections they came.
 """
 import collections
+import contextlib
+import gzip
 import http.server
 import json
 import socket
@@ -88,6 +90,36 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except OSError:
                 self.close_connection = True
                 return
+        if path.startswith("/raw/"):  # as they are, and then the connection ends
+            self.close_connection = True
+            head, body = b"HTTP/1.1 200 OK\r\n", b""
+            if path == "/raw/cut-chunk":
+                body = b"Transfer-Encoding: chunked\r\n\r\n5\r\nwhole\r\n400\r\nhalf"
+            elif path == "/raw/no-chunk":
+                body = b"Transfer-Encoding: chunked\r\n\r\nsize\r\nx"
+            elif path == "/raw/negative":
+                body = b"Content-Length: -7\r\n\r\n{}"
+            elif path == "/raw/huge":
+                body = b"Content-Length: 99999999999999999999999999\r\n\r\n{}"
+            elif path == "/raw/twice":
+                body = b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+            elif path == "/raw/interim":
+                head = b""
+            elif path == "/raw/banner":
+                head, body = b"", b"SSH-2.0-OpenSSH_9.2p1\r\n"
+            elif path == "/raw/bomb":  # 64 MiB of blanks in 64 KiB
+                packed = gzip.compress(b" " * (64 << 20), 9)
+                body = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
+            elif path == "/raw/no-gzip":
+                body = b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
+            with contextlib.suppress(OSError):
+                self.wfile.write(head + body)
+                while path == "/raw/interim":
+                    self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 1000)
+                while path == "/raw/headers":
+                    counts["/raw/headers-sent"] += 1
+                    self.wfile.write(b"X-%d: " % counts["/raw/headers-sent"] + b"x" * 8000 + b"\r\n")
+            return None
         return self.say(404, "{}")
 
     do_GET = do_POST = do_PUT = do_DELETE = do_CONNECT = run

@@ -141,6 +141,53 @@ TEST_CASE("a reply that never ends is ended by us", "[http]") {
     }
 }
 
+TEST_CASE("what is no reply ends in an Error, and in little memory", "[http]") {
+    Wire wire;
+    auto refused = [&](const std::string& path) {
+        auto reply = wire.get(path);
+        INFO(path);
+        REQUIRE_FALSE(reply);
+        CHECK(reply.error().what.find("127.0.0.1:") != std::string::npos);
+        return reply.error();
+    };
+    SECTION("half a reply is none, and is asked for again") {
+        CHECK(refused("/raw/cut-chunk").kind == Error::Kind::network);
+        CHECK(wire.count("/raw/cut-chunk") > 1);
+        CHECK(wire.post("/raw/cut-chunk").error().kind == Error::Kind::network);
+    }
+    SECTION("what makes no sense") {
+        for (const char* path : {"/raw/no-chunk", "/raw/negative", "/raw/banner", "/raw/no-gzip"}) refused(path);
+    }
+    SECTION("two lengths: the one that counts is that of the chunks") {
+        CHECK(wire.get("/raw/twice")->body == "{}");
+    }
+    SECTION("a length that no reply has: what came is all") {
+        auto reply = wire.get("/raw/huge");
+        CHECK((!reply || reply->body == "{}"));
+    }
+    SECTION("much in little") {
+        CHECK(refused("/raw/bomb").what.find("larger than 32 MiB") != std::string::npos);
+        CHECK(wire.count("/raw/bomb") == 1);
+    }
+    SECTION("headers, or interim replies, without end") {
+        for (const char* path : {"/raw/headers", "/raw/interim"}) {
+            CHECK(refused(path).what.find("more headers than any cloud's") != std::string::npos);
+            CHECK(wire.count(path) == 1);
+        }
+    }
+}
+
+TEST_CASE("a list whose pages come again does not end", "[http]") {
+    http::Pages pages;
+    CHECK(pages.go_on("/things"));
+    CHECK(pages.go_on("/things?page=2"));
+    CHECK_FALSE(pages.go_on("/things"));
+    http::Pages many;
+    int count = 0;
+    while (many.go_on("/things?page=" + std::to_string(count))) ++count;
+    CHECK(count == 1000);
+}
+
 TEST_CASE("a redirect is not followed, so that no token travels to another host", "[http]") {
     Wire wire;
     auto reply = wire.get("/moved");
@@ -209,6 +256,30 @@ TEST_CASE("a server that speaks HTTP/2 and nothing else is understood", "[http]"
     auto sent_back = client.send({.method = "POST", .url = url + "/order", .body = order});
     REQUIRE(sent_back);
     CHECK((sent_back->body == order));
+}
+
+TEST_CASE("a server that sends HTTP/2 clients away is asked again, an order once alone", "[http]") {
+    const TemporaryFolder folder;
+    const std::string key = folder / "key", certificate = folder / "certificate", log = folder / "log";
+    make_certificate(certificate, key);
+    const Environment trusted("SSL_CERT_FILE", certificate.c_str()), none("CURL_CA_BUNDLE", nullptr);
+    auto send = [&](const char* mode, const http::Request& request) {
+        test::write_text(log, "");
+        const PythonServer server("http2_goaway.py", {certificate, key, log, mode});
+        http::Client client({.pause = [](int) { return true; }});
+        http::Request there = request;
+        there.url = "https://localhost:" + std::to_string(server.port()) + "/machines";
+        return client.send(there);
+    };
+    auto requests = [&] { return test::read_text(log).size() / std::string("request\n").size(); };
+    const http::Request order{.method = "POST", .body = "{}"};
+    CHECK(send("refused", {.repeatable = true})->body == "done");
+    CHECK(send("taken", {.repeatable = true}).error().kind == Error::Kind::network);
+    CHECK(requests() > 1);
+    for (const char* mode : {"taken", "refused"}) {
+        CHECK(send(mode, order).error().kind == Error::Kind::network);
+        CHECK(requests() == 1);  // no second machine
+    }
 }
 
 TEST_CASE("a certificate must be one that we trust", "[http]") {
