@@ -1,4 +1,4 @@
-// cuTensorMapEncodeTiled, ...Im2col and ...ReplaceAddress. Im2colWide is not emulated. The limits are those that cuda.h gives.
+// cuTensorMapEncodeTiled, ...Im2col, ...Im2colWide and ...ReplaceAddress. The limits are those that cuda.h gives.
 #include "gpu_server/emulated_gpu/ptx/tensor_map.hpp"
 
 #include <bit>
@@ -6,7 +6,9 @@
 #include "gpu_server/emulated_gpu/driver/current.hpp"
 
 using namespace tnr::emulated;
+using tnr::ptx::SwizzleAtom;
 using tnr::ptx::TensorMap;
+using tnr::ptx::TensorWay;
 using tnr::ptx::Type;
 
 namespace {
@@ -46,9 +48,12 @@ Type element_of(CUtensorMapDataType type) {
 }
 
 CUresult set_swizzle(CUtensorMapSwizzle swizzle, uint64_t row_bytes, TensorMap& map) {
-    if (swizzle > CU_TENSOR_MAP_SWIZZLE_128B) return CUDA_ERROR_NOT_SUPPORTED;
     if (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE) return CUDA_SUCCESS;
-    map.swizzle_chunks = static_cast<uint8_t>(1u << swizzle);
+    if (swizzle < CU_TENSOR_MAP_SWIZZLE_NONE || swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool larger_atoms = swizzle > CU_TENSOR_MAP_SWIZZLE_128B;
+    if (larger_atoms) map.atom = static_cast<SwizzleAtom>(swizzle - CU_TENSOR_MAP_SWIZZLE_128B);
+    map.swizzle_chunks = static_cast<uint8_t>(1u << (larger_atoms ? CU_TENSOR_MAP_SWIZZLE_128B : swizzle));
     return row_bytes <= map.swizzle_chunks * 16u ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -121,6 +126,14 @@ bool set_corners(const int* lower, const int* upper, TensorMap& map) {
     return true;
 }
 
+// Channels and pixels of an im2col map, whichever of them there are.
+bool set_column(cuuint32_t channels, cuuint32_t pixels, TensorMap& map) {
+    constexpr uint32_t channels_max = 256, pixels_max = 1024;
+    map.box[0] = static_cast<uint16_t>(channels);
+    map.pixels = static_cast<uint16_t>(pixels);
+    return channels > 0 && channels <= channels_max && pixels > 0 && pixels <= pixels_max;
+}
+
 }  // namespace
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void* address,
@@ -148,18 +161,43 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* to, CUtensorMapDataType type, cuui
                                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                                  CUtensorMapFloatOOBfill fill) {
     return in_context([&](Context&) -> CUresult {
-        constexpr uint32_t rank_min = 3, channels_max = 256, pixels_max = 1024;
+        constexpr uint32_t rank_min = 3;
         if (!to || !sizes || !strides || !lower || !upper || !steps || rank < rank_min || rank > TensorMap::rank_max)
             return CUDA_ERROR_INVALID_VALUE;
-        if (channels == 0 || channels > channels_max || pixels == 0 || pixels > pixels_max)
-            return CUDA_ERROR_INVALID_VALUE;
         TensorMap map;
+        if (!set_column(channels, pixels, map)) return CUDA_ERROR_INVALID_VALUE;
         if (CUresult error = describe_tensor({type, rank, address, sizes, strides, steps, interleave, fill}, map))
             return error;
-        map.im2col = 1;
-        map.box[0] = static_cast<uint16_t>(channels);
-        map.pixels = static_cast<uint16_t>(pixels);
+        map.way = TensorWay::im2col;
         if (!set_corners(lower, upper, map)) return CUDA_ERROR_INVALID_VALUE;
+        return finish_map(to, map, swizzle);
+    });
+}
+
+CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* to, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                     const cuuint64_t* sizes, const cuuint64_t* strides, int lower, int upper,
+                                     cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+                                     CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
+                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+    return in_context([&](Context&) -> CUresult {
+        constexpr uint32_t rank_min = 3;
+        constexpr int corner_end = 32768;
+        bool fixed = mode == CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128;
+        if (!to || !sizes || !strides || !steps || rank < rank_min || rank > TensorMap::rank_max)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!fixed && mode != CU_TENSOR_MAP_IM2COL_WIDE_MODE_W) return CUDA_ERROR_INVALID_VALUE;
+        if (swizzle < CU_TENSOR_MAP_SWIZZLE_64B || swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (lower < -corner_end || lower >= corner_end || upper < -corner_end || upper >= corner_end)
+            return CUDA_ERROR_INVALID_VALUE;
+        TensorMap map;
+        if (!set_column(channels, fixed ? 1 : pixels, map)) return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult error = describe_tensor({type, rank, address, sizes, strides, steps, interleave, fill}, map))
+            return error;
+        map.way = fixed ? TensorWay::im2col_wide_128 : TensorWay::im2col_wide;
+        map.lower[0] = static_cast<int16_t>(lower);
+        map.upper[0] = static_cast<int16_t>(upper);
+        if (int64_t{map.last[1]} + 1 + upper - lower <= 0) return CUDA_ERROR_INVALID_VALUE;
         return finish_map(to, map, swizzle);
     });
 }

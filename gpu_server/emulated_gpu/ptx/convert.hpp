@@ -1,5 +1,5 @@
-// What the files of the conversion group share: ops_convert.cpp (one value to another) and ops_convert_packed.cpp (two
-// values in one register, and formats too small for registers of their own).
+// What the files of the conversion group share: ops_convert.cpp (one value to another), ops_convert_packed.cpp (two values in
+// one register, and formats too small for registers of their own) and ops_convert_stochastic.cpp (random rounding).
 #pragma once
 
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
@@ -29,7 +29,8 @@ inline void finish(Instr& instr, RegRef dst, RegRef a, uint8_t flags, Mode mode)
 bool is_tiny(Type type);
 // To f16x2 or bf16x2, and to and from such pairs.
 void decode_packed(Decoder& d, Type to, Type from, uint8_t flags, Mode mode);
-void decode_pack(Decoder& d);  // cvt.pack
+void decode_pack(Decoder& d);        // cvt.pack
+void decode_stochastic(Decoder& d);  // cvt.rs
 // To tf32, which lies in 32 bits.
 void decode_tf32(Decoder& d, uint8_t flags, Mode mode);
 

@@ -189,11 +189,15 @@ void set_packed(Warp& w, const Instr& i) {
     auto* b = w.reg<uint32_t>(i.b);
     auto* d = w.reg<uint32_t>(i.dst);
     auto yes = static_cast<uint32_t>(i.imm) & 0xffff;
+    auto how = static_cast<Combine>(i.count);
+    uint32_t other = how == Combine::none ? 0 : w.mask(i.c);
     for_lanes(w.active, [=](uint32_t l) {
         uint32_t result = 0;
-        for (int at = 0; at < 32; at += 16)
-            if (C::test(V::value(static_cast<uint16_t>(a[l] >> at)), V::value(static_cast<uint16_t>(b[l] >> at))))
-                result |= yes << at;
+        for (int at = 0; at < 32; at += 16) {
+            bool truth =
+                C::test(V::value(static_cast<uint16_t>(a[l] >> at)), V::value(static_cast<uint16_t>(b[l] >> at)));
+            if (combined(how, truth, other >> l & 1)) result |= yes << at;
+        }
         d[l] = result;
     });
 }
@@ -331,7 +335,7 @@ void decode_set(Decoder& d) {
                                                            : -1;
     bool fits = to == Type::u32 || to == Type::s32 || to == Type::f32 || to == Type::u16 || to == Type::s16 ||
                 to == Type::f16 || to == Type::bf16 || to == Type::f16x2 || to == Type::bf16x2;
-    if (!handler || !fits || (packed && (size_of(to) != 4 || how != Combine::none))) return d.unsupported();
+    if (!handler || !fits || (packed && size_of(to) != 4)) return d.unsupported();
     auto c = take_sources(d, from, how);
     auto dst = d.dest(0, to);
     auto& instr = d.emit(handler);

@@ -283,6 +283,7 @@ RegRef narrow_source(Decoder& d, Type from) {
 
 void decode_cvt(Decoder& d) {
     if (d.take("pack")) return decode_pack(d);
+    if (d.take("rs")) return decode_stochastic(d);
     Mode mode;
     bool has_mode = take_mode(d, mode);
     uint8_t flags = 0;

@@ -124,8 +124,8 @@ void decode_from_tiny(Decoder& d, Type to, Type from, uint8_t flags, Mode mode) 
 }
 
 void decode_to_tiny(Decoder& d, Type to, Type from, uint8_t flags, Mode mode) {
-    bool power = to == Type::ue8m0x2, eight = to == Type::e4m3x2 || to == Type::e5m2x2;
-    if (from != Type::f32 && from != (power ? Type::bf16x2 : eight ? Type::f16x2 : Type::f32)) return d.unsupported();
+    bool power = to == Type::ue8m0x2;
+    if (from != Type::f32 && from != (power ? Type::bf16x2 : Type::f16x2)) return d.unsupported();
     bool floats = from == Type::f32;
     auto a = d.source(1, floats ? Type::f32 : Type::b32), b = floats ? d.source(2, Type::f32) : a;
     auto dst = d.dest(0, to);

@@ -5,11 +5,12 @@
 #include "gpu_server/emulated_gpu/ptx/decoder.hpp"
 #include "gpu_server/emulated_gpu/ptx/half.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
+#include "gpu_server/emulated_gpu/ptx/tensor_map.hpp"
 
 namespace tnr::ptx {
 namespace {
 
-enum Flag : uint8_t { flag_sat = 1, flag_relu = 2, flag_nan = 4, flag_ftz = 8, flag_xorsign = 16 };
+enum Flag : uint8_t { flag_sat = 1, flag_relu = 2, flag_nan = 4, flag_ftz = 8, flag_xorsign = 16, flag_oob = 32 };
 
 struct Half {
     static constexpr uint16_t infinity = 0x7c00, smallest_normal = 0x0400;
@@ -62,6 +63,7 @@ uint16_t start(uint16_t bits, uint8_t flags) {
 
 template <class H, auto F>
 uint16_t compute(uint16_t a, uint16_t b, uint16_t c, uint8_t flags) {
+    if ((flags & flag_oob) && (a == oob_nan || b == oob_nan)) return 0;
     a = start<H>(a, flags), b = start<H>(b, flags), c = start<H>(c, flags);
     return finish<H>(H::store(F(H::load(a), H::load(b), H::load(c))), flags);
 }
@@ -160,6 +162,7 @@ bool decode_half(Decoder& d) {
     if (d.take("NaN")) flags |= flag_nan;
     if (d.take("ftz")) flags |= flag_ftz;
     if (d.take("xorsign") && d.take("abs")) flags |= flag_xorsign;
+    if (name == "fma" && d.take("oob")) flags |= flag_oob;
     d.take("rn");
     d.take("approx");
     RegRef refs[3] = {};

@@ -95,6 +95,15 @@ void decode_move_vector(Decoder& d, Type type, uint32_t count) {
     instr.table = table;
 }
 
+// mov.u16 %h, %tid.x: code for PTX ISA 1 had special registers of 16 bits.
+void decode_narrow_special(Decoder& d, const ast::Operand& from) {
+    auto whole = d.special(from, Type::u32, d.temporary(Type::u32));
+    auto dst = d.dest(0, Type::u16);
+    auto& instr = d.emit(unary<uint16_t, uint32_t, [](uint32_t value) { return static_cast<uint16_t>(value); }>);
+    instr.dst = dst;
+    instr.a = whole;
+}
+
 void decode_mov(Decoder& d) {
     uint32_t count = d.take("v2") ? 2 : d.take("v4") ? 4 : 1;
     auto type = d.take_type();
@@ -104,6 +113,7 @@ void decode_mov(Decoder& d) {
     auto& from = d.operand(1);
     if (to.kind == Kind::vector) return decode_vector_move(d, type, to, false);
     if (from.kind == Kind::vector) return decode_vector_move(d, type, from, true);
+    if (from.kind == Kind::special && size_of(type) == 2) return decode_narrow_special(d, from);
     if (from.kind == Kind::special) return void(d.special(from, type, d.dest(0, type)));
     auto a = d.source(1, type);
     auto dst = d.dest(0, type);

@@ -13,10 +13,20 @@ namespace tnr::ptx {
 namespace {
 
 // a: the map's address, generic; b: shared memory; c: the blocks it goes to; d: the barrier; table: where the box begins, count
-// axes and, with im2col, offsets of 16 bits behind them; imm: which reduction, or none; flags:
-enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4, flag_im2col = 8 };
+// axes and, with im2col, offsets of 16 bits behind them; imm: which reduction, or none; flags: these, and above them the
+// TensorWay. pair: with a multicast, the barriers are in the blocks of each pair of the cluster that the own one is in.
+enum Flag : uint8_t { flag_load = 1, flag_multicast = 2, flag_four_rows = 4, flag_pair = 8 };
+constexpr uint32_t way_shift = 4;
 constexpr int64_t no_reduction = -1;
 constexpr uint32_t four_rows = 4;
+
+TensorWay way_of(const Instr& i) {
+    return static_cast<TensorWay>(i.flags >> way_shift);
+}
+
+bool is_wide(TensorWay way) {
+    return way == TensorWay::im2col_wide || way == TensorWay::im2col_wide_128;
+}
 
 // What one copy does.
 struct Copying {
@@ -29,31 +39,35 @@ bool is_sound(const TensorMap& map) {
     if (map.mark != TensorMap::ours || map.rank == 0 || map.rank > TensorMap::rank_max) return false;
     uint64_t bytes = map.strides[0];
     if (bytes == 0 || bytes > sizeof(uint64_t) || bytes != size_of(map.element) || map.nan_bytes > bytes) return false;
-    if (map.im2col && (map.pixels == 0 || map.box[0] == 0)) return false;
+    bool tiles = map.way == TensorWay::tiles;
+    if (!tiles && (map.pixels == 0 || map.box[0] == 0)) return false;
     for (uint32_t axis = 0; axis < map.rank; ++axis)
-        if (map.steps[axis] == 0 || (!map.im2col && map.box[axis] == 0)) return false;
+        if (map.steps[axis] == 0 || (tiles && map.box[axis] == 0)) return false;
     return true;
 }
 
-bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, bool im2col, TensorMap& map) {
+bool read_map(Warp& w, uint32_t lane, uint64_t address, uint32_t rank, TensorWay way, TensorMap& map) {
     constexpr uint64_t alignment = 64;
     bool misaligned = address % alignment;
     auto* p = misaligned ? nullptr : generic_pointer(w, lane, address, sizeof map, false);
     if (!p) return memory_fault(w, address, lane, sizeof map, "reading of a tensor map", misaligned), false;
     std::memcpy(&map, p, sizeof map);
-    if (is_sound(map) && map.rank == rank && (map.im2col != 0) == im2col) return true;
+    if (is_sound(map) && map.rank == rank && map.way == way) return true;
     fault(w, Outcome::illegal_instruction, lane,
-          "no tensor map of " + std::to_string(rank) + " axes" + (im2col ? " for im2col" : ""));
+          "no tensor map of " + std::to_string(rank) + " axes for this kind of copy");
     return false;
 }
 
-// Shared memory's 16-byte chunks are exchanged within rows of so many, by the number of the row in a group of as many.
-uint64_t swizzled(uint64_t address, uint32_t chunks) {
-    return chunks ? address ^ (address >> 3 & (chunks - 1) * 16u) : address;
-}
-
-constexpr uint64_t quiet_nan(uint32_t bytes) {
-    return bytes == 2 ? 0x7fff : bytes == 4 ? 0x7fffffff : 0x7fffffffffffffff;
+// Atoms of shared memory are exchanged within rows of so many, by the number of the line of 128 bytes.
+uint64_t swizzled(uint64_t address, const TensorMap& map) {
+    constexpr uint64_t chunk = 16, half_chunk = 8;
+    if (!map.swizzle_chunks) return address;
+    uint64_t line = address >> 7, row = map.swizzle_chunks * chunk;
+    uint64_t atom = map.atom == SwizzleAtom::bytes_16   ? chunk
+                    : map.atom == SwizzleAtom::bytes_64 ? 4 * chunk
+                                                        : 2 * chunk;
+    if (map.atom == SwizzleAtom::bytes_32_flipped && (line & 1)) address ^= half_chunk;
+    return atom < row ? address ^ (line & (row / atom - 1)) * atom : address;
 }
 
 // One element between the tensor (null: outside) and the box in shared memory.
@@ -64,7 +78,7 @@ void move_element(std::byte* in_tensor, std::byte* in_box, const TensorMap& map,
     else if (in_tensor)
         copying.update ? copying.update(in_tensor, in_box) : void(std::memcpy(in_tensor, in_box, bytes));
     if (!copying.load || in_tensor) return;
-    uint64_t outside = map.nan_bytes ? quiet_nan(map.nan_bytes) : 0;
+    uint64_t outside = map.nan_bytes ? oob_nan * 0x0001000100010001u : 0;
     std::memcpy(in_box, &outside, bytes);
 }
 
@@ -78,7 +92,7 @@ bool copy_element(Warp& w, uint32_t lane, const TensorMap& map, const int64_t* c
         inside &= coordinates[axis] >= 0 && coordinates[axis] <= int64_t{map.last[axis]};
         address += static_cast<uint64_t>(coordinates[axis]) * map.strides[axis];
     }
-    auto place = swizzled(shared, map.swizzle_chunks);
+    auto place = swizzled(shared, map);
     auto* in_box = shared_pointer(w, place, bytes);
     if (!in_box) return memory_fault(w, place, lane, bytes, "a tensor's box", false), false;
     auto* in_tensor = inside ? global_pointer(*w.worker, address, bytes) : nullptr;
@@ -133,6 +147,27 @@ uint64_t copy_pixels(Warp& w, uint32_t lane, const TensorMap& map, const int32_t
     return bytes;
 }
 
+// The wide ways: `offset` moves the box and where in it the copy begins, along the width. The bytes, or 0 after a fault.
+uint64_t copy_wide(Warp& w, uint32_t lane, const TensorMap& map, const int32_t* begin, int64_t offset, uint64_t shared,
+                   const Copying& copying) {
+    constexpr uint32_t pixels_of_128 = 128;
+    uint32_t pixels = map.way == TensorWay::im2col_wide_128 ? pixels_of_128 : map.pixels, images = map.rank - 1u;
+    int64_t at[TensorMap::rank_max], lower = map.lower[0] + offset,
+                                     upper = int64_t{map.last[1]} + map.upper[0] + offset;
+    std::copy_n(begin, map.rank, at);
+    at[1] += offset;
+    uint64_t bytes = 0;
+    for (uint32_t pixel = 0; pixel < pixels; ++pixel) {
+        int64_t coordinates[TensorMap::rank_max];
+        std::copy_n(at, map.rank, coordinates);
+        for (uint32_t channel = 0; channel < map.box[0]; ++channel, ++coordinates[0], bytes += map.strides[0])
+            if (!copy_element(w, lane, map, coordinates, shared + bytes, copying)) return 0;
+        at[1] += map.steps[1];
+        if (at[1] > upper) at[1] = lower, ++at[images];
+    }
+    return bytes;
+}
+
 // Four rows of a matrix that need not be neighbours, as one box. The bytes, or 0 after a fault.
 uint64_t copy_rows(Warp& w, uint32_t lane, TensorMap map, const int32_t* at, uint64_t shared, const Copying& copying) {
     map.box[1] = 1;
@@ -158,10 +193,16 @@ bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uin
     uint32_t coordinates = i.flags & flag_four_rows ? 1 + four_rows : i.count;
     for (uint32_t k = 0; k < coordinates; ++k) at[k] = w.reg<int32_t>(w.program->registers[i.table + k])[lane];
     uint16_t offsets[TensorMap::space_max] = {};
-    if ((i.flags & flag_im2col) && copying.load)
-        for (uint32_t k = 0; k + 2 < i.count; ++k)
-            offsets[k] = w.reg<uint16_t>(w.program->registers[i.table + i.count + k])[lane];
-    uint64_t bytes = i.flags & flag_im2col      ? copy_pixels(w, lane, map, at, offsets, shared, copying)
+    auto way = way_of(i);
+    uint32_t offset_count = way == TensorWay::tiles || !copying.load ? 0 : is_wide(way) ? 2 : i.count - 2u;
+    for (uint32_t k = 0; k < offset_count; ++k)
+        offsets[k] = w.reg<uint16_t>(w.program->registers[i.table + i.count + k])[lane];
+    if (is_wide(way) && offsets[0])
+        return fault(w, Outcome::illegal_instruction, lane,
+                     "a halo of im2col::w, which the emulated GPU does not have"),
+               false;
+    uint64_t bytes = is_wide(way)               ? copy_wide(w, lane, map, at, offsets[1], shared, copying)
+                     : way == TensorWay::im2col ? copy_pixels(w, lane, map, at, offsets, shared, copying)
                      : i.flags & flag_four_rows ? copy_rows(w, lane, map, at, shared, copying)
                                                 : copy_box(w, lane, map, at, shared, copying);
     if (bytes == 0 || !copying.load) return bytes != 0;
@@ -170,16 +211,25 @@ bool copy_once(Warp& w, const Instr& i, uint32_t lane, const TensorMap& map, uin
     return word;
 }
 
+// Where the news of a multicast to the block `rank` goes to. `barrier` may name a block of the cluster.
+uint64_t barrier_beside(const Warp& w, const Instr& i, uint64_t barrier, uint32_t rank) {
+    if (!(i.flags & flag_pair)) return in_block(barrier, rank);
+    uint64_t named = barrier >> block_shift;
+    uint32_t own = named ? static_cast<uint32_t>(named - 1) : w.block->rank;
+    return in_block(barrier, (rank & ~1u) | (own & 1));
+}
+
 void copy_tensor(Warp& w, const Instr& i) {
     refresh_ranges(*w.worker);
     auto *maps = w.reg<uint64_t>(i.a), *shared = w.reg<uint64_t>(i.b), *barriers = w.reg<uint64_t>(i.d);
     for (uint32_t rest = w.active; rest; rest &= rest - 1) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         TensorMap map;
-        if (!read_map(w, lane, maps[lane], i.count, i.flags & flag_im2col, map)) return;
+        if (!read_map(w, lane, maps[lane], i.count, way_of(i), map)) return;
         if (i.flags & flag_multicast) {
             auto each = [&](uint32_t rank) {
-                return copy_once(w, i, lane, map, in_block(shared[lane], rank), in_block(barriers[lane], rank));
+                return copy_once(w, i, lane, map, in_block(shared[lane], rank),
+                                 barrier_beside(w, i, barriers[lane], rank));
             };
             if (!each_block(w.reg<uint16_t>(i.c)[lane], each)) return;
         } else if (!copy_once(w, i, lane, map, shared[lane], barriers[lane])) {
@@ -207,12 +257,18 @@ std::vector<RegRef> tensor_coordinates(Decoder& d, const ast::Operand& tensor, u
     return begin;
 }
 
-// im2col's {w, h}, of as many axes as the tensor has between its channels and its images.
+// im2col's {w, h}, of as many axes as the tensor has between its channels and its images; of the wide ways {halo, w}.
 void add_offsets(Decoder& d, const ast::Operand& offsets, uint32_t count, std::vector<RegRef>& table) {
     bool braces = offsets.kind == ast::Operand::Kind::vector;
     if ((braces ? offsets.parts.size() : 1) != count)
         return d.fail("expected {" + std::to_string(count) + " offsets of im2col}");
     for (uint32_t k = 0; k < count; ++k) table.push_back(d.source(braces ? offsets.parts[k] : offsets, Type::u16));
+}
+
+TensorWay take_way(Decoder& d, bool load) {
+    if (d.take(load ? "im2col" : "im2col_no_offs")) return TensorWay::im2col;
+    if (load && d.take("im2col::w")) return TensorWay::im2col_wide;
+    return load && d.take("im2col::w::128") ? TensorWay::im2col_wide_128 : TensorWay::tiles;
 }
 
 }  // namespace
@@ -221,16 +277,19 @@ void add_offsets(Decoder& d, const ast::Operand& offsets, uint32_t count, std::v
 //     [box], [map, {x, y}], [barrier]{, blocks}
 // cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes{.multicast::cluster}
 //     [box], [map, {c, w, h, n}], [barrier], {w, h}{, blocks}; .im2col_no_offs of what is stored, without such offsets
+// Likewise .im2col::w and .im2col::w::128, with {halo, w}. cta_group::2: the barrier may be in the other block of a pair.
 // cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [map, {x, y}], [box]
 // cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group alike
 void decode_tensor_copy(Decoder& d, bool reduces) {
     uint32_t rank = take_rank(d);
     bool load = d.take("mbarrier::complete_tx::bytes"), store = d.take("bulk_group");
     bool rows = d.take(load ? "tile::gather4" : "tile::scatter4");
-    bool im2col = d.take(load ? "im2col" : "im2col_no_offs");
+    auto way = take_way(d, load);
+    bool im2col = way != TensorWay::tiles;
     d.take("tile");
     d.take("L2::cache_hint");
     bool multicast = d.take("multicast::cluster");
+    bool pair = load && !d.take("cta_group::1") && d.take("cta_group::2");
     bool shared = d.take("shared::cluster") || d.take("shared::cta");
     if (d.failed()) return;
     bool fits = load != store && shared && d.take("global") && !(rows && rank != 2) && (load || !multicast) &&
@@ -240,7 +299,7 @@ void decode_tensor_copy(Decoder& d, bool reduces) {
     if (reduces && op.empty()) return d.unsupported();
     auto& tensor = d.operand(load ? 1 : 0);
     auto begin = tensor_coordinates(d, tensor, rows ? 1 + four_rows : rank);
-    if (im2col && load) add_offsets(d, d.operand(3), rank - 2, begin);
+    if (im2col && load) add_offsets(d, d.operand(3), is_wide(way) ? 2 : rank - 2, begin);
     if (d.failed()) return;
     auto map = d.source(tensor.parts[0], Type::u64);
     auto table = d.add_table(begin);
@@ -255,8 +314,9 @@ void decode_tensor_copy(Decoder& d, bool reduces) {
     instr.table = table;
     instr.count = static_cast<uint16_t>(rank);
     instr.imm = reduces ? std::find(reductions.begin(), reductions.end(), op) - reductions.begin() : no_reduction;
-    instr.flags = static_cast<uint8_t>((load ? flag_load : 0) | (multicast ? flag_multicast : 0) |
-                                       (rows ? flag_four_rows : 0) | (im2col ? flag_im2col : 0));
+    instr.flags =
+        static_cast<uint8_t>((load ? flag_load : 0) | (multicast ? flag_multicast : 0) | (rows ? flag_four_rows : 0) |
+                             (pair ? flag_pair : 0) | static_cast<uint32_t>(way) << way_shift);
 }
 
 }  // namespace tnr::ptx

@@ -21,11 +21,13 @@ enum class Field : uint16_t {
     elemtype,
     interleave_layout,
     swizzle_mode,
+    swizzle_atomicity,
     fill_mode
 };
-constexpr std::array<std::string_view, 10> fields = {
+constexpr std::array<std::string_view, 11> fields = {
     "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
-    "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode"};
+    "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
+    "fill_mode"};
 
 // The element types in the order of the ISA's table; what comes after them is packed.
 constexpr std::array<Type, 13> element_types = {Type::u8,   Type::u16,  Type::u32, Type::s32, Type::u64,
@@ -70,6 +72,9 @@ bool replace(TensorMap& map, Field field, uint32_t axis, uint64_t value) {
             if (value >= std::size(chunks)) return false;
             map.swizzle_chunks = chunks[value];
             return true;
+        case Field::swizzle_atomicity:
+            map.atom = static_cast<SwizzleAtom>(value);
+            return value <= static_cast<uint64_t>(SwizzleAtom::bytes_64);
         case Field::fill_mode:
             map.nan_bytes = value ? static_cast<uint8_t>(map.strides[0]) : 0;
             return value <= 1;

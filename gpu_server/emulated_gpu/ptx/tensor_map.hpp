@@ -9,6 +9,15 @@
 
 namespace tnr::ptx {
 
+// What a copy puts where a tensor of floats ends, repeated for wide ones, and fma.oob takes for zero. NVIDIA documents a special
+// NaN and not its bits; these are what others report of hardware of compute capability 12.0.
+inline constexpr uint16_t oob_nan = 0x7ff7;
+
+// How a copy finds its elements. Both enumerations may hold anything where a program has written to a map.
+enum class TensorWay : uint8_t { tiles, im2col, im2col_wide, im2col_wide_128 };
+// What swizzling keeps together, in the ISA's order; `flipped`: and halves of 16 bytes are exchanged in every other line.
+enum class SwizzleAtom : uint8_t { bytes_16, bytes_32, bytes_32_flipped, bytes_64 };
+
 struct TensorMap {
     static constexpr uint64_t ours = 0x70616d726f736e74;  // "tnsormap"
     static constexpr uint32_t rank_max = 5, space_max = 3;
@@ -19,16 +28,17 @@ struct TensorMap {
     std::array<uint16_t, rank_max> box{};      // what a copy goes over, in elements
     std::array<uint8_t, rank_max> steps{};     // of which it takes every so manieth
     uint8_t rank = 0;
-    uint8_t swizzle_chunks = 0;  // 16-byte chunks of shared memory that are exchanged: 0 (none), 2, 4, 8
+    uint8_t swizzle_chunks = 0;  // of 16 bytes of shared memory, among which atoms are exchanged: 0 (none), 2, 4, 8
     uint8_t nan_bytes = 0;       // what lies outside the tensor is not zero, but a NaN of so many bytes (0: zero)
     Type element = Type::none;   // what reductions take the elements for
     // im2col: the axes are channels, then width, height and depth (as many as there are), then the images. A copy takes box[0]
     // channels of `pixels` pixels, one after the other in a box of each image that begins at `lower` and ends `upper` beyond
-    // the image.
-    uint8_t im2col = 0;  // 0 or 1; no bool, which cannot hold what a program may have written here
+    // the image. The wide ways keep to one height and depth: at the box's end in a row they go on in the next image.
+    TensorWay way = TensorWay::tiles;
     std::array<int16_t, space_max> lower{}, upper{};
     uint16_t pixels = 0;
-    uint8_t reserved[18] = {};
+    SwizzleAtom atom = SwizzleAtom::bytes_16;
+    uint8_t reserved[17] = {};
 };
 static_assert(sizeof(TensorMap) == 128);
 

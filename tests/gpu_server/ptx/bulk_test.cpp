@@ -239,7 +239,7 @@ TEST_CASE("a tensor map that a program wrote itself copies nothing that it must 
     CHECK(outcome([&] { map->steps[1] = 0; }) == Outcome::illegal_instruction);
     CHECK(outcome([&] { map->box[0] = 0; }) == Outcome::illegal_instruction);
     CHECK(outcome([&] { map->rank = 200; }) == Outcome::illegal_instruction);
-    CHECK(outcome([&] { map->im2col = 2; }) == Outcome::illegal_instruction);
+    CHECK(outcome([&] { map->way = static_cast<TensorWay>(200); }) == Outcome::illegal_instruction);
     CHECK(outcome([&] { map->element = static_cast<Type>(250), map->strides[0] = 0; }) == Outcome::illegal_instruction);
     CHECK(outcome([&] { map->element = Type::b128, map->strides[0] = 16; }) == Outcome::illegal_instruction);
     // Of so many bytes only the lower 32 bits would be looked at.
