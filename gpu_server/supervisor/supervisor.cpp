@@ -313,7 +313,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     auto watching = Watching::start(loop, {gpus, claims, books, handler, pool, node, options.plain, options.name},
                                     options.http, *folder, {**store, keys}, given);
     if (!watching) return watching.error();
-    handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
+    handler.on_pool([&](auto& caller, bool with_day) { return (*watching)->told_to(caller, with_day); });
 
     Replacing replacing(loop, {reaper, **socket, handler, claims, gpus, workers, pool}, command, *reloads,
                         [&](auto& reloads) { (*watching)->node_reloads(reloads); });
