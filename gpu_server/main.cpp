@@ -336,7 +336,8 @@ void add_prices(CLI::App& app, Result<>& result) {
 void add_status(CLI::App& app, Result<>& result) {
     auto state = std::make_shared<std::string>(), format = std::make_shared<std::string>("table");
     auto* command = app.add_subcommand(
-        "status", "Show what the server that runs on this folder is doing; `nodes` shows the pool's others");
+        "status",
+        "Show what the server that runs on this folder is doing, and what the pool's other nodes say of theirs");
     command->add_option("--state", *state, "The server's folder, as given to serve")->type_name("DIR");
     add_format(*command, *format);
     auto limits = std::make_shared<bool>(false);

@@ -33,9 +33,11 @@
 //                                               bytes_down, busy_ms, wiped_bytes, wipe_checked_bytes, wipe_ms}], next};
 //                                               accounts only, of the caller's own
 //                                               account what was in use after `since`; a running claim may come twice
-//   pool            -                           {now, nodes, other_nodes, gpus, claims, queue, queue_length}: what there is
+//   pool            day                         {now, nodes, other_nodes, gpus, claims, queue, queue_length}: what there is
 //                                               now, of the node that is asked (README.md of gpu_server/watch/); of others'
-//                                               claims only which GPUs they hold; accounts only
+//                                               claims only which GPUs they hold; accounts only. With `day` true, and for
+//                                               operators and other nodes: {day}, the last day of its ledger, or null
+//                                               while that is being read
 //   prices          behind                      {prices: [{gpu, since, currency, per_hour}], next}; per_hour null: none
 //                                               from then on
 //

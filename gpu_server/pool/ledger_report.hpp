@@ -34,6 +34,7 @@ struct LedgerReport {
     };
     std::vector<Part> parts;
     std::vector<UserReport> users;  // who used most comes first
+    size_t users_left_out = 0;      // that used less than these
     bool whole = true;              // false: there were more than claims_max, and the latest are in it
 };
 

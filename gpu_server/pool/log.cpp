@@ -85,7 +85,7 @@ static std::pair<size_t, uint32_t> first_character(std::string_view text) {
 
 // Of Unicode, beside the C0 and C1 controls: what begins lines, and what turns the direction of writing.
 static bool is_control(uint32_t code) {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
            (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 

@@ -93,7 +93,6 @@ bool Exchange::withdraw(Worker& worker, const Withdraw& mine) {
     auto& thing = found->second;
     thing.withdrawn = true;
     thing.withdrawal = mine.ticket;
-    if (!thing.is_event()) thing.file.reset();
     settle(found);
     return true;
 }
@@ -153,6 +152,18 @@ void Exchange::settle(At at) {
     things_.erase(at);
 }
 
+std::map<pid_t, std::vector<int>> Exchange::files() const {
+    std::map<pid_t, std::vector<int>> files;
+    for (auto& [key, thing] : things_) {
+        if (thing.is_event() || !thing.file) continue;
+        if (thing.owner)
+            files[thing.owner->pid].push_back(thing.file.get());
+        else if (!thing.borrowers.empty())
+            files[thing.borrowers.begin()->first->pid].push_back(thing.file.get());
+    }
+    return files;
+}
+
 // ---- from one server to the next
 
 void Exchange::hand_over(Handover& handover) {
@@ -196,7 +207,7 @@ Result<> Exchange::take_over_one(Handover& handover, const json& told, const Fin
     told.at("charged").get_to(thing.charged);
     const bool known = kind >= 0 && kind <= static_cast<int>(ThingKind::event);
     const bool on_gpu = thing.gpu >= 0 && static_cast<size_t>(thing.gpu) < gpus_.all().size();
-    const bool file_gone = thing.withdrawn && !thing.is_event();
+    const bool file_gone = thing.withdrawn && !thing.is_event();  // earlier servers hand none over
     if (!known || (!thing.is_event() && !on_gpu) || (!thing.file && !file_gone))
         return badly_handed_over("something that is lent is not whole");
     if (thing.charged) gpus_.at(thing.gpu).memory.grant(thing.bytes);

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "gpu_server/supervisor/gpus.hpp"
 
@@ -29,6 +30,9 @@ public:
     Exchange(Workers& workers, Gpus& gpus, ClaimOf claim_of, int descriptors);
 
     size_t things() const { return things_.size(); }
+    // Our descriptors of what workers have lent, by the process that has to answer for it: its owner, or, when that has ended,
+    // one that has borrowed it.
+    std::map<pid_t, std::vector<int>> files() const;
 
     void hand_over(Handover& handover);
     Result<> take_over(Handover& handover, const FindWorker& find_worker);

@@ -43,14 +43,27 @@ void Fellows::are(std::vector<Node> nodes, const wire::KeyPair& own) {
         return std::none_of(nodes_.begin(), nodes_.end(), [&](auto& node) { return node.name == one.first; });
     };
     std::erase_if(told_, gone);
+    std::erase_if(days_, gone);
 }
 
-std::vector<json> Fellows::told() {
-    std::vector<json> all;
+watch::FellowsTold Fellows::told() {
+    watch::FellowsTold all;
     {
         LockGuard lock(mutex_);
         wanted_until_ = Clock::now() + fellows_wanted_for;
         for (auto& [name, said] : told_) all.push_back(said);
+    }
+    to_ask_.notify_all();
+    return all;
+}
+
+std::vector<watch::FellowDay> Fellows::days() {
+    std::vector<watch::FellowDay> all;
+    {
+        LockGuard lock(mutex_);
+        wanted_until_ = Clock::now() + fellows_wanted_for;
+        days_wanted_until_ = Clock::now() + fellow_days_wanted_for;
+        for (auto& [name, day] : days_) all.push_back({name, day});
     }
     to_ask_.notify_all();
     return all;
@@ -82,16 +95,33 @@ Fellows::Line& Fellows::line_to(const Node& node, const wire::KeyPair& own) {
     return line;
 }
 
-void Fellows::ask(Line& line) {
-    auto answer = line.client->request({{"op", "pool"}}, fellow_answers_within);
-    if (!answer) line.silent_until = Clock::now() + silent_fellow_left_alone;
+bool Fellows::days_wanted() {
     LockGuard lock(mutex_);
-    if (!answer) return void(told_.erase(line.node.name));
-    told_[line.node.name] = {{"node", line.node.name},
-                             {"nodes", without_limits(list_of(*answer, "nodes"))},
-                             {"gpus", list_of(*answer, "gpus")},
-                             {"claims", list_of(*answer, "claims")},
-                             {"queue", list_of(*answer, "queue")}};
+    return Clock::now() < days_wanted_until_;
+}
+
+void Fellows::ask(Line& line) {
+    const auto& name = line.node.name;
+    const bool with_day = days_wanted() && Clock::now() >= line.day_good_until;
+    auto answer = line.client->request({{"op", "pool"}, {"day", with_day}}, fellow_answers_within);
+    LockGuard lock(mutex_);
+    if (!answer) {
+        line.silent_until = Clock::now() + silent_fellow_left_alone;
+        line.day_good_until = {};
+        told_.erase(name);
+        days_.erase(name);
+        return;
+    }
+    // It may not have read its ledger yet, or be of a build that says nothing of it.
+    if (auto day = answer->find("day"); day != answer->end() && day->is_object()) {
+        days_[name] = std::make_shared<const json>(std::move(*day));
+        line.day_good_until = Clock::now() + fellow_days_asked_every;
+    }
+    told_[name] = std::make_shared<const json>(json{{"node", name},
+                                                    {"nodes", without_limits(list_of(*answer, "nodes"))},
+                                                    {"gpus", list_of(*answer, "gpus")},
+                                                    {"claims", list_of(*answer, "claims")},
+                                                    {"queue", list_of(*answer, "queue")}});
 }
 
 void Fellows::serve() {

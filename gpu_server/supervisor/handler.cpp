@@ -200,7 +200,7 @@ void Handler::dispatch(const Peer& peer, const Caller& caller, const Request& re
         case Op::prices:
             return reply(prices(request));
         case Op::pool:
-            return reply(pool_told_(caller));
+            return reply(pool_told_(caller, request.day));
         case Op::release:
             return reply(release(caller, request));
         case Op::nodes:

@@ -71,7 +71,7 @@ public:
 
     const RequestTally& tally() const { return tally_; }
     // What a caller is told of the pool as it is now (picture.hpp).
-    void on_pool(std::function<nlohmann::json(const Caller&)> told) { pool_told_ = std::move(told); }
+    void on_pool(std::function<nlohmann::json(const Caller&, bool with_day)> told) { pool_told_ = std::move(told); }
 
 private:
     Reply counted(const Request& request, Reply reply);
@@ -110,7 +110,7 @@ private:
     Errands errands_;
     std::map<std::string, size_t> nvml_waiting_, looking_;  // by owner
     RequestTally tally_;
-    std::function<nlohmann::json(const Caller&)> pool_told_;
+    std::function<nlohmann::json(const Caller&, bool with_day)> pool_told_;
 };
 
 }  // namespace tnr::server

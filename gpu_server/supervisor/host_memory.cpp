@@ -77,21 +77,28 @@ uint64_t bytes_in_private(const std::string& process, const std::string& folder)
 }  // namespace
 
 // What another process has made is counted there: processes of a claim lend each other memory.
-uint64_t bytes_in_files_of(pid_t process) {
+uint64_t bytes_in_files_of(pid_t process, const std::vector<int>& lent) {
     static const dev_t device = device_of_memory_files();
     const auto folder = process_folder(process);
     const uid_t user = user_of(folder);
     std::set<ino_t> seen;
     uint64_t bytes = 0;
+    auto count = [&](const struct stat& file) {
+        if (file.st_dev == device && seen.insert(file.st_ino).second)
+            bytes += static_cast<uint64_t>(file.st_blocks) * 512;  // stat(2)'s unit
+    };
     for (const char* files : {"/fd", "/map_files"})
         for_each_entry(folder + files, [&](const struct stat& file) {
-            if (file.st_dev == device && file.st_uid == user && seen.insert(file.st_ino).second)
-                bytes += static_cast<uint64_t>(file.st_blocks) * 512;  // stat(2)'s unit
+            if (file.st_uid == user) count(file);
         });
+    for (int file : lent) {
+        struct stat status {};
+        if (fstat(file, &status) == 0) count(status);
+    }
     return bytes + bytes_in_private(folder, "/tmp") + bytes_in_private(folder, "/dev/shm");
 }
 
-void HostMemory::look_at(const std::vector<pid_t>& workers) {
+void HostMemory::look_at(const std::vector<pid_t>& workers, const std::map<pid_t, std::vector<int>>& lent) {
     std::erase_if(in_files_,
                   [&](auto& each) { return std::find(workers.begin(), workers.end(), each.first) == workers.end(); });
     const auto shared = bytes_in_fields("/proc/meminfo", {"Shmem:"});
@@ -102,7 +109,9 @@ void HostMemory::look_at(const std::vector<pid_t>& workers) {
     }
     const auto until = std::chrono::steady_clock::now() + memory_files_looked_at_for;
     while (!not_looked_at_.empty() && std::chrono::steady_clock::now() < until) {
-        in_files_[not_looked_at_.back()] = bytes_in_files_of(not_looked_at_.back());
+        const auto worker = not_looked_at_.back();
+        auto theirs = lent.find(worker);
+        in_files_[worker] = bytes_in_files_of(worker, theirs == lent.end() ? std::vector<int>() : theirs->second);
         not_looked_at_.pop_back();
     }
 }

@@ -18,8 +18,9 @@ namespace tnr::server {
 // look; where the server is not, such memory is held by control groups alone.
 class HostMemory {
 public:
-    // These are all workers that there are. Now and then.
-    void look_at(const std::vector<pid_t>& workers);
+    // These are all workers that there are, and our own descriptors of what they have lent each other (Exchange::files). Now and
+    // then.
+    void look_at(const std::vector<pid_t>& workers, const std::map<pid_t, std::vector<int>>& lent);
     // 0 when it is gone.
     uint64_t bytes_of(pid_t worker) const;
 
@@ -29,8 +30,9 @@ private:
     std::map<pid_t, uint64_t> in_files_;  // as they were seen last
 };
 
-// In files in memory of this process, be they mapped, open, or in its /tmp and /dev/shm.
-uint64_t bytes_in_files_of(pid_t process);
+// In files in memory of this process, be they mapped, open, or in its /tmp and /dev/shm; or lent, and perhaps neither mapped
+// nor open there any more.
+uint64_t bytes_in_files_of(pid_t process, const std::vector<int>& lent);
 
 // What the workers of one claim may hold for each of its GPUs, on a node with this many, unless the operator says otherwise.
 uint64_t host_bytes_per_gpu(size_t gpus);

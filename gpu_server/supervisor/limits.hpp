@@ -186,9 +186,10 @@ inline constexpr milliseconds goodbye_grace{500};
 // One that waits for programs before it stops: how often it looks whether there are any, and says whose.
 inline constexpr milliseconds stopping_looked_every{200};
 inline constexpr milliseconds stopping_told_every{10'000};
-// A server that shall be replaced (replacing.hpp): until the new binary has answered; until all is at rest, which clients wait for
-// no longer than 15 s; and how often that is looked at.
-inline constexpr milliseconds handover_answered_within{5'000};
+// A server that shall be replaced (replacing.hpp): until the new binary has answered, which nobody waits for, and which takes a
+// busy machine with a cold disk some seconds; until all is at rest, which clients wait for no longer than 15 s; and how often
+// that is looked at.
+inline constexpr milliseconds handover_answered_within{30'000};
 inline constexpr milliseconds handover_rests_within{8'000};
 inline constexpr milliseconds handover_looked_every{5};
 // The whole server's end; whatever still lives then dies with it.
@@ -247,6 +248,10 @@ inline constexpr milliseconds image_write_timeout{120'000};
 // after it was looked at last. One that is silent is left alone for a while, so that the others are not kept waiting for it.
 inline constexpr size_t fellows_asked_max = 64;
 inline constexpr milliseconds fellows_asked_every{2'000}, fellows_wanted_for{15'000};
+// `status` waits for so long for what they say, and looks so often.
+inline constexpr milliseconds fellows_waited_for{3'000}, fellows_looked_at_every{100};
+// The last day, which the page asks for every half a minute.
+inline constexpr milliseconds fellow_days_asked_every{15'000}, fellow_days_wanted_for{70'000};
 inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
 
 // A server that is killed leaves children behind which it was just starting: they have its lock until they have become

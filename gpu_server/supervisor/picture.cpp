@@ -78,6 +78,10 @@ static std::vector<watch::OtherNode> others_of(const Membership& members) {
     return others;
 }
 
+bool sees_all(const Caller& caller) {
+    return caller.role == Caller::Role::open || caller.role == Caller::Role::node || caller.is_operator;
+}
+
 watch::PoolState Painter::picture() {
     watch::PoolState state;
     state.now_ms = now_ms();
@@ -100,8 +104,7 @@ watch::PoolState Painter::picture() {
 
 nlohmann::json Painter::told_to(const Caller& caller) {
     auto state = picture();
-    const bool all = caller.role == Caller::Role::open || caller.role == Caller::Role::node || caller.is_operator;
-    return all ? to_json(state) : to_json_for(state, caller.account);
+    return sees_all(caller) ? to_json(state) : to_json_for(state, caller.account);
 }
 
 }  // namespace tnr::server

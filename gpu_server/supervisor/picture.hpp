@@ -9,6 +9,9 @@
 
 namespace tnr::server {
 
+// Whoever is on an open pool sees all of it: its clients are this machine's own. So do operators, and the pool's other nodes.
+bool sees_all(const Caller& caller);
+
 struct Painter {
     Gpus& gpus;
     Claims& claims;
@@ -20,8 +23,7 @@ struct Painter {
     std::string pool = {};
 
     watch::PoolState picture();
-    // Whoever is on an open pool sees all of it: its clients are this machine's own. So do operators, and the
-    // pool's other nodes; others see what is theirs.
+    // Who does not see all sees what is theirs.
     nlohmann::json told_to(const Caller& caller);
 };
 

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 
+#include "gpu_server/pool/log.hpp"
+
 namespace tnr::server {
 
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
+void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows) {
+    for (auto& row : rows)
+        for (auto& cell : row) cell = harmless(cell);
     std::vector<size_t> widths(rows.front().size(), 1);
     for (auto& row : rows)
         for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());

@@ -8,8 +8,9 @@
 
 namespace tnr::server {
 
-// The first row is the heading; all rows have as many cells. Empty cells show as "-".
-void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows);
+// The first row is the heading; all rows have as many cells. Empty cells show as "-". What others say may stand in them: it is
+// made harmless to a terminal.
+void print_table(std::ostream& out, std::vector<std::vector<std::string>> rows);
 
 // "59s", "12m3s", "26h5m".
 std::string duration_text(int64_t ms);

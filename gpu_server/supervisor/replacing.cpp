@@ -31,10 +31,15 @@ void Replacing::asked() {
     if (!child) return failed(child.error().what);
     state_ = State::asking;
     log(LogLevel::info, "asking the server at " + command_.program + " whether it can take over");
-    auto timeout = loop_.after(handover_answered_within, [pid = child->pid] { kill_child(pid); });
+    auto late = std::make_shared<bool>(false);
+    auto timeout = loop_.after(handover_answered_within, [late, pid = child->pid] {
+        *late = true;
+        kill_child(pid);
+    });
     auto control = std::make_shared<UniqueFd>(std::move(child->control));
-    parts_.reaper.expect(child->pid, [this, control, timeout](int status) {
+    parts_.reaper.expect(child->pid, [this, control, late, timeout](int status) {
         loop_.cancel(timeout);
+        if (*late && state_ == State::asking) return failed("it has not said in time whether it can take over");
         answered(control->get(), status);
     });
 }

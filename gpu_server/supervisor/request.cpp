@@ -145,8 +145,10 @@ void read_fields(Fields& fields, Request& request) {
         case Op::queue:
             request.everyone = fields.flag("everyone");
             break;
-        case Op::hello:
         case Op::pool:
+            request.day = fields.flag("day");
+            break;
+        case Op::hello:
         case Op::types:
         case Op::nodes:
             break;

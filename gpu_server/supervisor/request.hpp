@@ -45,6 +45,7 @@ struct Request {
     int64_t since = 0;      // milliseconds since 1970
     int64_t behind = 0;     // the last line of the page before
     bool everyone = false;  // an operator asks for all users'
+    bool day = false;       // and for the last day
     std::string pool_key;   // by which the sender knows the server
     std::string machine;    // whose claim it is, from peers without a machine key: open pools, `tnr run` of an account
 };

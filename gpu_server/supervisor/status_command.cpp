@@ -1,14 +1,20 @@
 // See status_command.hpp.
 #include "gpu_server/supervisor/status_command.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
+#include <sstream>
+#include <thread>
 #include <vector>
 
+#include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/supervisor/print.hpp"
 #include "gpu_server/supervisor/state_folder.hpp"
 #include "gpu_server/supervisor/user_commands.hpp"
@@ -32,13 +38,34 @@ std::string programs_of(const json& claim) {
     return text;
 }
 
+// Of what every node has said of itself, this one first.
+std::vector<const json*> all_of(const json& now, const char* list) {
+    std::vector<const json*> all;
+    for (auto& one : now.at(list)) all.push_back(&one);
+    for (auto& fellow : now.at("fellows"))
+        for (auto& one : fellow.at(list)) all.push_back(&one);
+    return all;
+}
+
+bool has_several_nodes(const json& now) {
+    return !now.at("other_nodes").empty();
+}
+
+// Each node numbers its claims by itself.
+using ClaimName = std::pair<std::string, int64_t>;
+
 void print_gpus(std::ostream& out, const json& now) {
-    std::map<int64_t, const json*> claims;
-    for (auto& claim : now.at("claims")) claims[claim.at("id")] = &claim;
+    std::map<ClaimName, const json*> claims;
+    for (auto* claim : all_of(now, "claims"))
+        claims[{claim->at("node").get<std::string>(), claim->at("id").get<int64_t>()}] = claim;
     std::vector<Row> rows{{"GPU", "STATE", "USER", "MACHINE", "FOR", "BUSY", "PROGRAMS"}};
-    for (auto& gpu : now.at("gpus")) {
-        Row row{gpu.at("type").get<std::string>() + " #" + std::to_string(gpu.at("index").get<int>()), gpu.at("state")};
-        auto found = gpu.at("claim").is_null() ? claims.end() : claims.find(gpu.at("claim"));
+    for (auto* each : all_of(now, "gpus")) {
+        const json& gpu = *each;
+        const auto node = gpu.at("node").get<std::string>();
+        Row row{(has_several_nodes(now) ? node + " " : "") + gpu.at("type").get<std::string>() + " #" +
+                    std::to_string(gpu.at("index").get<int>()),
+                gpu.at("state")};
+        auto found = gpu.at("claim").is_null() ? claims.end() : claims.find({node, gpu.at("claim").get<int64_t>()});
         if (found == claims.end()) {
             row.resize(rows[0].size());
         } else {
@@ -55,13 +82,20 @@ void print_gpus(std::ostream& out, const json& now) {
     print_table(out, rows);
 }
 
+Row queue_row(const json& one, const std::string& node) {
+    return {std::to_string(one.at("count").get<int>()) + " " + one.at("gpu").get<std::string>(),
+            std::to_string(one.at("place").get<int>()) + " of " + std::to_string(one.at("of").get<int>()) +
+                (node.empty() ? "" : " at " + node),
+            one.at("user"), one.at("machine"), duration_text(one.at("waited_ms"))};
+}
+
 void print_queue(std::ostream& out, const json& now) {
-    if (now.at("queue").empty()) return void(out << "\nNobody waits for a GPU.\n");
     std::vector<Row> rows{{"WAITS FOR", "PLACE", "USER", "MACHINE", "SINCE"}};
-    for (auto& one : now.at("queue"))
-        rows.push_back({std::to_string(one.at("count").get<int>()) + " " + one.at("gpu").get<std::string>(),
-                        std::to_string(one.at("place").get<int>()) + " of " + std::to_string(one.at("of").get<int>()),
-                        one.at("user"), one.at("machine"), duration_text(one.at("waited_ms"))});
+    const auto here = has_several_nodes(now) ? now.at("nodes").at(0).at("name").get<std::string>() : "";
+    for (auto& one : now.at("queue")) rows.push_back(queue_row(one, here));
+    for (auto& fellow : now.at("fellows"))
+        for (auto& one : fellow.at("queue")) rows.push_back(queue_row(one, fellow.at("node")));
+    if (rows.size() == 1) return void(out << "\nNobody waits for a GPU.\n");
     out << "\n";
     print_table(out, rows);
 }
@@ -106,17 +140,26 @@ void print_node_limits(std::ostream& out, const json& now) {
     print_table(out, rows);
 }
 
-// What is shown is this node's alone: an operator who looks at one of many shall not take it for the pool.
+// Of the pool's others, those that have not said what they have.
+std::set<std::string> silent_nodes(const json& now) {
+    std::set<std::string> silent;
+    for (auto& node : now.at("other_nodes")) silent.insert(node.at("name").get<std::string>());
+    for (auto& fellow : now.at("fellows")) silent.erase(fellow.at("node").get<std::string>());
+    return silent;
+}
+
 void print_others(std::ostream& out, const json& now) {
     auto& others = now.at("other_nodes");
     if (others.empty()) return;
+    const auto silent = silent_nodes(now);
     std::string names;
     for (auto& node : others) {
-        names += (names.empty() ? "" : ", ") + node.at("name").get<std::string>();
+        const auto name = node.at("name").get<std::string>();
+        names += (names.empty() ? "" : ", ") + name;
         if (node.at("draining")) names += " (draining)";
+        if (silent.count(name)) names += " (does not say what it has)";
     }
-    out << "What follows is of this node. The pool has " << others.size() << " more: " << names
-        << ".\nWho waits at those, too: tnr pool top\n\n";
+    out << "The pool has " << others.size() << " more: " << harmless(names) << "\n\n";
 }
 
 // What the pool's store knows of the others; who waits there only they know.
@@ -139,16 +182,19 @@ Result<json> claims_elsewhere(const StateFolder& folder, const json& now) {
     return list;
 }
 
+// Of the nodes that say nothing themselves.
 void print_elsewhere(std::ostream& out, const json& now) {
-    if (now.at("other_nodes").empty()) return;
+    const auto silent = silent_nodes(now);
+    if (silent.empty()) return;
     auto& claims = now.at("claims_elsewhere");
     if (claims.is_null())
-        return void(out << "\nWhat the other nodes serve is not known: the pool's store does not answer.\n");
-    if (claims.empty()) return void(out << "\nNobody has a GPU of the other nodes.\n");
+        return void(out << "\nWho has GPUs of the nodes that do not answer is not known: nor does the pool's store.\n");
     std::vector<Row> rows{{"AT NODE", "GPUS", "USER", "MACHINE", "SINCE (UTC)"}};
     for (auto& claim : claims)
-        rows.push_back({claim.at("node"), claim.at("gpus").dump() + " " + claim.at("gpu").get<std::string>(),
-                        claim.at("user"), claim.at("machine"), date(claim.at("began_ms"))});
+        if (silent.count(claim.at("node").get<std::string>()))
+            rows.push_back({claim.at("node"), claim.at("gpus").dump() + " " + claim.at("gpu").get<std::string>(),
+                            claim.at("user"), claim.at("machine"), date(claim.at("began_ms"))});
+    if (rows.size() == 1) return void(out << "\nNobody has a GPU of the nodes that do not answer.\n");
     out << "\n";
     print_table(out, rows);
 }
@@ -172,14 +218,47 @@ void print_status(std::ostream& out, const json& now, const json& limits) {
         << refusals << " refusals, " << totals.at("wipes") << " wipes (" << totals.at("wipes_failed") << " failed)\n";
 }
 
+// A node of another build may say what this command does not understand: then it has said nothing.
+bool is_understood(const json& fellow, const json& now) try {
+    json alone = fellow;
+    alone.update({{"nodes", now.at("nodes")}, {"other_nodes", now.at("other_nodes")}, {"fellows", json::array()}});
+    std::ostringstream nowhere;
+    print_gpus(nowhere, alone);
+    print_queue(nowhere, alone);
+    return true;
+} catch (const json::exception&) {
+    return false;
+}
+
+void leave_out_nonsense(json& now) {
+    json understood = json::array();
+    for (auto& fellow : now.at("fellows"))
+        if (is_understood(fellow, now)) understood.push_back(fellow);
+    now["fellows"] = understood;
+}
+
+// The server asks the others once somebody looks: until they have answered, or do not.
+Result<json> ask_for_all(const std::string& folder) {
+    const auto until = std::chrono::steady_clock::now() + fellows_waited_for;
+    while (true) {
+        auto answer = watch::ask_watch(folder, "/api/now");
+        if (!answer) return answer.error();
+        auto now = json::parse(*answer);
+        const bool all = now.at("fellows").size() >= std::min(now.at("other_nodes").size(), fellows_asked_max);
+        if (all || std::chrono::steady_clock::now() >= until) return now;
+        std::this_thread::sleep_for(fellows_looked_at_every);
+    }
+}
+
 }  // namespace
 
 Result<> show_status(const std::string& state, const std::string& format, bool all_limits, std::ostream& out) try {
     auto folder = StateFolder::find(state);
     if (!folder) return folder.error();
-    auto answer = watch::ask_watch(folder->path(), "/api/now");
-    if (!answer) return answer.error();
-    auto now = json::parse(*answer);
+    auto asked = ask_for_all(folder->path());
+    if (!asked) return asked.error();
+    json& now = *asked;
+    leave_out_nonsense(now);
     auto limits = limits_in(*folder);
     if (!limits) return limits.error();
     now["limits"] = *limits;

@@ -86,14 +86,15 @@ struct HostMemoryRule {
     bool emulated;
 };
 
-void look_at_host_memory(EventLoop& loop, Claims& claims, const WorkerProcesses& workers, HostMemory& memory,
-                         HostMemoryRule rule) {
+void look_at_host_memory(EventLoop& loop, Claims& claims, const WorkerProcesses& workers, const Exchange& exchange,
+                         HostMemory& memory, HostMemoryRule rule) {
     std::vector<pid_t> processes;
     for (auto* worker : workers.all()) processes.push_back(worker->pid);
-    memory.look_at(processes);
+    memory.look_at(processes, exchange.files());
     claims.end_hungry([&](const Session& session) { return ungranted_bytes(memory, session, rule.emulated); },
                       rule.bytes_per_gpu);
-    loop.after(host_memory_looked_at_every, [&, rule] { look_at_host_memory(loop, claims, workers, memory, rule); });
+    loop.after(host_memory_looked_at_every,
+               [&, rule] { look_at_host_memory(loop, claims, workers, exchange, memory, rule); });
 }
 
 void look_for_left_clients(EventLoop& loop, Claims& claims, const WorkerProcesses& workers) {
@@ -312,7 +313,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     auto watching = Watching::start(loop, {gpus, claims, books, handler, pool, node, options.plain, options.name},
                                     options.http, *folder, {**store, keys}, given);
     if (!watching) return watching.error();
-    handler.on_pool([&](const Caller& caller) { return (*watching)->told_to(caller); });
+    handler.on_pool([&](auto& caller, bool with_day) { return (*watching)->told_to(caller, with_day); });
 
     Replacing replacing(loop, {reaper, **socket, handler, claims, gpus, workers, pool}, command, *reloads,
                         [&](auto& reloads) { (*watching)->node_reloads(reloads); });
@@ -340,7 +341,7 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
 
     syncing.emplace(**ledger);
     HostMemory memory;
-    look_at_host_memory(loop, claims, workers, memory, {host_bytes, source->emulated()});
+    look_at_host_memory(loop, claims, workers, exchange, memory, {host_bytes, source->emulated()});
     look_for_left_clients(loop, claims, workers);
     workers.hold(host_bytes + (source->emulated() ? largest_memory(*found) : 0));
     std::string types = summary(*found);

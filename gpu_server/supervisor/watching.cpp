@@ -61,6 +61,7 @@ Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter paint
     std::string address;
     options.folder = folder.path();
     options.fellows = [fellows = &made->fellows_] { return fellows->told(); };
+    options.fellow_days = [fellows = &made->fellows_] { return fellows->days(); };
     if (!http.empty()) {
         auto wanted = http_endpoint(http);
         if (!wanted) return wanted.error();
@@ -83,8 +84,12 @@ Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter paint
     return made;
 }
 
-nlohmann::json Watching::told_to(const Caller& caller) {
-    return painter_.told_to(caller);
+nlohmann::json Watching::told_to(const Caller& caller, bool with_day) {
+    auto told = painter_.told_to(caller);
+    if (!with_day || !sees_all(caller)) return told;
+    auto day = watch_->own_day();
+    told["day"] = day ? watch::to_json(*day) : nlohmann::json();
+    return told;
 }
 
 void Watching::publish() {

@@ -29,7 +29,8 @@ public:
     void hand_over(Handover& handover);
     // From now on it publishes: once there are GPUs. Before, the watch address says that the server is starting.
     void begin() { keep_publishing(); }
-    nlohmann::json told_to(const Caller& caller);
+    // `with_day`: also the last day, to whom may see all.
+    nlohmann::json told_to(const Caller& caller, bool with_day);
     // From now on it is known that this node takes no new claims.
     void node_is_ending();
     void node_reloads(const watch::Reloads& reloads);

@@ -1,14 +1,18 @@
 // See http_server.hpp.
 #include "gpu_server/watch/http_server.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 
+#include "gpu_server/pool/audit.hpp"
 #include "gpu_server/watch/limits.hpp"
 
 namespace tnr::watch {
@@ -83,17 +87,40 @@ bool HttpServer::run_once() {
     return true;
 }
 
+// Empty for a socket in a folder.
+static std::string source_text(const sockaddr_storage& from) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (from.ss_family == AF_INET)
+        inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof text);
+    if (from.ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(from).sin6_addr, text, sizeof text);
+    return server::source_of(text);
+}
+
+// Of the address that has most, the one that came first goes.
+void HttpServer::make_room() {
+    std::map<std::string, size_t> of_source;
+    for (auto& each : connections_) ++of_source[each.source];
+    auto most = std::max_element(of_source.begin(), of_source.end(),
+                                 [](auto& one, auto& other) { return one.second < other.second; });
+    connections_.erase(
+        std::find_if(connections_.begin(), connections_.end(), [&](auto& each) { return each.source == most->first; }));
+}
+
 void HttpServer::accept_some(int listener) {
     for (int i = 0; i < accepted_at_once; ++i) {
-        UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        sockaddr_storage from{};
+        socklen_t size = sizeof from;
+        UniqueFd socket(accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
             if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
             accepts_again_ = Clock::now() + accepting_pauses;
             return;
         }
-        if (connections_.size() >= connections_max) connections_.pop_front();
+        if (connections_.size() >= connections_max) make_room();
         Connection connection;
         connection.socket = std::move(socket);
+        connection.source = source_text(from);
         connection.deadline = Clock::now() + request_within;
         connections_.push_back(std::move(connection));
     }

@@ -41,6 +41,7 @@ private:
         enum class State { reading, answering, leaving };
         State state = State::reading;
         UniqueFd socket;
+        std::string source;  // the address that it comes from
         Clock::time_point deadline;
         std::string received;
         std::string head = {};
@@ -54,6 +55,7 @@ private:
     void run();
     bool run_once();
     void accept_some(int listener);
+    void make_room();
     void react(Connection& connection);
     void read(Connection& connection);
     void answer(Connection& connection, const HttpAnswer& answer, bool with_body);

@@ -9,8 +9,9 @@ namespace tnr::watch {
 
 using std::chrono::milliseconds;
 
-// Connections at once, of all that listen together. A browser opens some, Prometheus one. With one more, that goes which has
-// been there longest: whoever fills the place with connections that say nothing keeps nobody out.
+// Connections at once, of all that listen together. A browser opens some, Prometheus one. With one more, of the address that
+// has most that goes which has been there longest: whoever fills the place with connections keeps nobody out, and takes it
+// from nobody else.
 inline constexpr size_t connections_max = 64;
 // Accepted between two looks at those that are there.
 inline constexpr int accepted_at_once = 16;
@@ -34,5 +35,7 @@ inline constexpr int64_t day_ms = int64_t{24} * 3600 * 1000;
 inline constexpr int day_parts = 96;  // of a quarter of an hour
 inline constexpr int64_t report_claims_max = 500'000;
 inline constexpr size_t report_users_max = 200;
+// An amount that another node tells: sums of them stay numbers.
+inline constexpr double report_amount_max = 1e18;
 
 }  // namespace tnr::watch

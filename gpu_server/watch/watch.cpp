@@ -1,8 +1,6 @@
 // See watch.hpp.
 #include "gpu_server/watch/watch.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/clock.hpp"
@@ -36,28 +34,6 @@ HttpAnswer plain(int status, std::string text) {
     return {status, "text/plain; charset=utf-8", std::make_shared<const std::string>(std::move(text))};
 }
 
-json user_json(const server::UserReport& user) {
-    json cost = json::array();
-    for (auto& [currency, amount] : user.cost) cost.push_back({{"currency", currency}, {"amount", amount}});
-    return {{"user", user.user},     {"claims", user.claims},         {"gpu_s", user.gpu_s},
-            {"busy_s", user.busy_s}, {"unpriced_s", user.unpriced_s}, {"bytes_up", user.bytes_up},
-            {"cost", cost},          {"bytes_down", user.bytes_down}};
-}
-
-json day_json(const server::LedgerReport& report) {
-    json parts = json::array(), users = json::array();
-    for (auto& part : report.parts)
-        parts.push_back({{"held_s", part.held_s}, {"busy_s", part.busy_s}, {"claims", part.claims}});
-    for (size_t i = 0; i < std::min(report.users.size(), report_users_max); ++i)
-        users.push_back(user_json(report.users[i]));
-    return {{"from", report.from_ms},
-            {"to", report.to_ms},
-            {"parts", parts},
-            {"users", users},
-            {"users_left_out", report.users.size() - users.size()},
-            {"whole", report.whole}};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Watch>> Watch::start(WatchOptions options, const Published& state,
@@ -70,6 +46,7 @@ Result<std::unique_ptr<Watch>> Watch::start(WatchOptions options, const Publishe
     if (options.http) listeners.push_back(std::move(options.http));
     made->loopback_ = options.loopback;
     made->fellows_ = std::move(options.fellows);
+    made->fellow_days_ = std::move(options.fellow_days);
     auto started = HttpServer::start(
         std::move(listeners), [watch = made.get()](const HttpRequest& request) { return watch->answer(request); });
     if (!started) return started.error();
@@ -84,12 +61,12 @@ HttpAnswer Watch::answer(const HttpRequest& request) {
     auto state = state_.latest();
     if (request.path == "/") return {200, "text/html; charset=utf-8", page()};
     if (request.path == "/healthz") return healthz(state.get());
-    if (request.path == "/api/day") return day();
-    if (request.path != "/metrics" && request.path != "/api/now")
+    if (request.path != "/metrics" && request.path != "/api/now" && request.path != "/api/day")
         return plain(404, "there is / for people, /metrics, /healthz, /api/now and /api/day\n");
     if (!state) return plain(503, "the server is starting\n");
     begin_texts(state);
     if (request.path == "/api/now") return {200, json_type, now_text()};
+    if (request.path == "/api/day") return day();
     return {200, metrics_type, metrics()};
 }
 
@@ -102,13 +79,16 @@ HttpAnswer Watch::healthz(const PoolState* state) const {
 }
 
 void Watch::begin_texts(const std::shared_ptr<const PoolState>& state) {
-    if (std::exchange(texts_of_, state) != state) now_ = metrics_ = nullptr;
+    if (std::exchange(texts_of_, state) != state) now_ = metrics_ = day_ = nullptr;
 }
 
 Watch::Text Watch::now_text() {
-    if (now_) return now_;
+    auto told = fellows_ ? fellows_() : FellowsTold();
+    if (now_ && told == now_of_) return now_;
     auto now = to_json(*texts_of_);
-    now["fellows"] = fellows_ ? fellows_() : std::vector<json>();
+    now["fellows"] = json::array();
+    for (auto& one : told) now["fellows"].push_back(*one);
+    now_of_ = std::move(told);
     return now_ = text_of(now);
 }
 
@@ -118,13 +98,14 @@ Watch::Text Watch::metrics() {
 }
 
 HttpAnswer Watch::day() {
-    const auto now = server::now_ms();
-    if (!day_ || now - day_read_ms_ >= day_read_every.count() || now < day_read_ms_) {
-        auto report = ledger_->report(now - day_ms, now, day_parts, report_claims_max);
-        if (!report) return plain(500, report.error().what + "\n");
-        day_ = text_of(day_json(*report));
-        day_read_ms_ = now;
-    }
+    auto said = fellow_days_ ? fellow_days_() : std::vector<FellowDay>();
+    if (day_ && said == day_of_) return {200, json_type, day_};
+    auto own = day_book_.fresh();
+    if (!own) return plain(500, own.error().what + "\n");
+    std::vector<std::string> others;
+    for (auto& node : texts_of_->other_nodes) others.push_back(node.name);
+    day_ = text_of(whole_day(**own, texts_of_->nodes.at(0).name, others, said));
+    day_of_ = std::move(said);
     return {200, json_type, day_};
 }
 

@@ -14,17 +14,24 @@
 
 #include "api_client/base/result.hpp"
 #include "gpu_server/pool/ledger_report.hpp"
+#include "gpu_server/watch/day.hpp"
+#include "gpu_server/watch/day_book.hpp"
 #include "gpu_server/watch/http_server.hpp"
 #include "gpu_server/watch/pool_state.hpp"
 
 namespace tnr::watch {
+
+// One object each; two are the same when they are one.
+using FellowsTold = std::vector<std::shared_ptr<const nlohmann::json>>;
 
 struct WatchOptions {
     std::string folder;    // for the socket, watch.sock
     UniqueFd http;         // a TCP socket that listens, or none
     bool loopback = true;  // where it listens
     // What the pool's other nodes have said of themselves lately: parts of their own /api/now. Whoever calls it watches them.
-    std::function<std::vector<nlohmann::json>()> fellows = {};
+    std::function<FellowsTold()> fellows = {};
+    // And what their ledgers have of the last day.
+    std::function<std::vector<FellowDay>()> fellow_days = {};
 };
 
 class Watch {
@@ -33,9 +40,12 @@ public:
     static Result<std::unique_ptr<Watch>> start(WatchOptions options, const Published& state,
                                                 std::unique_ptr<server::LedgerReader> ledger);
 
+    // The last day of this node's ledger; null: it has not been read yet. Waits for nobody. Any thread.
+    DayBook::Day own_day() { return day_book_.latest(); }
+
 private:
     Watch(const Published& state, std::unique_ptr<server::LedgerReader> ledger)
-        : state_(state), ledger_(std::move(ledger)) {}
+        : state_(state), day_book_(std::move(ledger)) {}
     // On the server's thread, as all below.
     HttpAnswer answer(const HttpRequest& request);
     HttpAnswer healthz(const PoolState* state) const;
@@ -46,14 +56,15 @@ private:
     HttpAnswer day();
 
     const Published& state_;
-    std::unique_ptr<server::LedgerReader> ledger_;
+    DayBook day_book_;
     bool loopback_ = true;
-    std::function<std::vector<nlohmann::json>()> fellows_;
-    // Made once for each state that is published, however many ask.
+    std::function<FellowsTold()> fellows_;
+    std::function<std::vector<FellowDay>()> fellow_days_;
+    // Made once for each state that is published and for what the fellows said until then, however many ask.
     std::shared_ptr<const PoolState> texts_of_;
-    Text metrics_, now_;
-    Text day_;
-    int64_t day_read_ms_ = 0;
+    FellowsTold now_of_;
+    std::vector<FellowDay> day_of_;
+    Text metrics_, now_, day_;
     std::unique_ptr<HttpServer> server_;  // last: its thread uses the others
 };
 

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/ioprio.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -30,6 +32,9 @@ constexpr uint32_t our_architecture = AUDIT_ARCH_AARCH64;
 #else
 #error "name this machine's AUDIT_ARCH here"
 #endif
+
+// Newer than some C libraries.
+constexpr int so_passpidfd = 76;
 
 // Refused whatever their arguments.
 constexpr long denied[] = {
@@ -139,8 +144,13 @@ Result<> filter_system_calls(const FilterOptions& options) {
     for (long number : denied) program.deny(number);
 
     // Threads, no processes. clone3 hides its flags in memory; told that it does not exist, libc uses clone.
+    // And no thread with descriptors of its own: files in memory that it has would be in no list (host_memory.hpp).
     program.deny(SYS_clone3, ENOSYS);
-    program.when(SYS_clone, [&] { program.refuse_unless_argument_has(0, CLONE_THREAD, EPERM); });
+    program.when(SYS_clone, [&] {
+        program.refuse_unless_argument_has(0, CLONE_THREAD, EPERM);
+        program.refuse_unless_argument_has(0, CLONE_FILES, EPERM);
+    });
+    program.when(SYS_close_range, [&] { program.refuse_if_argument_has(2, CLOSE_RANGE_UNSHARE, EPERM); });
 
     auto self = static_cast<uint32_t>(getpid());
     for (long number : {SYS_kill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo})
@@ -173,14 +183,25 @@ Result<> filter_system_calls(const FilterOptions& options) {
         else
             program.refuse_unless_argument(0, AF_UNSPEC, EAFNOSUPPORT);  // there is no such socket: all are refused
     });
+    // It sends nothing to itself: what is on its way through a socket is in no list, be it bytes or files in memory
+    // (host_memory.hpp). A socket that tells who sends is given a name when it does so, at which another would reach it.
+    program.deny(SYS_socketpair, EAFNOSUPPORT);
+    program.when(SYS_setsockopt, [&] {
+        for (uint32_t tells : {SO_PASSCRED, so_passpidfd}) program.refuse_if_argument(2, tells, EPERM);
+    });
     // A send that connects.
     program.when(SYS_sendto, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
     program.when(SYS_sendmsg, [&] { program.refuse_if_argument_has(2, MSG_FASTOPEN, EPERM); });
     program.when(SYS_sendmmsg, [&] { program.refuse_if_argument_has(3, MSG_FASTOPEN, EPERM); });
 
-    // TIOCSTI pushes characters into a terminal's input.
+    // TIOCSTI pushes characters into a terminal's input. The others tell of the host's network, which a connection that was
+    // accepted belongs to.
     program.when(SYS_ioctl, [&] {
         program.refuse_if_argument(1, TIOCSTI, EPERM);
+        for (uint32_t about : {SIOCGIFCONF, SIOCGIFNAME, SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK,
+                               SIOCGIFHWADDR, SIOCGIFFLAGS, SIOCGIFINDEX, SIOCGIFMTU, SIOCGIFMETRIC, SIOCGIFTXQLEN,
+                               SIOCGIFMAP, SIOCETHTOOL, SIOCGARP, SIOCGSKNS})
+            program.refuse_if_argument(1, about, EPERM);
         for (uint32_t owner : {FIOSETOWN, SIOCSPGRP}) program.refuse_if_argument(1, owner, EPERM);  // as F_SETOWN
     });
 

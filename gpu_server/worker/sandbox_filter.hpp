@@ -7,7 +7,7 @@
 namespace tnr::worker {
 
 struct FilterOptions {
-    // AF_UNIX sockets, which drivers use to look for their daemons. Harmless in an empty network namespace.
+    // AF_UNIX sockets, which drivers use to look for their daemons. In an empty network namespace they find nobody.
     bool local_sockets = false;
 };
 

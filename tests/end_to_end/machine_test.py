@@ -20,7 +20,10 @@ import time
 import unittest
 
 BIN, PROGRAMS = map(pathlib.Path, sys.argv[1:3])
-NODE_SCRIPT = pathlib.Path(__file__).resolve().parent / "node_in_a_unit.sh"
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NODE_SCRIPT, UPGRADE_SCRIPT, HOLDING_PROGRAM = (HERE / name for name in
+                                                ("node_in_a_unit.sh", "upgrade_in_a_unit.sh", "holding_program.py"))
 STEP_LIMIT_S = 900  # an emulated machine on a busy host takes minutes to boot
 
 
@@ -278,7 +281,7 @@ class Machine(unittest.TestCase):
 
     def test_15b_a_server_in_its_unit_holds_its_workers(self):
         """Our packaged unit on a real systemd: the GPU node is the machine itself, without a GPU."""
-        dist = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "dist" / "debian"
+        dist = ROOT / "packaging" / "dist" / "debian"
         self.succeeds("sync", BIN / "tnr-gpu-server", BIN.parent / "lib" / "libcuda-emulated.so.1",
                       *(dist / f"tnr-gpu-server.{part}" for part in ("service", "sysusers")), NODE_SCRIPT, "demo:node/")
         said = self.succeeds("connect", "demo", "--", "sudo sh node/node_in_a_unit.sh")
@@ -291,6 +294,53 @@ class Machine(unittest.TestCase):
         self.assertEqual(lines.get("afterwards"), "active, 1 worker", said)
         self.assertNotIn("sandbox lacks", said)
         self.assertIn("held to their part of memory, pids, cpu by control groups", said)
+
+    def server_package(self, version):
+        """The package as packaging/release makes it, of this build. Each version's program is another file."""
+        stage, out = self.world.folder / f"stage-{version}", self.world.folder / f"deb-{version}"
+        for folder in ("bin", "lib", "share/man/man1"):
+            (stage / folder).mkdir(parents=True)
+        out.mkdir()
+        server = stage / "bin" / "tnr-gpu-server"
+        subprocess.run(["strip", "-o", server, BIN / "tnr-gpu-server"], check=True)
+        with open(server, "ab") as program:
+            program.write(version.encode())
+        shutil.copy(BIN.parent / "lib" / "libcuda-emulated.so.1", stage / "lib")
+        (stage / "bin" / "tnr").write_text("#!/bin/sh\n")  # the other package, which nobody installs
+        for text in ("copyright", "share/man/man1/tnr-gpu-server.1"):
+            (stage / text).write_text("of the tests\n")
+        subprocess.run([ROOT / "packaging" / "dist" / "deb", version, stage, out, "1700000000"], check=True,
+                       capture_output=True)
+        return out / f"tnr-gpu-server_{version}_amd64.deb"
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb: Debian's packages are made on Debian")
+    def test_15c_the_package_is_upgraded_under_systemd_while_a_program_holds_a_gpu(self):
+        files = self.world.folder / "upgrade"
+        files.mkdir()
+        for name, version in (("old.deb", "0.0.1"), ("new.deb", "0.0.2")):
+            shutil.copy(self.server_package(version), files / name)
+        shutil.copy(HOLDING_PROGRAM, files / "program.py")
+        self.succeeds("sync", *files.iterdir(), UPGRADE_SCRIPT, "demo:upgrade/")
+        said = self.succeeds("connect", "demo", "--", "sudo sh upgrade/upgrade_in_a_unit.sh")
+        lines = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+        self.assertEqual(lines.get("reloads"), "1 done, 0 failed", said)
+        self.assertEqual(lines.get("main process"), "the same", said)
+        running, installed = re.fullmatch(r"(\w+), installed: (\w+)", lines.get("running", "")).groups()
+        self.assertEqual(running, installed, said)
+        # The worker that serves has its group, with its limits; the one that waits is a new one.
+        self.assertEqual(lines.get("groups kept with their limits"), "1", said)
+        self.assertEqual(lines.get("groups with a process"), "2", said)
+        self.assertEqual(lines.get("limits"), str((64 + 64) << 20), said)
+        self.assertEqual(lines.get("reload"), "done", said)
+        self.assertEqual(lines.get("reload of a mistake"), "refused", said)
+        self.assertEqual(lines.get("after it"), "active, 2 done, 1 failed", said)
+        self.assertRegex(lines.get("program", ""), r"^0, computed \d+ times", said)
+        self.assertEqual(lines.get("backup"), "600", said)
+        self.assertRegex(lines.get("stopped", ""), r"^inactive, ", said)
+        self.assertEqual(lines.get("check"), "good", said)
+        self.assertRegex(lines.get("ledger", ""), r"^1 \[\(1, ", said)
+        self.assertEqual(lines.get("purged"), "", said)
+        self.assertNotIn("sandbox lacks", said)
 
     def test_16_stop_keeps_the_disk(self):
         self.succeeds("connect", "demo", "--", "echo kept > unsynced.txt")  # a stop that pulled the plug would lose it

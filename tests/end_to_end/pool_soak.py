@@ -4,8 +4,9 @@ nothing may be lost, doubled or left over, and memory must be flat. Prints a sum
 
     pool_soak.py BIN LIB (--hours H | --seconds S) [--seed N]     BIN: folder of tnr-gpu-server; LIB: of libcuda.so.1
 
-The seed decides what is done to whom; when, the machine has a say in, too. Node a is never killed: it is the one whose memory is
-compared, after a quarter of the time and at the end, when nothing runs.
+The seed decides what is done to whom; when, the machine has a say in, too. Node a is never killed, nor replaced by a newer server:
+it is the one whose memory is compared, after a quarter of the time and at the end, when nothing runs; descriptors, processes and
+files are compared of all.
 """
 import argparse
 import os
@@ -41,7 +42,7 @@ GROWTH_BYTES, GROWTH_DESCRIPTORS = 16 << 20, 8
 
 # Computes on the GPU for a while: x = a x + c, again and again. Says when it begins, and the sum at the end.
 PROGRAM = r"""
-import ctypes, sys, time
+import ctypes, os, pathlib, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
 def call(name, *arguments):
     code = getattr(cuda, name)(*arguments)
@@ -83,6 +84,10 @@ for i in range(steps):
         call("cuMemcpyDtoH_v2", words, at, size)
         call("cuMemcpyHtoD_v2", at, words, size)
     time.sleep(pause)
+if len(sys.argv) > 5:
+    pathlib.Path(sys.argv[5], f"has-{os.getpid()}").touch()
+    while not pathlib.Path(sys.argv[5], "told").exists():
+        time.sleep(0.1)
 call("cuMemcpyDtoH_v2", words, at, size)
 print("result", sum(words) & 0xffffffff, flush=True)
 print("over", time.clock_gettime(time.CLOCK_BOOTTIME), flush=True)
@@ -110,6 +115,7 @@ class Soak:
         self.proxies = {}
         self.programs, self.running, self.troubles = [], {}, []
         self.deaths = {node: [] for node in NODES}
+        self.reloads, self.wrong = {True: 0, False: 0}, []
         self.lock = threading.Lock()
         self.goes_on = threading.Event()  # users begin programs
         self.over = threading.Event()
@@ -135,15 +141,15 @@ class Soak:
 
     # ---- users
 
-    def begin_program(self, dice, machine):
-        """`machine`: its name, and whose it is."""
+    def begin_program(self, dice, machine, until_told=False):
+        """`machine`: its name, and whose it is. `until_told`: it keeps its GPU until there is the file "told"."""
         node, first, steps = dice.choice(NODES), dice.randrange(1 << 20), dice.randrange(5, 120)
         pause = dice.choice((0, 0.01, 0.05))
         config = {"pool": f"tcp://{OUTSIDE}:{self.first_port(node)}", "server_key": self.keys[node], "gpu": "h100",
                   "wait_s": WAIT_S, "machine": dict(machine[1], name=machine[0])}
         record = checks.Program(machine[0], result_of(first, steps), now())
         words = map(str, (first, WORDS, steps, pause))
-        process = self.pool.start(config, [sys.executable, "-c", PROGRAM, *words])
+        process = self.pool.start(config, [sys.executable, "-c", PROGRAM, *words, *([self.folder] if until_told else [])])
         with self.lock:
             self.programs.append(record)
             self.running[process.pid] = (process, record)
@@ -220,11 +226,19 @@ class Soak:
         self.pool.stop(node)
         self.serve(node)
 
-    KINDS = {"cut": 8, "cut_all": 2, "fray": 2, "silence": 2, "kill_client": 6, "kill": 2, "restart": 1}
+    def reload(self, dice, node):
+        """Replaced, as by a newer package, while its programs go on. Where what is in between does not come to rest, it stays."""
+        done = subprocess.run([self.pool.server_program, "reload", "--state", f"{self.folder}/{node}"], capture_output=True,
+                              text=True)
+        self.reloads[done.returncode == 0] += 1
+        if done.returncode != 0 and "was not replaced, and goes on" not in done.stderr:
+            self.wrong.append(checks.text(now(), node, f"cannot be replaced: {done.stderr}"))
+
+    KINDS = {"cut": 8, "cut_all": 2, "fray": 2, "silence": 2, "kill_client": 6, "kill": 2, "restart": 1, "reload": 3}
 
     def trouble(self, dice):
         kind = dice.choices(list(self.KINDS), self.KINDS.values())[0]
-        node = dice.choice(NODES[1:] if kind in ("kill", "restart") else NODES)
+        node = dice.choice(NODES[1:] if kind in ("kill", "restart", "reload") else NODES)
         begun = now()
         getattr(self, kind)(dice, node)
         shown = "cut" if kind in ("cut_all", "fray", "silence") else kind
@@ -248,21 +262,35 @@ class Soak:
         return []
 
     def measure(self):
-        pid = self.pool.servers["a"].pid
         there = [path for node in NODES for path in pathlib.Path(self.folder, node).rglob("*") if path.is_file()]
         there += pathlib.Path("/dev/shm").iterdir() if self.own_shared_memory else []
-        return {"bytes": processes.resident_bytes(pid), "descriptors": processes.descriptors(pid),
-                "processes": len(processes.family(pid)),
-                "files": [str(path) for path in there if not path.name.startswith("audit.")]}
+        files = [str(path) for path in there if not path.name.startswith("audit.")]
+        held = {}
+        for node in NODES:
+            pid = self.pool.servers[node].pid
+            held[node] = {"descriptors": processes.descriptors(pid), "processes": len(processes.family(pid)), "files": files}
+        held["a"]["bytes"] = processes.resident_bytes(self.pool.servers["a"].pid)
+        return held
 
     def every_gpu_can_be_had(self):
+        """As many programs as there are GPUs, each by itself, and none ends before all have one (look_back)."""
         wrong = []
-        for node in NODES:
-            process, record = self.begin_program(random.Random(self.seed), (f"after-{node}", self.accounts[0]))
+        self.last_machines = {f"after-{number}" for number in range(len(NODES) * GPUS_EACH)}
+        dice = random.Random(self.seed)
+        begun = [self.begin_program(dice, (machine, self.accounts[0]), until_told=True) for machine in sorted(self.last_machines)]
+        try:
+            nodes.wait_until(lambda: all(self.has_gpu(process) for process, _ in begun), WAIT_S)
+        except AssertionError:
+            wrong.append(checks.text(now(), "pool", "does not give all its GPUs when all is over"))
+        pathlib.Path(self.folder, "told").touch()
+        for process, record in begun:
             self.end_program(process, record)
             if record.code != 0:
-                wrong.append(checks.text(now(), node, f"gives no GPU when all is over: {record.errors}"))
+                wrong.append(checks.text(now(), record.machine, f"gets no GPU when all is over: {record.errors}"))
         return wrong
+
+    def has_gpu(self, process):
+        return pathlib.Path(self.folder, f"has-{process.pid}").exists()
 
     def ledger(self, node):
         since_boot = time.time() - now()
@@ -310,7 +338,7 @@ class Soak:
             if (code := self.pool.stop(node).returncode) != 0:
                 wrong.append(checks.text(now(), node, f"ended with {code}"))
         wrong += self.left_processes()
-        return wrong + self.look_back(measured), measured
+        return self.wrong + wrong + self.look_back(measured), measured
 
     def look_back(self, measured):
         events = history.read(f"{self.folder}/{node}.history" for node in NODES)
@@ -319,17 +347,20 @@ class Soak:
         self.claims = sum(event["event"] == "has" for event in events)
         return (checks.of_programs(self.programs, self.troubles, checks.nodes_of(rows)) + checks.of_ledger(rows, events, self.deaths) +
                 checks.of_use(self.programs, rows) + history.complaints(events, deaths) +
-                [f"node a: {what}" for what in checks.of_growth(*measured, GROWTH_BYTES, GROWTH_DESCRIPTORS)])
+                checks.of_gpus(self.last_machines, rows, len(NODES) * GPUS_EACH) +
+                [f"node {node}: {what}" for node in NODES for what in
+                 checks.of_growth(*(held[node] for held in measured), GROWTH_BYTES, GROWTH_DESCRIPTORS)])
 
     def summary(self, measured, wrong):
         count = {kind: sum(trouble.kind == kind for trouble in self.troubles) for kind in self.KINDS}
         ran = sum(program.code == 0 for program in self.programs)
         killed = sum(program.killed for program in self.programs)
-        first, last = measured
+        first, last = (held["a"] for held in measured)
         print(f"seed {self.seed}, {self.seconds / 60:.1f} minutes\n"
               f"programs: {len(self.programs)}; {ran} with the right result, {killed} killed, "
               f"{len(self.programs) - ran - killed} ended with an error\nclaims: {self.claims}\n"
-              f"nodes killed {count['kill']} times, restarted {count['restart']}; connections cut {count['cut']} times; "
+              f"nodes killed {count['kill']} times, restarted {count['restart']}; replaced {self.reloads[True]} "
+              f"(and {self.reloads[False]} times not); connections cut {count['cut']} times; "
               f"connections that ended by cuts: {sum(each.ended for all_ in self.proxies.values() for each in all_)}\n"
               f"node a, after a quarter and at the end: {first['bytes'] >> 10} and {last['bytes'] >> 10} KiB of memory, "
               f"{first['descriptors']} and {last['descriptors']} open files\n"

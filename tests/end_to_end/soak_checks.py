@@ -6,6 +6,7 @@ import re
 
 LEASE_S = 6  # after a node's death its claims may last that long
 LOST_S = 3   # of a claim in the ledger, where its node is killed
+WRITTEN_S = 3  # between a claim's line in the ledger and its entry in the history
 CLOCK_S = 0.5  # between what a program says when it has its GPU and what the ledger does
 
 
@@ -74,7 +75,8 @@ def of_programs(programs, troubles, nodes_of):
 
 
 def of_ledger(rows, events, deaths):
-    """`rows`: node → its ledger's claims. Each claim of the history is there once and has ended; no GPU is in two at once."""
+    """`rows`: node → its ledger's claims. Each claim of the history is there once and has ended, and no others are; no GPU is in
+    two at once."""
     wrong = []
     for node, claims in rows.items():
         ids = {row["id"]: row for row in claims}
@@ -89,6 +91,10 @@ def of_ledger(rows, events, deaths):
             if claim not in over and not any(death >= at for death in deaths.get(node, [])):
                 wrong.append(text(at, node, f"claim {claim} never ended"))
         wrong += [f"{node}: claim {row['id']} is still open in the ledger" for row in claims if not row["ended"]]
+        for row in claims:
+            killed = any(row["began_s"] - CLOCK_S <= death <= row["began_s"] + WRITTEN_S for death in deaths.get(node, []))
+            if row["id"] not in begun and not killed:
+                wrong.append(text(row["began_s"], node, f"claim {row['id']} is in the ledger, and nobody had it: {row}"))
         for gpu in {gpu for row in claims for gpu in row["devices"]}:
             held = sorted((row for row in claims if gpu in row["devices"]), key=lambda row: row["began_s"])
             for first, second in zip(held, held[1:]):
@@ -120,10 +126,17 @@ def of_use(programs, rows):
     return wrong
 
 
+def of_gpus(machines, rows, count):
+    """Each of these machines had a GPU at the same moment, so together they had all that there are."""
+    had = {gpu for claims in rows.values() for row in claims if row["machine"] in machines for gpu in row["devices"]}
+    return [] if len(had) == count else [f"{count} programs at once had {len(had)} GPUs: {sorted(had)}"]
+
+
 def of_growth(before, after, bytes_max, descriptors_max):
-    """What a node that lived through it all held at two quiet moments: {"bytes", "descriptors", "processes", "files"}."""
+    """What a node held at two quiet moments: {"bytes", "descriptors", "processes", "files"}; no "bytes" of one that was
+    another process in between."""
     wrong = []
-    if after["bytes"] - before["bytes"] > bytes_max:
+    if "bytes" in before and after["bytes"] - before["bytes"] > bytes_max:
         wrong.append(f"memory grew from {before['bytes'] >> 10} KiB to {after['bytes'] >> 10} KiB")
     if after["descriptors"] - before["descriptors"] > descriptors_max:
         wrong.append(f"open files grew from {before['descriptors']} to {after['descriptors']}")

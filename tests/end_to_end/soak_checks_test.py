@@ -54,7 +54,12 @@ class Checks(unittest.TestCase):
         self.found(checks.of_ledger({"b": [row()]}, [has], {"b": [15]}))
         self.found(checks.of_ledger({"b": [row(ended=False)]}, [has, over], {}), "still open")
         twice = [row(), row(id=2, began_s=15, until_s=30)]
-        self.found(checks.of_ledger({"b": twice}, [has, over], {}), "at once")
+        other = dict(has, t_ms=15_000, claim=2)
+        self.found(checks.of_ledger({"b": twice}, [has, over, other, dict(other, event="has not")], {}), "at once")
+        ghost = [row(), row(id=2, began_s=25, until_s=26)]  # of a GPU that nobody else has then
+        self.found(checks.of_ledger({"b": ghost}, [has, over], {}), "nobody had it")
+        self.found(checks.of_ledger({"b": ghost}, [has, over], {"b": [26]}))  # killed before it could write
+        self.found(checks.of_ledger({"b": ghost}, [has, over], {"b": [40]}), "nobody had it")
 
     def test_use(self):
         self.found(checks.of_use([program()], {"b": [row()]}))
@@ -70,6 +75,13 @@ class Checks(unittest.TestCase):
         self.found(checks.of_growth(before, before, 0, 0))
         after = {"bytes": 3 << 20, "descriptors": 25, "processes": 4, "files": ["pool.db", "x"]}
         self.found(checks.of_growth(before, after, 1 << 20, 4), "memory", "open files", "processes", "['x']")
+        del before["bytes"], after["bytes"]
+        self.found(checks.of_growth(before, after, 0, 4), "open files", "processes", "['x']")
+
+    def test_gpus(self):
+        rows = {"a": [row(machine="after-0"), row()], "b": [row(machine="after-1", devices=["y"])]}
+        self.found(checks.of_gpus({"after-0", "after-1"}, rows, 2))
+        self.found(checks.of_gpus({"after-0", "after-1"}, rows, 3), "had 2 GPUs")
 
 
 if __name__ == "__main__":

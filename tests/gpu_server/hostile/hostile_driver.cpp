@@ -6,11 +6,14 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <linux/keyctl.h>
 #include <linux/perf_event.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -104,7 +107,15 @@ static void try_sockets() {
             int made = socket(family, kind, 0);
             if (made >= 0 && family != AF_UNIX) tell("socket " + std::to_string(family), 0);
             if (made >= 0) close(made);
+            int ends[2];
+            if (socketpair(family, kind, 0, ends) == 0) tell("a pair of sockets " + std::to_string(family), 0);
         }
+    // What it was given belongs to the host's network.
+    for (int given = 3; given < 64; ++given) {
+        ifreq interface {};
+        interface.ifr_ifindex = 1;
+        if (ioctl(given, SIOCGIFNAME, &interface) == 0) tell("see the host's network by " + std::to_string(given), 0);
+    }
     // One that another process of this host listens on, by a name without a file.
     sockaddr_un there{};
     there.sun_family = AF_UNIX;
@@ -141,6 +152,7 @@ static void try_processes(pid_t victim) {
     tell("fork", syscall(SYS_fork));
     tell("vfork by clone", syscall(SYS_clone, CLONE_VFORK | CLONE_VM | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
     tell("clone3", syscall(SYS_clone3, nullptr, 0));
+    tell("descriptors of a thread's own", syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE));
     const int code = static_cast<int>(syscall(SYS_memfd_create, "code", 0));
     char* const nothing[] = {nullptr};
     tell("execveat", syscall(SYS_execveat, code, "", nothing, nothing, AT_EMPTY_PATH));
@@ -211,6 +223,170 @@ static void hoard() {
     }
 }
 
+// ---- attacks 6 to 8: the same where no list of its files has it
+
+constexpr int control = 3;
+
+static int full_file() {
+    static const std::string piece(1 << 20, 'x');
+    int file = memfd_create("hidden", 0);
+    for (int part = 0; part < 16; ++part) (void)!write(file, piece.data(), piece.size());
+    return file;
+}
+
+// With the file, if there is one, to the one with that name, if there is one. Waits for room.
+static bool pass(int socket, const std::string& text, int file, sockaddr_un* name = nullptr, socklen_t size = 0) {
+    iovec content{const_cast<char*>(text.data()), text.size()};
+    char room[CMSG_SPACE(sizeof file)] = {};
+    msghdr message{};
+    message.msg_name = size > 0 ? name : nullptr;
+    message.msg_namelen = size;
+    message.msg_iov = &content;
+    message.msg_iovlen = 1;
+    if (file >= 0) {
+        message.msg_control = room;
+        message.msg_controllen = sizeof room;
+        auto* header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof file);
+        std::memcpy(CMSG_DATA(header), &file, sizeof file);
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL) >= 0;
+}
+
+static std::string thing_name(unsigned number) {
+    char name[33];
+    std::snprintf(name, sizeof name, "%032x", number);
+    return name;
+}
+
+// Two sockets, of which the first reaches the second: by the name that this one has once it has tried to send.
+static bool two_sockets(int (&ends)[2], sockaddr_un& name, socklen_t& size) {
+    size = 0;
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0) return true;
+    for (int& end : ends) end = socket(AF_UNIX, SOCK_DGRAM, 0);
+    const int on = 1;
+    if (setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) return false;
+    sockaddr_un nobody{};
+    nobody.sun_family = AF_UNIX;
+    (void)!sendto(ends[1], "x", 1, 0, reinterpret_cast<sockaddr*>(&nobody), sizeof nobody);
+    size = sizeof name;
+    return getsockname(ends[1], reinterpret_cast<sockaddr*>(&name), &size) == 0 && size > sizeof(sa_family_t);
+}
+
+static bool hide_in_flight(unsigned) {
+    int ends[2] = {-1, -1};
+    sockaddr_un name{};
+    socklen_t size = 0;
+    if (!two_sockets(ends, name, size)) return false;
+    int file = full_file();
+    const bool passed = pass(ends[0], "x", file, &name, size);
+    close(file);
+    return passed;
+}
+
+static void* hold_in_own_table(void* refused) {
+    if (syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE) != 0)
+        *static_cast<bool*>(refused) = true;
+    else
+        full_file();
+    return *static_cast<bool*>(refused) ? nullptr : sleep_for_ever(nullptr);
+}
+
+static bool hide_in_a_thread(unsigned) {
+    static bool refused = false;
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, hold_in_own_table, &refused) != 0) return false;
+    usleep(50'000);
+    return !refused;
+}
+
+static bool hide_by_lending(unsigned number) {
+    int file = full_file();
+    const bool passed = pass(control,
+                             R"({"exchange": {"lend": ")" + thing_name(number) +
+                                 R"(", "kind": "memory", "device": 0, "bytes": 1, "ticket": 1}})",
+                             file);
+    close(file);
+    return passed;
+}
+
+static void hide(bool (*in_a_place)(unsigned)) {
+    for (unsigned i = 0; i < 40; ++i) {
+        if (!in_a_place(i)) return say("cannot hide");
+        usleep(20'000);
+    }
+    say("hid 640 MiB");
+}
+
+// ---- attack 9: says all that a worker may say, with numbers, names and files as they come
+
+static void talk() {
+    uint64_t state = 88172645463325252;
+    auto random = [&](uint64_t below) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        return state % below;
+    };
+    auto number = [&] {
+        const char* numbers[] = {"0", "1", "4096", "1048576", "9223372036854775807", "18446744073709551615"};
+        return std::string(numbers[random(6)]);
+    };
+    auto device_and_bytes = [&] { return R"({"device": 0, "bytes": )" + number() + ", \"ticket\": " + number() + "}"; };
+    auto hash = [&] { return thing_name(static_cast<unsigned>(random(4))) + thing_name(7); };
+    auto ticket = [&] { return ", \"ticket\": " + number() + "}}"; };
+    auto quoted = [&] { return '"' + thing_name(static_cast<unsigned>(random(16))) + '"'; };
+    say("talks");
+    while (true) {
+        std::string text;
+        bool with_file = random(8) == 0;
+        switch (random(11)) {
+            case 0:
+                text = random(2) ? R"({"away": true})" : R"({"away": false})";
+                break;
+            case 1:
+                text = R"({"connected": true})";
+                break;
+            case 2:
+                text =
+                    R"({"moved": {"up": )" + number() + ", \"down\": " + number() + ", \"busy_ms\": " + number() + "}}";
+                break;
+            case 3:
+                text = "{\"grant\": " + device_and_bytes() + "}";
+                break;
+            case 4:
+                text = "{\"memory_back\": " + device_and_bytes() + "}";
+                break;
+            case 5:
+                text = "{\"exchange\": {\"lend\": " + quoted() + R"(, "kind": "memory", "device": 0, "bytes": )" +
+                       number() + ticket();
+                with_file = true;
+                break;
+            case 6:
+                text = "{\"exchange\": {\"borrow\": " + quoted() + R"(, "kind": "memory")" + ticket();
+                break;
+            case 7:
+                text = "{\"find_image\": {\"hash\": \"" + hash() + "\", \"bytes\": " + number() + ticket();
+                break;
+            case 8:
+                text = "{\"damaged_image\": {\"hash\": \"" + hash() + "\"}}";
+                break;
+            case 9:
+                text = R"({"ended": "\u001b[2J I say"})";
+                break;
+            case 10:
+                char answer[4096];
+                while (recv(control, answer, sizeof answer, MSG_DONTWAIT) > 0) {
+                }
+                continue;
+        }
+        int file = with_file ? memfd_create("thing", 0) : -1;
+        pass(control, text, file);
+        if (file >= 0) close(file);
+        usleep(200);
+    }
+}
+
 // ---- attack 4: never ends, whatever it is told
 
 // Whoever means to end the process waits for ever instead.
@@ -239,7 +415,6 @@ static void stay() {
 // ---- attack 5: says as much as it can, to the supervisor and to the log
 
 static void shout() {
-    constexpr int control = 3;
     const std::string away = R"({"away": true})";
     say("shouts");
     for (size_t i = 0;; ++i) {
@@ -269,6 +444,18 @@ EXPORT CUresult cuMemsetD32_v2(CUdeviceptr address, unsigned value, size_t count
             break;
         case attack + 5:
             shout();
+            break;
+        case attack + 6:
+            hide(hide_in_flight);
+            break;
+        case attack + 7:
+            hide(hide_in_a_thread);
+            break;
+        case attack + 8:
+            hide(hide_by_lending);
+            break;
+        case attack + 9:
+            talk();
             break;
     }
     return emulated<decltype(cuMemsetD32_v2)>("cuMemsetD32_v2")(address, value, count);

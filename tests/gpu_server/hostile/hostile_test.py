@@ -4,11 +4,13 @@ go on as if nothing were.
 
     hostile_test.py SERVER LIB DRIVER    SERVER: tnr-gpu-server; LIB: folder of libcuda.so.1; DRIVER: the hostile one
 """
+import json
 import os
 import pathlib
 import re
 import signal
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -20,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import with_server  # noqa: E402
 
 SERVER, LIB, DRIVER = sys.argv[1:4]
-EVERYTHING, FILL, HOARD, STAY, SHOUT = range(1, 6)
+EVERYTHING, FILL, HOARD, STAY, SHOUT, HIDE_IN_FLIGHT, HIDE_IN_A_THREAD, HIDE_BY_LENDING, TALK = range(1, 10)
 HOST_MEMORY_MIB = 300
 SOON_S = 30  # promised is a second; the machine may be busy
 ORDINARY_USER = 4242
@@ -214,6 +216,61 @@ class HostileWorker(unittest.TestCase):
         self.gone_soon(node.worker_of("attacker"))
         victim.look(20)
         self.assertTrue(victim.ends_well())
+
+    def test_no_memory_is_where_nobody_looks(self):
+        for way in (HIDE_IN_FLIGHT, HIDE_IN_A_THREAD):
+            with self.subTest(way):
+                node, victim = self.beside()
+                node.attack(way)
+                self.assertEqual(node.wait_for_log(r"hid \d+ MiB|cannot hide")[0], "cannot hide")
+                self.assertTrue(victim.ends_well())
+
+    def test_memory_that_it_has_lent_and_closed_is_the_attackers(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root may look, and only control groups hold others")
+        node, victim = self.beside()
+        node.attack(HIDE_BY_LENDING)
+        node.wait_for_log(rf"MiB of the GPU node's own memory; the limit is {HOST_MEMORY_MIB} MiB")
+        self.gone_soon(node.worker_of("attacker"))
+        self.assertTrue(victim.ends_well())
+
+    def test_whatever_it_says_a_newer_server_takes_over_and_its_line_in_the_ledger_makes_sense(self):
+        node, victim = self.beside()
+        program = node.attack(TALK)
+        node.wait_for_log("talks")
+        worker = node.worker_of("attacker")
+        for _ in range(3):
+            said = subprocess.run([SERVER, "reload", "--state", f"{node.folder}/server"], capture_output=True, text=True)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr + node.log()[-5000:])
+            victim.look(20)
+        self.assertTrue(is_there(worker))  # it says nothing that makes no sense
+        program.kill()
+        self.gone_soon(worker)
+        self.assertTrue(victim.ends_well())
+        newcomer = Victim(node, "newcomer")
+        newcomer.look(1)
+        self.assertTrue(newcomer.ends_well())
+
+        def lines():
+            with sqlite3.connect(f"{node.folder}/server/pool.db") as pool:
+                return pool.execute("SELECT machine, ended_ms IS NOT NULL, bytes_up, bytes_down, busy_ms, until_ms - began_ms"
+                                    " FROM claims ORDER BY machine").fetchall()
+        give_up = time.monotonic() + SOON_S
+        while not all(line[1] for line in lines()) and time.monotonic() < give_up:
+            time.sleep(0.1)
+        self.assertEqual([line[:2] for line in lines()], [("attacker", 1), ("newcomer", 1), ("victim", 1)])
+        for _, _, up, down, busy, lasted in lines():
+            self.assertTrue(0 <= up <= 1 << 60 and 0 <= down <= 1 << 60, lines())
+            self.assertTrue(0 <= busy <= lasted + 1000, lines())
+        # Nothing that it took or said to have taken is held any more. What is shown may be a second old.
+        def held():
+            now = json.loads(subprocess.run([SERVER, "status", "-o", "json", "--state", f"{node.folder}/server"],
+                                            capture_output=True, text=True, check=True).stdout)
+            return [(gpu["state"], gpu["granted_bytes"]) for gpu in now["gpus"]]
+        while held() != [("free", 0)] * 3:
+            self.assertLess(time.monotonic(), give_up + SOON_S, held())
+            time.sleep(0.2)
+        self.assertNotIn("\x1b", node.log())
 
     def test_it_ends_with_its_session(self):
         self.it_ends_with_its_session(*self.beside())

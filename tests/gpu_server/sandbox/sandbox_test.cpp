@@ -7,8 +7,10 @@
 #include <arpa/inet.h>
 #include <asm/sockios.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/ioprio.h>
 #include <mqueue.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -93,6 +95,15 @@ TEST_CASE("no network, no programs, no other processes", "[sandbox]") {
     CHECK(inside(options, as_root, [] { return errno_of(socket(AF_INET, SOCK_STREAM, 0)); }) == EAFNOSUPPORT);
     CHECK(inside(options, as_root, [] { return errno_of(socket(AF_INET6, SOCK_DGRAM, 0)); }) == EAFNOSUPPORT);
     CHECK(inside(options, as_root, [] { return errno_of(socket(AF_NETLINK, SOCK_RAW, 0)); }) == EOPNOTSUPP);
+    CHECK(inside(options, as_root, [] {
+              int ends[2];
+              return errno_of(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+          }) == EAFNOSUPPORT);
+    if (namespaces_work(as_root))
+        CHECK(inside(options, as_root, [] {
+                  int local = socket(AF_UNIX, SOCK_DGRAM, 0), on = 1;
+                  return errno_of(setsockopt(local, SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
+              }) == EPERM);
     CHECK(inside(options, as_root, [] { return errno_of(execl("/bin/true", "true", nullptr)); }) == EPERM);
     CHECK(inside(options, as_root, [] { return errno_of(fork()); }) == EPERM);
     CHECK(inside(options, as_root, [] { return errno_of(kill(getppid(), 0)); }) == EPERM);
@@ -233,6 +244,13 @@ TEST_CASE("no memory that is nobody's", "[sandbox]") {
     CHECK(inside({}, as_root, [] { return errno_of(msgget(IPC_PRIVATE, IPC_CREAT | 0600)); }) == EPERM);
     CHECK(inside({}, as_root, [] { return errno_of(semget(IPC_PRIVATE, 1, IPC_CREAT | 0600)); }) == EPERM);
     CHECK(inside({}, as_root, [] { return errno_of(mq_open("/x", O_RDWR | O_CREAT, 0600, nullptr)); }) == EPERM);
+    // No descriptors that are in no list of the process: of one thread alone.
+    CHECK(inside({}, as_root, [] { return errno_of(close_range(~0U, ~0U, CLOSE_RANGE_UNSHARE)); }) == EPERM);
+    CHECK(inside({}, as_root, [] { return errno_of(close_range(~0U, ~0U, 0)); }) == 0);
+    CHECK(inside({}, as_root, [] {
+              constexpr int alone = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+              return errno_of(syscall(SYS_clone, alone, nullptr, nullptr, nullptr, nullptr));
+          }) == EPERM);
     if (!namespaces_work(as_root)) return;
     // Files without content, in the folders that it may write.
     for (const char* folder : {"/tmp", "/dev/shm"}) {
@@ -272,6 +290,11 @@ TEST_CASE("a connection it was given cannot be turned elsewhere", "[sandbox]") {
     CHECK(inside({}, true, [&] {
               return errno_of(
                   sendto(out.get(), "x", 1, MSG_FASTOPEN, reinterpret_cast<sockaddr*>(&address), sizeof address));
+          }) == EPERM);
+    CHECK(inside({}, true, [&] {
+              ifreq interface {};
+              interface.ifr_ifindex = 1;
+              return errno_of(ioctl(out.get(), SIOCGIFNAME, &interface));
           }) == EPERM);
     CHECK(connect(out.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);  // as it could outside
 }

@@ -172,6 +172,29 @@ TEST_CASE("a worker that vanishes leaves its memory to those who have it, and ch
     CHECK(world.granted() == 0);
 }
 
+TEST_CASE("what is lent is its owner's to answer for, or a borrower's once that has ended", "[exchange]") {
+    World world;
+    world.one.pid = 11;
+    world.other.pid = 12;
+    const auto files_of = [&](pid_t process) {
+        auto files = world.exchange.files();
+        auto found = files.find(process);
+        return found == files.end() ? size_t{0} : found->second.size();
+    };
+    REQUIRE(world.lend(world.one, 1));
+    REQUIRE(world.lend(world.one, 2));
+    REQUIRE(world.lend_event(world.one, 3, event_file()));  // a page, whoever has it
+    REQUIRE(world.borrow(world.other, 2));
+    CHECK(files_of(11) == 2);
+    CHECK(world.withdraw(world.one, 2) != 0);
+    CHECK(files_of(11) == 2);  // somebody has it yet
+    world.workers.ends(world.one);
+    CHECK(files_of(11) == 0);
+    CHECK(files_of(12) == 1);
+    CHECK(world.give_back(world.other, 2));
+    CHECK(files_of(12) == 0);
+}
+
 TEST_CASE("a borrower that vanishes has given back", "[exchange]") {
     World world;
     REQUIRE(world.lend(world.one, 1));

@@ -55,7 +55,7 @@ void fill(int file) {
 
 void check_seen(const Holder& holder) {
     HostMemory memory;
-    memory.look_at({holder.pid});
+    memory.look_at({holder.pid}, {});
     CHECK(memory.bytes_of(holder.pid) >= bytes);
     CHECK(memory.bytes_of(holder.pid) < 2 * bytes);
 }
@@ -104,7 +104,10 @@ TEST_CASE("what another user has made is not counted, nor what is mapped counted
     Holder borrower([] {
         if (setresuid(4242, 4242, 4242) != 0) _exit(1);
     });
-    CHECK(bytes_in_files_of(borrower.pid) == 0);
+    CHECK(bytes_in_files_of(borrower.pid, {}) == 0);
+    // Unless it is to answer for it: what its maker has lent, and closed.
+    CHECK(bytes_in_files_of(borrower.pid, {file, file}) >= bytes);
+    CHECK(bytes_in_files_of(borrower.pid, {file, file}) < 2 * bytes);
     close(file);
     Holder holder([] {
         int own = memfd_create("held", 0);

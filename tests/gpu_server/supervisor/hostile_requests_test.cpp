@@ -121,7 +121,7 @@ TEST_CASE("every field of every request may be anything, and nobody else notices
                                      {{"op", "nodes"}},
                                      {{"op", "release"}, {"machine", "m"}, {"hops", 0}},
                                      {{"op", "ledger"}, {"since", 0}, {"behind", 0}, {"everyone", false}},
-                                     {{"op", "pool"}},
+                                     {{"op", "pool"}, {"day", true}},
                                      {{"op", "prices"}, {"behind", 0}}};
     const std::set<std::string> polite{"usage", "auth", "remote", "not_found"};
     Asker asker(server, mallory);

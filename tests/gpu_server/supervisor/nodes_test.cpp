@@ -146,6 +146,11 @@ TEST_CASE("who watches one node sees what all have, who holds it and who waits; 
     auto as_b = client_of(a, {alice.server_public, {wire::public_of(secret), secret}});
     CHECK(ask(*as_b, {{"op", "hello"}})["role"] == "node");
     CHECK(ask(*as_b, {{"op", "pool"}})["gpus"].size() == 1);
+    CHECK_FALSE(ask(*as_b, {{"op", "pool"}}).contains("day"));
+    json day;
+    CHECK(becomes([&] { return (day = ask(*as_b, {{"op", "pool"}, {"day", true}})["day"]).is_object(); }));
+    CHECK(day["users"].is_array());
+    CHECK_FALSE(ask(*client_of(a, alice), {{"op", "pool"}, {"day", true}}).contains("day"));  // it has everybody's bills
     for (auto& request : std::vector<json>{
              session_request(),
              session_request("m2"),

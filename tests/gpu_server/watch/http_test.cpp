@@ -40,8 +40,13 @@ public:
         REQUIRE(started);
         server_ = std::move(*started);
     }
-    UniqueFd connected() const {
+    // From one of loopback's many addresses.
+    UniqueFd connected(uint32_t from = INADDR_LOOPBACK) const {
         UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in here{};
+        here.sin_family = AF_INET;
+        here.sin_addr.s_addr = htonl(from);
+        REQUIRE(bind(client.get(), reinterpret_cast<sockaddr*>(&here), sizeof here) == 0);
         REQUIRE(connect(client.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_) == 0);
         return client;
     }
@@ -132,6 +137,26 @@ TEST_CASE("connections that say nothing keep nobody out, and hold a bounded numb
     CHECK(Clock::now() - began < request_within);
     // Ours, the server's, and some that are on their way.
     CHECK(open_descriptors() - before <= std::ssize(silent) + static_cast<long>(connections_max) + 1);
+}
+
+TEST_CASE("who opens more connections than there are places ends none of another address", "[watch]") {
+    Serving serving;
+    constexpr uint32_t another = INADDR_LOOPBACK + 1;
+    auto reader = serving.connected(), writer = serving.connected();
+    Serving::say(reader, "GET /big HTTP/1.1\r\n\r\n");  // more than fits on the way: it is read later
+    Serving::say(writer, "GET /late HTTP/1.1\r\n");
+    std::vector<UniqueFd> flood;
+    for (size_t i = 0; i < 5 * connections_max; ++i) {
+        flood.push_back(serving.connected(another));
+        Serving::say(flood.back(), "GET / HTTP/1.1\r\nX: ");
+    }
+    // The last one is served once all before it have been accepted.
+    auto last = serving.connected(another);
+    Serving::say(last, "GET /last HTTP/1.1\r\n\r\n");
+    CHECK(Serving::rest_of(last).ends_with("you asked for /last"));
+    Serving::say(writer, "\r\n");
+    CHECK(Serving::rest_of(writer).ends_with("you asked for /late"));
+    CHECK(Serving::rest_of(reader).size() > 8 << 20);
 }
 
 TEST_CASE("a request that comes a byte at a time is over in time", "[watch]") {

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""A pool of several nodes as its operator sees it at any one of them: who has what, who waits, what was used and its cost.
+
+    pool_operator_test.py BIN LIB OUT    BIN: folder of tnr-gpu-server; LIB: of libcuda.so.1; OUT: for screenshots
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import etcd  # noqa: E402
+import nodes  # noqa: E402
+from nodes import wait_until  # noqa: E402
+
+BIN, LIB, OUT = (pathlib.Path(each).resolve() for each in sys.argv[1:4])
+LIMIT_S = 60
+
+# Holds its GPU for as long as it is told.
+PROGRAM = """
+import ctypes, sys, time
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+for call in (lambda: cuda.cuInit(0), lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)):
+    if code := call():
+        sys.exit(f"code {code}")
+print("ready", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
+class PoolOperator(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.pool = nodes.Pool(BIN, LIB, folder.name)
+        self.pool.__enter__()
+        self.addCleanup(self.pool.__exit__)
+        self.pool.serve("a", "h100", "--http", "127.0.0.1:0")
+        self.pool.serve("b", "a100,l4")
+        self.url = re.search(r"watch it at (\S+)", self.pool.log("a")).group(1)
+
+    def program(self, user, gpu, seconds):
+        program = self.pool.start(dict(user, gpu=gpu, count=1), [sys.executable, "-c", PROGRAM, str(seconds)])
+        for cleanup in (program.stdout.close, program.stderr.close, program.wait, program.kill):
+            self.addCleanup(cleanup)
+        return program
+
+    def serve_a_silent_node(self):
+        """One that says to the others that it is where nobody is. Its clients know better."""
+        self.pool.serve("c", "t4", "--control-address", "tcp://127.0.0.1:9")
+        user = self.pool.user("carol")
+        return dict(user, pool=self.pool.addresses["c"], server_key=self.pool.server_key("c"))
+
+    def get(self, path):
+        return json.loads(urllib.request.urlopen(self.url + path, timeout=10).read())
+
+    def status(self):
+        return self.pool.operator("status", node="a")
+
+    def test_status_of_one_node_shows_the_pool(self):
+        holds = self.program(self.pool.user("alice"), "a100", 600)
+        holds.stdout.readline()
+        waits = self.program(dict(self.pool.user("bob"), wait_s=600), "a100", 0)
+        waits.stderr.readline()  # its place in the queue
+        wait_until(lambda: re.search(r"(?m)^1 a100 +1 of 1 at b +bob +bob ", self.status()), LIMIT_S)
+        shown = self.status()
+        self.assertIn("The pool has 1 more: b\n", shown)
+        self.assertRegex(shown, r"(?m)^a h100 #0 +free ")
+        self.assertRegex(shown, r"(?m)^b a100 #0 +claimed +alice +alice +\d+\S* +0% +python")
+        self.assertRegex(shown, r"(?m)^b l4 #1 +free ")
+        self.assertNotIn("AT NODE", shown)
+        # A node that is silent says nothing of itself; who has its GPUs, the pool's store knows.
+        self.program(self.serve_a_silent_node(), "t4", 600).stdout.readline()
+        wait_until(lambda: re.search(r"(?m)^c +1 t4 +carol +carol ", self.status()), LIMIT_S)
+        shown = self.status()
+        self.assertIn("The pool has 2 more: b, c (does not say what it has)\n", shown)
+        self.assertNotRegex(shown, r"(?m)^c t4 #0")
+        self.assertRegex(shown, r"(?m)^b a100 #0 +claimed +alice ")
+
+    def test_the_last_day_of_one_nodes_page_is_the_pools(self):
+        self.pool.operator("prices", "set", "a100", "3600/h", node="b")
+        alice, bob = self.pool.user("alice"), self.pool.user("bob")
+        for user, gpu in ((alice, "a100"), (alice, "h100"), (bob, "h100")):
+            self.assertEqual(self.program(user, gpu, 1.1).wait(timeout=LIMIT_S), 0)
+
+        def users():
+            return {user["user"]: user for user in self.get("api/day")["users"]}
+        wait_until(lambda: users().get("alice", {}).get("claims") == 2, LIMIT_S)
+        day = self.get("api/day")
+        self.assertEqual((day["nodes"], day["silent"], day["whole"]), (["a", "b"], [], True))
+        self.assertEqual(users()["bob"]["claims"], 1)
+        self.assertGreater(users()["alice"]["gpu_s"], 2)
+        (cost,) = users()["alice"]["cost"]  # of b's GPU alone: the other type has no price
+        self.assertEqual(cost["currency"], "USD")
+        self.assertGreater(cost["amount"], 1)
+        self.assertGreater(users()["alice"]["unpriced_s"], 1)
+        self.assertEqual(sum(part["claims"] for part in day["parts"]), 3)
+        self.assertAlmostEqual(sum(part["held_s"] for part in day["parts"]), sum(user["gpu_s"] for user in day["users"]), 1)
+        # The same asked of the other node: its watch address is a socket in its folder.
+        answer = subprocess.run(["curl", "-sf", "--unix-socket", f"{self.folder}/b/watch.sock", "http://localhost/api/day"],
+                                capture_output=True, check=True).stdout
+        self.assertIn("alice", {user["user"] for user in json.loads(answer)["users"]})
+        # Without a node that does not answer, it says so.
+        self.serve_a_silent_node()
+        wait_until(lambda: self.get("api/day")["silent"] == ["c"], LIMIT_S)
+        self.assertEqual(self.get("api/day")["nodes"], ["a", "b"])
+
+    @unittest.skipUnless(shutil.which("chromium"), "chromium is not there")
+    def test_the_page_of_one_node_shows_the_pool(self):
+        self.program(self.pool.user("alice"), "a100", 600).stdout.readline()
+        wait_until(lambda: any(one["claims"] for one in self.get("api/now")["fellows"]), LIMIT_S)
+        wait_until(lambda: self.get("api/day")["users"], LIMIT_S)
+        OUT.mkdir(parents=True, exist_ok=True)
+        common = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=6000",
+                  f"--user-data-dir={self.folder}/chromium"]
+        shot = OUT / "watch-page-pool.png"
+        shot.unlink(missing_ok=True)
+        subprocess.run([*common, "--window-size=1200,1500", f"--screenshot={shot}", self.url], check=True, capture_output=True,
+                       timeout=120)
+        self.assertGreater(shot.stat().st_size, 20_000)
+        page = subprocess.run([*common, "--dump-dom", self.url], check=True, text=True, capture_output=True, timeout=120).stdout
+        text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("<main>")[1].split("<script>")[0]))
+        self.assertRegex(text, r"a h100 #0 +free")
+        self.assertRegex(text, r"b a100 #0 +claimed +alice / alice ")
+        self.assertRegex(text, r"b l4 #1 +free")
+        self.assertIn("Of all 2 nodes.", text)
+        self.assertRegex(text.split("Cost by user, last day")[1], r"alice +1 +\d+")
+        self.serve_a_silent_node()
+        wait_until(lambda: self.get("api/day")["silent"] == ["c"], LIMIT_S)
+        page = subprocess.run([*common, "--dump-dom", self.url], check=True, text=True, capture_output=True, timeout=120).stdout
+        self.assertIn("Not in it, for they have not said what was used there: c.", page)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
