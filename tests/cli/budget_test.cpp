@@ -200,6 +200,8 @@ TEST_CASE("a budget may be for one provider and one currency", "[cli][budget]") 
     REQUIRE(budgets.size() == 2);
     CHECK(budgets[0]["currency"] == "EUR");
     CHECK(budgets[0]["spent"] == 0.0);
+    CHECK(budgets[1]["currency"] == "USD");
+    CHECK(budgets[1]["spent"] == 0.0);  // the dollars were spent at local
     REQUIRE(fake.tnr({"budget", "remove"}) == 0);
     CHECK(fake.document({"budget", "remove", "--provider", "hetzner"})["budgets"].empty());
     CHECK(fake.tnr({"budget", "remove"}) == 1);

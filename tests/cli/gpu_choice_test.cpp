@@ -2,6 +2,7 @@
 #include "cli/commands/run.hpp"
 #include "cli/commands/start.hpp"
 #include "tests/cli/fakes.hpp"
+#include "tests/cli/log.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
@@ -70,4 +71,47 @@ TEST_CASE("upper and lower case are the same in a GPU's name", "[cli][gpu]") {
     CHECK(user.session.records().find("demo")->value().gpu == "h100");
     user.world.types = {{"L40S", 1, 1, 48'000'000'000}};
     REQUIRE(dry_run(user, "l40s"));
+}
+
+namespace {
+
+// A pool that answers, with an error, once its user has been told that it is asked.
+class SilentPool : public test::FakePool {
+public:
+    SilentPool(test::FakeWorld& world, test::Log& log, bool& told) : FakePool(world), log_(log), told_(told) {}
+    Result<std::vector<cli::GpuType>> types() override {
+        told_ = log_.comes_to_say("asking ");
+        return Error{Error::Kind::network, "no answer"};
+    }
+
+private:
+    test::Log& log_;
+    bool& told_;
+};
+
+}  // namespace
+
+TEST_CASE("nobody waits for a pool without knowing for what", "[cli][gpu]") {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"start", "demo", "--gpu", "h100"},
+                                                  {"run", "--gpu", "h100", "--", "true"},
+                                                  {"gpus"},
+                                                  {"status"}}) {
+        test::FakeSession fake;
+        test::Log log;
+        std::ostream err(&log);
+        bool told = false;
+        cli::Session session{fake.out, err, fake.in};
+        session.config_folder = fake.session.config_folder;
+        session.state_folder = fake.session.state_folder;
+        session.cache_folder = fake.session.cache_folder;
+        session.provider_names = fake.session.provider_names;
+        session.provider = fake.session.provider;
+        session.now = fake.session.now;
+        session.pool = [&](const cli::PoolLogin&) -> Result<std::unique_ptr<cli::Pool>> {
+            return std::unique_ptr<cli::Pool>(std::make_unique<SilentPool>(fake.world, log, told));
+        };
+        (void)cli::run_command_line(session, words);
+        INFO(words[0]);
+        CHECK(told);
+    }
 }

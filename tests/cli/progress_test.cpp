@@ -1,48 +1,14 @@
 // Progress as a terminal of some width shows it, and as a log does.
 #include "cli/ui/progress.hpp"
 
-#include <chrono>
-#include <mutex>
 #include <sstream>
-#include <thread>
 
 #include "cli/ui/text.hpp"
 #include "cli/ui/time.hpp"
+#include "tests/cli/log.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
-
-namespace {
-
-// A log that its reader may look at while it is written.
-class Log : public std::streambuf {
-public:
-    // False: a minute has passed without.
-    bool comes_to_say(const std::string& words) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-        while (std::chrono::steady_clock::now() < limit) {
-            {
-                const std::lock_guard lock(mutex_);
-                if (text_.find(words) != std::string::npos) return true;
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        }
-        return false;
-    }
-
-protected:
-    int_type overflow(int_type letter) override {
-        const std::lock_guard lock(mutex_);
-        if (letter != traits_type::eof()) text_ += traits_type::to_char_type(letter);
-        return traits_type::not_eof(letter);
-    }
-
-private:
-    std::mutex mutex_;
-    std::string text_;
-};
-
-}  // namespace
 
 TEST_CASE("a line that is drawn again and again fits into one row", "[ui][progress]") {
     for (int width : {1, 9, 20, 40, 80}) {
@@ -76,7 +42,7 @@ TEST_CASE("a step that ends before anybody looks leaves no trace", "[ui][progres
 }
 
 TEST_CASE("a log is told of a step that takes long, with what it is at", "[ui][progress]") {
-    Log log;
+    test::Log log;
     std::ostream out(&log);
     ui::Progress progress({out, false});
     progress.begin("creating the machine", std::chrono::milliseconds(1));

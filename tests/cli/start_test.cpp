@@ -166,6 +166,13 @@ TEST_CASE("a dry run tells the price and changes nothing", "[cli][start]") {
     CHECK(plan["machine"]["price"]["per_month"] == 0.25 * 730);
     must_start(fake, {.name = "demo", .gpu = "h100", .offer = "large", .dry_run = true});
     CHECK(json::parse(fake.said())["machine"]["price"]["per_hour"] == 1.0);
+    fake.session.json = false;
+    fake.world.types = {{"h100", 4, 4, 80'000'000'000, "USD", 2.5}};
+    must_start(fake, {.name = "demo", .gpu = "h100:2", .offer = "small", .dry_run = true});
+    CHECK(fake.said() ==
+          "Would create 'demo' at provider local (machine: small, $0.25/h, $182.5 a month), with 2 x h100 from the "
+          "pool at "
+          "tcp://127.0.0.1:14900 (GPU: $5/h while it is used). Nothing was changed.\n");
     CHECK(fake.world.machines.empty());
     CHECK_FALSE(*fake.session.records().find("demo"));
 }

@@ -243,6 +243,8 @@ TEST_CASE("each column of status has what its name says", "[cli][status]") {
     auto machine = fake.document({"status"})["machines"][0];
     CHECK(machine["tags"] == json{{{"key", "project"}, {"value", "x"}}, {{"key", "team"}, {"value", "ml"}}});
     CHECK(machine["region"] == "near");
+    CHECK(machine["address"] == "192.0.2.7");
+    CHECK(machine["ssh_port"] == 22);
     CHECK(machine["size"] == "medium");
     CHECK(machine["pool"] == "tcp://127.0.0.1:14900");
     CHECK(machine["ready"] == true);
