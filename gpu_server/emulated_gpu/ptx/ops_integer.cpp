@@ -156,7 +156,7 @@ uint32_t on_halves(uint32_t a, uint32_t b) {
     return low | static_cast<uint32_t>(high) << 16;
 }
 
-// A handler per integer type; Make<T>::handler is it.
+// A handler per integer type; Make<T>::handler() is it.
 template <template <class> class Make>
 Handler by_type(Type type) {
     switch (type) {
