@@ -5,11 +5,11 @@
 // Each kernel runs once to warm up, then as often as fits half a second (--quick: once), and the best run counts. What
 // comes out is compared with the same computation on the host; a wrong result ends the program with status 1.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -20,7 +20,13 @@
 namespace {
 
 using namespace tnr::ptx;
-using Clock = std::chrono::steady_clock;
+
+// Of all threads of this process together, so that a busy machine does not show.
+double processor_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
 
 // All of the host's memory is the device's.
 class HostMemory : public Memory {
@@ -32,7 +38,7 @@ struct Bench {
     HostMemory memory;
     unsigned threads = 1;
     bool quick = false;
-    double seconds = 0;  // of the last launch
+    double seconds = 0;  // of processors, in the last launch
 
     // Arguments in order, of the very types of the parameters.
     template <class... Arguments>
@@ -49,9 +55,9 @@ struct Bench {
         launch.block = block;
         launch.parameters = bytes;
         launch.memory = &memory;
-        auto began = Clock::now();
+        double began = processor_seconds();
         auto report = run(launch, threads);
-        seconds = std::chrono::duration<double>(Clock::now() - began).count();
+        seconds = processor_seconds() - began;
         return report;
     }
 };
@@ -147,7 +153,7 @@ void measure(Bench& bench, const char* name, Report (*kernel)(Bench&)) {
         spent += bench.seconds;
     } while (!bench.quick && spent < 0.5);
     if (report.outcome != Outcome::done) wrong(report.detail.c_str());
-    double instructions = static_cast<double>(report.warp_instructions) / bench.threads;
+    auto instructions = static_cast<double>(report.warp_instructions);
     std::printf("| %-13s | %8.0f | %8.1f |\n", name, instructions * 32 / best * 1e-6, best / instructions * 1e9);
 }
 

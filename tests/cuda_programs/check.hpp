@@ -78,10 +78,10 @@ struct Array {
 
 // A function of the driver, as programs find it that are not linked with libcuda.
 template <class Function>
-Function driver_function(const char* name) {
+Function driver_function(const char* name, unsigned version = 12000) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status;
-    ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &status), name, __LINE__);
+    ok(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status), name, __LINE__);
     that(found != nullptr, name, __LINE__);
     return reinterpret_cast<Function>(found);
 }

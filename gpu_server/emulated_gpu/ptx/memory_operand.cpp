@@ -76,7 +76,7 @@ Address decode_address(Decoder& d, const ast::Operand& memory, Space space) {
     } else if (bytes == 4) {
         auto narrow = d.source(*base, Type::u32);
         result.base = d.temporary(Type::u64);
-        auto& instr = d.emit(unary<uint64_t, uint32_t, widen_word>);
+        auto& instr = d.emit(unary<uint64_t, uint32_t, widen_word>());
         instr.dst = result.base;
         instr.a = narrow;
     } else {

@@ -204,10 +204,10 @@ void emit(Decoder& d, Handler handler, Type to, std::initializer_list<Type> from
 
 template <class T>
 Handler logic_of(std::string_view name) {
-    if (name == "and") return binary<T, T, T, bit_and<T>>;
-    if (name == "or") return binary<T, T, T, bit_or<T>>;
-    if (name == "xor") return binary<T, T, T, bit_xor<T>>;
-    return name == "not" ? unary<T, T, bit_not<T>> : unary<T, T, logical_not<T>>;
+    if (name == "and") return binary<T, T, T, bit_and<T>>();
+    if (name == "or") return binary<T, T, T, bit_or<T>>();
+    if (name == "xor") return binary<T, T, T, bit_xor<T>>();
+    return name == "not" ? unary<T, T, bit_not<T>>() : unary<T, T, logical_not<T>>();
 }
 
 Handler logic_handler(std::string_view name, Type type) {
@@ -232,8 +232,8 @@ Handler logic_handler(std::string_view name, Type type) {
 
 template <class U, class S>
 Handler shift_handler(bool left, bool arithmetic) {
-    if (left) return binary<U, U, uint32_t, shift_left<U>>;
-    return arithmetic ? binary<S, S, uint32_t, shift_right<S>> : binary<U, U, uint32_t, shift_right<U>>;
+    if (left) return binary<U, U, uint32_t, shift_left<U>>();
+    return arithmetic ? binary<S, S, uint32_t, shift_right<S>>() : binary<U, U, uint32_t, shift_right<U>>();
 }
 
 void decode_shift(Decoder& d, bool left) {
@@ -250,8 +250,9 @@ void decode_funnel(Decoder& d) {
     bool left = d.take("l"), wrap = d.take("wrap");
     if ((!left && !d.take("r")) || (!wrap && !d.take("clamp")) || !d.take("b32")) return d.unsupported();
     using W = uint32_t;
-    Handler handler = left ? (wrap ? ternary<W, W, W, W, funnel_left_wrap> : ternary<W, W, W, W, funnel_left_clamp>)
-                           : (wrap ? ternary<W, W, W, W, funnel_right_wrap> : ternary<W, W, W, W, funnel_right_clamp>);
+    Handler handler =
+        left ? (wrap ? ternary<W, W, W, W, funnel_left_wrap>() : ternary<W, W, W, W, funnel_left_clamp>())
+             : (wrap ? ternary<W, W, W, W, funnel_right_wrap>() : ternary<W, W, W, W, funnel_right_clamp>());
     emit(d, handler, Type::b32, {Type::b32, Type::b32, Type::u32});
 }
 
@@ -261,20 +262,22 @@ void decode_count(Decoder& d, std::string_view name) {
     if (!wide && type != Type::b32) return d.unsupported();
     if (name == "brev")
         return emit(
-            d, wide ? unary<uint64_t, uint64_t, reversed<uint64_t>> : unary<uint32_t, uint32_t, reversed<uint32_t>>,
+            d, wide ? unary<uint64_t, uint64_t, reversed<uint64_t>>() : unary<uint32_t, uint32_t, reversed<uint32_t>>(),
             type, {type});
     if (name == "popc")
-        return emit(
-            d, wide ? unary<uint32_t, uint64_t, count_ones<uint64_t>> : unary<uint32_t, uint32_t, count_ones<uint32_t>>,
-            Type::u32, {type});
+        return emit(d,
+                    wide ? unary<uint32_t, uint64_t, count_ones<uint64_t>>()
+                         : unary<uint32_t, uint32_t, count_ones<uint32_t>>(),
+                    Type::u32, {type});
     emit(d,
-         wide ? unary<uint32_t, uint64_t, count_leading<uint64_t>> : unary<uint32_t, uint32_t, count_leading<uint32_t>>,
+         wide ? unary<uint32_t, uint64_t, count_leading<uint64_t>>()
+              : unary<uint32_t, uint32_t, count_leading<uint32_t>>(),
          Type::u32, {type});
 }
 
 template <class T>
 Handler highest_handler(bool shift) {
-    return shift ? unary<uint32_t, T, find_highest<T, true>> : unary<uint32_t, T, find_highest<T, false>>;
+    return shift ? unary<uint32_t, T, find_highest<T, true>>() : unary<uint32_t, T, find_highest<T, false>>();
 }
 
 void decode_find_highest(Decoder& d) {
@@ -290,7 +293,7 @@ void decode_find_highest(Decoder& d) {
 
 template <class T>
 Handler field_handler() {
-    return ternary<T, T, uint32_t, uint32_t, field<T>>;
+    return ternary<T, T, uint32_t, uint32_t, field<T>>();
 }
 
 void decode_field(Decoder& d) {
@@ -306,19 +309,19 @@ void decode_field(Decoder& d) {
 void decode_permute(Decoder& d) {
     if (!d.take("b32")) return d.unsupported();
     using W = uint32_t;
-    Handler handler = ternary<W, W, W, W, permute>;
+    Handler handler = ternary<W, W, W, W, permute>();
     if (d.take("f4e"))
-        handler = ternary<W, W, W, W, permute_mode<0>>;
+        handler = ternary<W, W, W, W, permute_mode<0>>();
     else if (d.take("b4e"))
-        handler = ternary<W, W, W, W, permute_mode<1>>;
+        handler = ternary<W, W, W, W, permute_mode<1>>();
     else if (d.take("rc8"))
-        handler = ternary<W, W, W, W, permute_mode<2>>;
+        handler = ternary<W, W, W, W, permute_mode<2>>();
     else if (d.take("ecl"))
-        handler = ternary<W, W, W, W, permute_mode<3>>;
+        handler = ternary<W, W, W, W, permute_mode<3>>();
     else if (d.take("ecr"))
-        handler = ternary<W, W, W, W, permute_mode<4>>;
+        handler = ternary<W, W, W, W, permute_mode<4>>();
     else if (d.take("rc16"))
-        handler = ternary<W, W, W, W, permute_mode<5>>;
+        handler = ternary<W, W, W, W, permute_mode<5>>();
     emit(d, handler, Type::b32, {Type::b32, Type::b32, Type::b32});
 }
 
@@ -335,10 +338,10 @@ void decode_extend(Decoder& d) {
     if (!wrap && !d.take("clamp")) return d.unsupported();
     using W = uint32_t;
     auto type = d.take_type();
-    Handler handler = type == Type::s32   ? (wrap ? binary<W, W, W, cut_and_extended<int32_t, true>>
-                                                  : binary<W, W, W, cut_and_extended<int32_t, false>>)
-                      : type == Type::u32 ? (wrap ? binary<W, W, W, cut_and_extended<uint32_t, true>>
-                                                  : binary<W, W, W, cut_and_extended<uint32_t, false>>)
+    Handler handler = type == Type::s32   ? (wrap ? binary<W, W, W, cut_and_extended<int32_t, true>>()
+                                                  : binary<W, W, W, cut_and_extended<int32_t, false>>())
+                      : type == Type::u32 ? (wrap ? binary<W, W, W, cut_and_extended<uint32_t, true>>()
+                                                  : binary<W, W, W, cut_and_extended<uint32_t, false>>())
                                           : nullptr;
     emit(d, handler, type, {type, Type::u32});
 }
@@ -414,15 +417,15 @@ bool decode_bits(Decoder& d) {
         decode_lop3(d);
     else if (name == "fns") {
         d.take("b32");
-        emit(d, ternary<uint32_t, uint32_t, uint32_t, int32_t, find_nth_set>, Type::b32,
+        emit(d, ternary<uint32_t, uint32_t, uint32_t, int32_t, find_nth_set>(), Type::b32,
              {Type::b32, Type::b32, Type::s32});
     } else if (name == "bmsk") {
         bool wrap = d.take("wrap");
         d.take("clamp");
         d.take("b32");
         emit(d,
-             wrap ? binary<uint32_t, uint32_t, uint32_t, bit_mask_wrap>
-                  : binary<uint32_t, uint32_t, uint32_t, bit_mask_clamp>,
+             wrap ? binary<uint32_t, uint32_t, uint32_t, bit_mask_wrap>()
+                  : binary<uint32_t, uint32_t, uint32_t, bit_mask_clamp>(),
              Type::b32, {Type::b32, Type::b32});
     } else {
         return false;

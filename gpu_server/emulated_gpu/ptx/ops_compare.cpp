@@ -210,7 +210,7 @@ Handler of_kind(Kind kind) {
         if (kind == Kind::setp_packed) return setp_packed<V, C>;
         if (kind == Kind::set_packed) return set_packed<V, C>;
     }
-    return kind == Kind::setp ? setp<V, C> : kind == Kind::set ? set<V, C> : nullptr;
+    return kind == Kind::setp ? fitted<setp<V, C>>() : kind == Kind::set ? set<V, C> : nullptr;
 }
 
 template <class V>

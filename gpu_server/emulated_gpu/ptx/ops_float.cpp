@@ -304,11 +304,11 @@ Handler pair_handler(std::string_view name) {
 
 template <class T>
 Handler two_operands(std::string_view name, const Options& o) {
-    if (name == "add") return o.plain() ? plain2<T, add<T>> : careful<T, 2, add<T>>;
-    if (name == "sub") return o.plain() ? plain2<T, sub<T>> : careful<T, 2, sub<T>>;
-    if (name == "mul") return o.plain() ? plain2<T, mul<T>> : careful<T, 2, mul<T>>;
-    if (name == "div") return o.plain() ? plain2<T, divide<T>> : careful<T, 2, divide<T>>;
-    return binary<T, T, T, with_sign<T>>;
+    if (name == "add") return o.plain() ? fitted<plain2<T, add<T>>>() : careful<T, 2, add<T>>;
+    if (name == "sub") return o.plain() ? fitted<plain2<T, sub<T>>>() : careful<T, 2, sub<T>>;
+    if (name == "mul") return o.plain() ? fitted<plain2<T, mul<T>>>() : careful<T, 2, mul<T>>;
+    if (name == "div") return o.plain() ? fitted<plain2<T, divide<T>>>() : careful<T, 2, divide<T>>;
+    return binary<T, T, T, with_sign<T>>();
 }
 
 template <class T>
@@ -330,7 +330,7 @@ Handler one_operand(std::string_view name) {
 template <class T>
 Handler sign_operand(std::string_view name, const Options& o) {
     if (o.flags) return name == "neg" ? careful<T, 1, negated<T>> : careful<T, 1, magnitude<T>>;
-    return name == "neg" ? unary<T, T, negated<T>> : unary<T, T, magnitude<T>>;
+    return name == "neg" ? unary<T, T, negated<T>>() : unary<T, T, magnitude<T>>();
 }
 
 void decode_extreme(Decoder& d, Type type, bool max) {
@@ -392,8 +392,8 @@ bool decode_float(Decoder& d) {
     if (two) {
         emit(d, narrow ? two_operands<float>(name, o) : two_operands<double>(name, o), type, 2, o);
     } else if (fused) {
-        Handler handler = narrow ? (o.plain() ? plain_fma<float> : careful<float, 3, fma<float>>)
-                                 : (o.plain() ? plain_fma<double> : careful<double, 3, fma<double>>);
+        Handler handler = narrow ? (o.plain() ? fitted<plain_fma<float>>() : careful<float, 3, fma<float>>)
+                                 : (o.plain() ? fitted<plain_fma<double>>() : careful<double, 3, fma<double>>);
         emit(d, handler, type, 3, o);
     } else if (one) {
         emit(d, narrow ? one_operand<float>(name) : one_operand<double>(name), type, 1, o);

@@ -156,41 +156,41 @@ uint32_t on_halves(uint32_t a, uint32_t b) {
     return low | static_cast<uint32_t>(high) << 16;
 }
 
-// A handler per integer type; Make<T>::handler is it.
+// A handler per integer type; Make<T>::handler() is it.
 template <template <class> class Make>
 Handler by_type(Type type) {
     switch (type) {
         case Type::u16:
-            return Make<uint16_t>::handler;
+            return Make<uint16_t>::handler();
         case Type::s16:
-            return Make<int16_t>::handler;
+            return Make<int16_t>::handler();
         case Type::u32:
-            return Make<uint32_t>::handler;
+            return Make<uint32_t>::handler();
         case Type::s32:
-            return Make<int32_t>::handler;
+            return Make<int32_t>::handler();
         case Type::u64:
-            return Make<uint64_t>::handler;
+            return Make<uint64_t>::handler();
         case Type::s64:
-            return Make<int64_t>::handler;
+            return Make<int64_t>::handler();
         default:
             return nullptr;
     }
 }
 
-#define TNR_UNARY_OP(name, f)                                 \
-    template <class T>                                        \
-    struct name {                                             \
-        static constexpr Handler handler = unary<T, T, f<T>>; \
+#define TNR_UNARY_OP(name, f)                                    \
+    template <class T>                                           \
+    struct name {                                                \
+        static Handler handler() { return unary<T, T, f<T>>(); } \
     };
-#define TNR_BINARY_OP(name, f)                                    \
-    template <class T>                                            \
-    struct name {                                                 \
-        static constexpr Handler handler = binary<T, T, T, f<T>>; \
+#define TNR_BINARY_OP(name, f)                                       \
+    template <class T>                                               \
+    struct name {                                                    \
+        static Handler handler() { return binary<T, T, T, f<T>>(); } \
     };
-#define TNR_TERNARY_OP(name, f)                                       \
-    template <class T>                                                \
-    struct name {                                                     \
-        static constexpr Handler handler = ternary<T, T, T, T, f<T>>; \
+#define TNR_TERNARY_OP(name, f)                                          \
+    template <class T>                                                   \
+    struct name {                                                        \
+        static Handler handler() { return ternary<T, T, T, T, f<T>>(); } \
     };
 TNR_BINARY_OP(Add, add)
 TNR_BINARY_OP(Sub, sub)
@@ -211,24 +211,24 @@ TNR_TERNARY_OP(Sad, sad)
 
 template <class T>
 Handler mul24(bool hi, bool mad) {
-    if (mad) return hi ? ternary<T, T, T, T, mad24_hi<T>> : ternary<T, T, T, T, mad24_lo<T>>;
-    return hi ? binary<T, T, T, mul24_hi<T>> : binary<T, T, T, mul24_lo<T>>;
+    if (mad) return hi ? ternary<T, T, T, T, mad24_hi<T>>() : ternary<T, T, T, T, mad24_lo<T>>();
+    return hi ? binary<T, T, T, mul24_hi<T>>() : binary<T, T, T, mul24_lo<T>>();
 }
 
 Handler wide_handler(Type type, bool mad) {
     switch (type) {
         case Type::u16:
-            return mad ? ternary<uint32_t, uint16_t, uint16_t, uint32_t, mad_wide<uint16_t>>
-                       : binary<uint32_t, uint16_t, uint16_t, mul_wide<uint16_t>>;
+            return mad ? ternary<uint32_t, uint16_t, uint16_t, uint32_t, mad_wide<uint16_t>>()
+                       : binary<uint32_t, uint16_t, uint16_t, mul_wide<uint16_t>>();
         case Type::s16:
-            return mad ? ternary<int32_t, int16_t, int16_t, int32_t, mad_wide<int16_t>>
-                       : binary<int32_t, int16_t, int16_t, mul_wide<int16_t>>;
+            return mad ? ternary<int32_t, int16_t, int16_t, int32_t, mad_wide<int16_t>>()
+                       : binary<int32_t, int16_t, int16_t, mul_wide<int16_t>>();
         case Type::u32:
-            return mad ? ternary<uint64_t, uint32_t, uint32_t, uint64_t, mad_wide<uint32_t>>
-                       : binary<uint64_t, uint32_t, uint32_t, mul_wide<uint32_t>>;
+            return mad ? ternary<uint64_t, uint32_t, uint32_t, uint64_t, mad_wide<uint32_t>>()
+                       : binary<uint64_t, uint32_t, uint32_t, mul_wide<uint32_t>>();
         case Type::s32:
-            return mad ? ternary<int64_t, int32_t, int32_t, int64_t, mad_wide<int32_t>>
-                       : binary<int64_t, int32_t, int32_t, mul_wide<int32_t>>;
+            return mad ? ternary<int64_t, int32_t, int32_t, int64_t, mad_wide<int32_t>>()
+                       : binary<int64_t, int32_t, int32_t, mul_wide<int32_t>>();
         default:
             return nullptr;
     }
@@ -236,26 +236,28 @@ Handler wide_handler(Type type, bool mad) {
 
 Handler packed_handler(Decoder& d, std::string_view name, Type type) {
     bool is_signed = type == Type::s16x2, relu = d.take("relu");
-    if (name == "add") return binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, add<uint16_t>>>;
-    if (name == "min" && relu) return binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, min_relu<int16_t>>>;
-    if (name == "max" && relu) return binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, max_relu<int16_t>>>;
+    if (name == "add") return binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, add<uint16_t>>>();
+    if (name == "min" && relu) return binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, min_relu<int16_t>>>();
+    if (name == "max" && relu) return binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, max_relu<int16_t>>>();
     if (name == "min")
-        return is_signed ? binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, min<int16_t>>>
-                         : binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, min<uint16_t>>>;
+        return is_signed ? binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, min<int16_t>>>()
+                         : binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, min<uint16_t>>>();
     if (name == "max")
-        return is_signed ? binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, max<int16_t>>>
-                         : binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, max<uint16_t>>>;
+        return is_signed ? binary<uint32_t, uint32_t, uint32_t, on_halves<int16_t, max<int16_t>>>()
+                         : binary<uint32_t, uint32_t, uint32_t, on_halves<uint16_t, max<uint16_t>>>();
     return nullptr;
 }
 
 Handler two_operand_handler(Decoder& d, std::string_view name, Type type) {
     if (type == Type::u16x2 || type == Type::s16x2) return packed_handler(d, name, type);
-    if (name == "add" && d.take("sat")) return type == Type::s32 ? binary<int32_t, int32_t, int32_t, add_sat> : nullptr;
-    if (name == "sub" && d.take("sat")) return type == Type::s32 ? binary<int32_t, int32_t, int32_t, sub_sat> : nullptr;
+    if (name == "add" && d.take("sat"))
+        return type == Type::s32 ? binary<int32_t, int32_t, int32_t, add_sat>() : nullptr;
+    if (name == "sub" && d.take("sat"))
+        return type == Type::s32 ? binary<int32_t, int32_t, int32_t, sub_sat>() : nullptr;
     if (name == "max" && type == Type::s32 && d.take("relu"))
-        return binary<int32_t, int32_t, int32_t, max_relu<int32_t>>;
+        return binary<int32_t, int32_t, int32_t, max_relu<int32_t>>();
     if (name == "min" && type == Type::s32 && d.take("relu"))
-        return binary<int32_t, int32_t, int32_t, min_relu<int32_t>>;
+        return binary<int32_t, int32_t, int32_t, min_relu<int32_t>>();
     if (name == "add") return by_type<Add>(type);
     if (name == "sub") return by_type<Sub>(type);
     if (name == "div") return by_type<Div>(type);
@@ -296,7 +298,7 @@ void decode_product(Decoder& d, Type type, bool mad) {
         return emit_operands(d, mad ? by_type<MadLo>(type) : by_type<MulLo>(type), type, type, type, sources);
     if (!d.take("hi")) return d.unsupported();
     if (mad && d.take("sat"))
-        return emit_operands(d, type == Type::s32 ? ternary<int32_t, int32_t, int32_t, int32_t, mad_hi_sat> : nullptr,
+        return emit_operands(d, type == Type::s32 ? ternary<int32_t, int32_t, int32_t, int32_t, mad_hi_sat>() : nullptr,
                              type, type, type, 3);
     emit_operands(d, mad ? by_type<MadHi>(type) : by_type<MulHi>(type), type, type, type, sources);
 }
@@ -312,15 +314,16 @@ void decode_dot(Decoder& d, bool four) {
     using W = uint32_t;
     Handler handler;
     if (four)
-        handler = pick(ternary<W, W, W, W, dp4a<uint8_t, uint8_t>>, ternary<W, W, W, W, dp4a<uint8_t, int8_t>>,
-                       ternary<W, W, W, W, dp4a<int8_t, uint8_t>>, ternary<W, W, W, W, dp4a<int8_t, int8_t>>);
+        handler = pick(ternary<W, W, W, W, dp4a<uint8_t, uint8_t>>(), ternary<W, W, W, W, dp4a<uint8_t, int8_t>>(),
+                       ternary<W, W, W, W, dp4a<int8_t, uint8_t>>(), ternary<W, W, W, W, dp4a<int8_t, int8_t>>());
     else if (low)
-        handler = pick(ternary<W, W, W, W, dp2a<uint16_t, uint8_t, 0>>, ternary<W, W, W, W, dp2a<uint16_t, int8_t, 0>>,
-                       ternary<W, W, W, W, dp2a<int16_t, uint8_t, 0>>, ternary<W, W, W, W, dp2a<int16_t, int8_t, 0>>);
+        handler =
+            pick(ternary<W, W, W, W, dp2a<uint16_t, uint8_t, 0>>(), ternary<W, W, W, W, dp2a<uint16_t, int8_t, 0>>(),
+                 ternary<W, W, W, W, dp2a<int16_t, uint8_t, 0>>(), ternary<W, W, W, W, dp2a<int16_t, int8_t, 0>>());
     else
         handler =
-            pick(ternary<W, W, W, W, dp2a<uint16_t, uint8_t, 16>>, ternary<W, W, W, W, dp2a<uint16_t, int8_t, 16>>,
-                 ternary<W, W, W, W, dp2a<int16_t, uint8_t, 16>>, ternary<W, W, W, W, dp2a<int16_t, int8_t, 16>>);
+            pick(ternary<W, W, W, W, dp2a<uint16_t, uint8_t, 16>>(), ternary<W, W, W, W, dp2a<uint16_t, int8_t, 16>>(),
+                 ternary<W, W, W, W, dp2a<int16_t, uint8_t, 16>>(), ternary<W, W, W, W, dp2a<int16_t, int8_t, 16>>());
     emit_operands(d, handler, Type::b32, Type::b32, Type::b32, 3);
 }
 
@@ -348,7 +351,7 @@ bool decode_integer(Decoder& d) {
         bool hi = d.take("hi"), mad = name == "mad24";
         if (!hi && !d.take("lo")) return d.unsupported(), true;
         bool sat = hi && mad && type == Type::s32 && d.take("sat");
-        auto handler = sat                 ? ternary<int32_t, int32_t, int32_t, int32_t, mad24_hi_sat>
+        auto handler = sat                 ? ternary<int32_t, int32_t, int32_t, int32_t, mad24_hi_sat>()
                        : type == Type::u32 ? mul24<uint32_t>(hi, mad)
                        : type == Type::s32 ? mul24<int32_t>(hi, mad)
                                            : nullptr;

@@ -244,7 +244,7 @@ template <Where W, class T, class R>
 Handler shaped(Shape shape) {
     if (shape == Shape::parameter) return load_parameter<T, R>;
     if (shape == Shape::store) return store<W, T, R>;
-    return shape == Shape::one ? load<W, T, R> : load_many<W, T, R>;
+    return shape == Shape::one ? fitted<load<W, T, R>>() : load_many<W, T, R>;
 }
 
 template <Where W, class T>

@@ -99,7 +99,7 @@ void decode_move_vector(Decoder& d, Type type, uint32_t count) {
 void decode_narrow_special(Decoder& d, const ast::Operand& from) {
     auto whole = d.special(from, Type::u32, d.temporary(Type::u32));
     auto dst = d.dest(0, Type::u16);
-    auto& instr = d.emit(unary<uint16_t, uint32_t, [](uint32_t value) { return static_cast<uint16_t>(value); }>);
+    auto& instr = d.emit(unary<uint16_t, uint32_t, [](uint32_t value) { return static_cast<uint16_t>(value); }>());
     instr.dst = dst;
     instr.a = whole;
 }
@@ -179,15 +179,15 @@ void decode_isspacep(Decoder& d) {
 Handler move_handler(uint32_t bytes) {
     switch (bytes) {
         case 1:
-            return unary<uint8_t, uint8_t, same<uint8_t>>;
+            return unary<uint8_t, uint8_t, same<uint8_t>>();
         case 2:
-            return unary<uint16_t, uint16_t, same<uint16_t>>;
+            return unary<uint16_t, uint16_t, same<uint16_t>>();
         case 4:
-            return unary<uint32_t, uint32_t, same<uint32_t>>;
+            return unary<uint32_t, uint32_t, same<uint32_t>>();
         case 8:
-            return unary<uint64_t, uint64_t, same<uint64_t>>;
+            return unary<uint64_t, uint64_t, same<uint64_t>>();
         default:
-            return unary<Wide, Wide, same<Wide>>;
+            return unary<Wide, Wide, same<Wide>>();
     }
 }
 

@@ -42,9 +42,9 @@ Instr& emit_choice(Decoder& d, Handler handler, Type type, RegRef choice) {
 
 void decode_selp(Decoder& d) {
     auto type = d.take_type();
-    Handler handler = size_of(type) == 2   ? selp<uint16_t>
-                      : size_of(type) == 4 ? selp<uint32_t>
-                      : size_of(type) == 8 ? selp<uint64_t>
+    Handler handler = size_of(type) == 2   ? fitted<selp<uint16_t>>()
+                      : size_of(type) == 4 ? fitted<selp<uint32_t>>()
+                      : size_of(type) == 8 ? fitted<selp<uint64_t>>()
                                            : nullptr;
     if (!handler) return d.unsupported();
     emit_choice(d, handler, type, d.predicate(d.operand(3)));

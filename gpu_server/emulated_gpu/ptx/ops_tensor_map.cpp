@@ -125,7 +125,7 @@ RegRef generic_address(Decoder& d, const ast::Operand& memory, Space space) {
     auto address = whole_address(d, memory, space);
     if (space != Space::shared || d.failed()) return address;
     auto generic = d.temporary(Type::u64);
-    auto& instr = d.emit(binary<uint64_t, uint64_t, uint64_t, [](uint64_t a, uint64_t b) { return a | b; }>);
+    auto& instr = d.emit(binary<uint64_t, uint64_t, uint64_t, [](uint64_t a, uint64_t b) { return a | b; }>());
     instr.dst = generic;
     instr.a = address;
     instr.b = d.constant(shared_window, 8);
@@ -141,7 +141,7 @@ RegRef wide_value(Decoder& d, const ast::Operand& value, bool wide) {
     if (wide) return d.source(value, Type::b64);
     auto narrow = d.source(value, Type::b32);
     auto result = d.temporary(Type::u64);
-    auto& instr = d.emit(unary<uint64_t, uint32_t, [](uint32_t v) { return uint64_t{v}; }>);
+    auto& instr = d.emit(unary<uint64_t, uint32_t, [](uint32_t v) { return uint64_t{v}; }>());
     instr.dst = result;
     instr.a = narrow;
     return result;

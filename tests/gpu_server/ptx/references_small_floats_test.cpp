@@ -27,11 +27,11 @@ std::vector<double> magnitudes(Format format) {
 
 // The magnitude below `value`, or the one above it where the random bits, as a part of the way between them, and the value's own
 // part of that way make one or more. Powers of two are exact in double, so is all of this.
-uint32_t randomly_rounded(float value, Format format, uint32_t random, int bits, bool relu) {
+uint32_t randomly_rounded(float value, Format format, const std::vector<double>& all, uint32_t random, int bits,
+                          bool relu) {
     uint32_t sign = std::signbit(value) ? 1u << (format.exponent + format.mantissa) : 0;
     if (std::isnan(value)) return encode(value, format, Rounding::nearest);
     if (relu && value < 0) return 0;
-    auto all = magnitudes(format);
     double size = std::fabs(double{value});
     auto above = std::upper_bound(all.begin(), all.end(), size);
     auto below = static_cast<uint32_t>(above - all.begin()) - 1;
@@ -49,11 +49,12 @@ std::string to_word(const std::string& instruction) {
 // In each of these formats fewer bits are cut off than there are random ones, or as many, but for values near zero.
 TEST_CASE("cvt.rs to pairs agrees with plain C++", "[ptx][reference]") {
     using O = const OperandRow&;
+    const auto halves = magnitudes(half_format);
     for (bool relu : {false, true}) {
         std::string word = relu ? ".relu" : "";
-        agrees(to_word("cvt.rs" + word + ".satfinite.f16x2.f32 %d, %f, %g, %c;"), [=](O o) {
-            auto one = [=](float v, uint32_t random) {
-                return uint64_t{randomly_rounded(v, half_format, random & 0x1fff, 13, relu)};
+        agrees(to_word("cvt.rs" + word + ".satfinite.f16x2.f32 %d, %f, %g, %c;"), [relu, &halves](O o) {
+            auto one = [relu, &halves](float v, uint32_t random) {
+                return uint64_t{randomly_rounded(v, half_format, halves, random & 0x1fff, 13, relu)};
             };
             return one(o.f(), o.c() >> 16) << 16 | one(o.g(), o.c());
         });
@@ -78,20 +79,22 @@ TEST_CASE("cvt.rs to four small floats agrees with plain C++", "[ptx][reference]
     for (auto& [name, format] : {Wanted{"e4m3x4", e4m3_format}, Wanted{"e5m2x4", e5m2_format},
                                  Wanted{"e2m3x4", e2m3_format}, Wanted{"e3m2x4", e3m2_format}}) {
         agrees("mov.b32 %f, %a; " + to_word("cvt.rs.satfinite." + std::string(name) + ".f32 %d, {%f, %g, %l, %f}, %a;"),
-               [format = format](O o) {
+               [format = format, known = magnitudes(format)](O o) {
                    uint64_t all = 0;
                    for (auto [v, random] : {std::pair(o.f(), o.a() >> 16), std::pair(o.g(), o.a() >> 16),
                                             std::pair(o.h(), o.a() & 0xffff), std::pair(o.f(), o.a() & 0xffff)})
-                       all = all << 8 | randomly_rounded(v, format, random, 16, false);
+                       all = all << 8 | randomly_rounded(v, format, known, random, 16, false);
                    return all;
                });
     }
-    agrees("cvt.rs.satfinite.e2m1x4.f32 %k, {%f, %g, %l, %f}, %b; cvt.u64.u16 %o, %k;", [](O o) {
-        uint64_t all = 0;
-        for (auto [v, at] : {std::pair(o.f(), 24), std::pair(o.g(), 8), std::pair(o.h(), 16), std::pair(o.f(), 0)})
-            all = all << 4 | randomly_rounded(v, e2m1_format, o.b() >> at & 255, 8, false);
-        return all;
-    });
+    agrees(
+        "cvt.rs.satfinite.e2m1x4.f32 %k, {%f, %g, %l, %f}, %b; cvt.u64.u16 %o, %k;",
+        [known = magnitudes(e2m1_format)](O o) {
+            uint64_t all = 0;
+            for (auto [v, at] : {std::pair(o.f(), 24), std::pair(o.g(), 8), std::pair(o.h(), 16), std::pair(o.f(), 0)})
+                all = all << 4 | randomly_rounded(v, e2m1_format, known, o.b() >> at & 255, 8, false);
+            return all;
+        });
 }
 
 TEST_CASE("cvt.rs over many random words comes out between its neighbours as often as the value says",
