@@ -38,7 +38,7 @@ struct ImageLevel {
 
 struct Image {
     TexelType type = TexelType::f32;
-    uint32_t channels = 1;    // 1, 2 or 4
+    uint32_t channels = 1;  // 1, 2 or 4
     // Instead of that, unless none: rows are rows of blocks, while width and height of levels count texels.
     BlockFormat blocks = BlockFormat::none;
     bool fractions = false;   // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
