@@ -62,15 +62,19 @@ static void withhold_unsupported(Device& device) {
         CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK,
         CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH,
     };
     for (int id : none)
         if (device.known[id]) device.attributes[id] = 0;
-    // Pinned memory is ours, and so are its pools.
-    device.attributes[CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED] = 1;
-    device.known[CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED] = true;
+    // Pinned memory is ours, and so are its pools. The server's NUMA nodes are not this machine's.
+    static constexpr std::pair<int, int> own[] = {{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 1},
+                                                  {CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 1},
+                                                  {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0}};
+    for (auto [id, value] : own) {
+        device.attributes[id] = value;
+        device.known[id] = true;
+    }
     // The claim's processes give each other memory and events by our own means, which need descriptors of the driver's.
     bool shares = device.attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0;
     for (int id : {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED})

@@ -112,6 +112,12 @@ CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_P
 
 }  // namespace
 
+// The name by which kernels may change the node is the driver's.
+void note_cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue* value) {
+    auto* out = const_cast<CUkernelNodeAttrValue*>(value);  // where cuda.h says that it is returned
+    if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) (void)cuGraphKernelNodeGetAttribute(node, id, out);
+}
+
 }  // namespace tnr::cuda
 
 using namespace tnr;

@@ -12,12 +12,15 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/page_faults.hpp"
 #include "gpu_client/cuda/page_transfers.hpp"
+#include "gpu_client/cuda/program_functions.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
 #include "gpu_client/protocol/graph_records.hpp"
 
 namespace tnr::cuda {
+
+constinit thread_local bool in_program_function = false;
 
 namespace {
 // Stays true: it only says whether anybody has to be careful.
@@ -83,7 +86,7 @@ void run_host_functions() {
         all.reached.pop_front();
         if (reached.plain) {
             lock.unlock();
-            reached.plain();
+            call_program_function(reached.plain);
             continue;
         }
         auto found = all.waiting.find(reached.ticket);
@@ -95,7 +98,7 @@ void run_host_functions() {
         if (!session) continue;  // not one of ours
         note_completion_heard();
         mark_host_function_thread();
-        if (run) run();
+        if (run) call_program_function(run);
         run = nullptr;
         host_function_ended();
         if (memory) bring(*memory);

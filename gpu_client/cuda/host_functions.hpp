@@ -41,7 +41,7 @@ void run_graph_function_soon(ClientSession& session, uint64_t ticket, uint64_t r
 bool functions_bring();
 // What the function with this ticket will see of the graph's copies to the host, before it runs.
 void take_seen_data(uint64_t ticket, uint64_t offset, std::span<const std::byte> data);
-// Runs it on the same thread, soon.
+// Runs it on the same thread, soon, as another function of the program.
 void run_on_host_thread_soon(std::function<void()> run);
 // A launch will run these.
 void expect_functions(ClientSession& session, const GraphNeeds& needs);

@@ -1,5 +1,6 @@
 // Launching kernels: the call that everything else exists for. It is sent and never waited for; what can be checked
 // here is refused at once, as the driver does.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -15,7 +16,7 @@
 namespace tnr::cuda {
 
 // Attributes that name an event carry its number.
-static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchAttribute& record) {
+static CUresult make_attribute(const CUlaunchAttribute& attribute, bool captured, wire::LaunchAttribute& record) {
     record.id = static_cast<uint32_t>(attribute.id);
     static_assert(sizeof record.value == sizeof attribute.value);
     std::memcpy(record.value.data(), &attribute.value, sizeof record.value);
@@ -23,13 +24,32 @@ static CUresult make_attribute(const CUlaunchAttribute& attribute, wire::LaunchA
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) named = attribute.value.programmaticEvent.event;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
         named = attribute.value.launchCompletionEvent.event;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+        const auto wanted = attribute.value.deviceUpdatableKernelNode.deviceUpdatable;
+        if (!captured || wanted != 1) return CUDA_ERROR_INVALID_VALUE;
+    }
     if (named) {
         auto* event = find_event(named);
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
         std::memcpy(record.value.data(), &event->number, sizeof event->number);
     }
     return CUDA_SUCCESS;
+}
+
+// The launch has become the node that a stream's next work would come after. If kernels may change it, the attribute gets
+// the driver's name for it.
+static CUresult return_updatable_node(const CUlaunchConfig& config) {
+    constexpr auto id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+    auto* last = config.attrs + config.numAttrs;
+    auto* updatable = std::find_if(config.attrs, last, [](auto& attribute) { return attribute.id == id; });
+    if (updatable == last) return CUDA_SUCCESS;
+    auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode* nodes = nullptr;
+    const CUgraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    auto result = cuStreamGetCaptureInfo_v3(config.hStream, &status, nullptr, nullptr, &nodes, &edges, &count);
+    if (result != CUDA_SUCCESS) return result;
+    return count == 1 ? cuGraphKernelNodeGetAttribute(nodes[0], id, &updatable->value) : CUDA_ERROR_UNKNOWN;
 }
 
 static bool is_cooperative(const CUlaunchConfig& config, uint32_t flags) {
@@ -78,7 +98,8 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
         if (auto result = check_cooperative(handle, config, device); result != CUDA_SUCCESS) return result;
     wire::LaunchAttribute attributes[wire::launch_attributes_max];
     for (unsigned i = 0; i < config.numAttrs; ++i)
-        if (auto result = make_attribute(config.attrs[i], attributes[i]); result != CUDA_SUCCESS) return result;
+        if (auto result = make_attribute(config.attrs[i], is_captured(stream), attributes[i]); result != CUDA_SUCCESS)
+            return result;
     Parameters parameters;
     if (auto result = collect_parameters(*context, kernel, list, extra, parameters); result != CUDA_SUCCESS)
         return result;
@@ -88,10 +109,11 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig& config, uint32_t
     if (!is_captured(stream)) turn.begin(*context, stream);
 
     if (profiling()) profile_kernel(function->number, kernel.name);
-    return submit(record.op, *context, stream,
-                  {wire::packed(record),
-                   std::as_bytes(std::span(attributes, config.numAttrs)),
-                   {static_cast<const std::byte*>(parameters.buffer), parameters.bytes}});
+    auto result = submit(record.op, *context, stream,
+                         {wire::packed(record),
+                          std::as_bytes(std::span(attributes, config.numAttrs)),
+                          {static_cast<const std::byte*>(parameters.buffer), parameters.bytes}});
+    return result == CUDA_SUCCESS && is_captured(stream) ? return_updatable_node(config) : result;
 }
 
 static CUresult check_device_list(const CUDA_LAUNCH_PARAMS* list, unsigned count) {

@@ -45,8 +45,10 @@ static Context* context_of(const Library& library) {
 }
 
 // Names the image, so that it need not travel if the worker has it.
-static CUresult offer_image(uint64_t number, const Image& image, Context* context) {
-    RemoteCall call(wire::ImageOffer{number, image.size(), wire::hash_of_image(image.parts())});
+static CUresult offer_image(uint64_t number, LoadedCode& code, Context* context) {
+    if (code.image.size() != 0) code.offer = {0, code.image.size(), wire::hash_of_image(code.image.parts())};
+    code.offer.image = number;
+    RemoteCall call(code.offer);
     call.in_context(context);
     return call.send();
 }
@@ -91,7 +93,8 @@ static bool take_kernels(LoadedCode& code, const std::vector<wire::Bytes>& paylo
 
 // Loads the image that was offered or sent before.
 static CUresult ask_to_load(uint64_t number, LoadedCode& code, Context* context) {
-    RemoteCall call(wire::LoadLibrary{number, code.image.size(), code.options.library, code.options.compiler});
+    const uint64_t bytes = code.image.size() != 0 ? code.image.size() : code.offer.total;
+    RemoteCall call(wire::LoadLibrary{number, bytes, code.options.library, code.options.compiler});
     call.in_context(context);
     auto result = call.send();
     wire::LoadLibrary::Reply reply;
@@ -108,11 +111,11 @@ static CUresult ask_to_load(uint64_t number, LoadedCode& code, Context* context)
 static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
     constexpr auto unknown = static_cast<CUresult>(wire::image_is_unknown);
     auto result = unknown;
-    if (code.image.size() >= wire::offered_image_bytes_min) {
-        if (auto sent = offer_image(number, code.image, context); sent != CUDA_SUCCESS) return sent;
+    if (code.image.size() >= wire::offered_image_bytes_min || code.offer.total != 0) {
+        if (auto sent = offer_image(number, code, context); sent != CUDA_SUCCESS) return sent;
         result = ask_to_load(number, code, context);
     }
-    if (result == unknown) {
+    if (result == unknown && code.image.size() != 0) {
         if (auto sent = send_image(number, code.image, context); sent != CUDA_SUCCESS) return sent;
         result = ask_to_load(number, code, context);
     }
@@ -124,7 +127,7 @@ static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
     return result;
 }
 
-// Kept for load_elsewhere().
+// For load_elsewhere(): its bytes, or no more than its name.
 static void keep_image(const Library& library, LoadedCode& code) {
     bool lasts = library.context == 0 || code.image.borrowed.empty();
     bool wanted = code.failed == CUDA_SUCCESS && (lasts || code.image.size() <= kept_image_bytes_max);
@@ -155,6 +158,7 @@ void keep_in_place(LoadedCode& code) {
     LockGuard lock(code.mutex);
     code.used = true;
     code.image = {};
+    code.offer = {};
 }
 
 CUresult load_elsewhere(Library& library, std::vector<uint64_t>& left) {
@@ -162,8 +166,9 @@ CUresult load_elsewhere(Library& library, std::vector<uint64_t>& left) {
     LoadedCode copy;
     {
         LockGuard lock(code.mutex);
-        if (code.used || code.image.size() == 0) return CUDA_ERROR_ALREADY_MAPPED;
+        if (code.used || (code.image.size() == 0 && code.offer.total == 0)) return CUDA_ERROR_ALREADY_MAPPED;
         copy.image = code.image;
+        copy.offer = code.offer;
     }
     copy.options = code.options;
     uint64_t number = next_library_number();

@@ -10,6 +10,7 @@
 #include "api_client/base/turn.hpp"
 #include "gpu_client/cuda/image.hpp"
 #include "gpu_client/cuda/objects.hpp"
+#include "gpu_client/protocol/code_records.hpp"
 #include "gpu_client/protocol/wire.hpp"
 
 namespace tnr::cuda {
@@ -30,6 +31,8 @@ struct LoadedCode {
     CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
     std::string errors, information;  // the compiler's logs
     Image image;                      // what is sent: one entry. Kept until something of it is used
+    // Of an image that was offered. It may be kept where the image is not: the server may still have that.
+    wire::ImageOffer offer;
     LoadOptions options;
     std::vector<std::unique_ptr<KernelInfo>> kernels;
     std::map<std::string, size_t, std::less<>> by_name;

@@ -2,6 +2,7 @@
 // order), so a pool is little more than a set of counters and preferences: memory_pools.hpp says what is counted.
 #include <cstring>
 
+#include "api_client/base/numa.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/graph_memory.hpp"
 #include "gpu_client/cuda/guarded.hpp"
@@ -65,12 +66,12 @@ CUresult number(CUmemPool_attribute attribute, MemoryPool& pool, void* value) {
 }
 
 bool is_of_host(const CUmemLocation& location) {
-    return location.type == CU_MEM_LOCATION_TYPE_HOST;
+    return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
 CUresult check_access(const MemoryPool& pool, const CUmemAccessDesc& wanted) {
-    bool of_program = wanted.location.type == CU_MEM_LOCATION_TYPE_HOST && pool.device == of_host;
-    if (of_program) return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    if (is_of_host(wanted.location) && pool.device == of_host)
+        return wanted.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
     bool sound = wanted.location.type == CU_MEM_LOCATION_TYPE_DEVICE && find_device(wanted.location.id);
     if (!sound) return CUDA_ERROR_INVALID_DEVICE;
     if (wanted.location.id == pool.device)  // its own device always may
@@ -111,7 +112,8 @@ bool is_pool_kind(const CUmemPoolProps& properties) {
            (where >= CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
-// No pools of managed memory: drivers want CONCURRENT_MANAGED_ACCESS for them. NUMA nodes are not told apart.
+// No pools of managed memory: drivers want CONCURRENT_MANAGED_ACCESS for them. A NUMA node's pool is like any other of the
+// program's memory: the system decides where that lies.
 CUresult check_pool_place(const CUmemLocation* location, CUmemAllocationType type) {
     if (!location) return CUDA_ERROR_INVALID_VALUE;
     CUmemPoolProps properties{};
@@ -214,9 +216,12 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
         auto& location = properties->location;
         if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS) return result;
         auto handles = static_cast<unsigned>(properties->handleTypes);
-        if (is_of_host(location) && handles != 0) return CUDA_ERROR_INVALID_VALUE;
-        if ((handles & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        if (location.type == CU_MEM_LOCATION_TYPE_HOST && handles != 0) return CUDA_ERROR_INVALID_VALUE;
+        const unsigned known = is_of_host(location) ? 0 : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        if ((handles & ~known) != 0) return CUDA_ERROR_NOT_SUPPORTED;
         if (!is_of_host(location) && !find_device(location.id)) return CUDA_ERROR_INVALID_DEVICE;
+        if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_numa_node(location.id))
+            return CUDA_ERROR_INVALID_VALUE;
         uint64_t made = is_of_host(location) ? create_host_pool(false) : create_pool(location.id, false);
         auto& pool = *pools().find(made);
         pool.shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;

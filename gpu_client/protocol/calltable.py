@@ -12,7 +12,7 @@ HANDLES = {"CUstream": "Stream", "CUevent": "Event", "CUcontext": "Context", "CU
 # number's handle with handle_of_number() (graph_objects.hpp), the worker enters, ends and numbers them (Handles).
 MADE = ("CUgraph", "CUgraphNode", "CUgraphExec")
 FOUND = MADE + ("CUevent",)
-NOTES = ("no_context", "destroys", "takes_memory", "sets_attribute", "answers_failure", "checked", "noted")
+NOTES = ("no_context", "destroys", "takes_memory", "sets_attribute", "answers_failure", "checked", "noted", "acts")
 
 
 class Said:
@@ -50,6 +50,11 @@ class Call:
     @property
     def generated(self):
         return self.how in ("cached", "async", "sync")
+
+    @property
+    def acts(self):
+        """It does something, so functions that streams call may not call it."""
+        return self.how in ("async", "sync", "custom") or "acts" in self.notes
 
     def has_stream(self):
         return any(t == "CUstream" for t, _ in self.parameters)

@@ -1,7 +1,8 @@
 """The part of callgen.py that writes what every exported function passes through, so that each call can be traced and profiled:
 
     implementations.hpp   redeclares cuda.h's functions: the library's own code defines and calls them as tnr_cuX
-    watched_calls.cpp     the exported functions cuX: straight on to tnr_cuX, or watched on the way (watched_calls.hpp)
+    watched_calls.cpp     the exported functions cuX: straight on to tnr_cuX, or watched on the way (watched_calls.hpp). To
+                          functions that streams call, those that do something are refused (program_functions.hpp)
 
 Hand-written, generated and unsupported calls are all alike here, and a call within the library is not watched: what is traced is
 what the program called.
@@ -62,13 +63,16 @@ def watched_call(symbol, call, declare):
     signature = declare_all(call.parameters, declare)
     names = ", ".join(n for _, n in call.parameters)
     arguments = ", ".join(argument(call.parameters, t, n) for t, n in call.parameters)
+    work = f"tnr_{symbol}({names})"
+    if call.acts:
+        work = f"in_program_function ? CUDA_ERROR_NOT_PERMITTED : {work}"
     return f"""extern "C" CUresult tnr_{symbol}({signature});
 [[gnu::cold, gnu::noinline]] static CUresult watched_{symbol}({signature}) {{
     WatchedCall watched("{symbol}");
-    return watched.ended(tnr_{symbol}({names}), {{{arguments}}});
+    return watched.ended({work}, {{{arguments}}});
 }}
 extern "C" CUresult CUDAAPI {symbol}({signature}) {{
-    return calls_are_watched() ? watched_{symbol}({names}) : tnr_{symbol}({names});
+    return calls_are_watched() ? watched_{symbol}({names}) : {work};
 }}
 """
 
@@ -76,6 +80,7 @@ extern "C" CUresult CUDAAPI {symbol}({signature}) {{
 def write_watched_calls(calls, declare, note):
     body = "\n".join(watched_call(symbol, call, declare) for symbol, call in symbols_of(calls))
     return f"""{note}#define TNR_EXPORTED_CALLS
+#include "gpu_client/cuda/program_functions.hpp"
 #include "gpu_client/cuda/watched_calls.hpp"
 
 using namespace tnr::cuda;

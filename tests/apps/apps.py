@@ -97,6 +97,9 @@ PROGRAMS = {
     "tinygrad": Program(["tinygrad==0.14.0", "numpy==2.4.6", TOOLKIT],
                         {f"tinygrad-{way}": job("tinygrad", device) for way, device in (
                             ("nvrtc", "CUDA"), ("ptx", "CUDA:PTX"))}),
+    "triton": Program(["triton==3.9.0", "cuda-bindings==13.5.0", "numpy==2.4.6"], {"triton": job("triton")},
+                      environment={"TRITON_DEFAULT_FP_FUSION": "1"}),
+    "halide": Program(["halide==21.0.0", "numpy==2.4.6"], {"halide": job("halide")}),
     "openmm": Program(["openmm==8.6.1", "openmm-cuda-12==8.6.1", "numpy==2.4.6"], {"openmm": job("openmm")}),
     "slangpy": Program(["slangpy==0.43.1", "numpy==2.4.6"], {"slangpy": job("slangpy")}),
     "kernel-tuner": Program(["kernel-tuner==1.5.0", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT],

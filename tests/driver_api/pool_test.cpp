@@ -73,16 +73,21 @@ TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[
     CHECK(gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED) == 1);
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    SECTION("wherever the system puts it") {
+        properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    }
+    SECTION("of a NUMA node") {
+        CHECK(gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED) == 1);
+        properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                               std::max(gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID), 0)};
+    }
     properties.maxSize = 1 << 20;
     CUmemoryPool pool = nullptr;
     CU_OK(cu.cuMemPoolCreate(&pool, &properties));
     const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CU_OK(cu.cuMemPoolSetAccess(pool, &access, 1));
     CUmemAccess_flags flags{};
-    CUmemLocation host{};
-    host.type = CU_MEM_LOCATION_TYPE_HOST;
-    CU_OK(cu.cuMemPoolGetAccess(&flags, pool, &host));
+    CU_OK(cu.cuMemPoolGetAccess(&flags, pool, &properties.location));
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
     Stream stream;  // which waits for the fill of our own memory
@@ -125,9 +130,8 @@ TEST_CASE("pools of host memory that cannot be are refused as cuda.h says", "[po
     properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
     properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
-    if (gpu.attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED) != 0) return;
-    properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
+    properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 4711};
+    CU_CHECK_EITHER(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED);
 }
 
 // Drivers make them where the GPU and the program use managed memory at once.

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "gpu.hpp"
+#include "graph.hpp"
 
 using namespace driver_api;
 
@@ -135,6 +135,55 @@ TEST_CASE("a host function sees what a copy before it has brought", "[stream]") 
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(shared.seen == 31);
     CU_OK(cu.cuMemFreeHost(shared.pinned));
+}
+
+// A driver may wait for the function that calls it, so it serves none.
+TEST_CASE("a function that a stream calls may not use the driver", "[stream][emulated]") {
+    Gpu gpu;
+    Stream stream, other;
+    Event event;
+    CU_OK(cu.cuEventRecord(event, other));
+    CU_OK(cu.cuEventSynchronize(event));
+    Memory value(std::vector<int>{1});
+    struct Tried {
+        CUstream own, other;
+        CUevent event;
+        CUdeviceptr address;
+        std::vector<CUresult> acts{}, asks{};
+        void call() {
+            CUdeviceptr memory = 0;
+            void* pinned = nullptr;
+            int word = 0, count = 0;
+            acts = {cu.cuStreamSynchronize(own),           cu.cuStreamQuery(other),
+                    cu.cuMemAlloc(&memory, 4096),          cu.cuMemFree(address),
+                    cu.cuMemAllocHost(&pinned, 4096),      cu.cuMemsetD32Async(address, 2, 1, other),
+                    cu.cuMemcpyDtoH(&word, address, 4),    cu.cuMemcpyDtoHAsync(&word, address, 4, other),
+                    cu.cuEventRecord(event, other),        cu.cuEventQuery(event),
+                    cu.cuEventSynchronize(event),          cu.cuEventDestroy(event),
+                    cu.cuStreamWaitEvent(other, event, 0), cu.cuCtxSynchronize()};
+            asks = {cu.cuDeviceGetCount(&count), cu.cuDriverGetVersion(&count)};
+        }
+    } tried{stream, other, event, value.address};
+    auto in_stream = [](void* data) { static_cast<Tried*>(data)->call(); };
+    auto check = [&] {
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(tried.acts == std::vector<CUresult>(14, CUDA_ERROR_NOT_PERMITTED));
+        CHECK(tried.asks == std::vector<CUresult>(2, CUDA_SUCCESS));
+        tried.acts.clear();
+    };
+    CU_OK(cu.cuLaunchHostFunc(stream, in_stream, &tried));
+    check();
+    CU_OK(cu.cuStreamAddCallback(
+        stream, [](CUstream, CUresult, void* data) { static_cast<Tried*>(data)->call(); }, &tried, 0));
+    check();
+    begin_capture(stream);
+    CU_OK(cu.cuLaunchHostFunc(stream, in_stream, &tried));
+    Graph graph(end_capture(stream));
+    GraphExec exec(graph);
+    CU_OK(cu.cuGraphLaunch(exec, stream));
+    check();
+    CHECK(value.first<int>() == 1);  // nothing of it has happened
+    CU_OK(cu.cuEventRecord(event, stream));
 }
 
 TEST_CASE("host functions that are none are refused", "[stream]") {

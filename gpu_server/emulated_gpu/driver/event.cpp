@@ -76,6 +76,7 @@ CUresult record_from_graph(CUevent handle, Stream& stream) {
 template <class Call>
 CUresult on_event(CUevent handle, Call&& call) {
     return initialized([&]() -> CUresult {
+        if (in_program_function) return CUDA_ERROR_NOT_PERMITTED;
         auto event = find<Event>(handle);
         if (!event) return CUDA_ERROR_INVALID_HANDLE;
         if (CUresult error = event->context.status()) return error;
@@ -99,6 +100,7 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
 
 CUresult cuEventDestroy_v2(CUevent handle) {
     return initialized([&]() -> CUresult {
+        if (in_program_function) return CUDA_ERROR_NOT_PERMITTED;
         auto event = find<Event>(handle);
         if (!event || !driver().registry.remove(event->handle())) return CUDA_ERROR_INVALID_HANDLE;
         event->context.disown(event->handle());

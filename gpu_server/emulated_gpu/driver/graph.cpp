@@ -44,6 +44,8 @@ GraphNode& Graph::add(Work work, const Edges& dependencies) {
     auto node = std::make_shared<GraphNode>(*this, std::move(work));
     nodes.push_back(node);
     if (auto* child = node->work_as<ChildWork>()) has_memory |= child->graph->has_memory;
+    if (auto* child = node->work_as<ChildWork>()) has_updatable |= child->graph->has_updatable;
+    if (auto* kernel = node->work_as<KernelWork>()) has_updatable |= kernel->launch.updatable != nullptr;
     has_memory |= node->work_as<AllocWork>() || node->work_as<FreeWork>();
     if (node->work_as<ConditionalWork>()) ++conditional_nodes;
     if (listed) driver().registry.add(node);

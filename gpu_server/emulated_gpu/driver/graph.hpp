@@ -73,9 +73,9 @@ public:
     // The nodes, each behind all that it depends on.
     std::vector<GraphNode*> in_order() const;
 
-    // Graphs with nodes that allocate or free memory or that run graphs on conditions are not copied, and have one instance
-    // at a time.
-    bool is_unique() const { return has_memory || conditional_nodes; }
+    // Graphs with nodes that allocate or free memory, that run graphs on conditions or that kernels change are not copied,
+    // and have one instance at a time.
+    bool is_unique() const { return has_memory || has_updatable || conditional_nodes; }
     // Is a stream being captured into it, or into a graph that it holds?
     bool is_captured() const { return captures != 0; }
     void count_capture(int change);
@@ -94,6 +94,7 @@ public:
     bool held = false;                              // part of a node: it goes with that
     bool moved = false;                             // made by the program and then given to a node
     bool has_memory = false;                        // for good, as such nodes stay
+    bool has_updatable = false;                     // a node that kernels change; likewise
     Graph* holder = nullptr;                        // whose node holds it, as long as that has its handle
     int conditional_nodes = 0;
     int captures = 0;  // that are going on in it and in what it holds

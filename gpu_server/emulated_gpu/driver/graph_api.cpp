@@ -136,7 +136,9 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
 
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
     return on_node(handle, [&](GraphNode& node) -> CUresult {
-        if (node.graph->is_captured() || node.graph->has_memory) return CUDA_ERROR_INVALID_VALUE;
+        auto* kernel = node.work_as<KernelWork>();
+        if (node.graph->is_captured() || node.graph->has_memory || (kernel && kernel->launch.updatable))
+            return CUDA_ERROR_INVALID_VALUE;
         node.graph->remove(node);
         return CUDA_SUCCESS;
     });

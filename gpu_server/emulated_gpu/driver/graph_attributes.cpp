@@ -1,7 +1,8 @@
-// cuGraphKernelNode...Attribute: of the attributes only whether a launch is cooperative and its cluster change what happens
-// here.
+// cuGraphKernelNode...Attribute: of the attributes only whether a launch is cooperative, its cluster and whether kernels may
+// change it change what happens here.
 #include "gpu_server/emulated_gpu/driver/graph.hpp"
 #include "gpu_server/emulated_gpu/driver/launch.hpp"
+#include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
 
 using namespace tnr::emulated;
 
@@ -15,9 +16,16 @@ CUresult on_kernel_node(CUgraphNode handle, Call&& call) {
     });
 }
 
-CUresult check_attribute(int id) {
-    if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
-    return is_node_attribute(id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+// For good. The caller hears by what name kernels change the node.
+CUresult make_updatable(GraphNode& node, const KernelWork& old, CUkernelNodeAttrValue& value) {
+    if (value.deviceUpdatableKernelNode.deviceUpdatable != 1) return CUDA_ERROR_INVALID_VALUE;
+    KernelWork fresh = old;
+    if (!fresh.launch.updatable) fresh.launch.updatable = make_updatable_node();
+    value.deviceUpdatableKernelNode.devNode = fresh.launch.updatable->as<CUgraphDeviceNode>();
+    fresh.attributes[CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE] = value;
+    node.work = std::make_shared<NodeWork>(std::move(fresh));
+    for (auto* graph = node.graph; graph; graph = graph->holder) graph->has_updatable = true;
+    return CUDA_SUCCESS;
 }
 
 CUresult set_attributes(GraphNode& node, const KernelWork& old, Attributes attributes) {
@@ -47,7 +55,9 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id, const CUkernelNodeAttrValue* value) {
     return on_kernel_node(handle, [&](GraphNode& node, const KernelWork& work) -> CUresult {
         if (!value) return CUDA_ERROR_INVALID_VALUE;
-        if (CUresult error = check_attribute(id)) return error;
+        if (!is_node_attribute(id)) return CUDA_ERROR_INVALID_VALUE;
+        if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+            return make_updatable(node, work, const_cast<CUkernelNodeAttrValue&>(*value));
         Attributes attributes = work.attributes;
         attributes[id] = *value;
         return set_attributes(node, work, std::move(attributes));
@@ -59,6 +69,7 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
         auto source = find<GraphNode>(from);
         auto* other = source && source->graph ? source->work_as<KernelWork>() : nullptr;
         if (!other || &other->context() != &work.context()) return CUDA_ERROR_INVALID_VALUE;
+        if (other->launch.updatable || work.launch.updatable) return CUDA_ERROR_INVALID_VALUE;
         return set_attributes(node, work, other->attributes);
     });
 }

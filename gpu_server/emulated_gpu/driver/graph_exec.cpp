@@ -5,6 +5,7 @@
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/device_graphs.hpp"
 #include "gpu_server/emulated_gpu/driver/graph_run.hpp"
+#include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
 
 namespace tnr::emulated {
 namespace {
@@ -12,7 +13,11 @@ namespace {
 void add_steps(const Graph& graph, Plan& plan) {
     plan.references.insert(plan.references.end(), graph.references.begin(), graph.references.end());
     for (const GraphNode* node : graph.in_order()) {
-        if (!node->enabled) continue;
+        auto* kernel = node->work_as<KernelWork>();
+        if (kernel && kernel->launch.updatable)
+            kernel->launch.updatable->reset(kernel->context().device, kernel->launch, node->enabled);
+        else if (!node->enabled)
+            continue;
         if (auto* child = node->work_as<ChildWork>()) {
             add_steps(*child->graph, plan);
             continue;

@@ -4,6 +4,7 @@
 
 #include "gpu_server/emulated_gpu/driver/copy.hpp"
 #include "gpu_server/emulated_gpu/driver/device_graphs.hpp"
+#include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
 
 namespace tnr::emulated {
 
@@ -29,7 +30,13 @@ public:
 
     void step_on(const KernelWork& work) {
         if (!works(work.context())) return;
-        perform(work.context(), work.launch, &launches);
+        if (auto& updatable = work.launch.updatable) {
+            auto launch = work.launch;
+            if (!updatable->apply(launch)) return;
+            perform(work.context(), launch, &launches);
+        } else {
+            perform(work.context(), work.launch, &launches);
+        }
         run_at_once(launches.take_at_once(), context_, depth_ + 1);
     }
     void step_on(const CopyWork& work) {

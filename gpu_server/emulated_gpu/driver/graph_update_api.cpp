@@ -51,6 +51,10 @@ CUresult update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResul
     return on_exec(handle, [&](GraphExec& exec) -> CUresult {
         auto graph = find<Graph>(graph_handle);
         if (!graph || graph->moved || graph->is_captured()) return CUDA_ERROR_INVALID_VALUE;
+        if (exec.graph->has_updatable || graph->has_updatable) {
+            report->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+            return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+        }
         if (CUresult error = update_graph(*exec.graph, *graph, *report)) return error;
         exec.changed();
         return CUDA_SUCCESS;

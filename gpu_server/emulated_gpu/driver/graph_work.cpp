@@ -106,6 +106,7 @@ bool is_node_attribute(int id) {
         case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
         case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+        case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
             return true;
         default:
             return false;
@@ -141,7 +142,8 @@ CUgraphNodeType type_of(const NodeWork& work) {
     return std::visit(Types{}, work);
 }
 
-CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attributes, Work& work) {
+CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attributes, Work& work,
+                     std::shared_ptr<UpdatableNode> updatable) {
     CUfunction handle = given.func ? given.func : reinterpret_cast<CUfunction>(given.kern);
     auto function = find<Function>(handle);
     Context* context = function ? &function->module()->context : context_for(given.ctx);
@@ -155,6 +157,7 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attribu
                           given.kernelParams,
                           given.extra};
     request.cluster = cluster_of(attributes);
+    request.updatable = std::move(updatable);
     if (request.cooperative && request.extra) return CUDA_ERROR_INVALID_VALUE;
     KernelWork fresh;
     fresh.as_buffer = request.extra != nullptr;
@@ -219,7 +222,7 @@ CUresult child_work(Graph& parent, const CUDA_CHILD_GRAPH_NODE_PARAMS& given, Wo
     auto graph = find<Graph>(given.graph);
     if (!graph || graph->is_captured() || graph->conditional_nodes) return CUDA_ERROR_INVALID_VALUE;
     if (given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
-        if (graph->has_memory || !parent.may_hold(*graph)) return CUDA_ERROR_INVALID_VALUE;
+        if (graph->has_memory || graph->has_updatable || !parent.may_hold(*graph)) return CUDA_ERROR_INVALID_VALUE;
         graph = clone(*graph, true);
     } else {
         bool may = given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE && !graph->held && parent.may_hold(*graph);
@@ -297,7 +300,8 @@ CUresult make_work(Graph& graph, CUgraphNodeParams& given, Work& work) {
 
 CUresult changed_work(Graph& graph, const NodeWork& old, CUgraphNodeParams& given, Work& work) {
     if (given.type != type_of(old)) return CUDA_ERROR_INVALID_VALUE;
-    if (auto* kernel = std::get_if<KernelWork>(&old)) return kernel_work(given.kernel, kernel->attributes, work);
+    if (auto* kernel = std::get_if<KernelWork>(&old))
+        return kernel_work(given.kernel, kernel->attributes, work, kernel->launch.updatable);
     switch (given.type) {
         case CU_GRAPH_NODE_TYPE_GRAPH:  // what a node holds is changed itself, by the functions for graphs
         case CU_GRAPH_NODE_TYPE_CONDITIONAL:

@@ -114,9 +114,10 @@ ptx::Dim3 cluster_of(const Attributes& attributes);  // all zero: they say nothi
 // From the structures of cuda.h, checked. A null context means the current one. What is written back into them (the
 // address of an allocation) is what they are not const for.
 CUresult make_work(Graph& graph, CUgraphNodeParams& given, Work& work);
-// Other parameters of the same type for work that there is; kernels keep their attributes.
+// Other parameters of the same type for work that there is; kernels keep their attributes and what changes them.
 CUresult changed_work(Graph& graph, const NodeWork& old, CUgraphNodeParams& given, Work& work);
-CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attributes, Work& work);
+CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v3& given, Attributes attributes, Work& work,
+                     std::shared_ptr<UpdatableNode> updatable = nullptr);
 
 // For memory that a node of `graph` allocates or frees.
 CUresult alloc_work(const Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given, Work& work);

@@ -1,5 +1,6 @@
 #include "gpu_server/emulated_gpu/driver/launch.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "gpu_server/emulated_gpu/driver/occupancy.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
+#include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
 
 namespace tnr::emulated {
 namespace {
@@ -112,6 +114,7 @@ CUresult prepare_launch(Context& context, const LaunchRequest& request, KernelLa
     launch.dynamic_shared_bytes = request.dynamic_shared_bytes;
     launch.cooperative = request.cooperative;
     launch.attributes = request.attributes;
+    launch.updatable = request.updatable;
     launch.bound = function.module()->references.bound(*function.module());
     return copy_parameters(request, function.kernel(), launch.parameters);
 }
@@ -137,10 +140,20 @@ CUresult launch(CUstream handle, const LaunchRequest& request) {
     });
 }
 
+// Only for nodes of graphs.
+CUresult make_updatable(CUlaunchAttributeValue& value, bool captured, std::shared_ptr<UpdatableNode>& updatable) {
+    if (!captured || value.deviceUpdatableKernelNode.deviceUpdatable != 1) return CUDA_ERROR_INVALID_VALUE;
+    updatable = make_updatable_node();
+    value.deviceUpdatableKernelNode.devNode = updatable->as<CUgraphDeviceNode>();
+    return CUDA_SUCCESS;
+}
+
 // Attributes that would change the result are honoured or refused; those that only tune are ignored.
-CUresult read_attributes(const CUlaunchConfig& config, LaunchRequest& request) {
+CUresult read_attributes(const CUlaunchConfig& config, bool captured, LaunchRequest& request) {
     request.attributes.assign(config.attrs, config.attrs + config.numAttrs);
-    for (const CUlaunchAttribute& attribute : request.attributes) {
+    for (CUlaunchAttribute& attribute : request.attributes) {
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+            if (CUresult error = make_updatable(attribute.value, captured, request.updatable)) return error;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) request.cooperative = attribute.value.cooperative != 0;
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
             auto& size = attribute.value.clusterDim;
@@ -183,8 +196,9 @@ CUresult launch_with_config(const CUlaunchConfig* config, bool per_thread_defaul
     CUstream handle = per_thread_default ? per_thread(config->hStream) : config->hStream;
     return on_stream(handle, [&](Stream& stream) -> CUresult {
         if (&stream.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
-        if (CUresult error = read_attributes(*config, request)) return error;
+        if (CUresult error = read_attributes(*config, is_capturing(stream), request)) return error;
         if (CUresult error = launch_on(stream, request)) return error;
+        if (request.updatable) std::ranges::copy(request.attributes, config->attrs);  // with the node's handle
         return record_attribute_events(*config, stream);
     });
 }

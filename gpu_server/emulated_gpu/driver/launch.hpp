@@ -14,6 +14,7 @@ struct LaunchRequest {
     void** extra = nullptr;       // the CU_LAUNCH_PARAM_* list with one buffer
     std::vector<CUlaunchAttribute> attributes = {};
     ptx::Dim3 cluster = {0, 0, 0};  // as a launch attribute asks; all zero: it does not
+    std::shared_ptr<UpdatableNode> updatable = nullptr;
 };
 
 // Blocks of a cluster: what the kernel was compiled for, else what the request asks for, else one. The two must not differ.

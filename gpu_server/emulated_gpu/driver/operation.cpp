@@ -5,6 +5,7 @@
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/module.hpp"
 #include "gpu_server/emulated_gpu/driver/print.hpp"
+#include "gpu_server/emulated_gpu/driver/updatable_node.hpp"
 
 namespace tnr::emulated {
 namespace {
@@ -106,6 +107,7 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     run.memory = &memory;
     run.print = [](void*, std::string_view text) { buffer_print(text); };
     run.set_condition = set_condition;
+    run.update_node = update_node;
     run.graph = graph;
     KernelDevice device(context.device);
     run.device = &device;
@@ -118,10 +120,12 @@ void perform(Context& context, const KernelLaunch& launch, ptx::GraphAround* gra
     context.fail(code);
 }
 
+constinit thread_local bool in_program_function = false;
+
 void perform(Context& context, const HostCall& call) {
     if (context.faulted()) return;
     flush_print();
-    call.function(call.data);
+    call_program_function(call.function, call.data);
 }
 
 namespace {

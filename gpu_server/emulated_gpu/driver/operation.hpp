@@ -42,6 +42,8 @@ struct Fill {
     size_t width = 0, height = 1;
 };
 
+class UpdatableNode;
+
 struct KernelLaunch {
     std::shared_ptr<Function> function;  // keeps its module's code and memory
     CUfunction handle = nullptr;         // as the caller gave it: a function's or a kernel's
@@ -52,6 +54,7 @@ struct KernelLaunch {
     std::vector<std::byte> parameters;
     std::shared_ptr<const BoundReferences> bound;
     std::vector<CUlaunchAttribute> attributes;  // kept for graphs; what changes the result is above
+    std::shared_ptr<UpdatableNode> updatable;   // of a graph's node that kernels may change
 };
 
 struct HostCall {

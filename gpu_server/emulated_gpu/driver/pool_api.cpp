@@ -1,4 +1,5 @@
 // Stream-ordered allocation (cuMemAllocAsync) and cuMemPool*.
+#include "api_client/base/numa.hpp"
 #include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/graph_memory.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
@@ -130,7 +131,8 @@ CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* val
 
 // Which may always use it.
 bool is_own_place(const Pool& pool, const CUmemLocation& location) {
-    if (pool.of_host) return location.type == CU_MEM_LOCATION_TYPE_HOST;
+    if (pool.of_host)
+        return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
     return location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == pool.device.ordinal;
 }
 
@@ -209,11 +211,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
         if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (place == CU_MEM_LOCATION_TYPE_HOST && shared) return CUDA_ERROR_INVALID_VALUE;
         if (shared) return CUDA_ERROR_NOT_SUPPORTED;
-        if (place == CU_MEM_LOCATION_TYPE_HOST) {
+        const bool of_node = place == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        if (of_node && !tnr::is_numa_node(properties->location.id)) return CUDA_ERROR_INVALID_VALUE;
+        if (place == CU_MEM_LOCATION_TYPE_HOST || of_node) {
             *pool = create_host_pool(properties->maxSize)->as<CUmemoryPool>();
             return CUDA_SUCCESS;
         }
-        if (place != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+        if (place != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
         Device* device = device_of(properties->location.id);
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
         *pool = create_pool(*device, properties->maxSize)->as<CUmemoryPool>();

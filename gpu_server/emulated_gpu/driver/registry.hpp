@@ -32,6 +32,7 @@ enum class Kind : uint8_t {
     graph_node,
     graph_exec,
     condition,
+    updatable_node,
     user_object,
     array,
     mipmapped_array,

@@ -70,10 +70,20 @@ CUresult initialized(Call&& call) noexcept {
     });
 }
 
+// True on a thread while it runs a function of the program that a stream calls. Such a function must not use the driver.
+extern constinit thread_local bool in_program_function;
+template <class Function, class... Arguments>
+void call_program_function(Function function, Arguments... arguments) {
+    in_program_function = true;
+    function(arguments...);
+    in_program_function = false;
+}
+
 // For functions that also need a current context that is in working order.
 template <class Call>
 CUresult in_context(Call&& call) noexcept {
     return initialized([&]() -> CUresult {
+        if (in_program_function) return CUDA_ERROR_NOT_PERMITTED;
         Context* context = current_context();
         if (!context) return CUDA_ERROR_INVALID_CONTEXT;
         if (CUresult error = status_of(*context)) return error;

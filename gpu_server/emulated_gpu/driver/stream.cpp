@@ -102,7 +102,7 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* d
         // Unlike a host function it is called even after a fault, and told of it.
         stream.context.submit(stream, [handle, callback, data, &context = stream.context] {
             flush_print();
-            callback(handle, context.status(), data);
+            call_program_function(callback, handle, context.status(), data);
         });
         return CUDA_SUCCESS;
     });

@@ -92,16 +92,63 @@ bool format_of(CUresourceViewFormat view, ViewFormat& result) {
     return true;
 }
 
+// BlockFormat::none for views that are not of blocks, and those that are not emulated.
+ptx::BlockFormat blocks_of(CUresourceViewFormat view) {
+    using ptx::BlockFormat;
+    switch (view) {
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC1:
+            return BlockFormat::bc1;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC2:
+            return BlockFormat::bc2;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC3:
+            return BlockFormat::bc3;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC4:
+            return BlockFormat::bc4_unsigned;
+        case CU_RES_VIEW_FORMAT_SIGNED_BC4:
+            return BlockFormat::bc4_signed;
+        case CU_RES_VIEW_FORMAT_UNSIGNED_BC5:
+            return BlockFormat::bc5_unsigned;
+        case CU_RES_VIEW_FORMAT_SIGNED_BC5:
+            return BlockFormat::bc5_signed;
+        default:
+            return BlockFormat::none;
+    }
+}
+
+// A texel of the array is a block of the texture.
+CUresult look_at_blocks(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
+    const bool known = view.format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && view.format <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7;
+    if (!known) return CUDA_ERROR_INVALID_VALUE;
+    image.blocks = blocks_of(view.format);
+    if (image.blocks == ptx::BlockFormat::none) {
+        say_once("textures in the formats BC6H and BC7 are not emulated");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    auto& whole = image.levels[0];
+    const bool fits = image.type == ptx::TexelType::u32 && image.texel_bytes() == ptx::block_bytes_of(image.blocks) &&
+                      image.dimensions == 2 && view.width == size_t{whole.width} * ptx::block_side &&
+                      view.height == size_t{whole.height} * ptx::block_side;
+    if (!fits) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t index = 0; index < image.levels.size(); ++index) {
+        image.levels[index].width = std::max(static_cast<uint32_t>(view.width) >> index, 1u);
+        image.levels[index].height = std::max(static_cast<uint32_t>(view.height) >> index, 1u);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult look_as(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
+    ViewFormat format{};
+    auto bytes = image.texel_bytes();
+    if (!format_of(view.format, format)) return look_at_blocks(view, image);
+    texels_of(format.format, format.channels, image.type, image.fractions);
+    image.channels = format.channels;
+    return image.texel_bytes() == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 // Another format of the same size, and a part of the levels and layers.
 CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, ptx::Image& image) {
-    if (view.format != CU_RES_VIEW_FORMAT_NONE) {
-        ViewFormat format{};
-        auto bytes = image.texel_bytes();
-        if (!format_of(view.format, format)) return CUDA_ERROR_NOT_SUPPORTED;  // block-compressed
-        texels_of(format.format, format.channels, image.type, image.fractions);
-        image.channels = format.channels;
-        if (image.texel_bytes() != bytes) return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (view.format != CU_RES_VIEW_FORMAT_NONE)
+        if (CUresult error = look_as(view, image)) return error;
     auto& whole = image.levels[0];
     if (view.width > whole.width || view.height > whole.height || view.depth > whole.depth)
         return CUDA_ERROR_INVALID_VALUE;
@@ -141,7 +188,9 @@ CUresult describe(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& g
     texture.linear = given.filterMode == CU_TR_FILTER_MODE_LINEAR && resource.resType != CU_RESOURCE_TYPE_LINEAR;
     texture.linear_levels = given.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
     texture.as_integer = given.flags & CU_TRSF_READ_AS_INTEGER;
-    texture.srgb = (given.flags & CU_TRSF_SRGB) && texture.image.type == ptx::TexelType::u8;
+    bool has_colors = texture.image.blocks != ptx::BlockFormat::none ? ptx::has_colors(texture.image.blocks)
+                                                                     : texture.image.type == ptx::TexelType::u8;
+    texture.srgb = (given.flags & CU_TRSF_SRGB) && has_colors;
     texture.level_bias = given.mipmapLevelBias;
     texture.level_min = given.minMipmapLevelClamp;
     texture.level_max = given.maxMipmapLevelClamp;

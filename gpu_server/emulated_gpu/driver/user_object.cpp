@@ -14,7 +14,7 @@ bool UserObject::release(uint64_t count) {
     } while (!references_.compare_exchange_weak(before, before - count));
     if (count == 0 || before != count) return true;
     driver().registry.remove(handle());
-    run_on_pool([function = destroy_, data = data_] { function(data); });
+    run_on_pool([function = destroy_, data = data_] { call_program_function(function, data); });
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "gpu_server/emulated_gpu/ptx/access.hpp"
 #include "gpu_server/emulated_gpu/ptx/builtin_call.hpp"
 #include "gpu_server/emulated_gpu/ptx/device_runtime.hpp"
+#include "gpu_server/emulated_gpu/ptx/node_updates.hpp"
 
 namespace tnr::ptx {
 namespace {
@@ -102,6 +103,7 @@ Builtin builtin_named(std::string_view name) {
     if (name == "cudaGraphSetConditional") return Builtin::set_condition;
     if (name == "cudaGraphLaunch") return Builtin::launch_graph;
     if (name == "malloc") return Builtin::malloc;
+    if (auto found = node_update_named(name); found != Builtin::none) return found;
     for (std::string_view prefix : {"__cudaCDP2", "cuda"}) {  // from CUDA 12 on, and before
         if (!name.starts_with(prefix)) continue;
         auto rest = name.substr(prefix.size());
@@ -120,6 +122,11 @@ bool builtin_fits(const Call& call) {
             return long_enough(call, {8, 4}, 0);
         case Builtin::launch_graph:
             return long_enough(call, {8, 8}, 4);
+        case Builtin::node_parameter:
+        case Builtin::node_enabled:
+        case Builtin::node_grid:
+        case Builtin::node_updates:
+            return node_update_fits(call);
         case Builtin::malloc:
             return long_enough(call, {8}, 8);
         case Builtin::free:
@@ -179,6 +186,12 @@ void call_builtin(Warp& w, const Call& call) {
                 break;
             case Builtin::launch_graph:
                 launch_graph(w, lane, call);
+                break;
+            case Builtin::node_parameter:
+            case Builtin::node_enabled:
+            case Builtin::node_grid:
+            case Builtin::node_updates:
+                call_node_update(w, lane, call);
                 break;
             case Builtin::malloc:
                 result(w, lane, call, DeviceHeap::instance().allocate(argument<uint64_t>(w, lane, call, 0)));

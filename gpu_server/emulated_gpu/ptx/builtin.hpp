@@ -1,5 +1,5 @@
 // The functions that device code calls and no module defines: printf, assert, malloc, free, setting the condition of a
-// graph's node, launching graphs, and those of device_runtime.hpp.
+// graph's node, launching graphs, and those of node_updates.hpp and device_runtime.hpp.
 #pragma once
 
 #include "gpu_server/emulated_gpu/ptx/machine.hpp"

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "gpu_server/emulated_gpu/ptx/block_formats.hpp"
+
 namespace tnr::ptx {
 
 enum class TexelType : uint8_t { u8, u16, u32, s8, s16, s32, f16, f32 };
@@ -36,7 +38,9 @@ struct ImageLevel {
 
 struct Image {
     TexelType type = TexelType::f32;
-    uint32_t channels = 1;    // 1, 2 or 4
+    uint32_t channels = 1;  // 1, 2 or 4
+    // Instead of that, unless none: rows are rows of blocks, while width and height of levels count texels.
+    BlockFormat blocks = BlockFormat::none;
     bool fractions = false;   // integers that mean fractions, however they are read (CU_AD_FORMAT_UNORM_...)
     uint32_t dimensions = 1;  // of one layer; a face of a cube has two
     bool layered = false, cube = false;
@@ -66,7 +70,7 @@ struct Texture {
 
     // Does it give real numbers, or integers?
     bool gives_reals() const {
-        if (image.is_real() || image.fractions) return true;
+        if (image.is_real() || image.fractions || image.blocks != BlockFormat::none) return true;
         return bytes_of(image.type) < 4 && !as_integer;
     }
 };

@@ -117,6 +117,18 @@ public:
     virtual int32_t launch(uint64_t exec, uint64_t stream) = 0;
 };
 
+// What a kernel changes of a kernel in a graph, for its launches from then on (cudaGraphKernelNodeUpdatesApply).
+struct NodeUpdate {
+    enum class Field : int32_t { grid = 1, parameter = 2, enabled = 3 };  // as cudaGraphKernelNodeField
+    uint64_t node = 0;  // as the program has given it to the kernel
+    Field field = Field::parameter;
+    int32_t device = 0;  // that the kernel runs on
+    Dim3 grid;
+    uint64_t offset = 0;               // among the parameters, of
+    std::span<const std::byte> value;  // the new bytes
+    bool enabled = false;
+};
+
 // The device that a kernel runs on, as kernels ask for it; and others, by number. A cudaError.
 class DeviceAround {
 public:
@@ -141,6 +153,8 @@ struct Launch {
     void* print_context = nullptr;
     // Called for cudaGraphSetConditional, from any thread.
     void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
+    // Called for NodeUpdates, from any thread. False: there is no such node or update.
+    bool (*update_node)(const NodeUpdate& update) = nullptr;
     GraphAround* graph = nullptr;          // null: the kernel runs in none
     const DeviceAround* device = nullptr;  // null: kernels cannot ask
     const bool* cancelled = nullptr;       // read with atomic_ref now and then; true: stop early

@@ -160,6 +160,19 @@ const std::byte* Sampler::texel_at(const ImageLevel& level, const Place& place) 
     return nullptr;
 }
 
+// Only arrays have blocks.
+Sampler::Reals Sampler::texel_in_block(const ImageLevel& level, const Place& place) const {
+    const auto format = texture_.image.blocks;
+    const auto x = static_cast<uint64_t>(place.x), y = static_cast<uint64_t>(place.y);
+    const uint64_t address = level.texels + static_cast<uint64_t>(place.z) * level.slice_bytes +
+                             y / block_side * level.row_bytes + x / block_side * block_bytes_of(format);
+    auto result = texel_of_block(format, reinterpret_cast<const std::byte*>(address),
+                                 static_cast<uint32_t>(x % block_side), static_cast<uint32_t>(y % block_side));
+    if (texture_.srgb)
+        for (int channel = 0; channel < 3; ++channel) result[channel] = linear_of(result[channel]);
+    return result;
+}
+
 Sample Sampler::raw(const std::byte* texel) const {
     Sample result{};
     auto type = texture_.image.type;
@@ -214,6 +227,7 @@ Sampler::Reals Sampler::texel_or_border(const ImageLevel& level, const std::arra
     Place place;
     if (!resolve(level, texel, layer, place))
         return texture_.image.in_memory && texture_.image.dimensions == 1 ? Reals{} : texture_.border;
+    if (texture_.image.blocks != BlockFormat::none) return texel_in_block(level, place);
     auto* found = texel_at(level, place);
     return found ? real(found) : Reals{};
 }

@@ -46,6 +46,7 @@ private:
     Footprint footprint(const ImageLevel& level, const TexturePoint& point, bool filtered) const;
     bool resolve(const ImageLevel& level, std::array<int64_t, 3> texel, uint32_t layer, Place& place) const;
     bool cross_edge(const ImageLevel& level, std::array<int64_t, 3>& texel, uint32_t& layer) const;
+    Reals texel_in_block(const ImageLevel& level, const Place& place) const;
     const std::byte* texel_at(const ImageLevel& level, const Place& place);
     Sample raw(const std::byte* texel) const;
     Reals real(const std::byte* texel) const;

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -340,4 +342,56 @@ TEST_CASE("registered memory shares nothing of its neighbours", "[shared]") {
     CHECK(back[1] == 'y');
     OK(cuMemHostUnregister(own));
     CHECK(own[1] == 'y');
+}
+
+namespace {
+
+uint64_t place_of_variable(CUmodule module) {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    OK(cuModuleGetGlobal_v2(&address, &bytes, module, "shown"));
+    CHECK(bytes == sizeof(unsigned));
+    return address;
+}
+
+// Code with a managed variable, made longer by what means nothing.
+std::string managed_code(size_t bytes) {
+    std::string text =
+        ".version 8.1\n.target sm_75\n.address_size 64\n"
+        ".visible .global .attribute(.managed) .align 4 .u32 shown = 7;\n";
+    while (text.size() < bytes) text += "// It goes on and on.\n";
+    return text;
+}
+
+}  // namespace
+
+// So much of a module is not kept by the client, and the program's copy of it is gone.
+TEST_CASE("a large module whose managed variable's place is taken goes elsewhere", "[shared]") {
+    Program program;
+    // The emulated GPU puts such variables one behind the other.
+    CUmodule modules[3] = {}, module = nullptr;
+    uint64_t places[3];
+    for (int i = 0; i < 3; ++i) {
+        OK(cuModuleLoadData(&modules[i], managed_code(0).c_str()));
+        places[i] = place_of_variable(modules[i]);
+    }
+    const uint64_t taken = (2 * places[2] - places[1]) / page * page;
+    void* mine = mmap(reinterpret_cast<void*>(taken), page, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    REQUIRE(mine != MAP_FAILED);
+    {
+        auto text = managed_code(3 << 20);
+        OK(cuModuleLoadData(&module, text.c_str()));
+        std::fill(text.begin(), text.end(), '/');
+    }
+    const uint64_t found = place_of_variable(module);
+    CHECK(found / page * page != taken);
+    auto* shown = reinterpret_cast<volatile unsigned*>(found);
+    CHECK(*shown == 7);
+    OK(program.launch("add_one", found));
+    OK(cuCtxSynchronize());
+    CHECK(*shown == 8);
+    OK(cuModuleUnload(module));
+    for (auto* one : modules) OK(cuModuleUnload(one));
+    munmap(mine, page);
 }

@@ -152,7 +152,7 @@ class Table(unittest.TestCase):
 
     def test_what_a_call_writes_is_told_from_lists_and_buffers(self):
         watched = generate(self.text, "watched_calls.cpp")[2]
-        arguments_of = lambda symbol: re.search(rf"ended\(tnr_{symbol}\(.*?\), (.*)\);", watched)[1]
+        arguments_of = lambda symbol: re.search(rf"ended\([^\n]*?\btnr_{symbol}\(.*?\), (.*)\);", watched)[1]
         self.assertEqual(arguments_of("cuMemAlloc_v2"), '{Argument::out_address("dptr", dptr), Argument::of("bytesize", bytesize)}')
         self.assertIn('Argument::of("kernelParams"', arguments_of("cuLaunchKernel"))
         self.assertIn('Argument::of("options"', arguments_of("cuModuleLoadDataEx"))
@@ -162,6 +162,14 @@ class Table(unittest.TestCase):
         self.assertIn('Argument::of("dstHost"', arguments_of("cuMemcpyDtoH_v2"))
         self.assertIn('Argument::address("srcDevice"', arguments_of("cuMemcpyDtoH_v2"))
         self.assertIn('Argument::out_text("name"', arguments_of("cuDeviceGetName"))
+
+    def test_functions_that_streams_call_are_refused_what_does_something(self):
+        watched = generate(self.text, "watched_calls.cpp")[2]
+        refused = lambda symbol: f"in_program_function ? CUDA_ERROR_NOT_PERMITTED : tnr_{symbol}(" in watched
+        for symbol in ("cuMemAlloc_v2", "cuStreamSynchronize", "cuLaunchKernel_ptsz", "cuGraphDestroy", "cuMemAllocHost_v2"):
+            self.assertTrue(refused(symbol), symbol)
+        for symbol in ("cuCtxGetCurrent", "cuDeviceGetAttribute", "cuGetErrorName", "cuCtxGetStreamPriorityRange"):
+            self.assertFalse(refused(symbol), symbol)
 
     def test_the_hash_changes_with_meaning_and_not_with_comments(self):
         hash_of = lambda text: next(l for l in generate(text)[2].splitlines() if "calls_table_hash" in l)
