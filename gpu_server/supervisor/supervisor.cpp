@@ -365,10 +365,10 @@ Result<> serve_once(ServeOptions options, const OwnCommand& command, const Ready
     while (!ending && !may_begin() && loop.now() < give_up_at) loop.run_once(join_looked_at_every);
     if (!ending && !given && !pool.may_begin()) return pool.why_not_joined();
     if (given) {
+        const auto programs = std::to_string(workers.all().size());  // of now: next, waiting workers are begun
         gpus.go_on();
         claims.go_on();
-        log(LogLevel::info,
-            "has taken over from the server before it: " + std::to_string(workers.all().size()) + " programs go on");
+        log(LogLevel::info, "has taken over from the server before it: " + programs + " programs go on");
     }
     (*watching)->begin();
     if (!options.plain) look_for_revoked(loop, **store, claims);

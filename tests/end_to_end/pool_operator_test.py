@@ -130,7 +130,7 @@ class PoolOperator(unittest.TestCase):
         self.assertRegex(text, r"a h100 #0 +free")
         self.assertRegex(text, r"b a100 #0 +claimed +alice / alice ")
         self.assertRegex(text, r"b l4 #1 +free")
-        self.assertIn("Of all 2 nodes.", text)
+        self.assertIn("Of the 2 nodes that are there.", text)
         self.assertRegex(text.split("Cost by user, last day")[1], r"alice +1 +\d+")
         self.serve_a_silent_node()
         wait_until(lambda: self.get("api/day")["silent"] == ["c"], LIMIT_S)

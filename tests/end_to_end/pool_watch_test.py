@@ -215,7 +215,7 @@ class PoolWatch(unittest.TestCase):
     def test_the_page_shows_it_on_a_desk_on_a_phone_and_at_night(self):
         self.serve("--name", "rack-7")
         self.operator("prices", "set", "h100", "2.5/h")
-        self.program(busy=2, idle=60, TNR_PROCESS_NAME="x").stdout.readline()
+        self.program(busy=2, idle=600, TNR_PROCESS_NAME="x").stdout.readline()
         self.until(lambda: any(gpu["state"] == "claimed" for gpu in self.now()["gpus"]))
         OUT.mkdir(parents=True, exist_ok=True)
         common = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=6000",

@@ -13,7 +13,7 @@ TEST_CASE("foreign text controls no terminal, forges no line and is UTF-8", "[po
     CHECK(harmless("gpj.\xe2\x80\xae"
                    "exe") == "gpj.?exe");  // what follows would be written from right to left
     CHECK(harmless("\xe2\x81\xa6x\xe2\x81\xa9") == "?x?");
-    CHECK(harmless("1\xd8\x9c 2") == "1? 2");  // turns the direction, too
+    CHECK(harmless("1\xd8\x9c 2") == "1? 2");            // turns the direction, too
     CHECK(harmless("one\xe2\x80\xa8two") == "one?two");  // a line's end to some
     CHECK(harmless("\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82") == std::string(12, '?'));
     CHECK(harmless(std::string_view("a\0b", 3)) == "a?b");

@@ -150,7 +150,8 @@ TEST_CASE("who watches one node sees what all have, who holds it and who waits; 
     json day;
     CHECK(becomes([&] { return (day = ask(*as_b, {{"op", "pool"}, {"day", true}})["day"]).is_object(); }));
     CHECK(day["users"].is_array());
-    CHECK_FALSE(ask(*client_of(a, alice), {{"op", "pool"}, {"day", true}}).contains("day"));  // it has everybody's bills
+    CHECK_FALSE(
+        ask(*client_of(a, alice), {{"op", "pool"}, {"day", true}}).contains("day"));  // it has everybody's bills
     for (auto& request : std::vector<json>{
              session_request(),
              session_request("m2"),
