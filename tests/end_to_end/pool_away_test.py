@@ -5,7 +5,6 @@ snapshot.
     pool_away_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
 """
 import base64
-import json
 import os
 import pathlib
 import shutil
@@ -16,7 +15,6 @@ import threading
 import time
 import unittest
 import urllib.error
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
@@ -80,11 +78,6 @@ class PoolAway(pool_case.PoolCase):
         self.serve("a", "h100")
         said = self.operator("backup", f"{self.folder}/backup")
         self.assertIn(f"accounts and prices are not in it, but in {self.etcd.store}: etcdctl snapshot save", said)
-
-    def ask_etcd(self, path, **body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.loads(answer.read())
 
     def test_etcd_is_full(self):
         """What runs goes on, what ends is gone, what begins hears why; and all is well as soon as there is room."""

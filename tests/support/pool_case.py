@@ -1,7 +1,9 @@
 """A pool of two nodes on one etcd, and programs in it: what the tests of such pools have in common."""
+import json
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 import nodes
 
@@ -72,3 +74,8 @@ class PoolCase(unittest.TestCase):
         out, errors = program.communicate(timeout=60)
         self.assertNotEqual(program.returncode, 0, out)
         return errors
+
+    def ask_etcd(self, path, **body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read())
