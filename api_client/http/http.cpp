@@ -219,6 +219,8 @@ Client::Outcome Client::transfer(const Request& request) {
     // Plain http is for this computer (check_endpoint), and a proxy would be told the token.
     const bool plain = request.url.compare(0, 7, "http://") == 0;
     if (plain || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    // A thousand servers that have come from another member of the same service leave it no idle connections.
+    if (request.own_network) curl_easy_setopt(curl, CURLOPT_MAXCONNECTS, 1L);
     // For a reply that comes while things happen (on_bytes), and may be silent for minutes, on whichever kept connection.
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{keepalive_after_s});

@@ -105,6 +105,8 @@ struct LeaseTimes {
     int64_t history_ms = 300'000;
     // When very many nodes come or go at once, they hear of each other as late as this.
     int64_t gathered_ms = 10'000;
+    // No other node can come: a SQLite file in a folder that its server has locked. Then nothing ends with the lease.
+    bool alone = false;
 };
 
 // A registration that goes on in the next server of this process (supervisor/handover.hpp), with its lease.
@@ -134,8 +136,11 @@ public:
     virtual void leave() = 0;
 
     // Answers with the claim's fencing number; with an Error, the claim must not begin. `types`: what the node has free with
-    // it, as tell() would say; it costs nothing here.
-    virtual void add_claim(const PoolClaim& claim, const TypeCounts& types,
+    // it, as tell() would say; it costs nothing here. When `done` runs, claims() has those of its account, as of then.
+    // With Unless::others it is not added where the account has claims that claims() did not have: the answer is 0. So who
+    // has not looked need not do so before.
+    enum class Unless { never, others };
+    virtual void add_claim(const PoolClaim& claim, const TypeCounts& types, Unless unless,
                            std::function<void(Result<int64_t>)> done) = 0;
     // As often as it takes. `types`: without it.
     virtual void remove_claim(int64_t id, const TypeCounts& types) = 0;

@@ -54,14 +54,24 @@ public:
     virtual Result<bool> tell_free(const PoolNode& self, int64_t fence) = 0;
     // The rest of what it says of itself, likewise.
     virtual Result<bool> tell_node(const PoolNode& self, int64_t fence) = 0;
-    // The claim's fence. Kind remote: refused. Kind network: unknown; it may be repeated. Where `telling` is given and it
-    // was added, tell_free() is done with it.
-    virtual Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) = 0;
+    // What was looked for, as of a moment in the store's own count.
+    struct Found {
+        std::vector<Entry> entries;
+        int64_t as_of = 0;
+    };
+    struct Added {
+        int64_t fence = 0;  // the claim's; 0: not added, since its account has a claim that began after `none_since`
+        Found claims;       // of its account
+    };
+    // Kind remote: refused. Kind network: unknown; it may be repeated. Where `telling` is given and it was added,
+    // tell_free() is done with it.
+    virtual Result<Added> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling,
+                              std::optional<int64_t> none_since = {}) = 0;
     // Likewise; whether that was told.
     virtual Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) = 0;
 
     // Of what nodes have free, begins behind the node `from` where not all is asked for.
-    virtual Result<std::vector<Entry>> look(const Question& question, const std::string& from) = 0;
+    virtual Result<Found> look(const Question& question, const std::string& from) = 0;
     // The claims of this node that are in the store.
     virtual Result<std::vector<Entry>> claims_of(const std::string& node) = 0;
 

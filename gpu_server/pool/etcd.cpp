@@ -156,12 +156,20 @@ Txn& Txn::if_is(const std::string& key, const std::string& value) {
     conditions.push_back({key, "VALUE", value});
     return *this;
 }
+Txn& Txn::if_none_newer(const std::string& prefix, int64_t revision) {
+    conditions.push_back({prefix, "CREATE", std::to_string(revision + 1), end_of(prefix)});
+    return *this;
+}
 Txn& Txn::put(const std::string& key, const std::string& value, int64_t lease) {
     operations.push_back({key, value, lease});
     return *this;
 }
 Txn& Txn::remove(const std::string& key) {
     operations.push_back({key, std::nullopt, 0});
+    return *this;
+}
+Txn& Txn::read(const Span& span) {
+    reads.push_back(span);
     return *this;
 }
 
@@ -239,9 +247,12 @@ Result<> Client::list_at_once(const std::vector<Span>& spans, size_t from, std::
 }
 
 Result<Committed> Client::commit(const Txn& txn) try {
-    json compare = json::array(), success = json::array();
+    json compare = json::array(), success = json::array(), reads = json::array();
     for (auto& condition : txn.conditions) {
-        json one = {{"key", base64(condition.key)}, {"target", condition.target}, {"result", "EQUAL"}};
+        const bool several = !condition.end.empty();
+        json one = {
+            {"key", base64(condition.key)}, {"target", condition.target}, {"result", several ? "LESS" : "EQUAL"}};
+        if (several) one["range_end"] = base64(condition.end);
         if (condition.target == "VALUE")
             one["value"] = base64(condition.wanted);
         else
@@ -256,10 +267,21 @@ Result<Committed> Client::commit(const Txn& txn) try {
         }
         success.push_back({{operation.value ? "request_put" : "request_delete_range", std::move(one)}});
     }
+    for (auto& span : txn.reads) reads.push_back({{"request_range", to_json(span)}});
+    success.insert(success.end(), reads.begin(), reads.end());
     // Not repeatable by itself: the first may have been done, and its conditions hold no more.
-    auto answer = call("/v3/kv/txn", {{"compare", std::move(compare)}, {"success", std::move(success)}}, false);
+    auto answer =
+        call("/v3/kv/txn",
+             {{"compare", std::move(compare)}, {"success", std::move(success)}, {"failure", std::move(reads)}}, false);
     if (!answer) return answer.error();
-    return Committed{answer->value("succeeded", false), number(answer->at("header"), "revision")};
+    Committed committed{answer->value("succeeded", false), number(answer->at("header"), "revision"), {}};
+    if (txn.reads.empty()) return committed;
+    auto& responses = answer->at("responses");
+    const size_t behind = committed.done ? txn.operations.size() : 0;
+    if (responses.size() != behind + txn.reads.size()) return nonsense(address_, answer->dump().substr(0, 200));
+    for (size_t i = behind; i < responses.size(); ++i)
+        committed.found.push_back(listing_in(responses[i].at("response_range")));
+    return committed;
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
 }
@@ -278,9 +300,23 @@ Result<Client::Kept> Client::keep_alive(int64_t lease) try {
     auto answer = call("/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, true);
     if (!answer) return answer.error();
     auto& result = answer->at("result");
-    return Kept{number(result, "TTL") > 0, number(result.at("header"), "revision")};
+    auto& header = result.at("header");
+    if (auto term = number(header, "raft_term"); std::exchange(leaders_term_, term) != term) go_to_leader();
+    return Kept{number(result, "TTL") > 0, number(header, "revision")};
 } catch (const std::exception& error) {
     return nonsense(address_, error.what());
+}
+
+// If there is none now, or it does not answer, another will do.
+void Client::go_to_leader() {
+    for (size_t tries = 0; tries < address_.urls.size(); ++tries) {
+        auto status = call("/v3/maintenance/status", json::object(), false);
+        if (!status) continue;  // send() has gone on to the next
+        // As texts: they have 64 bits without a sign.
+        auto header = status->value("header", json::object());
+        if (header.value("member_id", "") == status->value("leader", "none")) return;
+        current_ = (current_ + 1) % address_.urls.size();
+    }
 }
 
 Result<> Client::revoke(int64_t lease) {

@@ -49,19 +49,22 @@ Span just(const std::string& key);
 // Those under the prefix that come after the key `after` (or the prefix itself), and then those before: a place to begin.
 std::vector<Span> all_around(const std::string& prefix, const std::string& after, int most);
 
-// All of the operations, if all of the conditions hold; else none.
+// All of the operations, if all of the conditions hold; else none. What it reads is read either way, behind the operations.
 struct Txn {
     // These return *this, to be chained.
     Txn& if_absent(const std::string& key);
     Txn& if_created_at(const std::string& key, int64_t revision);
     Txn& if_changed_at(const std::string& key, int64_t revision);  // 0: it is not there
     Txn& if_is(const std::string& key, const std::string& value);
+    Txn& if_none_newer(const std::string& prefix, int64_t revision);  // under it, all were created by then
     Txn& put(const std::string& key, const std::string& value, int64_t lease = 0);
     Txn& remove(const std::string& key);
+    Txn& read(const Span& span);
 
     struct Condition {
         std::string key, target;  // CREATE, MOD or VALUE
         std::string wanted;       // a number, or the value
+        std::string end = {};     // of all keys from `key` on, up to this one: LESS; empty: of the key, EQUAL
     };
     struct Operation {
         std::string key;
@@ -70,10 +73,12 @@ struct Txn {
     };
     std::vector<Condition> conditions;
     std::vector<Operation> operations;
+    std::vector<Span> reads;
 };
 struct Committed {
     bool done = false;
     int64_t revision = 0;
+    std::vector<Listing> found;  // what was to be read, in its order
 };
 
 struct Event {
@@ -105,6 +110,7 @@ public:
         bool there = false;    // the lease
         int64_t revision = 0;  // as far as the member that answered has come
     };
+    // From the first one on it asks the leader, which has all leases: every other member would have to ask it, too.
     Result<Kept> keep_alive(int64_t lease);
     Result<> revoke(int64_t lease);
     // What was before this revision is not kept any more: how things are stays.
@@ -117,12 +123,14 @@ public:
 
 private:
     Result<> list_at_once(const std::vector<Span>& spans, size_t from, std::vector<Listing>& all);
+    void go_to_leader();
     Result<nlohmann::json> call(const std::string& path, const nlohmann::json& body, bool repeatable);
     Result<http::Response> send(http::Request request, const std::string& path);
 
     Address address_;
     http::Client http_;
-    size_t current_;  // of the address's urls
+    size_t current_;            // of the address's urls
+    int64_t leaders_term_ = 0;  // when we came to the leader: each has another
 };
 
 // One line of a watch's answer; kind not_found when etcd has forgotten. Foreign bytes.

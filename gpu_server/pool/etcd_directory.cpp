@@ -172,27 +172,38 @@ public:
         return tell(self, fence, txn);
     }
 
-    Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
+    Result<Added> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling,
+                      std::optional<int64_t> none_since) override {
         etcd::Txn txn;
         txn.if_created_at(keys_.node(claim.node), fence);
+        if (none_since) txn.if_none_newer(keys_.account(claim.account), *none_since);
         put_claim(txn, claim, lease_);
         if (telling) put_free(txn, *telling, lease_);
         for (auto& uuid : claim.devices)
             txn.if_is(keys_.gpu(uuid), claim.node)
                 .if_absent(keys_.held(uuid))
                 .put(keys_.held(uuid), claim_name(claim.node, claim.id), lease_);
-        auto added = writer_.commit(txn);
-        if (!added) return added.error();
-        if (added->done) return highest_ = added->revision;
-        // Was it us, a moment ago, and the answer was lost?
-        auto found = writer_.list(keys_.claim(claim));
-        if (!found) return found.error();
-        for (auto& pair : found->values) {
-            if (pair.key != keys_.claim(claim) || pair.value != to_text(claim)) continue;
+        txn.read(etcd::all_under(keys_.account(claim.account)));
+        auto answered = writer_.commit(txn);
+        if (!answered) return answered.error();
+        auto& of_account = answered->found.front();
+        Added added{0, {{}, answered->revision}};
+        add_entries(added.claims.entries, of_account, keys_.account(claim.account), "claims/");
+        if (answered->done) {
+            added.fence = highest_ = answered->revision;
+            return added;
+        }
+        bool newer = false;
+        for (auto& pair : of_account.values) {
+            newer |= none_since && pair.create_revision > *none_since;
+            // Was it us, a moment ago, and the answer was lost?
+            if (pair.key != keys_.of_account(claim) || pair.value != to_text(claim)) continue;
             if (telling)  // what was told with it may be older
                 if (auto told = tell_free(*telling, fence); !told) return told.error();
-            return pair.create_revision;
+            added.fence = pair.create_revision;
+            return added;
         }
+        if (newer) return added;
         return Error{Error::Kind::remote,
                      "the pool does not let this node have the GPU now: it was taken for dead, or "
                      "another claim is on the GPU",
@@ -220,8 +231,8 @@ public:
         return false;
     }
 
-    // One request for all of it: that is what a claim costs etcd beside its own transaction.
-    Result<std::vector<Entry>> look(const Question& question, const std::string& from) override {
+    // One request for all of it.
+    Result<Found> look(const Question& question, const std::string& from) override {
         std::vector<etcd::Span> spans;
         if (question.all_claims)
             spans.push_back(etcd::all_under(keys_.claims()));
@@ -235,7 +246,9 @@ public:
                     spans.push_back(part);
         auto listed = looker_.list(spans);
         if (!listed) return listed.error();
-        std::vector<Entry> found;
+        Found all_found;
+        if (!listed->empty()) all_found.as_of = listed->front().revision;
+        auto& found = all_found.entries;
         auto part = listed->begin();
         if (question.all_claims) {
             add_entries(found, *part++, keys_.claims(), "claims/");
@@ -244,7 +257,7 @@ public:
         }
         if (question.all_free) {
             add_entries(found, *part, keys_.free(), "free/");
-            return found;
+            return all_found;
         }
         for (auto& [type, count] : question.free) {
             auto some = std::move(*part++), rest = std::move(*part++);
@@ -254,7 +267,7 @@ public:
             if (auto all = all_with(type, count, some); !all) return all.error();
             add_entries(found, some, keys_.free(), "free/");
         }
-        return found;
+        return all_found;
     }
 
     Result<std::vector<Entry>> claims_of(const std::string& node) override {

@@ -1,5 +1,6 @@
 // Nodes and claims in a SQLite file, for the servers of one machine: the default, where there is one. See directory.hpp.
-// Leases are times of this machine's clock since its boot; what another boot left is nobody's.
+// Leases are times of this machine's clock since its boot; what another boot left is nobody's. A node that is alone with its
+// file (LeaseTimes::alone) renews its lease for the operator's commands only: it lives for as long as its process does.
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -35,10 +36,13 @@ std::string this_boot() {
     return id;
 }
 
+// Who sees that a lease has ended: nobody; somebody, who leaves it; somebody, who removes what was under it.
+enum class Ended { unseen, seen, removed };
+
 // The file, and what both sides do with it. Each method is one transaction; the first that fails is what is told.
 class Tables {
 public:
-    explicit Tables(Database database) : database_(std::move(database)), boot_(this_boot()) {}
+    Tables(Database database, Ended ended) : database_(std::move(database)), boot_(this_boot()), ended_(ended) {}
 
     void run(const char* sql, std::initializer_list<Statement::Value> values) {
         auto done = Statement(database_.get(), sql, values).run("changing the directory of nodes");
@@ -57,8 +61,9 @@ public:
     // Larger than all before.
     int64_t next_fence() {
         run("UPDATE fences SET last = last + 1", {});
-        return number("SELECT last FROM fences", {});
+        return last_fence();
     }
+    int64_t last_fence() { return number("SELECT last FROM fences", {}); }
 
     // `change` returns false to have nothing changed.
     Result<> together(const std::function<Result<>()>& change) {
@@ -80,14 +85,27 @@ public:
         return found;
     }
     Change nodes_and_drains() {
-        Change all{true, entries("nodes/", "SELECT name, entry, fence FROM nodes")};
+        Change all{true, living()};
+        for (auto& one : all.entries) one.name = "nodes/" + one.name;
         for (auto& one : entries("drains/", "SELECT node, '', 0 FROM drains")) all.entries.push_back(std::move(one));
         return all;
     }
-    std::vector<Entry> claims() { return entries("claims/", "SELECT name, entry, fence FROM pool_claims"); }
+    std::vector<Entry> claims() {
+        return entries("claims/",
+                       "SELECT name, entry, fence FROM pool_claims WHERE node IN "
+                       "(SELECT name FROM nodes WHERE until_ms > ? AND boot = ?)",
+                       {now(), boot_});
+    }
+    std::vector<Entry> living() {
+        return entries("", "SELECT name, entry, fence FROM nodes WHERE until_ms > ? AND boot = ?", {now(), boot_});
+    }
+    bool lives(const std::string& node) {
+        return number("SELECT count(*) FROM nodes WHERE name = ? AND until_ms > ? AND boot = ?", {node, now(), boot_}) >
+               0;
+    }
     std::vector<Entry> free() {
         std::vector<Entry> found;
-        for (auto& entry : entries("", "SELECT name, entry, fence FROM nodes")) {
+        for (auto& entry : living()) {
             auto node = node_from_text(*entry.text);
             if (!node) continue;
             for (auto& [type, count] : node->types)
@@ -107,7 +125,10 @@ public:
     sqlite3* get() { return database_.get(); }
 
 private:
+    // Leases that end after this are good.
+    int64_t now() const { return ended_ == Ended::unseen ? 0 : boot_ms(); }
     void forget_dead() {
+        if (ended_ != Ended::removed) return;
         if (number("SELECT count(*) FROM nodes WHERE until_ms <= ? OR boot != ?", {boot_ms(), boot_}) == 0) return;
         run("DELETE FROM nodes WHERE until_ms <= ? OR boot != ?", {boot_ms(), boot_});
         run("DELETE FROM held WHERE claim IN (SELECT name FROM pool_claims WHERE node NOT IN (SELECT name FROM nodes))",
@@ -117,12 +138,14 @@ private:
 
     Database database_;
     std::string boot_;
+    const Ended ended_;
     std::optional<Error> failed_;
 };
 
 class SqliteBackend : public Backend {
 public:
-    SqliteBackend(Database database, LeaseTimes times) : times_(times), tables_(std::move(database)) {}
+    SqliteBackend(Database database, LeaseTimes times)
+        : times_(times), tables_(std::move(database), times.alone ? Ended::unseen : Ended::removed) {}
 
     Result<Registration> join(const PoolNode& self, const std::vector<PoolClaim>& claims) override {
         LockGuard lock(mutex_);
@@ -134,6 +157,9 @@ public:
                     Error::Kind::usage, "the pool has another node called '" + self.name + "'",
                     "choose another name: --node NAME; if that node is gone for good: tnr-gpu-server remove-node " +
                         self.name};
+            if (times_.alone)  // others that are there have died, and cannot come back while we have the file
+                for (auto* sql : {"DELETE FROM nodes", "DELETE FROM held", "DELETE FROM pool_claims"})
+                    tables_.run(sql, {});
             made.fence = fence_ = tables_.next_fence();
             made.pool = tables_.text("SELECT id FROM pool_identity", {});
             name_ = self.name;
@@ -206,10 +232,16 @@ public:
         return there;
     }
 
-    Result<int64_t> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
+    Result<Added> add(const PoolClaim& claim, int64_t fence, const PoolNode* telling,
+                      std::optional<int64_t> none_since) override {
         LockGuard lock(mutex_);
-        int64_t given = 0;
+        Added added;
         auto done = tables_.together([&]() TNR_REQUIRES(mutex_) -> Result<> {
+            added.claims = {tables_.claims(), tables_.last_fence()};
+            for (auto& entry : added.claims.entries) {
+                auto other = claim_from_text(*entry.text);
+                if (other && none_since && other->account == claim.account && entry.fence > *none_since) return Ok{};
+            }
             bool free = registered(fence);
             for (auto& uuid : claim.devices)
                 free = free && tables_.text("SELECT node FROM gpus WHERE uuid = ?", {uuid}) == claim.node &&
@@ -220,13 +252,14 @@ public:
                     "the pool does not let this node have the GPU now: it was taken for dead, or another claim is "
                     "on the GPU",
                     "try again in some seconds"};
-            given = tables_.next_fence();
-            put(claim, given);
+            added.fence = tables_.next_fence();
+            put(claim, added.fence);
             if (telling) tell(*telling, fence);
+            added.claims = {tables_.claims(), added.fence};
             return Ok{};
         });
         if (!done) return done.error();
-        return given;
+        return added;
     }
 
     Result<bool> remove(const PoolClaim& claim, int64_t fence, const PoolNode* telling) override {
@@ -245,10 +278,11 @@ public:
     }
 
     // They are few, on one machine.
-    Result<std::vector<Entry>> look(const Question&, const std::string&) override {
+    Result<Found> look(const Question&, const std::string&) override {
         LockGuard lock(mutex_);
-        auto found = tables_.claims();
-        for (auto& one : tables_.free()) found.push_back(std::move(one));
+        Found found{{}, tables_.last_fence()};  // before: what comes in between is newer
+        found.entries = tables_.claims();
+        for (auto& one : tables_.free()) found.entries.push_back(std::move(one));
         return found;
     }
 
@@ -305,13 +339,11 @@ private:
 
 class SqliteAdmin : public NodeAdmin {
 public:
-    explicit SqliteAdmin(Database database) : tables_(std::move(database)) {}
+    explicit SqliteAdmin(Database database) : tables_(std::move(database), Ended::seen) {}
 
     Result<View> view() override {
         View view;
         std::map<std::string, bool> drains;
-        auto done = tables_.together([&]() -> Result<> { return Ok{}; });  // forgets the dead
-        if (!done) return done.error();
         apply(tables_.nodes_and_drains(), view.nodes, view.claims, drains);
         for (auto& told : {tables_.free(), tables_.claims()}) apply({false, told}, view.nodes, view.claims, drains);
         Statement members(tables_.get(), "SELECT name FROM members", {});
@@ -335,10 +367,10 @@ public:
 
     Result<> remove(const std::string& node) override {
         return tables_.together([&]() -> Result<> {
-            if (!tables_.text("SELECT name FROM nodes WHERE name = ?", {node}).empty())
+            if (tables_.lives(node))
                 return Error{Error::Kind::usage, "the node '" + node + "' is there, and serves", "stop it first"};
-            for (const char* sql : {"DELETE FROM members WHERE name = ?", "DELETE FROM drains WHERE node = ?",
-                                    "DELETE FROM gpus WHERE node = ?"})
+            for (const char* sql : {"DELETE FROM members WHERE name = ?", "DELETE FROM nodes WHERE name = ?",
+                                    "DELETE FROM drains WHERE node = ?", "DELETE FROM gpus WHERE node = ?"})
                 tables_.run(sql, {node});
             return Ok{};
         });

@@ -8,6 +8,7 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
 #include "gpu_server/pool/directory_times.hpp"
+#include "gpu_server/pool/directory_view.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -75,13 +76,14 @@ public:
         stop();
     }
 
-    void add_claim(const PoolClaim& claim, const TypeCounts& types,
+    void add_claim(const PoolClaim& claim, const TypeCounts& types, Unless unless,
                    std::function<void(Result<int64_t>)> done) override {
         {
             LockGuard lock(mutex_);
             has_now(types);
             own_[claim.id] = claim;  // a registration that happens meanwhile has it, too
-            jobs_.push_back({claim, std::move(done)});
+            jobs_.push_back({claim, std::move(done), {}});
+            if (unless == Unless::others) jobs_.back().none_since = view_.claims_as_of(claim.account);
         }
         to_write_.notify_one();
     }
@@ -90,7 +92,7 @@ public:
         {
             LockGuard lock(mutex_);
             has_now(types);
-            if (auto found = own_.extract(id)) jobs_.push_back({std::move(found.mapped()), nullptr});
+            if (auto found = own_.extract(id)) jobs_.push_back({std::move(found.mapped()), nullptr, {}});
         }
         to_write_.notify_one();
     }
@@ -98,8 +100,8 @@ public:
     void look(const Question& question, std::function<void()> then) override {
         if (boot_ms() >= good_until_) return tell_owner(std::move(then));  // the store does not answer
         std::string from;
-        if (!question.free.empty() && !nodes_.empty())
-            from = std::next(nodes_.begin(), static_cast<int>(random_() % nodes_.size()))->first;
+        if (auto& all = view_.nodes(); !question.free.empty() && !all.empty())
+            from = std::next(all.begin(), static_cast<int>(random_() % all.size()))->first;
         {
             LockGuard lock(mutex_);
             questions_.push_back({question, std::move(from), std::move(then)});
@@ -107,14 +109,15 @@ public:
         to_look_.notify_one();
     }
 
-    const std::map<std::string, PoolNode>& nodes() const override { return nodes_; }
-    const std::map<std::string, PoolClaim>& claims() const override { return claims_; }
+    const std::map<std::string, PoolNode>& nodes() const override { return view_.nodes(); }
+    const std::map<std::string, PoolClaim>& claims() const override { return view_.claims(); }
     const Standing& standing() const override { return standing_; }
 
 private:
     struct Job {
         PoolClaim claim;
         std::function<void(Result<int64_t>)> done;  // empty: to be removed
+        std::optional<int64_t> none_since;          // as Backend::add() takes it
     };
     struct Untold {
         bool free = false, node = false;
@@ -173,6 +176,7 @@ private:
     // What this process has of new about the node is told, and what was to be removed when the one before ended.
     void go_on(const Tenure& before) {
         standing_ = before.standing;
+        if (times_.alone) standing_.until_ms = INT64_MAX;
         fence_ = standing_.fence;
         good_until_ = standing_.until_ms;
         backend_->go_on(self(), before.lease, {standing_.fence, standing_.refused, standing_.pool});
@@ -218,7 +222,9 @@ private:
         }
     }
 
-    int64_t certain_from(int64_t asked_ms) const { return asked_ms + times_.ttl_s * 1000 - times_.margin_ms; }
+    int64_t certain_from(int64_t asked_ms) const {
+        return times_.alone ? INT64_MAX : asked_ms + times_.ttl_s * 1000 - times_.margin_ms;
+    }
 
     // Until the lease is gone.
     void renew(Standing standing) {
@@ -311,12 +317,13 @@ private:
     }
 
     void add(Job& job) {
-        Result<int64_t> added = Error{Error::Kind::network, "this node is not registered with the pool at the moment",
-                                      "try again in some seconds; programs that run are not touched"};
+        Result<Backend::Added> added =
+            Error{Error::Kind::network, "this node is not registered with the pool at the moment",
+                  "try again in some seconds; programs that run are not touched"};
         while (!stopping_ && boot_ms() < good_until_) {
             auto tell = telling();
-            added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr);
-            if (tell && !added) not_told();
+            added = backend_->add(job.claim, fence_, tell ? &*tell : nullptr, job.none_since);
+            if (tell && !(added && added->fence)) not_told();
             if (added || added.error().kind != Error::Kind::network) break;
             in_doubt();
             pause(write_again_after);
@@ -324,7 +331,11 @@ private:
         // Too late is as good as not at all: others may have taken us for dead when it was done.
         if (added && boot_ms() >= good_until_)
             added = Error{Error::Kind::network, "the pool's store took too long", "try again"};
-        tell_owner([done = std::move(job.done), added = std::move(added)] { done(added); });
+        tell_owner([this, account = job.claim.account, done = std::move(job.done), added = std::move(added)] {
+            if (!added) return done(added.error());
+            view_.take({.accounts = {account}}, added->claims);
+            done(added->fence);
+        });
     }
 
     // What it refuses together with what is free now it may do alone: a full store takes nothing in.
@@ -390,24 +401,9 @@ private:
         for (auto& one : asked) all = together(std::move(all), one.question);
         auto found = backend_->look(all, asked.front().from);
         tell_owner([this, all = std::move(all), found = std::move(found), asked = std::move(asked)] {
-            if (found) take(all, *found);
+            if (found) view_.take(all, *found);
             for (auto& one : asked) one.then();
         });
-    }
-
-    // Owner's thread.
-    void take(const Question& question, const std::vector<Entry>& found) {
-        for (auto& account : question.accounts) looked_[account] = boot_ms();
-        std::erase_if(looked_, [](auto& one) { return boot_ms() - one.second > looked_remembered_for.count(); });
-        std::erase_if(claims_, [&](auto& one) {
-            auto& account = one.second.account;
-            return question.all_claims || question.accounts.count(account) || !looked_.count(account);
-        });
-        if (question.all_free || !question.free.empty())  // there may be a thousand nodes
-            for (auto& [name, node] : nodes_)
-                for (auto& [type, count] : node.types)
-                    if (question.all_free || question.free.count(type)) count.free = 0;
-        apply({false, found}, nodes_, claims_, drains_);
     }
 
     void in_doubt() {
@@ -430,7 +426,7 @@ private:
             auto being_removed = [&](const Job& job) { return job.claim.id == claim->id; };
             if (!claim || own_.count(claim->id) || std::any_of(jobs_.begin(), jobs_.end(), being_removed)) continue;
             log(LogLevel::debug, "claim " + std::to_string(claim->id) + " has ended: removed from the pool once more");
-            jobs_.push_back({*claim, nullptr});
+            jobs_.push_back({*claim, nullptr, {}});
             to_write_.notify_one();
         }
     }
@@ -452,7 +448,7 @@ private:
                 [&](const Change& change) {
                     note_removal(change);
                     tell_owner([this, change] {
-                        apply(change, nodes_, claims_, drains_);
+                        view_.apply(change);
                         if (changed_) changed_();
                     });
                     return !stopped();
@@ -479,10 +475,7 @@ private:
     // The owner's thread.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
     std::function<void()> changed_;
-    std::map<std::string, PoolNode> nodes_;
-    std::map<std::string, PoolClaim> claims_;
-    std::map<std::string, bool> drains_;
-    std::map<std::string, int64_t> looked_;  // accounts, and when: boot_ms()
+    DirectoryView view_;
     std::minstd_rand random_{std::random_device{}()};
     Standing standing_;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/clock.hpp"
@@ -165,14 +166,19 @@ Result<Claim*> Claims::make_claim(const Caller& caller, const GpuWish& wish) {
     ++tally_.claims;
     claims_.push_back(std::move(claim));
     Claim& made = *claims_.back();
-    if (!options_.pool) {
+    if (options_.pool)
+        enter(made, goes_elsewhere(wish) && options_.pool->nothing_elsewhere(made.account) ? Directory::Unless::others
+                                                                                           : Directory::Unless::never);
+    else
         made.fence = made.id;
-        return &made;
-    }
-    PoolClaim entry{"", made.id, made.account, made.machine, made.gpu, {}, made.began_ms};
-    for (int index : made.gpus) entry.devices.push_back(gpus_.at(index).found.uuid);
-    options_.pool->began(entry, [this, id = made.id](Result<int64_t> fence) { registered(id, std::move(fence)); });
     return &made;
+}
+
+void Claims::enter(const Claim& claim, Directory::Unless unless) {
+    PoolClaim entry{"", claim.id, claim.account, claim.machine, claim.gpu, {}, claim.began_ms};
+    for (int index : claim.gpus) entry.devices.push_back(gpus_.at(index).found.uuid);
+    options_.pool->began(entry, unless,
+                         [this, id = claim.id](Result<int64_t> fence) { registered(id, std::move(fence)); });
 }
 
 // Null: it has ended meanwhile.
@@ -186,25 +192,47 @@ void Claims::registered(int64_t id, Result<int64_t> fence) {
     if (!claim) return;
     if (!fence)  // out of touch with the pool: the queue waits for that, too
         return options_.pool->may_begin() ? refuse(*claim, fence.error()) : end_or_wait_on(*claim, fence.error());
-    if (!options_.limits(claim->account).gpus_max) return begin(id, *fence);
-    options_.pool->look({.accounts = {claim->account}}, [=, this] { begin(id, *fence); });
+    if (*fence == 0) return enter_beside_others(*claim);
+    begin(*claim, *fence);
 }
 
 // registering → active, or ending. Its user may have asked several nodes at the same moment, none of which knew of the others'
-// claims. All of them are registered now, and their numbers say which came first: those beyond the limit end.
-void Claims::begin(int64_t id, int64_t fence) {
-    Claim* claim = registering(id);
-    if (!claim) return;
-    const auto most = options_.limits(claim->account).gpus_max;
-    if (most && held_before(*claim, fence) + std::ssize(claim->gpus) > *most)
-        return end_or_wait_on(*claim, {Error::Kind::remote,
-                                       claim->user + " may use " + std::to_string(*most) +
-                                           " GPUs at once, and has asked several nodes for more at the same moment",
-                                       "try again when the other programs have ended, or wait for that: --wait"});
-    claim->fence = fence;
-    for (auto& session : claim->sessions)
+// claims. Those that were registered before this one are known now: it ends if it is beyond the limit with them.
+void Claims::begin(Claim& claim, int64_t fence) {
+    if (held_before(claim, fence) + std::ssize(claim.gpus) > options_.limits(claim.account).gpus_max.value_or(INT_MAX))
+        return end_or_wait_on(claim, too_many(claim));
+    claim.fence = fence;
+    for (auto& session : claim.sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
-            serve(*claim, session);
+            serve(claim, session);
+}
+
+static constexpr const char* claim_moved = "its machine has a claim at another node";
+
+// registering still, or ending. Its account has claims elsewhere, of which we have just heard: a program of a machine that has
+// one there belongs there.
+void Claims::enter_beside_others(Claim& claim) {
+    for (auto& session : claim.sessions) {
+        if (!session.reply || !goes_elsewhere(session.wish)) continue;
+        auto node = options_.pool->elsewhere(session.caller, session.wish, PoolLink::Need::its_claim);
+        if (!node) continue;
+        std::exchange(session.reply, nullptr)(*node);
+        end_session(session, claim_moved);
+    }
+    const bool wanted = std::any_of(claim.sessions.begin(), claim.sessions.end(),
+                                    [](auto& one) { return one.reply && one.state != Session::State::ending; });
+    if (!wanted) return end(claim, claim_moved);
+    if (held_before(claim, INT64_MAX) + std::ssize(claim.gpus) >
+        options_.limits(claim.account).gpus_max.value_or(INT_MAX))
+        return end_or_wait_on(claim, too_many(claim));
+    enter(claim, Directory::Unless::never);
+}
+
+Error Claims::too_many(const Claim& claim) const {
+    return {Error::Kind::remote,
+            claim.user + " may use " + std::to_string(*options_.limits(claim.account).gpus_max) +
+                " GPUs at once, and has asked several nodes for more at the same moment",
+            "try again when the other programs have ended, or wait for that: --wait"};
 }
 
 // registering → ending. Those who wait for an answer hear what helps, which only the pool's store knows.
@@ -307,17 +335,23 @@ bool Claims::fits_here(const GpuWish& wish, int ahead) {
     return soon >= wish.count + ahead;
 }
 
-Question Claims::about_others(const Caller& caller, const GpuWish& wish) {
+Question Claims::about_others(const Caller& caller, const GpuWish& wish, bool begins) {
     Question question;
     if (!options_.pool || find(caller, wish.gpu)) return question;
+    const bool fits = fits_here(wish, ahead_[wish.gpu]);
+    if (begins && fits && goes_elsewhere(wish) && options_.pool->nothing_elsewhere(caller.account)) return question;
     question.accounts.insert(caller.account);
-    if (!fits_here(wish, ahead_[wish.gpu])) question.free[wish.gpu] = wish.count;
+    if (!fits) question.free[wish.gpu] = wish.count;
     return question;
+}
+
+bool Claims::goes_elsewhere(const GpuWish& wish) {
+    return wish.hops >= 0 && wish.hops < hops_max;
 }
 
 // The claim of this machine may be at another node; else it stays here if it fits.
 std::optional<json> Claims::elsewhere(const Caller& caller, const GpuWish& wish, int ahead) {
-    if (!options_.pool || wish.hops < 0 || wish.hops >= hops_max || find(caller, wish.gpu)) return std::nullopt;
+    if (!options_.pool || !goes_elsewhere(wish) || find(caller, wish.gpu)) return std::nullopt;
     if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::its_claim)) return node;
     if (fits_here(wish, ahead)) return std::nullopt;
     if (auto node = options_.pool->elsewhere(caller, wish, PoolLink::Need::free)) return node;

@@ -168,8 +168,9 @@ public:
     void end_on(const std::set<std::string>& uuids, const std::string& why);
     // The lease of this node lasts longer now: workers that nobody has come to yet hear of it.
     void tell_lease();
-    // What the answer to such a request depends on at other nodes.
-    Question about_others(const Caller& caller, const GpuWish& wish);
+    // What the answer to such a request depends on at other nodes. One that begins a claim depends on nothing where none of
+    // the account's are known: the claim itself finds out.
+    Question about_others(const Caller& caller, const GpuWish& wish, bool begins);
     // The node to ask instead, as {"redirect": …}; nothing: this one. `ahead`: GPUs that others wait for.
     std::optional<nlohmann::json> elsewhere(const Caller& caller, const GpuWish& wish, int ahead = 0);
 
@@ -262,7 +263,11 @@ private:
     std::vector<int> in_order(const std::string& owner, const std::string& gpu) const;
     Claim* registering(int64_t id);
     void registered(int64_t id, Result<int64_t> fence);
-    void begin(int64_t id, int64_t fence);
+    // Into the pool's store, which answers to registered().
+    void enter(const Claim& claim, Directory::Unless unless);
+    void enter_beside_others(Claim& claim);
+    void begin(Claim& claim, int64_t fence);
+    Error too_many(const Claim& claim) const;
     int held_before(const Claim& claim, int64_t fence) const;
     void end_or_wait_on(Claim& claim, const Error& why);
     void refuse(Claim& claim, const Error& why);
@@ -288,6 +293,7 @@ private:
     void note_unconnected(const Caller& caller);
     void session_over(Claim& claim, std::list<Session>::iterator session, const std::string& how);
     bool fits_here(const GpuWish& wish, int ahead);
+    static bool goes_elsewhere(const GpuWish& wish);
     void settle(Claim& claim);  // after a session or a leftover has gone; the claim may be gone then
     // `keep`: the owner may come back in a moment; otherwise nobody shall find the memory as it is.
     void end(Claim& claim, const std::string& why, bool keep = false);

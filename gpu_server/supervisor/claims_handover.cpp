@@ -169,10 +169,13 @@ void Claims::hand_over(Handover& handover) const {
     for (auto& claim : claims_) section["claims"].push_back(written(*claim));
     for (auto& one : waiting_) {
         if (one.over || !one.queued) continue;  // other requests come again
-        section["queue"].push_back({{"caller", written(one.caller)},
-                                    {"wish", written(*one.wish)},
-                                    {"process", written(one.process)},
-                                    {"entered", ticks(one.entered)}});
+        const auto silent_since = one.gone_since ? *one.gone_since : one.reply ? loop_.now() : one.since;
+        section["queue"].push_back(
+            {{"caller", written(one.caller)},
+             {"wish", written(*one.wish)},
+             {"process", written(one.process)},
+             {"entered", ticks(one.entered)},
+             {"silent_ms", std::chrono::ceil<milliseconds>(loop_.now() - silent_since).count()}});
     }
     section["shares"] = shares_.handed_over();
     section["last_claims"] = last_claims_;
@@ -226,13 +229,18 @@ Result<> Claims::take_over(const Handover& handover, const FindWorker& find_work
     });
 }
 
-// Their places are kept until they have asked again.
+// Their places are kept until they have asked again: for as long as a place is kept, of which what had passed already is gone.
+// The time in which no server could be asked does not count.
 void Claims::take_over_queue(const json& queue) {
-    for (auto& told : queue)
+    for (auto& told : queue) {
         enter_queue(
             caller_from(told.at("caller")), wish_from(told.at("wish")), process_from(told.at("process")),
             [](const Result<json>&) {}, time_of(told.at("entered")));
-    for (auto& one : waiting_) one.reply = nullptr;
+        auto entered = std::find_if(waiting_.begin(), waiting_.end(), [](auto& one) { return one.reply != nullptr; });
+        if (entered == waiting_.end()) continue;  // there was no place for it
+        entered->reply = nullptr;
+        entered->since -= milliseconds(told.value("silent_ms", int64_t{0}));
+    }
 }
 
 }  // namespace tnr::server

@@ -15,6 +15,8 @@ namespace tnr::server {
 
 // Clients that connect at the same moment: a node of a hundred machines starting together.
 static constexpr int control_backlog = 128;
+// Of our patch of libzmq: how many commands a peer may send between two heartbeats.
+static constexpr int commands_option = 4005;
 // A peer that sends more than it may is named in the log, but not more often than this.
 static constexpr std::chrono::seconds dropped_told_every{10};
 
@@ -42,6 +44,7 @@ static void set_options(zmq::socket_t& socket, const ControlSocketOptions& optio
     set(ZMQ_PEER_HOOKS, &hooks, sizeof(void*));  // the pointer itself
     set_number(ZMQ_USE_FD, listener);
     set_number(ZMQ_MAXMSGPARTS, request_parts_max);
+    set_number(commands_option, commands_per_heartbeat_max);
     set_number(ZMQ_MAX_ACCEPTED_FD, options.descriptors - descriptors_kept_back);
 }
 

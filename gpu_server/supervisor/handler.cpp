@@ -134,7 +134,7 @@ Question Handler::about_others(const Caller& caller, const Request& request) {
         case Op::describe:
         case Op::session:
         case Op::nvml:
-            return claims_.about_others(caller, wish_of(request));
+            return claims_.about_others(caller, wish_of(request), request.op == Op::session);
         case Op::types:
             return {.all_free = true};
         case Op::nodes:

@@ -18,6 +18,9 @@ inline constexpr size_t request_bytes_max = size_t{16} << 10;
 inline constexpr size_t request_answerable_bytes = 2 * request_bytes_max;
 // Parts of a message; likewise. Requests have one, those of a REQ socket an empty one before it.
 inline constexpr int request_parts_max = 2;
+// ZeroMQ's own words (PING, SUBSCRIBE) over one connection, between two of our heartbeats: nothing else bounds them, and each
+// PING is answered. Its own clients send two; after a pause of ours as many as they had time for (heartbeat_timeout).
+inline constexpr int commands_per_heartbeat_max = 32;
 // Of one connection, in ZeroMQ's queues: requests that we have not taken yet, and answers that are not read. A client of
 // ours has one request under way. The longest answer, the description of 16 GPUs, has 100 KiB.
 inline constexpr int requests_per_connection_max = 4;

@@ -217,15 +217,22 @@ bool Membership::draining() const {
     return found != directory_->nodes().end() && found->second.draining;
 }
 
-void Membership::began(PoolClaim claim, std::function<void(Result<int64_t>)> done) {
+bool Membership::nothing_elsewhere(const std::string& account) const {
+    auto& claims = directory_->claims();
+    return std::none_of(claims.begin(), claims.end(),
+                        [&](auto& one) { return one.second.account == account && one.second.node != self_.name; });
+}
+
+void Membership::began(PoolClaim claim, Directory::Unless unless, std::function<void(Result<int64_t>)> done) {
     claim.node = self_.name;
-    directory_->add_claim(claim, types_here(), [this, claim, done = std::move(done)](Result<int64_t> fence) {
-        if (fence && directory_->standing().good())
+    directory_->add_claim(claim, types_here(), unless, [this, claim, done = std::move(done)](Result<int64_t> fence) {
+        const bool begun = fence && *fence > 0;
+        if (begun && directory_->standing().good())
             history_->note("has", {{"claim", claim.id},
                                    {"gpus", claim.devices},
                                    {"fence", *fence},
                                    {"until_ms", directory_->standing().until_ms}});
-        else if (fence)
+        else if (begun)
             fence = may_begin().error();  // the answer came too late
         done(std::move(fence));
     });

@@ -65,7 +65,8 @@ public:
     Result<> may_begin() const override;
     bool draining() const override;
     int64_t lease_until_ms() const override { return directory_->standing().until_ms; }
-    void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override;
+    bool nothing_elsewhere(const std::string& account) const override;
+    void began(PoolClaim claim, Directory::Unless unless, std::function<void(Result<int64_t>)> done) override;
     void ended(int64_t id, const std::vector<int>& gpus) override;
     Result<UniqueFd> fence(const std::string& uuid, int64_t number) override;
     void changed() override;

@@ -35,8 +35,12 @@ public:
     // Until when workers may begin to serve somebody: boot_ms().
     virtual int64_t lease_until_ms() const = 0;
 
-    // The answer is the claim's fencing number; on an Error it must end. `claim.node` is filled in.
-    virtual void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) = 0;
+    // False: this account has claims at other nodes, as far as we know. True: perhaps it has none. Who does not look finds out
+    // when a claim begins.
+    virtual bool nothing_elsewhere(const std::string& account) const = 0;
+    // The answer is the claim's fencing number; on an Error it must end. `claim.node` is filled in. With Unless::others it
+    // may be 0: not begun, since its account has others; what follows tells of them.
+    virtual void began(PoolClaim claim, Directory::Unless unless, std::function<void(Result<int64_t>)> done) = 0;
     // `gpus` come free with it: their indices.
     virtual void ended(int64_t id, const std::vector<int>& gpus) = 0;
     // Before a worker serves a claim with this number on the GPU: the file that tells the worker when that is over

@@ -141,8 +141,9 @@ using OpenDirectory = std::function<std::unique_ptr<Directory>(Post)>;
 Result<OpenDirectory> directory_of(const ServeOptions& options, const StateFolder& folder) {
     if (options.store.empty()) {
         if (auto tried = open_sqlite_admin(folder.database()); !tried) return tried.error();
-        return OpenDirectory(
-            [path = folder.database()](Post post) { return std::move(*open_sqlite_directory(path, std::move(post))); });
+        return OpenDirectory([path = folder.database()](Post post) {
+            return std::move(*open_sqlite_directory(path, std::move(post), {.alone = true}));
+        });
     }
     auto address = etcd::parse_address(options.store);
     if (!address) return address.error();

@@ -1,6 +1,6 @@
 // A simulated pool: many nodes in one process, registered with a real etcd, and claims on their GPUs as fast as some threads
-// can make them. Each node is the server's own code (gpu_server/pool): it renews its lease, hears of the others, asks what
-// they have before each claim, and tells what it has free after it. There are no workers and no programs.
+// can make them. Each node is the server's own code (gpu_server/pool): it renews its lease, hears of the others, and
+// tells what it has free with each claim and its end. There are no workers and no programs.
 //
 //   pool_nodes_bench etcd://127.0.0.1:2379 NODES SECONDS THREADS PID,...     one line of JSON; PIDs of etcd's members
 #include <sys/resource.h>
@@ -99,8 +99,10 @@ struct Node {
 };
 
 struct Took {
-    std::vector<double> looks, claims;  // ms
-    int failed = 0;
+    std::vector<double> claims;  // ms
+    int failed = 0, beside_others = 0;
+    double per_s = 0;
+    Work work = {};  // of a claim, ms
 };
 
 double at(std::vector<double>& sorted, double part) {
@@ -141,8 +143,9 @@ public:
         const auto until = Clock::now() + std::chrono::seconds(seconds);
         inbox_.run_until([&] { return Clock::now() >= until; });
     }
-    // One claim after the other, each on a node of its own choice.
-    Took claim_for(int seconds) {
+    // One claim after the other, each on a node of its own choice. `look`: before each, ask for what its account has, as a
+    // node does that knows of some of that.
+    Took claim_for(int seconds, bool look) {
         Took took;
         std::mt19937 random(static_cast<unsigned>(first_));
         const auto begun = Clock::now();
@@ -150,19 +153,25 @@ public:
             auto& node = nodes_[random() % nodes_.size()];
             auto& directory = *node.directory;
             const auto account = "user-" + std::to_string(random() % 500);
-            auto asked = Clock::now();
-            bool looked = false;
-            directory.look({.accounts = {account}}, [&] { looked = true; });
-            inbox_.run_until([&] { return looked; });
-            took.looks.push_back(ms_since(asked));
-            asked = Clock::now();
-            std::optional<Result<int64_t>> fence;
+            const auto asked = Clock::now();
             auto gpu = node.entry.gpus[random() % gpus_per_node];
-            directory.add_claim({node.entry.name, id, account, "trainer", "h100", {gpu}, 1}, all_but(1),
-                                [&](Result<int64_t> told) { fence = std::move(told); });
-            inbox_.run_until([&] { return fence.has_value(); });
+            auto add = [&](Directory::Unless unless) {
+                std::optional<Result<int64_t>> fence;
+                directory.add_claim({node.entry.name, id, account, "trainer", "h100", {gpu}, 1}, all_but(1), unless,
+                                    [&](Result<int64_t> told) { fence = std::move(told); });
+                inbox_.run_until([&] { return fence.has_value(); });
+                return *fence;
+            };
+            if (look) {
+                bool looked = false;
+                directory.look({.accounts = {account}}, [&] { looked = true; });
+                inbox_.run_until([&] { return looked; });
+            }
+            auto fence = add(look ? Directory::Unless::never : Directory::Unless::others);
+            // As a server does: its account has other claims, all of other machines.
+            if (fence && *fence == 0) fence = add(Directory::Unless::never), ++took.beside_others;
             took.claims.push_back(ms_since(asked));
-            took.failed += !*fence;
+            took.failed += !fence;
             directory.remove_claim(id, all_but(0));
         }
         return took;
@@ -181,6 +190,30 @@ void all_at_once(std::vector<std::unique_ptr<Host>>& hosts, Work work) {
     std::vector<std::thread> threads;
     for (auto& host : hosts) threads.emplace_back([&work, &host] { work(*host); });
     for (auto& thread : threads) thread.join();
+}
+
+Took claims_of(std::vector<std::unique_ptr<Host>>& hosts, int seconds, bool look, const std::string& pids,
+               const Work& resting) {
+    std::mutex mutex;
+    Took took;
+    const auto begun = Clock::now();
+    const auto before = work_done(pids);
+    all_at_once(hosts, [&](Host& host) {
+        auto mine = host.claim_for(seconds, look);
+        std::lock_guard lock(mutex);
+        took.claims.insert(took.claims.end(), mine.claims.begin(), mine.claims.end());
+        took.failed += mine.failed;
+        took.beside_others += mine.beside_others;
+    });
+    const double lasted_s = ms_since(begun) / 1000, claims = static_cast<double>(took.claims.size());
+    const auto busy = work_done(pids) - before;
+    auto per_claim = [&](double busy_s, double resting_s) {
+        return 1000 * (busy_s - resting_s * lasted_s / rest_s) / claims;
+    };
+    took.per_s = claims / lasted_s;
+    took.work = {per_claim(busy.nodes, resting.nodes), per_claim(busy.etcd, resting.etcd)};
+    std::sort(took.claims.begin(), took.claims.end());
+    return took;
 }
 
 }  // namespace
@@ -215,32 +248,16 @@ int main(int argc, char** argv) {
     all_at_once(hosts, [&](Host& host) { host.rest(rest_s); });
     const auto resting = work_done(argv[5]) - before;
 
-    std::mutex mutex;
-    Took took;
-    begun = Clock::now();
-    before = work_done(argv[5]);
-    all_at_once(hosts, [&](Host& host) {
-        auto mine = host.claim_for(seconds);
-        std::lock_guard lock(mutex);
-        took.looks.insert(took.looks.end(), mine.looks.begin(), mine.looks.end());
-        took.claims.insert(took.claims.end(), mine.claims.begin(), mine.claims.end());
-        took.failed += mine.failed;
-    });
-    const double lasted_s = ms_since(begun) / 1000;
-    const auto busy = work_done(argv[5]) - before;
-    auto per_claim = [&](double busy_s, double resting_s) {
-        return 1000 * (busy_s - resting_s * lasted_s / rest_s) / static_cast<double>(took.claims.size());
-    };
-    std::sort(took.looks.begin(), took.looks.end());
-    std::sort(took.claims.begin(), took.claims.end());
+    auto looked = claims_of(hosts, seconds, true, argv[5], resting),
+         took = claims_of(hosts, seconds, false, argv[5], resting);
     std::cout << nlohmann::json{{"nodes", count},
                                 {"gpus", count * gpus_per_node},
                                 {"threads", threads},
                                 {"claims", took.claims.size()},
-                                {"failed", took.failed},
-                                {"claims_per_s", static_cast<double>(took.claims.size()) / lasted_s},
-                                {"look_p50_ms", at(took.looks, 0.5)},
-                                {"look_p99_ms", at(took.looks, 0.99)},
+                                {"failed", looked.failed + took.failed},
+                                {"claims_per_s", took.per_s},
+                                {"looked_claims_per_s", looked.per_s},
+                                {"beside_others", took.beside_others},
                                 {"p50_ms", at(took.claims, 0.5)},
                                 {"p99_ms", at(took.claims, 0.99)},
                                 {"registration_ms", registered_ms / count},
@@ -248,8 +265,10 @@ int main(int argc, char** argv) {
                                 {"joining_etcd_ms", 1000 * joining.etcd / count},
                                 {"resting_nodes_ms", 1000 * resting.nodes / rest_s / count},
                                 {"resting_etcd_ms", 1000 * resting.etcd / rest_s / count},
-                                {"claim_nodes_ms", per_claim(busy.nodes, resting.nodes)},
-                                {"claim_etcd_ms", per_claim(busy.etcd, resting.etcd)}}
+                                {"claim_nodes_ms", took.work.nodes},
+                                {"claim_etcd_ms", took.work.etcd},
+                                {"looked_claim_nodes_ms", looked.work.nodes},
+                                {"looked_claim_etcd_ms", looked.work.etcd}}
               << "\n";
     std::cout.flush();
     quick_exit(0);  // the members end, too: nobody has to be told

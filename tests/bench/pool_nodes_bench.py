@@ -47,9 +47,10 @@ def main():
     if not etcd.program():
         print("no etcd: apt-get install etcd-server")
         return 0
-    print("| etcd members | nodes | GPUs | claims/s | refused | look p50, p99 ms | claim p50, p99 ms | ms per registration "
+    print("| etcd members | nodes | GPUs | claims/s | refused | accounts with other claims | claim p50, p99 ms "
+          "| ms per registration | claims/s, work of one with a look first: nodes, etcd, ms "
           "| work until a node is one of all: nodes, etcd, ms | work of a claim: nodes, etcd, ms "
-          "| of a second's rest of a node, ms |\n|---|---|---|---|---|---|---|---|---|---|---|")
+          "| of a second's rest of a node, ms |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
     failed = 0
     for count in arguments.nodes.split(","):
         with tempfile.TemporaryDirectory(prefix="tnr-bench-") as folder:
@@ -68,8 +69,10 @@ def main():
             continue
         row = json.loads(done.stdout)
         print(f"| {arguments.members} | {row['nodes']} | {row['gpus']} | {row['claims_per_s']:.0f} | {row['failed']} | "
-              f"{row['look_p50_ms']:.1f}, {row['look_p99_ms']:.1f} | {row['p50_ms']:.1f}, {row['p99_ms']:.1f} | "
-              f"{row['registration_ms']:.1f} | {row['joining_nodes_ms']:.0f}, {row['joining_etcd_ms']:.0f} | "
+              f"{row['beside_others']} | {row['p50_ms']:.1f}, {row['p99_ms']:.1f} | "
+              f"{row['registration_ms']:.1f} | "
+              f"{row['looked_claims_per_s']:.0f}, {row['looked_claim_nodes_ms']:.2f}, {row['looked_claim_etcd_ms']:.2f} | "
+              f"{row['joining_nodes_ms']:.0f}, {row['joining_etcd_ms']:.0f} | "
               f"{row['claim_nodes_ms']:.2f}, {row['claim_etcd_ms']:.2f} | "
               f"{row['resting_nodes_ms']:.2f}, {row['resting_etcd_ms']:.2f} |", flush=True)
     return failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A pool of two nodes on one etcd, as its users and its operator meet it: any node answers, a node dies, is drained, etcd is
-away.
+"""A pool of two nodes on one etcd, as its users and its operator meet it: any node answers, a limit holds for all of them, one
+is drained.
 
     pool_nodes_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
 """
@@ -13,47 +13,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
-import time
 import unittest
-import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import etcd  # noqa: E402
-import nodes  # noqa: E402
+import pool_case  # noqa: E402
 import processes  # noqa: E402
 from nodes import wait_until  # noqa: E402
 
 BIN, LIB = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-FREED_WITHIN_S = 5  # the claims of a node that has died
-
-# Says which GPU it has, then uses it all the time, or until it is asked to end.
-PROGRAM = """
-import ctypes, signal, sys, time
-cuda, at, buffer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), bytes(1 << 20)
-def call(name, *arguments):
-    code = getattr(cuda, name)(*arguments)
-    if code:
-        sys.exit(f"{name} returned {code}")
-context, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(16)
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-call("cuCtxSetCurrent", context)
-call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 20))
-call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
-call("cuDeviceGetUuid", uuid, 0)
-print(uuid.raw.hex(), flush=True)
-end, asked = time.time() + float(sys.argv[1]), []
-signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
-while time.time() < end and not asked:
-    call("cuMemcpyHtoD_v2", at, buffer, ctypes.c_size_t(len(buffer)))
-    call("cuMemcpyDtoH_v2", buffer, at, ctypes.c_size_t(len(buffer)))
-    time.sleep(0.05)
-print("done", flush=True)
-"""
-
 
 # Asks for its GPU when it is told to, and holds it for a moment.
 TOGETHER = """
@@ -70,45 +39,8 @@ print(code, begun, time.time(), flush=True)
 
 
 @unittest.skipUnless(etcd.program(), "no etcd: apt-get install etcd-server")
-class PoolNodes(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tnr-test-", ignore_cleanup_errors=True)
-        self.addCleanup(folder.cleanup)
-        self.pool = nodes.Pool(BIN, LIB, folder.name)
-        self.folder = folder.name
-        self.pool.__enter__()
-        self.addCleanup(self.pool.__exit__)
-        self.etcd, self.servers, self.addresses = self.pool.etcd, self.pool.servers, self.pool.addresses
-        self.serve, self.node, self.operator = self.pool.serve, self.pool.node, self.pool.operator
-        self.log, self.user = self.pool.log, self.pool.user
-
-    def program(self, user, gpu, seconds, count=1, **environment):
-        config, command = dict(user, gpu=gpu, count=count), [sys.executable, "-c", PROGRAM, str(seconds)]
-        program = self.pool.start(config, command, **environment)
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.stderr.close)
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        return program
-
-    def runs(self, user, gpu, seconds=0.1):
-        """The GPU that it had."""
-        program = self.program(user, gpu, seconds)
-        out, errors = program.communicate(timeout=60)
-        self.assertEqual(program.returncode, 0, errors + self.log("a") + self.log("b"))
-        return out.split()[0]
-
-    def ends(self, program):
-        """As soon as it is asked to, and well."""
-        program.terminate()
-        out, errors = program.communicate(timeout=60)
-        self.assertIn("done", out, errors)
-
-    def refused(self, user, gpu, count=1, **environment):
-        program = self.program(user, gpu, 0.1, count, **environment)
-        out, errors = program.communicate(timeout=60)
-        self.assertNotEqual(program.returncode, 0, out)
-        return errors
+class PoolNodes(pool_case.PoolCase):
+    folders = BIN, LIB
 
     def test_any_node_answers(self):
         self.serve("a", "h100")
@@ -219,55 +151,6 @@ class PoolNodes(unittest.TestCase):
             first, second = sorted((float(begun), float(ended)) for _, begun, ended in heard)
             self.assertLessEqual(first[1], second[0])
 
-    def test_check_asks_the_etcd_that_the_nodes_share(self):
-        def check(store, expect):
-            done = subprocess.run([BIN / "tnr-gpu-server", "check", "--emulate", "h100", "--state", f"{self.folder}/new",
-                                   "--listen", "tcp://127.0.0.1:0", "--store", store], capture_output=True, text=True)
-            self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-            return done.stdout
-        dead = f"127.0.0.1:{etcd.free_port()}"
-        self.assertRegex(check(self.etcd.store, 0), r"ok +etcd +etcd://\S+ answers")
-        self.assertRegex(check(f"{self.etcd.store},{dead}", 0), rf"warn +etcd +http://{dead}: no answer \(.*\); the others do")
-        self.assertRegex(check(f"etcd://{dead}", 1), rf"fail +etcd +http://{dead}: no answer \(.*\)\n +→ look at the etcd")
-        # One that wants passwords says so, and what helps; nodes have none.
-        for path, body in (("user/add", {"name": "root", "password": "x"}), ("user/grant", {"user": "root", "role": "root"}),
-                           ("enable", {})):
-            self.ask_etcd(f"auth/{path}", **body)
-        self.assertRegex(check(self.etcd.store, 1), r"fail +etcd .*wants to know who asks.*\n +→ .*etcdctl auth disable")
-
-    @unittest.skipUnless(shutil.which("etcdctl"), "needs etcd-client")
-    def test_etcd_is_restored_from_a_snapshot(self):
-        """What came later is forgotten; GPUs are had as before, though the numbers of their claims begin again."""
-        def etcdctl(*words):
-            subprocess.run(["etcdctl", *words], check=True, capture_output=True, env=dict(os.environ, ETCDCTL_API="3"))
-        self.serve("a", "h100")
-        self.serve("b", "a100")
-        alice = self.user("alice")
-        etcdctl(f"--endpoints=127.0.0.1:{self.etcd.port}", "snapshot", "save", f"{self.folder}/snapshot")
-        for _ in range(20):
-            self.runs(alice, "h100", 0)
-        self.user("bob")
-        running = self.program(alice, "a100", 60)
-        running.stdout.readline()
-        self.etcd.kill()
-        shutil.rmtree(f"{self.folder}/etcd")
-        peer = f"http://127.0.0.1:{self.etcd.peer_port}"
-        etcdctl("snapshot", "restore", f"{self.folder}/snapshot", "--data-dir", f"{self.folder}/etcd", "--name", "test",
-                "--initial-cluster", f"test={peer}", "--initial-advertise-peer-urls", peer)
-        self.etcd.start()
-        wait_until(lambda: self.program(alice, "h100", 0).wait() == 0, 20)
-        wait_until(lambda: "bob" not in self.operator("user", "list"), 30)
-        carol = self.user("carol")
-        wait_until(lambda: self.program(carol, "h100", 0).wait() == 0, 30)
-        self.assertEqual(self.node("b")["claims"], "1")
-        self.ends(running)
-        self.runs(alice, "a100", 0)
-
-    def test_a_backup_says_what_is_not_in_it(self):
-        self.serve("a", "h100")
-        said = self.operator("backup", f"{self.folder}/backup")
-        self.assertIn(f"accounts and prices are not in it, but in {self.etcd.store}: etcdctl snapshot save", said)
-
     def test_check_finds_the_addresses_that_serve_refuses(self):
         for words, said in (
                 (["--control-address", "nonsense"], "'nonsense' is no address"),
@@ -284,46 +167,6 @@ class PoolNodes(unittest.TestCase):
                 done = subprocess.run([BIN / "tnr-gpu-server", command, *words], capture_output=True, text=True, timeout=30)
                 self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
                 self.assertIn(said, done.stdout + done.stderr)
-
-    def ask_etcd(self, path, **body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd.port}/v3/{path}", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.loads(answer.read())
-
-    def test_etcd_is_full(self):
-        """What runs goes on, what ends is gone, what begins hears why; and all is well as soon as there is room."""
-        self.etcd.kill()
-        self.etcd.more = ("--quota-backend-bytes", str(4 << 20))
-        self.etcd.start()
-        self.serve("a", "h100")
-        alice = self.user("alice")
-        runs = self.program(alice, "h100", 60)
-        runs.stdout.readline()
-        big, key = base64.b64encode(os.urandom(300_000)).decode(), base64.b64encode(b"another's").decode()
-        with self.assertRaises(urllib.error.HTTPError) as refused:
-            for _ in range(100):
-                self.ask_etcd("kv/put", key=key, value=big)
-        refused.exception.close()
-        self.assertIn("etcdctl alarm disarm", self.operator("user", "add", "bob", expect=1))
-        check = subprocess.run([BIN / "tnr-gpu-server", "check", "--emulate", "h100", "--state", f"{self.folder}/new",
-                                "--listen", "tcp://127.0.0.1:0", "--store", self.etcd.store], capture_output=True, text=True)
-        self.assertRegex(check.stdout, r"fail +etcd +\S+ memberID:\d+ alarm:NOSPACE *\n +→ .*etcdctl alarm disarm")
-        self.assertEqual(check.returncode, 1)
-        self.ends(runs)
-        wait_until(lambda: self.node("a")["claims"] == "0", 30)
-        full = r"the pool's store, etcd://\S+, is full \(.*database space exceeded\)[\s\S]*etcdctl alarm disarm"
-        self.assertRegex(self.refused(alice, "h100"), full)
-        self.assertRegex(self.refused(alice, "h100", TNR_WAIT="forever"), full)
-        with self.assertRaises(AssertionError) as not_started:
-            self.serve("b", "h100")
-        self.assertRegex(str(not_started.exception), "does not take in the node 'b': " + full)
-        self.pool.stop("b")
-        now = self.ask_etcd("kv/range", key=key)["header"]["revision"]
-        self.ask_etcd("kv/compaction", revision=now, physical=True)
-        self.ask_etcd("maintenance/defragment")
-        for alarm in self.ask_etcd("maintenance/alarm", action="GET")["alarms"]:
-            self.ask_etcd("maintenance/alarm", action="DEACTIVATE", **alarm)
-        self.runs(alice, "h100")
 
     def test_a_nodes_key_is_another(self):
         """The others send clients there with the new one: also once the old one is worthless."""
@@ -343,58 +186,6 @@ class PoolNodes(unittest.TestCase):
         prefix = base64.b64encode(b"/tnr/view/nodes/" + node.encode()).decode()
         found = self.ask_etcd("kv/range", key=prefix)["kvs"]
         return json.loads(base64.b64decode(found[0]["value"]))["server_key"]
-
-    def test_a_node_dies(self):
-        self.serve("a", "h100")
-        self.serve("b", "a100")
-        alice, bob = self.user("alice"), self.user("bob")
-        there = self.program(alice, "a100", 60)
-        there.stdout.readline()
-        here = self.program(bob, "h100", 9)
-        here.stdout.readline()
-        self.assertEqual(self.node("b")["claims"], "1")
-        os.killpg(self.servers["b"].pid, signal.SIGKILL)
-        self.pool.stop("b")
-        _, took = wait_until(lambda: self.node("b")["state"].startswith("gone"), FREED_WITHIN_S)
-        self.assertEqual(self.node("b")["claims"], "-")
-        print(f"claims of a node that was killed: free after {took:.1f} s", file=sys.stderr)
-        begun = time.monotonic()
-        _, errors = there.communicate(timeout=60)
-        print(f"its client ended {time.monotonic() - begun:.1f} s later: {errors}", file=sys.stderr)
-        self.assertNotEqual(there.returncode, 0)
-        self.assertRegex(errors, "lost|gone|node")
-        out, errors = here.communicate(timeout=30)
-        self.assertIn("done", out, errors)
-        self.serve("b", "a100")
-        self.runs(alice, "a100")
-
-    def test_a_node_sleeps_and_its_gpu_goes_to_another(self):
-        """Two servers of one host with the same GPU. One is stopped until the operator gives its GPU to the other."""
-        self.serve("a", "l4")
-        self.serve("b", "h100", "--emulated-seed", "shared")
-        alice, bob = self.user("alice"), self.user("bob")
-        first = self.program(alice, "h100", 90)
-        gpu = first.stdout.readline().strip()
-        asleep = self.servers.pop("b")
-        self.addCleanup(lambda: (asleep.kill(), asleep.wait()))
-        workers = subprocess.run(["pgrep", "-P", str(asleep.pid)], capture_output=True, text=True).stdout.split()
-        for process in [asleep.pid, *map(int, workers)]:
-            processes.freeze(process)
-            self.addCleanup(lambda process=process: os.path.exists(f"/proc/{process}") and os.kill(process, signal.SIGCONT))
-        wait_until(lambda: self.node("b")["state"].startswith("gone"), 20)
-        self.operator("remove-node", "b")
-        self.serve("c", "h100", "--emulated-seed", "shared")
-        second = self.program(bob, "h100", 20)
-        self.assertEqual(second.stdout.readline().strip(), gpu)
-        # The worker alone, then the supervisor that still believes in its claim.
-        for process in map(int, workers):
-            os.kill(process, signal.SIGCONT)
-        _, errors = first.communicate(timeout=60)
-        self.assertNotEqual(first.returncode, 0)
-        self.assertIn("has been given to another", errors)
-        os.kill(asleep.pid, signal.SIGCONT)
-        out, errors = second.communicate(timeout=60)
-        self.assertIn("done", out, errors)
 
     def test_a_node_is_drained(self):
         self.serve("a", "h100")
@@ -444,29 +235,6 @@ class PoolNodes(unittest.TestCase):
         self.assertFalse(re.search(rf"0\.0\.0\.0:({'|'.join(str(port + i) for i in range(1, 9))})\b", listening))
         out, errors = program.communicate(timeout=30)
         self.assertIn("done", out, errors)
-
-    def test_etcd_is_away(self):
-        self.serve("a", "h100,l4")
-        self.serve("b", "a100")
-        alice, bob = self.user("alice"), self.user("bob")
-        programs = [self.program(alice, "h100", 12), self.program(alice, "a100", 12)]
-        for program in programs:
-            program.stdout.readline()
-        self.etcd.kill()
-        time.sleep(3.5)  # longer than the leases
-        error = self.refused(bob, "l4")
-        self.assertIn("out of touch with its pool", error)
-        self.assertIn("programs that run are not touched", error)
-        serves = threading.Thread(target=self.serve, args=("c", "l4"))  # a server waits for its store to be there
-        serves.start()
-        wait_until(lambda: "does not answer" in self.log("c"), 15)
-        self.etcd.start(False)
-        serves.join()
-        _, took = wait_until(lambda: self.program(bob, "l4", 0).wait() == 0, 30)
-        print(f"etcd is back: claims again after {took:.1f} s", file=sys.stderr)
-        for program in programs:
-            out, errors = program.communicate(timeout=30)
-            self.assertIn("done", out, errors)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,36 @@ TEST_CASE("what a node has free is told with its claims", "[pool][directory]") {
     }
 }
 
+TEST_CASE("a claim that knows of no other of its account begins if there is none, and else hears of it",
+          "[pool][directory]") {
+    for (auto& kind : kinds()) {
+        DYNAMIC_SECTION(kind) {
+            auto world = make_world(kind);
+            auto a = world->open(), b = world->open();
+            join(*world, *a, node("a", {"A1"}));
+            join(*world, *b, node("b", {"B1", "B2"}));
+            auto add_if_alone = [&](Directory& directory, const PoolClaim& claim) {
+                auto added = add(*world, directory, claim, h100s(2, 1), Directory::Unless::others);
+                REQUIRE(added);
+                return *added;
+            };
+            CHECK(add_if_alone(*b, claim("b", 1, {"B1"})) > 0);
+            CHECK(add_if_alone(*b, claim("b", 2, {"B2"})) > 0);  // of the first it knows
+            CHECK(add_if_alone(*a, claim("a", 1, {"A1"})) == 0);
+            CHECK(a->claims().count("b/1") + a->claims().count("b/2") == 2);
+            CHECK(a->claims().count("a/1") == 0);
+            CHECK(add_if_alone(*a, claim("a", 1, {"A1"})) > 0);  // it knows of both
+            CHECK(a->claims().size() == 3);
+            b->remove_claim(2, h100s(2, 2));
+            auto bobs = claim("b", 3, {"B2"});
+            bobs.account = "bob";
+            CHECK(add_if_alone(*b, bobs) > 0);                    // others' claims are not in its way
+            CHECK(add_if_alone(*b, claim("b", 4, {"B1"})) == 0);  // a's is, before the GPU that is in use
+            CHECK_FALSE(add(*world, *b, claim("b", 4, {"B1"})));
+        }
+    }
+}
+
 TEST_CASE("a claim has its GPUs alone, and a larger fence than all before", "[pool][directory]") {
     for (auto& kind : kinds()) {
         DYNAMIC_SECTION(kind) {

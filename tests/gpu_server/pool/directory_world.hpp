@@ -109,9 +109,9 @@ inline TypeCounts h100s(int total, int free) {
 }
 
 inline Result<int64_t> add(World& world, Directory& directory, const PoolClaim& claim,
-                           const TypeCounts& types = h100s(2, 1)) {
+                           const TypeCounts& types = h100s(2, 1), Directory::Unless unless = Directory::Unless::never) {
     std::optional<Result<int64_t>> answer;
-    directory.add_claim(claim, types, [&](Result<int64_t> told) { answer = std::move(told); });
+    directory.add_claim(claim, types, unless, [&](Result<int64_t> told) { answer = std::move(told); });
     REQUIRE(world.inbox.run_until([&] { return answer.has_value(); }));
     return *answer;
 }

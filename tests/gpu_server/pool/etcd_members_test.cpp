@@ -16,7 +16,7 @@ using namespace tnr::server;
 
 namespace {
 
-// Three members that answer every question with `body`, and count who comes.
+// Three members that answer every question with `body`, in which each puts its number for "%", and count who comes.
 class Members {
 public:
     Members() {
@@ -55,6 +55,8 @@ private:
                 if (size <= 0) break;
                 request.append(bytes, static_cast<size_t>(size));
             }
+            auto body = this->body;
+            if (auto number = body.find('%'); number != std::string::npos) body[number] = static_cast<char>('0' + i);
             const std::string reply =
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
                 "Content-Length: " +
@@ -77,7 +79,7 @@ TEST_CASE("what a claim has to know of the other nodes is one request to etcd", 
     auto backend = make_etcd_backend(members.address(), {});
     auto found = backend->look({.accounts = {"alice"}, .free = {{"h100", 1}}}, "node-7");
     REQUIRE(found);
-    CHECK(found->empty());
+    CHECK(found->entries.empty());
     CHECK(members.asked[0] + members.asked[1] + members.asked[2] == 1);
     CHECK_FALSE(backend->look({.all_claims = true, .all_free = true}, ""));  // two questions, and three answers
 }
@@ -97,4 +99,30 @@ TEST_CASE("the nodes of a pool spread over etcd's members, and come to another w
         etcd::Client client(members.address(), {.connect_ms = 5'000, .total_ms = 20'000});
         REQUIRE(client.list("/x"));
     }
+}
+
+TEST_CASE("leases are renewed at the leader, which is looked for when there is another", "[pool]") {
+    Members members;
+    auto lead = [&](const std::string& leader, const std::string& term) {
+        members.body = R"({"header":{"member_id":"%"},"leader":")" + leader +
+                       R"(","result":{"TTL":"3","header":{"revision":"5","raft_term":")" + term + R"("}}})";
+    };
+    etcd::Client client(members.address(), {.connect_ms = 5'000, .total_ms = 20'000});
+    auto renew = [&](int times) {
+        for (int i = 0; i < times; ++i) REQUIRE(client.keep_alive(1));
+    };
+    lead("2", "7");
+    renew(1);
+    for (auto& each : members.asked) each = 0;
+    renew(5);
+    CHECK(members.asked[2] == 5);
+    CHECK(members.asked[0] + members.asked[1] == 0);
+    lead("0", "8");
+    renew(1);
+    for (auto& each : members.asked) each = 0;
+    renew(5);
+    CHECK(members.asked[0] == 5);
+    // One that nobody finds: the lease is renewed all the same.
+    lead("9", "9");
+    renew(5);
 }

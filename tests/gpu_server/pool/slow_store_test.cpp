@@ -1,10 +1,13 @@
-// A store that takes a second for each answer: a node goes on being one of the pool's.
+// Stores that take their time: a node goes on being one of the pool's.
 #include <deque>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_server/pool/directory_backend.hpp"
+#include "gpu_server/pool/sqlite.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tnr;
@@ -30,9 +33,11 @@ public:
     Result<Adopted> adopt(const PoolNode&, int64_t, const std::vector<std::string>&) override { return Adopted(); }
     Result<bool> tell_free(const PoolNode&, int64_t) override { return true; }
     Result<bool> tell_node(const PoolNode&, int64_t) override { return true; }
-    Result<int64_t> add(const PoolClaim&, int64_t, const PoolNode*) override { return 2; }
+    Result<Added> add(const PoolClaim&, int64_t, const PoolNode*, std::optional<int64_t>) override {
+        return Added{2, {}};
+    }
     Result<bool> remove(const PoolClaim&, int64_t, const PoolNode*) override { return true; }
-    Result<std::vector<Entry>> look(const Question&, const std::string&) override { return std::vector<Entry>(); }
+    Result<Found> look(const Question&, const std::string&) override { return Found(); }
     Result<std::vector<Entry>> claims_of(const std::string&) override { return std::vector<Entry>(); }
     Result<> follow(const std::function<bool(const Change&)>&, const std::function<bool()>& stopped) override {
         while (!stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -67,6 +72,59 @@ private:
 };
 
 }  // namespace
+
+// Its lease ends in the file while nothing can be written there: the disk, or a machine that is busy with other things.
+TEST_CASE("a node that is alone with its file does not lose its place or its claims, however late it renews",
+          "[pool]") {
+    std::string folder = (std::filesystem::temp_directory_path() / "tnr-alone-XXXXXX").string();
+    REQUIRE(mkdtemp(folder.data()));
+    const auto path = folder + "/pool.db";
+    Deliveries deliveries;
+    auto until = [&](const std::function<bool()>& done) {
+        for (const auto end = boot_ms() + 20'000; !done() && boot_ms() < end;
+             std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+            deliveries.run();
+        return done();
+    };
+    auto directory =
+        std::move(*open_sqlite_directory(path, deliveries.post(), {.ttl_s = 1, .renewed_ms = 100, .alone = true}));
+    PoolNode self{"a", "tcp://a:1", "", "", "identity", {{"h100", {2, 2, 1}}}, {"A1", "A2"}};
+    directory->join(self);
+    REQUIRE(until([&] { return directory->standing().good(); }));
+    const auto registered = directory->standing().fence;
+    auto add = [&](int64_t id, const std::string& gpu) {
+        std::optional<Result<int64_t>> fence;
+        directory->add_claim({"a", id, "alice", "trainer", "h100", {gpu}, 1}, {}, Directory::Unless::never,
+                             [&](Result<int64_t> told) { fence = std::move(told); });
+        REQUIRE(until([&] { return fence.has_value(); }));
+        return fence->operator bool();
+    };
+    CHECK(add(1, "A1"));
+    auto admin = std::move(*open_sqlite_admin(path));
+    auto database = open_database(path, "");
+    REQUIRE(database);
+    REQUIRE(sqlite3_exec(database->get(), "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) == SQLITE_OK);
+    CHECK(until([&] { return admin->view()->nodes.at("a").fence == 0; }));  // what the operator sees
+    CHECK(until([&] { return !directory->standing().trouble.empty(); }));
+    CHECK(directory->standing().good());
+    REQUIRE(sqlite3_exec(database->get(), "COMMIT", nullptr, nullptr, nullptr) == SQLITE_OK);
+    CHECK(add(2, "A2"));
+    CHECK(until([&] { return directory->standing().trouble.empty(); }));
+    CHECK(directory->standing().fence == registered);
+    CHECK(until([&] { return admin->view()->claims.size() == 2; }));
+
+    // What a server that was killed has left is nobody's, though its lease goes on.
+    directory.reset();
+    auto next = std::move(*open_sqlite_directory(path, deliveries.post(), {.ttl_s = 100, .alone = true}));
+    self.name = "renamed";
+    self.gpus = {"R1"};
+    next->join(self);
+    REQUIRE(until([&] { return next->nodes().count("renamed") == 1; }));
+    CHECK(next->nodes().size() == 1);
+    CHECK(admin->view()->claims.empty());
+    next->leave();
+    std::filesystem::remove_all(folder);
+}
 
 TEST_CASE("a node whose store takes 1.2 s for an answer is never out of touch with its pool", "[pool]") {
     Deliveries deliveries;

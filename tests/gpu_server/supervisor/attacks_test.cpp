@@ -15,6 +15,7 @@
 
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_server/supervisor/endpoint.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
 
@@ -82,6 +83,33 @@ public:
         timeval moment{0, 100'000};
         setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment);
         (void)!::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    // The other end has let it in: before that, it takes no commands.
+    void wait_until_ready() {
+        char head[2], body[256];
+        REQUIRE(recv(socket_.get(), head, sizeof head, MSG_WAITALL) == sizeof head);
+        REQUIRE(recv(socket_.get(), body, static_cast<unsigned char>(head[1]), MSG_WAITALL) ==
+                static_cast<unsigned char>(head[1]));
+        REQUIRE(std::string(body, 6) == "\5READY");
+    }
+    static std::string ping() { return frame(0x04, std::string("\4PING\0\0", 7)); }
+    // Reads until so many PONGs have come, or the other end has cut the connection.
+    struct Heard {
+        int pongs = 0;
+        bool cut = false;
+    };
+    Heard hear(int pongs) {
+        Heard heard;
+        std::string text;
+        for (char bytes[4096]; heard.pongs < pongs && !heard.cut;) {
+            auto got = recv(socket_.get(), bytes, sizeof bytes, 0);
+            REQUIRE((got >= 0 || errno == ECONNRESET));
+            heard.cut = got <= 0;
+            text.append(bytes, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+            heard.pongs = 0;
+            for (size_t at = 0; (at = text.find("\4PONG", at)) != std::string::npos; ++at) ++heard.pongs;
+        }
+        return heard;
     }
     void reset() {
         linger at_once{1, 0};
@@ -186,7 +214,7 @@ TEST_CASE("clients that ask without reading, and vanish, do not end the server",
         std::string many;
         for (int k = 0; k < 5000; ++k) {
             many += RawPeer::message(request("types"));
-            if (ping) many += RawPeer::frame(0x04, std::string("\4PING\0\0", 7));
+            if (ping) many += RawPeer::ping();
         }
         std::vector<RawPeer> peers;
         for (int k = 0; k < 20; ++k) peers.emplace_back(server);
@@ -196,6 +224,37 @@ TEST_CASE("clients that ask without reading, and vanish, do not end the server",
         std::this_thread::sleep_for(wire::heartbeat_interval + milliseconds(100));
         REQUIRE(ask(*client_of(server), {{"op", "hello"}})["role"] == "open");
     }
+}
+
+TEST_CASE("a connection that sends ZeroMQ's own commands without end is cut, and few are answered", "[attacks]") {
+    Server server({"--plain", "--emulate", "h100"});
+    constexpr int many = 5'000, few = server::commands_per_heartbeat_max / 2;
+    auto repeated = [](const std::string& text, int times) {
+        std::string all;
+        for (int i = 0; i < times; ++i) all += text;
+        return all;
+    };
+    RawPeer patient(server);
+    patient.wait_until_ready();
+    patient.write(repeated(RawPeer::ping(), few));
+    CHECK(patient.hear(few).pongs == few);
+    std::this_thread::sleep_for(2 * wire::heartbeat_interval);
+    patient.write(repeated(RawPeer::ping(), few));  // another heartbeat's
+    CHECK(patient.hear(few).pongs == few);
+
+    RawPeer pings(server);
+    pings.wait_until_ready();
+    pings.flood(repeated(RawPeer::ping(), many));
+    const auto heard = pings.hear(many);
+    CHECK(heard.cut);
+    CHECK(heard.pongs <= server::commands_per_heartbeat_max);
+
+    RawPeer subscribes(server);
+    subscribes.wait_until_ready();
+    subscribes.flood(repeated(RawPeer::frame(0x04, "\tSUBSCRIBEx"), many));
+    CHECK(subscribes.hear(1).cut);
+
+    CHECK(ask(*client_of(server), {{"op", "hello"}})["role"] == "open");
 }
 
 TEST_CASE("one key's flood of requests does not make another's wait", "[attacks]") {

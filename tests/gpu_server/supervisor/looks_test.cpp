@@ -23,7 +23,7 @@ public:
     void tell(const TypeCounts&) override {}
     void tell_key(const std::string&) override {}
     void leave() override {}
-    void add_claim(const PoolClaim&, const TypeCounts&, std::function<void(Result<int64_t>)>) override {}
+    void add_claim(const PoolClaim&, const TypeCounts&, Unless, std::function<void(Result<int64_t>)>) override {}
     void remove_claim(int64_t, const TypeCounts&) override {}
     void look(const Question& question, std::function<void()> then) override {
         asked.push_back(question);

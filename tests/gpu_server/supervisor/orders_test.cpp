@@ -36,7 +36,7 @@ public:
         gpus_.add(found);
     }
 
-    static constexpr int events = 23;
+    static constexpr int events = 25;
     void happens(int event) {
         switch (event) {
             case 0:
@@ -87,6 +87,11 @@ public:
                 return;
             case 22:
                 return session("bob", "patient", std::chrono::hours(1));
+            case 23:
+                return pool_.answer_that_others_came_first();
+            case 24:
+                pool_.moved = !pool_.moved;
+                return;
         }
     }
 
@@ -95,7 +100,7 @@ public:
         for (auto until = now_ + wish_held_for; loop_.next_due() && *loop_.next_due() <= until;) pass();
         for (auto& [worker, wishes] : wishes_)
             if (worker->state == Worker::State::serving && wishes > 0) complain("a wish for memory is not answered");
-        pool_.cut = pool_.slow = false;
+        pool_.cut = pool_.slow = pool_.moved = false;
         release("alice");
         release("bob");
         auto until = now_ + goodbye_grace;
@@ -134,7 +139,7 @@ private:
     void session(const std::string& machine, const std::string& nonce, std::chrono::seconds wait = {}) {
         ++asked_;
         auto answered = std::make_shared<bool>(false);
-        claims_.open_session(caller(machine), {"h100", 1, wait}, {1, "p", nonce}, [this, answered](auto) {
+        claims_.open_session(caller(machine), {"h100", 1, wait, 0, 0}, {1, "p", nonce}, [this, answered](auto) {
             if (std::exchange(*answered, true)) complain("a request was answered twice");
             ++answered_;
         });

@@ -106,25 +106,39 @@ public:
     }
     bool draining() const override { return false; }
     int64_t lease_until_ms() const override { return 0; }
-    void began(PoolClaim claim, std::function<void(Result<int64_t>)> done) override {
-        if (!holders.emplace(claim.id, claim.machine).second || holders.size() > 1) wrong = "a GPU has two owners";
-        asked.push_back({claim.id, std::move(done)});
+    bool nothing_elsewhere(const std::string&) const override { return held == 0 && !moved; }
+    void began(PoolClaim claim, Directory::Unless unless, std::function<void(Result<int64_t>)> done) override {
+        const bool once_more = others_came_first.erase(claim.id) > 0;
+        if (holders.emplace(claim.id, claim.machine).second == once_more || holders.size() > 1)
+            wrong = "a GPU has two owners";
+        asked.push_back({claim.id, unless, std::move(done)});
         if (!slow) answer(true);
     }
     void ended(int64_t id, const std::vector<int>&) override {
         if (holders.erase(id) == 0) wrong = "a claim ended that never began";
         registered.erase(id);
+        others_came_first.erase(id);
     }
     Result<UniqueFd> fence(const std::string&, int64_t) override { return UniqueFd(); }
     void changed() override {}
     void look(const Question&, std::function<void()> then) override { then(); }
     std::map<std::string, Elsewhere> offered_elsewhere() const override { return {}; }
     int held_elsewhere(const std::string&, int64_t) const override { return held; }
-    std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need) override { return std::nullopt; }
+    std::optional<nlohmann::json> elsewhere(const Caller&, const GpuWish&, Need need) override {
+        if (!moved || need != Need::its_claim) return std::nullopt;
+        return nlohmann::json{{"redirect", "there"}};
+    }
 
+    void answer_that_others_came_first() {
+        if (asked.empty() || asked.front().unless != Directory::Unless::others) return;
+        auto one = std::move(asked.front());
+        asked.pop_front();
+        if (holders.count(one.claim)) others_came_first.insert(one.claim);
+        one.done(0);
+    }
     void answer(bool good) {
         if (asked.empty()) return;
-        auto [id, done] = std::move(asked.front());
+        auto [id, unless, done] = std::move(asked.front());
         asked.pop_front();
         if (!good) return done(Error{Error::Kind::remote, "taken for dead", "what helps"});
         registered.insert(id);
@@ -135,8 +149,15 @@ public:
                            [&](auto& one) { return one.second == machine && registered.count(one.first) > 0; });
     }
     bool cut = false, slow = false;
-    int held = 0;  // GPUs of every account at other nodes
-    std::deque<std::pair<int64_t, std::function<void(Result<int64_t>)>>> asked;
+    bool moved = false;  // every machine has a claim at another node
+    int held = 0;        // GPUs of every account at other nodes
+    struct Asked {
+        int64_t claim;
+        Directory::Unless unless;
+        std::function<void(Result<int64_t>)> done;
+    };
+    std::deque<Asked> asked;
+    std::set<int64_t> others_came_first;     // and it has not been asked again
     std::map<int64_t, std::string> holders;  // by claim: machines
     std::set<int64_t> registered;
     int64_t fences = 0;

@@ -1,4 +1,5 @@
 // Who loses a race between nodes and is willing to wait: it waits on, where it was in the queue.
+#include "gpu_server/supervisor/handover.hpp"
 #include "paper_world.hpp"
 #include "tests/support/catch.hpp"
 
@@ -22,7 +23,7 @@ public:
     void asks(const std::string& machine, std::chrono::seconds wait, int place = 0) {
         Caller caller{Caller::Role::machine, "alice", machine, "key of " + machine};
         claims_.open_session(
-            caller, {"h100", 1, wait, place}, {1, "p", "nonce of " + machine},
+            caller, {"h100", 1, wait, place, 0}, {1, "p", "nonce of " + machine},
             [this, machine](const Result<nlohmann::json>& answer) { answers.insert_or_assign(machine, answer); });
     }
     // The worker of a claim that has ended is killed, and the next tenant's waits.
@@ -42,6 +43,16 @@ public:
     bool served(const std::string& machine) {
         auto found = answers.find(machine);
         return found != answers.end() && found->second && found->second->contains("endpoint");
+    }
+    // Another server goes on with those who wait.
+    std::unique_ptr<Race> replaced() const {
+        Handover handover;
+        claims_.hand_over(handover);
+        auto next = std::make_unique<Race>();
+        next->pool.held = pool.held;
+        REQUIRE(next->claims_.take_over(handover, [](pid_t) { return nullptr; }));
+        next->claims_.go_on();
+        return next;
     }
     PaperPool pool;
     std::map<std::string, Result<nlohmann::json>> answers;
@@ -136,4 +147,64 @@ TEST_CASE("who waits while a node loses touch with its pool waits for that, too"
     race.pass(std::chrono::milliseconds(500));
     race.pool.answer(true);
     CHECK(race.served("first"));
+}
+
+// Nobody looks before a claim begins: what its account has elsewhere comes with the answer.
+TEST_CASE("a program whose machine turns out to have a claim elsewhere is sent there, and nothing of it stays here",
+          "[races]") {
+    Race race;
+    race.asks("first", std::chrono::seconds(0));
+    race.pool.moved = true;
+    race.pool.answer_that_others_came_first();
+    REQUIRE(race.answers.count("first") == 1);
+    REQUIRE(race.answers.at("first"));
+    CHECK(race.answers.at("first")->at("redirect") == "there");
+    race.takes_its_course();
+    CHECK(race.pool.holders.empty());
+    race.pool.moved = false;
+    race.asks("second", std::chrono::seconds(0));
+    race.pool.answer(true);
+    CHECK(race.served("second"));
+}
+
+TEST_CASE("an account's other claims do not keep a machine's from beginning", "[races]") {
+    Race race;
+    race.asks("first", std::chrono::seconds(0));
+    race.pool.answer_that_others_came_first();
+    CHECK(race.answers.empty());
+    REQUIRE(race.pool.asked.size() == 1);
+    CHECK(race.pool.asked.front().unless == Directory::Unless::never);
+    race.pool.answer(true);
+    CHECK(race.served("first"));
+}
+
+TEST_CASE("claims that turn out to be elsewhere count against the limit", "[races]") {
+    for (auto wait : {std::chrono::hours(0), std::chrono::hours(1)}) {
+        Race race;
+        race.asks("first", wait);
+        race.pool.held = 1;
+        race.pool.answer_that_others_came_first();
+        race.takes_its_course();
+        CHECK(race.pool.asked.empty());
+        CHECK(race.pool.holders.empty());
+        CHECK(race.answers.count("first") == (wait.count() > 0 ? 0 : 1));  // who waits, waits on
+    }
+}
+
+TEST_CASE("a place in the queue that nobody asks for any more is gone, however often the server is replaced",
+          "[races]") {
+    for (bool lives : {false, true}) {
+        auto race = std::make_unique<Race>();
+        race->pool.held = 1;
+        race->asks("first", std::chrono::hours(1));
+        race->pass(std::chrono::milliseconds(500));
+        REQUIRE(race->answers.count("first") == 1);  // it has been told its place
+        for (int reloads = 0; reloads < 3; ++reloads) {
+            race->pass(std::chrono::milliseconds(1'500));
+            race = race->replaced();
+            if (lives) race->asks("first", std::chrono::hours(1), 1);
+        }
+        race->pass(std::chrono::milliseconds(500));
+        CHECK(race->queue() == (lives ? std::vector<std::string>{"first"} : std::vector<std::string>{}));
+    }
 }
