@@ -315,6 +315,17 @@ TEST_CASE("aws: a session of single sign-on renews its token, and keeps the new 
     stored["refreshToken"] = "sso-refresh-token-0";
     CHECK(whoami(stored) == expired);
     CHECK(kept() == stored);
+    // Another program has renewed it a moment ago, and so has used the refresh token up.
+    const auto explain = cloud.world.http.explain;
+    cloud.world.http.explain = [&](const std::string& line) {
+        json fresh = stored;
+        fresh["accessToken"] = "sso-token-0123456789";
+        fresh["expiresAt"] = "2026-01-02T07:00:00Z";
+        if (line.find("/token") != std::string::npos) cloud.write(name, fresh.dump());
+        explain(line);
+    };
+    CHECK(whoami(stored) == me);
+    cloud.world.http.explain = explain;
     stored["refreshToken"] = "sso-refresh-token-2";
     stored["registrationExpiresAt"] = "2026-01-02T05:00:00Z";
     CHECK(whoami(stored) == expired);

@@ -15,7 +15,9 @@ struct AzHome {
         world.variable = [this](const std::string& name) { return variables.count(name) ? variables[name] : ""; };
         std::filesystem::create_directories(folder.path() + "/.azure");
     }
-    void write(const std::string& name, const std::string& text) { write_text(folder.path() + "/.azure/" + name, text); }
+    void write(const std::string& name, const std::string& text) {
+        write_text(folder.path() + "/.azure/" + name, text);
+    }
     // Name, authority, manager.
     std::string found() {
         auto environment = azure::environment(world);
@@ -100,9 +102,21 @@ TEST_CASE("azure: at a government's cloud tokens are asked for what is there", "
     auto whoami = [&] { return azure->make(*azure->standard(cloud.world), cloud.world)->whoami(); };
     CHECK(whoami());
     CHECK(cloud.count("POST", "/tenant-1/oauth2/v2.0/token") == 2);  // the two questions above
-    cloud.now = "2026-01-02T05:00:00Z";                              // the token's time is over
+    for (const json& request : cloud.ask("log"))                     // none was made with the other cloud's token
+        CHECK((request["status"] != 401 || request["path"] == "/tenant-1/oauth2/v2.0/token"));
+    cloud.now = "2026-01-02T05:00:00Z";  // the token's time is over
     CHECK(whoami());
     CHECK(cloud.count("POST", "/tenant-1/oauth2/v2.0/token") == 3);
     test::write_text(cloud.folder / ".azure/config", "[cloud]\nname = Nowhere\n");
     CHECK(whoami().error().what.find("'Nowhere'") != std::string::npos);
+}
+
+TEST_CASE("azure: a list whose pages come again is an Error, soon", "[clouds][azure]") {
+    AzureWorld cloud;
+    const std::string groups = std::string("/subscriptions/") + azure_subscription + "/resourcegroups";
+    cloud.fail_next({{"path", "(?i)/resourcegroups$"},
+                     {"status", 200},
+                     {"times", 99},
+                     {"body", {{"value", json::array()}, {"nextLink", cloud.url + groups + "?page=2"}}}});
+    CHECK(cloud.provider()->machines().error().what.find("does not end") != std::string::npos);
 }

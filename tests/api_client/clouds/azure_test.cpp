@@ -61,41 +61,46 @@ TEST_CASE("azure: a machine lives its whole life and leaves nothing", "[clouds][
     auto rules = [&] {
         return cloud.ask("things")["tnr-demo/networksecuritygroups/firewall"]["properties"]["securityRules"];
     };
-    live(cloud, *provider,
-         {.order = cloud.order(),
-          .larger = "Standard_D4s_v5",
-          .left_while_it_runs = {"address", "card", "demo", "firewall", "network", "tnr-demo"},
-          .left_of_copy = {"before", "tnr.snapshot.before"},
-          .running =
-              [&](const Machine& machine) {
-                  CHECK(machine.id == "tnr-demo");
-                  CHECK(machine.region == "eastus");
-                  CHECK(machine.offer == "Standard_B2s");
-                  CHECK(machine.address == "192.0.2.40");
-                  CHECK(std::abs(*machine.price.running() - (0.0416 + 4.8 / 730 + 0.005)) < 1e-9);
-                  CHECK(provider->machines()->front().address == machine.address);
-                  CHECK(provider->machines()->front().state == MachineState::running);
-                  CHECK(cloud.explained.find("I2Nsb3Vk") == std::string::npos);  // nor in base64
-                  REQUIRE(rules().size() == 1);
-                  CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22"}));
-              },
-          .resized =
-              [](const Machine& machine) {
-                  CHECK(std::abs(*machine.price.stopped() - (4.8 / 730 + 0.005)) < 1e-9);
-                  CHECK(*machine.price.machine == 0.192);
-              },
-          .open =
-              [&](const Machine&) {
-                  REQUIRE(rules().size() == 1);
-                  CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22", "8888"}));
-              },
-          .copied =
-              [&](const Snapshot& copy) {
-                  CHECK_FALSE(copy.per_month);
-                  CHECK(provider->snapshot("tnr-demo", "before").error().kind ==
-                        Error::Kind::usage);  // the name is taken
-                  CHECK(provider->snapshot("tnr-demo", "Be/fore").error().kind == Error::Kind::usage);
-              }});
+    live(
+        cloud, *provider,
+        {.order = cloud.order(),
+         .larger = "Standard_D4s_v5",
+         .left_while_it_runs = {"address", "card", "demo", "firewall", "network", "tnr-demo"},
+         .left_of_copy = {"before", "tnr.snapshot.before"},
+         .running =
+             [&](const Machine& machine) {
+                 CHECK(machine.id == "tnr-demo");
+                 CHECK(machine.region == "eastus");
+                 CHECK(machine.offer == "Standard_B2s");
+                 CHECK(machine.address == "192.0.2.40");
+                 CHECK(std::abs(*machine.price.running() - (0.0416 + 4.8 / 730 + 0.005)) < 1e-9);
+                 CHECK(provider->machines()->front().address == machine.address);
+                 CHECK(provider->machines()->front().state == MachineState::running);
+                 CHECK(cloud.explained.find("I2Nsb3Vk") == std::string::npos);  // nor in base64
+                 const json sent = cloud.sent("PUT", std::string("/subscriptions/") + azure_subscription +
+                                                         "/resourceGroups/tnr-demo/providers/Microsoft.Compute/"
+                                                         "virtualMachines/demo");
+                 CHECK(sent["properties"]["osProfile"]["customData"] == "I2Nsb3VkLWNvbmZpZwpzc2hfa2V5czogUFJJVkFURQo=");
+                 REQUIRE(rules().size() == 1);
+                 CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22"}));
+             },
+         .resized =
+             [](const Machine& machine) {
+                 CHECK(std::abs(*machine.price.stopped() - (4.8 / 730 + 0.005)) < 1e-9);
+                 CHECK(*machine.price.machine == 0.192);
+             },
+         .open =
+             [&](const Machine&) {
+                 REQUIRE(rules().size() == 1);
+                 CHECK(rules()[0]["properties"]["destinationPortRanges"] == json({"22", "8888"}));
+             },
+         .copied =
+             [&](const Snapshot& copy) {
+                 CHECK_FALSE(copy.per_month);
+                 CHECK(provider->snapshot("tnr-demo", "before").error().kind ==
+                       Error::Kind::usage);  // the name is taken
+                 CHECK(provider->snapshot("tnr-demo", "Be/fore").error().kind == Error::Kind::usage);
+             }});
     CHECK_FALSE(cloud.ask("things").contains("tnr-again/images/restored"));
     auto costs = provider->costs();
     CHECK(*costs->this_month == 12.5);

@@ -10,7 +10,7 @@ Beside the cloud's paths it answers these:
                          "xml" ("text" as it is)
   POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides; "no_faults" forgets those that are left;
                          "bend": a number, from which on replies are bent at random (bent.py), or null
-  GET  /mock/log         [{"method", "path", "status"}] of all requests so far
+  GET  /mock/log         [{"method", "path", "status", "body"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
   GET  /mock/settled     true when no other connection is open: whatever was asked for, is done
@@ -355,7 +355,7 @@ def handler_for(cloud):
                         headers = more[0] if more else {}
                     except Refused as refused:
                         status, reply, headers = refused.status, refused.body, refused.headers
-                cloud.log.append({"method": self.command, "path": path, "status": status})
+                cloud.log.append({"method": self.command, "path": path, "status": status, "body": body.decode(errors="replace")})
                 if kind == "":
                     data = b"" if reply is None else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
                     if other := cloud.bent(status, data):

@@ -47,13 +47,22 @@ TEST_CASE("digitalocean: offers carry DigitalOcean's own prices, the default fir
 TEST_CASE("digitalocean: a machine lives its whole life and leaves nothing", "[clouds][digitalocean]") {
     DigitalOceanWorld cloud;
     auto provider = cloud.provider();
+    auto tcp_ports = [&] {  // that are open
+        std::vector<std::string> ports;
+        const json sent = cloud.sent("POST", "/v2/firewalls");
+        for (const json& rule : sent["inbound_rules"])
+            if (rule["protocol"] != "icmp") ports.push_back(rule["ports"]);
+        return ports;
+    };
     live(cloud, *provider,
          {.order = cloud.droplet(),
           .larger = "s-4vcpu-8gb",
           .left_while_it_runs = {"demo", "tnr-demo", "tnr-demo", "tnr-machine:demo"},
           .left_of_copy = {"tnr:before"},
           .running =
-              [](const Machine& machine) {
+              [&](const Machine& machine) {
+                  CHECK(cloud.sent("POST", "/v2/droplets")["user_data"] == cloud.droplet().user_data);
+                  CHECK(tcp_ports() == std::vector<std::string>{"22"});
                   CHECK(machine.address == "192.0.2.20");  // the public one
                   CHECK(machine.region == "fra1");
               },

@@ -34,6 +34,7 @@ TYPES = [("e2-medium", 2, 4096, ZONES, {"isSharedCpu": True}),
          ("n1-standard-1", 1, 3840, ZONES, {"deprecated": {"state": "DEPRECATED"}}),
          ("c3-standard-4-lssd", 4, 16384, ["us-central1-a"], {}),
          ("n2-standard-128", 128, 524288, ["us-central1-a"], {}),
+         ("c3-arm-1", 1, 4096, ["us-central1-a"], {"architecture": "ARM64"}),
          ("t2a-standard-1", 1, 4096, ["us-central1-a"], {"architecture": "ARM64"}),
          ("g2-standard-4", 4, 16384, ["us-central1-a"], {"accelerators": [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 1}]})]
 # description, unit, rate in billionths of a dollar by region

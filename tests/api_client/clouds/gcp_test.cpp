@@ -93,6 +93,8 @@ TEST_CASE("gcp: a machine lives its whole life and leaves nothing", "[clouds][gc
                  CHECK_FALSE(instance.contains("serviceAccounts"));
                  const json walls = cloud.ask("walls");
                  CHECK(walls["tnr-allow-demo"]["allowed"] == json::array({{{"IPProtocol", "tcp"}, {"ports", {"22"}}}}));
+                 for (const char* wall : {"tnr-allow-demo", "tnr-deny-demo"})
+                     CHECK(walls[wall]["sourceRanges"] == json::array({"0.0.0.0/0"}));
                  CHECK(walls["tnr-deny-demo"]["priority"] > walls["tnr-allow-demo"]["priority"]);
              },
          .resized =
@@ -263,6 +265,16 @@ TEST_CASE("gcp: what an order that was cut off has left goes by the machine's na
     CHECK(cloud.ask("left") == json({"tnr-allow-demo", "tnr-deny-demo"}));
     REQUIRE(provider->remove_leftovers("demo"));
     CHECK(cloud.ask("left") == none);
+}
+
+TEST_CASE("gcp: a list whose pages come again is an Error, soon", "[clouds][gcp]") {
+    GcpWorld cloud;
+    cloud.fail_next({{"path", "/aggregated/instances$"},
+                     {"status", 200},
+                     {"times", 99},
+                     {"body", {{"items", json::object()}, {"nextPageToken", "again"}}}});
+    CHECK(cloud.provider()->machines().error().what == "Google's list of items does not end");
+    CHECK(cloud.count("GET", "/compute/v1/projects/my-project/aggregated/instances") == 2);
 }
 
 TEST_CASE("gcp: a machine deleted in the web console is gone, and destroying it cleans up after it", "[clouds][gcp]") {

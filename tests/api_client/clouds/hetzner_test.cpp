@@ -55,13 +55,22 @@ TEST_CASE("hetzner: offers are x86 and carry Hetzner's own prices, the default f
 TEST_CASE("hetzner: a machine lives its whole life and leaves nothing", "[clouds][hetzner]") {
     HetznerWorld cloud;
     auto provider = cloud.provider();
+    auto tcp_ports = [&] {  // that are open
+        std::vector<std::string> ports;
+        const json sent = cloud.sent("POST", "/v1/firewalls");
+        for (const json& rule : sent["rules"])
+            if (rule["protocol"] != "icmp") ports.push_back(rule["port"]);
+        return ports;
+    };
     live(cloud, *provider,
          {.order = cloud.order(),
           .larger = "cpx31",
           .left_while_it_runs = {"demo", "tnr-demo", "tnr-demo"},  // server, key, firewall
           .left_of_copy = {"before"},
           .running =
-              [](const Machine& machine) {
+              [&](const Machine& machine) {
+                  CHECK(cloud.sent("POST", "/v1/servers")["user_data"] == cloud.order().user_data);
+                  CHECK(tcp_ports() == std::vector<std::string>{"22"});
                   CHECK(machine.offer == "cx23");
                   CHECK(machine.address == "192.0.2.10");
                   CHECK(*machine.price.machine == 0.0056);
@@ -205,6 +214,16 @@ TEST_CASE("hetzner: a machine deleted in the web console is gone, and destroying
     CHECK(provider->machines()->size() == 1);
     REQUIRE(provider->destroy(made->id));
     CHECK(cloud.ask("left") == json({"other", "tnr-other"}));  // the key was the first one's
+}
+
+TEST_CASE("hetzner: a list whose pages come again is an Error, soon", "[clouds][hetzner]") {
+    HetznerWorld cloud;
+    cloud.fail_next({{"path", "/servers$"},
+                     {"status", 200},
+                     {"times", 99},
+                     {"body", {{"servers", json::array()}, {"meta", {{"pagination", {{"next_page", 2}}}}}}}});
+    CHECK(cloud.provider()->machines().error().what == "Hetzner's list of servers does not end");
+    CHECK(cloud.count("GET", "/v1/servers") == 2);
 }
 
 TEST_CASE("hetzner: the token comes from where Hetzner's own tool has it", "[clouds][hetzner]") {

@@ -119,6 +119,15 @@ public:
         return found;
     }
 
+    // What the last request of that kind has brought.
+    Json sent(const std::string& method, const std::string& path) {
+        Json body;
+        for (const Json& entry : ask("log"))
+            if (entry["method"] == method && entry["path"] == path)
+                body = Json::parse(entry["body"].get<std::string>());
+        return body;
+    }
+
     std::filesystem::path folder;  // its home and cache, which go with the object
     CloudWorld world;
     std::map<std::string, std::string> variables;
