@@ -120,7 +120,7 @@ public:
 // What a kernel changes of a kernel in a graph, for its launches from then on (cudaGraphKernelNodeUpdatesApply).
 struct NodeUpdate {
     enum class Field : int32_t { grid = 1, parameter = 2, enabled = 3 };  // as cudaGraphKernelNodeField
-    uint64_t node = 0;  // as the program has given it to the kernel
+    uint64_t node = 0;                                                    // as the program has given it to the kernel
     Field field = Field::parameter;
     int32_t device = 0;  // that the kernel runs on
     Dim3 grid;

@@ -130,7 +130,7 @@ TEST_CASE("who is locked out loses its machines' keys and what they run", "[serv
     if (how == "add") command.push_back("--replace");
     REQUIRE(run_server_command(command).code == 0);
     char byte;
-    CHECK(::read(connection.get(), &byte, 1) <= 0);                              // its worker has ended
+    CHECK(::read(connection.get(), &byte, 1) <= 0);                               // its worker has ended
     CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(10));  // 2 s promised, on an idle machine
     REQUIRE(server.wait_for_log("its key is not enrolled any more"));
     CHECK(ask(*trainer, session_request())["error"]["kind"] == "auth");
