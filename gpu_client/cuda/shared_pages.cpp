@@ -381,8 +381,11 @@ CUresult share_pages(const Context& context, const SharedMemory& memory, uint64_
     range->held = true;
     serve_faults(serve_fault);
     expect_faults(range->address, all);
-    // A variable has a value before anybody touches it.
-    if (memory.kind == SharedKind::variable) range->take_all();
+    // A variable has a value before anybody touches it: from here on other threads can fault.
+    if (memory.kind == SharedKind::variable) {
+        keep_serving();
+        range->take_all();
+    }
     return pages().add(std::move(range));
 }
 

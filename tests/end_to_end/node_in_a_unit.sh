@@ -63,3 +63,6 @@ worker "$second" >/dev/null # and another one; groups that are empty are gone by
 echo "afterwards: $(systemctl is-active tnr-gpu-server), $(ls -d "$group"/worker-* | wc -l) worker"
 journalctl -u tnr-gpu-server -q --no-pager
 systemctl disable --now --quiet tnr-gpu-server
+rm /usr/bin/tnr-gpu-server /etc/systemd/system/tnr-gpu-server.service /usr/lib/sysusers.d/tnr-gpu-server.conf /etc/tnr-gpu-server.conf
+rm -r /usr/lib/tnr /var/lib/tnr-gpu-server
+systemctl daemon-reload

@@ -2,6 +2,7 @@
 # and upgrades the package under systemd. Prints "what: how" lines, then the server's log.
 set -eu
 cd "$(dirname "$0")"
+export DEBIAN_FRONTEND=noninteractive
 state=/var/lib/tnr-gpu-server group=/sys/fs/cgroup/system.slice/tnr-gpu-server.service
 as_server() { setpriv --reuid tnr-gpu-server --regid tnr-gpu-server --clear-groups "$@"; }
 told() { as_server tnr-gpu-server status --state $state -o json | python3 -c "import json, sys; now = json.load(sys.stdin); print($1)"; }
@@ -43,7 +44,7 @@ echo "reloads: $(told 'now["nodes"][0]["reloads"]["done"]') done, $(told 'now["n
 echo "running: $(sha256sum </proc/"$pid"/exe | cut -c1-16), installed: $(sha256sum </usr/bin/tnr-gpu-server | cut -c1-16)"
 kept=$(for each in "$group"/worker-*; do
     line="$(basename "$each") $(cat "$each/cgroup.procs" | xargs) $(cat "$each/memory.max" "$each/pids.max" | xargs)"
-    echo "$before" | grep -qxF "$line" && echo "$line"
+    if echo "$before" | grep -qxF "$line"; then echo "$line"; fi
 done)
 echo "groups kept with their limits: $(echo "$kept" | grep -c .)"
 free_again() { [ "$(told 'sorted(gpu["state"] for gpu in now["gpus"])')" = "['claimed', 'free']" ]; }
