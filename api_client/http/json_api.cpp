@@ -29,11 +29,9 @@ std::string day_of(const std::string& time) {
 std::optional<Dated> kept_today(const std::filesystem::path& file, const std::string& base, const std::string& now) {
     std::ifstream kept(file, std::ios::binary);
     const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
-    auto text = [&](const char* name) {
-        return old.is_object() && old.contains(name) && old[name].is_string() ? old[name].get<std::string>() : "";
-    };
-    if (text("base") != base || day_of(text("date")) != day_of(now) || !old.contains("body")) return std::nullopt;
-    return Dated{old["body"], text("date")};
+    const std::string date = text_in(old, "date");
+    if (text_in(old, "base") != base || day_of(date) != day_of(now) || !old.contains("body")) return std::nullopt;
+    return Dated{old["body"], date};
 }
 
 }  // namespace

@@ -21,4 +21,9 @@ nlohmann::json parse_json(const std::string& text) {
     return too_deep ? Json(Json::value_t::discarded) : json;
 }
 
+std::string text_in(const nlohmann::json& object, const std::string& member) {
+    auto found = object.find(member);  // end() where it is no object
+    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 }  // namespace tnr::http

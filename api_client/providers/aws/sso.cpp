@@ -30,9 +30,7 @@ struct SsoToken {
     std::filesystem::path file = {};
     Json body = Json::object();
 
-    std::string at(const char* name) const {
-        return body.contains(name) && body[name].is_string() ? body[name].get<std::string>() : "";
-    }
+    std::string at(const char* name) const { return http::text_in(body, name); }
     std::string text() const { return at("accessToken"); }
     int64_t seconds_left(const CloudWorld& world) const {
         return http::seconds_of(at("expiresAt")) - http::seconds_of(world.now());

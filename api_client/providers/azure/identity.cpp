@@ -9,6 +9,7 @@
 namespace tnr::azure {
 namespace {
 
+using http::text_in;
 using nlohmann::json;
 
 // az's own, which its refresh tokens belong to.
@@ -19,11 +20,6 @@ json parsed(std::string text) {
     if (text.compare(0, 3, "\xef\xbb\xbf") == 0) text.erase(0, 3);  // az begins its profile so
     json value = http::parse_json(text);
     return value.is_object() ? value : json::object();
-}
-
-std::string text_in(const json& object, const char* name) {
-    return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>()
-                                                                                   : "";
 }
 
 int64_t number_in(const json& object, const char* name) {

@@ -10,15 +10,11 @@ namespace tnr::gcp {
 namespace {
 
 using http::Json;
+using http::text_in;
 
 constexpr const char* sts_endpoint = "https://sts.googleapis.com/v1/token";
 constexpr const char* workforce_endpoint = "https://sts.googleapis.com/v1/oauthtoken";
 constexpr const char* access_token_type = "urn:ietf:params:oauth:token-type:access_token";
-
-std::string text_at(const Json& object, const char* name) {
-    return object.is_object() && object.contains(name) && object[name].is_string() ? object[name].get<std::string>()
-                                                                                   : "";
-}
 
 Json object_at(const Json& object, const char* name) {
     return object.is_object() && object.contains(name) && object[name].is_object() ? object[name] : Json::object();
@@ -26,15 +22,15 @@ Json object_at(const Json& object, const char* name) {
 
 // Clients that have a secret of their own prove it so.
 std::vector<std::string> proof_of_client(const Json& key) {
-    const std::string id = text_at(key, "client_id"), secret = text_at(key, "client_secret");
+    const std::string id = text_in(key, "client_id"), secret = text_in(key, "client_secret");
     if (id.empty() || secret.empty()) return {};
     return {"Authorization: Basic " + http::base64(id + ":" + secret)};
 }
 
 // The token as it is, or the member of a JSON object that `format` names.
 std::string token_in_text(const std::string& text, const Json& format) {
-    if (text_at(format, "type") != "json") return stripped(text);
-    return text_at(http::parse_json(text), text_at(format, "subject_token_field_name").c_str());
+    if (text_in(format, "type") != "json") return stripped(text);
+    return text_in(http::parse_json(text), text_in(format, "subject_token_field_name"));
 }
 
 std::vector<std::string> headers_in(const Json& source) {
@@ -54,7 +50,7 @@ const char* way_not_done(const Json& source) {
 
 Result<std::string> subject_token(const Federation& federation) {
     const Json source = object_at(federation.key, "credential_source"), format = object_at(source, "format");
-    const std::string file = text_at(source, "file"), url = text_at(source, "url");
+    const std::string file = text_in(source, "file"), url = text_in(source, "url");
     auto no_token = [&](const std::string& why) {
         return Error{Error::Kind::auth, "Google: " + why, federation.sign_in};
     };
@@ -83,31 +79,31 @@ Result<std::string> token_of_workload(const Federation& federation) {
     auto subject = subject_token(federation);
     if (!subject) return subject;
     http::TokenQuestion question{"Google",
-                                 text_at(key, "token_url"),
+                                 text_in(key, "token_url"),
                                  {{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"},
-                                  {"audience", text_at(key, "audience")},
+                                  {"audience", text_in(key, "audience")},
                                   {"scope", federation.scope},
                                   {"requested_token_type", access_token_type},
                                   {"subject_token", *subject},
-                                  {"subject_token_type", text_at(key, "subject_token_type")}},
+                                  {"subject_token_type", text_in(key, "subject_token_type")}},
                                  federation.sign_in,
                                  proof_of_client(key)};
     if (question.url.empty()) question.url = sts_endpoint;
-    if (const std::string project = text_at(key, "workforce_pool_user_project");
+    if (const std::string project = text_in(key, "workforce_pool_user_project");
         !project.empty() && question.headers.empty())
         question.form.emplace_back("options", http::escaped(Json{{"userProject", project}}.dump()));
     auto token = http::fetch_token(federation.client, question);
-    if (!token || text_at(key, "service_account_impersonation_url").empty()) return token;
+    if (!token || text_in(key, "service_account_impersonation_url").empty()) return token;
     return impersonated(federation, *token);
 }
 
 Result<std::string> token_of_workforce(const Federation& federation) {
-    std::string url = text_at(federation.key, "token_url");
+    std::string url = text_in(federation.key, "token_url");
     if (url.empty()) url = workforce_endpoint;
     return http::fetch_token(federation.client, {"Google",
                                                  url,
                                                  {{"grant_type", "refresh_token"},
-                                                  {"refresh_token", text_at(federation.key, "refresh_token")}},
+                                                  {"refresh_token", text_in(federation.key, "refresh_token")}},
                                                  federation.sign_in,
                                                  proof_of_client(federation.key)});
 }
@@ -122,16 +118,16 @@ Result<std::string> impersonated(const Federation& federation, const std::string
         life.is_number_integer())
         question["lifetime"] = std::to_string(life.get<int>()) + "s";
     auto reply = federation.client.send({.method = "POST",
-                                         .url = text_at(federation.key, "service_account_impersonation_url"),
+                                         .url = text_in(federation.key, "service_account_impersonation_url"),
                                          .headers = {"Authorization: Bearer " + token},
                                          .body = question.dump(-1, ' ', false, Json::error_handler_t::replace),
                                          .repeatable = true,
                                          .brings_secrets = true});
     if (!reply) return reply.error();
     const Json body = http::parse_json(reply->body);
-    if (const std::string of_account = text_at(body, "accessToken"); reply->ok() && !of_account.empty())
+    if (const std::string of_account = text_in(body, "accessToken"); reply->ok() && !of_account.empty())
         return of_account;
-    const std::string words = text_at(object_at(body, "error"), "message");
+    const std::string words = text_in(object_at(body, "error"), "message");
     return Error{reply->status >= 500 ? Error::Kind::remote : Error::Kind::auth,
                  "Google: no token of the service account: " +
                      federation.client.shown(words.empty() ? "status " + std::to_string(reply->status) : words),
