@@ -151,9 +151,8 @@ std::optional<Error> other_way(const std::vector<std::string>& words) {
     for (const auto& [first, second, ours] :
          {Pair{"ports", "list", "`tnr ports NAME` shows what is open"},
           Pair{"ports", "forward",
-               "`tnr ports NAME open PORT…` opens it to everybody, `close` ends that; for you alone: `tnr connect NAME "
-               "-L "
-               "PORT`"},
+               "`tnr ports NAME open PORT…` opens it to everybody, `close` ends that; for you alone: "
+               "`tnr connect NAME -L PORT`"},
           Pair{"snapshot", "list", "`tnr snapshot --list` shows them"},
           Pair{"snapshot", "create", "`tnr snapshot NAME --name SNAPSHOT` makes one"},
           Pair{"snapshot", "delete", "`tnr snapshot --delete SNAPSHOT` removes one"},

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <climits>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "gpu_server/pool/clock.hpp"
@@ -199,8 +199,7 @@ void Claims::registered(int64_t id, Result<int64_t> fence) {
 // registering → active, or ending. Its user may have asked several nodes at the same moment, none of which knew of the others'
 // claims. Those that were registered before this one are known now: it ends if it is beyond the limit with them.
 void Claims::begin(Claim& claim, int64_t fence) {
-    if (held_before(claim, fence) + std::ssize(claim.gpus) > options_.limits(claim.account).gpus_max.value_or(INT_MAX))
-        return end_or_wait_on(claim, too_many(claim));
+    if (is_beyond_limit(claim, fence)) return end_or_wait_on(claim, too_many(claim));
     claim.fence = fence;
     for (auto& session : claim.sessions)
         if (session.state == Session::State::starting && session.worker->state == Worker::State::warm)
@@ -222,10 +221,13 @@ void Claims::enter_beside_others(Claim& claim) {
     const bool wanted = std::any_of(claim.sessions.begin(), claim.sessions.end(),
                                     [](auto& one) { return one.reply && one.state != Session::State::ending; });
     if (!wanted) return end(claim, claim_moved);
-    if (held_before(claim, INT64_MAX) + std::ssize(claim.gpus) >
-        options_.limits(claim.account).gpus_max.value_or(INT_MAX))
-        return end_or_wait_on(claim, too_many(claim));
+    if (is_beyond_limit(claim, INT64_MAX)) return end_or_wait_on(claim, too_many(claim));
     enter(claim, Directory::Unless::never);
+}
+
+bool Claims::is_beyond_limit(const Claim& claim, int64_t fence) const {
+    const auto most = options_.limits(claim.account).gpus_max;
+    return most && held_before(claim, fence) + std::ssize(claim.gpus) > *most;
 }
 
 Error Claims::too_many(const Claim& claim) const {
