@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         return 0;
     }
     // What the parser promised holds.
-    bool sound = request->id == id && request->count >= 1 && request->count <= control::gpus_per_claim_max &&
-                 request->machine.size() <= control::name_bytes_max &&
+    bool sound = request->id == id && request->count >= 1 && request->count <= tnr::control::gpus_per_claim_max &&
+                 request->machine.size() <= tnr::control::name_bytes_max &&
                  request->process.size() <= process_name_bytes_max;
     if (!sound) __builtin_trap();
     return 0;

@@ -430,7 +430,7 @@ TEST_CASE("a bystander of the hostile client", "[.]") {
     char word = ready ? 'r' : 'f';
     REQUIRE(write(bystander_writes, &word, 1) == 1);
     if (read(bystander_reads, &word, 1) != 1) return;
-    bool works = cuMemsetD8_v2(second, 1, 700 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    bool works = cuMemsetD8_v2(second + 690 * mib, 1, 10 * mib) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
     word = works ? 'w' : 'f';
     REQUIRE(write(bystander_writes, &word, 1) == 1);
 }
