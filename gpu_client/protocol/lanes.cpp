@@ -41,9 +41,12 @@ LaneTraffic::Bytes LaneTraffic::total() const {
 }
 
 void LaneDials::begin() {
-    bool complete = up_ == wanted_ + 1;
-    if (complete) failures_ = 0;
-    if (up_ > 0 && !complete && ++failures_ >= lane_failures_max) wanted_ = 0;
+    bool lanes_came_up = up_ == wanted_ + 1;
+    if (lanes_came_up || (up_ > 0 && without_))
+        failures_ = 0;  // what breaks without lanes does not break by them
+    else if (up_ > 0)
+        ++failures_;
+    without_ = failures_ >= lane_failures_max;
     up_ = 0;
 }
 

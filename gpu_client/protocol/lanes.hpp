@@ -62,15 +62,17 @@ class LaneDials {
 public:
     explicit LaneDials(size_t wanted) : wanted_(wanted) {}
 
-    // The main connection is dialled anew. If connections keep breaking while lanes are dialled, no more lanes are.
+    // The main connection is dialled anew. If connections keep breaking while lanes are dialled, it gets none, until it
+    // breaks without them, too.
     void begin();
     // The connection dialled last has shaken hands. Returns its lane; 0 is the main connection.
     size_t shaken() { return up_++; }
     // The lane to be dialled now; 0: none.
-    size_t next() const { return up_ <= wanted_ ? up_ : 0; }
+    size_t next() const { return !without_ && up_ <= wanted_ ? up_ : 0; }
 
 private:
     size_t wanted_;
+    bool without_ = false;
     size_t up_ = 0;  // the main connection counts
     int failures_ = 0;
 };

@@ -129,16 +129,17 @@ void break_again_and_again(int breaks) {
     Both both(ends, std::numeric_limits<uint64_t>::max());
     int noticed = 0, while_striped = 0;
     bool was_striped = true;
-    std::chrono::steady_clock::time_point cut_at{};
+    auto cut_at = std::chrono::steady_clock::now();
     both.run(ends, [&] {
         if (kept.interruptions >= breaks && both.count == std::numeric_limits<uint64_t>::max())
             both.count = std::max(both.there.sent(), both.back.sent()) + 100;  // what broke last comes again, too
         // Has the cut before been noticed? It may have hit a connection that was on its way out.
         auto now = std::chrono::steady_clock::now();
         if (kept.interruptions >= breaks || (kept.interruptions == noticed && now - cut_at < 10ms)) return;
-        // Mostly in the middle of copies that are striped, now and then while the lanes are still being dialled.
+        // Mostly in the middle of copies that are striped, now and then while the lanes are still being dialled, or where
+        // there are to be none.
         bool striped = ends.client->lanes_up() == lanes;
-        if (!striped && (!was_striped || random() % 8 != 0)) return;
+        if (!striped && now - cut_at < 10s && (!was_striped || random() % 8 != 0)) return;
         while_striped += striped && kept.interruptions != noticed;
         was_striped = striped;
         noticed = kept.interruptions;
@@ -149,7 +150,12 @@ void break_again_and_again(int breaks) {
     CHECK(both.back.right() == both.count);
     CHECK(kept.interruptions >= breaks);
     CHECK(while_striped >= breaks / 2);
-    for (Batch batch; ends.client->lanes_up() < lanes;) (void)ends.client->receive(batch, 1ms);  // they are back
+    for (Batch batch; ends.client->lanes_up() < lanes;) {  // they come back
+        (void)ends.client->receive(batch, 1ms);
+        if (std::chrono::steady_clock::now() - cut_at < 10s) continue;
+        cut_at = std::chrono::steady_clock::now();
+        ends.cut_one(random());
+    }
 }
 
 // A worker's end that offers two lanes.
@@ -301,7 +307,7 @@ TEST_CASE("lanes are used in equal parts, those of the present connection only",
     CHECK(lanes.pick(3, piece_bytes_max) == 0);
 }
 
-TEST_CASE("a way that always breaks when there are lanes on it gets none any more", "[lanes]") {
+TEST_CASE("a way that always breaks when there are lanes on it gets none until it breaks without them", "[lanes]") {
     LaneDials dials(2);
     auto connect = [&](int connections) {
         dials.begin();
@@ -320,6 +326,8 @@ TEST_CASE("a way that always breaks when there are lanes on it gets none any mor
     }
     connect(1);
     CHECK(dials.next() == 0);
+    connect(1);
+    CHECK(dials.next() == 1);
 }
 
 TEST_CASE("lanes are for machines with cores", "[lanes]") {
