@@ -7,7 +7,6 @@
 #include <linux/audit.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
-#include <linux/ioprio.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
@@ -35,6 +34,8 @@ constexpr uint32_t our_architecture = AUDIT_ARCH_AARCH64;
 
 // Newer than some C libraries.
 constexpr int so_passpidfd = 76;
+// linux/ioprio.h, which is no C++ in Linux 6.1.192: it calls a parameter `class`.
+constexpr uint32_t ioprio_who_process = 1;
 
 // Refused whatever their arguments.
 constexpr long denied[] = {
@@ -169,7 +170,7 @@ Result<> filter_system_calls(const FilterOptions& options) {
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(0, 0, self, 0); });
     // Of this process alone: "all of my user" would be other workers where the server is not root.
     program.when(SYS_setpriority, [&] { program.refuse_unless_argument(0, PRIO_PROCESS, EPERM); });
-    program.when(SYS_ioprio_set, [&] { program.refuse_unless_argument(0, IOPRIO_WHO_PROCESS, EPERM); });
+    program.when(SYS_ioprio_set, [&] { program.refuse_unless_argument(0, ioprio_who_process, EPERM); });
     for (long number : {SYS_setpriority, SYS_ioprio_set})
         program.when(number, [&] { program.refuse_unless_argument_is_one_of(1, 0, self, EPERM); });
     // It ends with its supervisor.
