@@ -114,34 +114,45 @@ std::vector<std::string> names_in_folder(const std::string& folder) {
 
 using FileNames = std::vector<std::string>;
 
+// A process that has been stopped in the middle of writing the folder's file "key". It goes with this.
+class StoppedWriter {
+public:
+    explicit StoppedWriter(const TemporaryFolder& folder) {
+        const std::string large(size_t{64} << 20, 'k');
+        for (FileNames names; names.size() != 1 || names[0] == "key"; names = names_in_folder(folder.path())) {
+            kill();
+            for (const auto& name : names) std::filesystem::remove(folder / name);
+            process_ = ::fork();
+            REQUIRE(process_ >= 0);
+            if (process_ == 0) ::_exit(write_file(folder / "key", large) ? 0 : 1);
+            for (int i = 0; names_in_folder(folder.path()).empty() && i < 60'000; ++i)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            ::kill(process_, SIGSTOP);
+            ::waitpid(process_, nullptr, WUNTRACED);
+        }
+    }
+    ~StoppedWriter() { kill(); }
+    void kill() {
+        if (process_ < 0) return;
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+        process_ = -1;
+    }
+
+private:
+    pid_t process_ = -1;
+};
+
 }  // namespace
 
 TEST_CASE("what a killed writer has left goes with the next write there, and what one is writing stays", "[files]") {
     const TemporaryFolder folder;
-    const std::string large(size_t{64} << 20, 'k');
-    // Caught in the middle: it has a file that is not in its place yet.
-    pid_t writer = -1;
-    for (FileNames names; names.size() != 1 || names[0] == "key";) {
-        if (writer > 0) {
-            ::kill(writer, SIGKILL);
-            ::waitpid(writer, nullptr, 0);
-            for (const auto& name : names) std::filesystem::remove(folder / name);
-        }
-        writer = ::fork();
-        REQUIRE(writer >= 0);
-        if (writer == 0) ::_exit(write_file(folder / "key", large) ? 0 : 1);
-        for (int i = 0; names_in_folder(folder.path()).empty() && i < 60'000; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        ::kill(writer, SIGSTOP);
-        ::waitpid(writer, nullptr, WUNTRACED);
-        names = names_in_folder(folder.path());
-    }
-    const FileNames both = {"key", names_in_folder(folder.path())[0]};
-    CHECK(both[1].find("key.tnr-") == 0);
+    StoppedWriter writer(folder);
+    const std::string unfinished = names_in_folder(folder.path()).front();
+    CHECK(unfinished.find("key.tnr-") == 0);
     REQUIRE(write_file(folder / "key", "mine"));
-    CHECK(names_in_folder(folder.path()) == both);  // it may go on
-    ::kill(writer, SIGKILL);
-    ::waitpid(writer, nullptr, 0);
+    CHECK(names_in_folder(folder.path()) == FileNames{"key", unfinished});  // it may go on
+    writer.kill();
     SECTION("with a write") {
         REQUIRE(write_file(folder / "key", "mine, too"));
     }

@@ -223,6 +223,8 @@ TEST_CASE("pipes among the records and settings are named, and nobody waits for 
         told += fake.err.str();
     }
     CHECK(told.find(path + ": it is a pipe") != std::string::npos);
+    const bool noted = told.find("what machines cost is not written down: ") == std::string::npos;
+    CHECK(noted == (name != "state/history.jsonl"));
 }
 
 TEST_CASE("status of one machine tells all that is known of it", "[cli][status]") {

@@ -434,7 +434,7 @@ const Cloud aws_cloud = {
                 {"session_token", "session token", true},
                 {"region", "region", true}},
     .where_to_get = "https://console.aws.amazon.com/iam, at your user under Security credentials",
-    .sources = "AWS_ACCESS_KEY_ID and its siblings, AWS_PROFILE, ~/.aws, a container's or machine's role",
+    .sources = "AWS_ACCESS_KEY_ID and its siblings, AWS_PROFILE, ~/.aws",
     .standard = aws::standard,
     .ambient = aws::ambient,
     .make = [](const Credentials& credentials, const CloudWorld& world) -> std::unique_ptr<Provider> {
