@@ -1,15 +1,22 @@
 // Lines and their halves.
 #include "api_client/tool_files.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
+
 #include <algorithm>
 #include <cctype>
-#include <fstream>
+#include <cerrno>
 #include <sstream>
+
+#include "api_client/base/handles.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr {
 namespace {
 
-constexpr std::streamsize tool_file_bytes_max = 1 << 20;
+constexpr size_t tool_file_bytes_max = 1 << 20;
+constexpr int pipe_patience_ms = 2000;  // a program that keeps credentials out of files writes into it at once
 
 std::string without(const char* around, const std::string& text) {
     const size_t begin = text.find_first_not_of(around);
@@ -33,12 +40,19 @@ std::string stripped(const std::string& text) {
 }
 
 std::string small_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text(tool_file_bytes_max, '\0');
-    file.read(text.data(), tool_file_bytes_max);
-    if (file.gcount() == tool_file_bytes_max) return "";
-    text.resize(static_cast<size_t>(file.gcount()));
-    return text;
+    const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+    std::string text;
+    std::vector<char> piece(size_t{64} << 10);
+    while (fd && text.size() < tool_file_bytes_max) {
+        pollfd readable{fd.get(), POLLIN, 0};
+        const int ready = ::poll(&readable, 1, pipe_patience_ms);
+        if (ready < 0 && errno == EINTR && !interrupt::interrupted()) continue;
+        const ssize_t got = ready > 0 ? ::read(fd.get(), piece.data(), piece.size()) : -1;
+        if (got == 0) return text;
+        if (got < 0) return "";
+        text.append(piece.data(), static_cast<size_t>(got));
+    }
+    return "";
 }
 
 std::vector<std::pair<std::string, std::string>> settings_in(const std::string& path, char separator) {

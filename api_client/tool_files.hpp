@@ -19,7 +19,8 @@ std::vector<std::pair<std::string, std::string>> settings_of(const std::string& 
 using Section = std::map<std::string, std::string>;
 std::map<std::string, Section> sections_of(const std::string& text);
 
-// The whole file; empty where it cannot be read or is far too large for a token.
+// The whole file; empty where it cannot be read or is far too large for a token. A pipe that nobody writes into for two
+// seconds is empty.
 std::string small_file(const std::string& path);
 
 // Without the blanks and line breaks around it: files and variables often end in one that is no part of the token.

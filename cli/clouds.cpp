@@ -19,7 +19,7 @@ Result<CloudsJson> stored_clouds(const std::string& path) {
     if (!text) return text.error();
     CloudsJson json = CloudsJson::parse(*text, nullptr, false);
     if (json.is_object()) return json;
-    return Error{Error::Kind::usage, path + " is damaged", "remove it and run `tnr login PROVIDER` again"};
+    return Error{Error::Kind::internal, path + " is damaged", "remove it and run `tnr login PROVIDER` again"};
 }
 
 // `change` answers whether there is anything to write.

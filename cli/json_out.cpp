@@ -10,6 +10,13 @@
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
+namespace {
+
+void end_with_first(Session& session, const std::vector<Trouble>& troubles) {
+    if (!troubles.empty() && session.exit_code == exit_done) session.exit_code = exit_code_of(troubles.front().error);
+}
+
+}  // namespace
 
 void print_document(Session& session, const std::string& command, nlohmann::json results,
                     const std::vector<Trouble>& troubles) {
@@ -21,6 +28,7 @@ void print_document(Session& session, const std::string& command, nlohmann::json
         error["about"] = trouble.about;
         results["errors"].push_back(error);
     }
+    end_with_first(session, troubles);
     if (session.yaml)
         session.out << to_yaml(results) << std::flush;
     else
@@ -34,6 +42,11 @@ void tell_error(Session& session, const Error& error) {
         session.err << session.err_paint.strong("hint:") << " " << hint << "\n";
 }
 
+void tell_troubles(Session& session, const std::vector<Trouble>& troubles) {
+    for (const auto& trouble : troubles) tell_error(session, trouble.error);
+    end_with_first(session, troubles);
+}
+
 int exit_code_of(const Error& error) {
     if (interrupt::interrupted()) return interrupt::exit_code();
     if (error.kind == Error::Kind::usage) return exit_usage;
@@ -42,13 +55,12 @@ int exit_code_of(const Error& error) {
 
 Result<> finish(Session& session, const std::string& command, nlohmann::json results,
                 const std::vector<Trouble>& troubles) {
-    if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
     if (session.json)
         print_document(session, command, std::move(results), troubles);
     else if (troubles.size() == 1)
         return troubles.front().error;
     else
-        for (const auto& trouble : troubles) tell_error(session, trouble.error);
+        tell_troubles(session, troubles);
     return Ok{};
 }
 

@@ -20,15 +20,17 @@ struct Trouble {
     Error error;
 };
 
-// {"schema": 1, "command": "stop", "errors": [...]} with `results` beside them.
+// {"schema": 1, "command": "stop", "errors": [...]} with `results` beside them. Where there are troubles, the exit code is
+// the first one's, unless the command has set one already.
 void print_document(Session& session, const std::string& command, nlohmann::json results,
                     const std::vector<Trouble>& troubles = {});
 // "tnr: what" and its hints, on stderr.
 void tell_error(Session& session, const Error& error);
+// Each of them; what they mean for the exit code is as with a document.
+void tell_troubles(Session& session, const std::vector<Trouble>& troubles);
 // What the process ends with because of it.
 int exit_code_of(const Error& error);
-// How a command ends that did what it could for each of several machines: with a document, or each trouble told. The exit
-// code is the first trouble's.
+// How a command ends that did what it could for each of several machines: with a document, or each trouble told.
 Result<> finish(Session& session, const std::string& command, nlohmann::json results,
                 const std::vector<Trouble>& troubles);
 

@@ -34,6 +34,20 @@ Result<> write(const std::string& path, const std::vector<PoolLogin>& logins) {
     return write_file(path, Json{{"pools", pools}}.dump(2) + "\n", 0600);
 }
 
+// By the tokens' public halves. What cannot be read is none of ours, and is replaced.
+Json tokens_in(const std::string& path) {
+    auto text = read_file(path);
+    Json all = text ? Json::parse(*text, nullptr, false) : Json::object();
+    return all.is_object() ? all : Json::object();
+}
+
+wire::KeyPair key_of_token(const Json& tokens, const std::string& token) {
+    const Json key = tokens.value(token, Json());
+    const Json secret = key.is_object() ? key.value("secret", Json()) : Json();
+    if (!secret.is_string()) return {};
+    return {wire::public_of(secret), secret};
+}
+
 Error usage(const std::string& what) {
     return Error{Error::Kind::usage, what, "a pool's address looks like tcp://gpu-node.example:14900"};
 }
@@ -66,7 +80,7 @@ Result<std::vector<PoolLogin>> Logins::all() const {
     if (!text) return text.error();
     auto logins = parse_logins(*text);
     if (logins) return logins;
-    return Error{Error::Kind::usage, path_ + " is damaged: " + logins.error().what,
+    return Error{Error::Kind::internal, path_ + " is damaged: " + logins.error().what,
                  "remove it and run `tnr login pool` again"};
 }
 
@@ -83,6 +97,33 @@ Result<> Logins::change(const std::function<bool(std::vector<PoolLogin>&)>& chan
         auto logins = all();
         if (!logins) return logins.error();
         return changed(*logins) ? write(path_, *logins) : Result<>{Ok{}};
+    });
+}
+
+std::string Logins::tokens_path() const {
+    return path_.substr(0, path_.rfind('.')) + "_tokens.json";
+}
+
+Result<wire::KeyPair> Logins::key_for_token(const std::string& token) {
+    wire::KeyPair key;
+    auto stored = change_file(tokens_path(), [&]() -> Result<> {
+        Json tokens = tokens_in(tokens_path());
+        key = key_of_token(tokens, token);
+        if (!key.public_key.empty()) return Ok{};
+        key = wire::make_key_pair();
+        tokens[token] = {{"secret", key.secret_key}};
+        return write_file(tokens_path(), tokens.dump(2) + "\n", 0600);
+    });
+    if (!stored) return stored.error();
+    return key;
+}
+
+Result<> Logins::forget_token(const std::string& token) {
+    return change_file(tokens_path(), [&]() -> Result<> {
+        Json tokens = tokens_in(tokens_path());
+        tokens.erase(token);
+        if (tokens.empty()) return remove_file(tokens_path());
+        return write_file(tokens_path(), tokens.dump(2) + "\n", 0600);
     });
 }
 

@@ -1,4 +1,5 @@
-// The pools this user may use: ~/.config/tnr/pool.json, 0600. The last one signed in to is the default.
+// The pools this user may use: ~/.config/tnr/pool.json, 0600. The last one signed in to is the default. Keys for tokens that
+// are being traded are in pool_tokens.json beside it.
 #pragma once
 
 #include <functional>
@@ -18,6 +19,10 @@ public:
 
     Result<std::vector<PoolLogin>> all() const;  // oldest first; empty when there is no file
     Result<> save(const PoolLogin& login);       // replaces one of the same address, and becomes the default
+    // The key pair that a token, known by its public half, is to be traded for. It is on the disk before anybody hears of it,
+    // and the same one each time until forget_token(): whatever ends a sign-in midway, the next one with that token is done.
+    Result<wire::KeyPair> key_for_token(const std::string& token);
+    Result<> forget_token(const std::string& token);
     // The pool there has a new public key now; succeeds when we are not signed in to it.
     Result<> renew(const std::string& address, const std::string& server_public);
     Result<> remove(const std::string& address);  // succeeds when it is not there
@@ -27,6 +32,7 @@ public:
 private:
     // `changed` answers whether there is anything to write.
     Result<> change(const std::function<bool(std::vector<PoolLogin>&)>& changed);
+    std::string tokens_path() const;
 
     std::string path_;
 };

@@ -178,12 +178,12 @@ Result<RecordLock> Records::lock(const std::string& name) {
     if (auto made = make_folders(folder_); !made) return made.error();
     std::string file = folder_ + "/" + name + ".lock";
     for (;;) {
-        UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-        if (!fd) return file_error("cannot open", file, errno);
-        if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
+        auto fd = open_file(file, O_RDWR | O_CREAT);
+        if (!fd) return fd.error();
+        if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0)
             return Error{Error::Kind::remote, "another tnr is working on '" + name + "' right now",
                          "wait for it to end, or see who it is: `fuser " + file + "`"};
-        if (is_file(fd, file)) return RecordLock{file, std::move(fd)};
+        if (is_file(*fd, file)) return RecordLock{file, std::move(*fd)};
     }
 }
 

@@ -20,7 +20,7 @@ bool is_text(const std::string& bytes) try {
 
 Result<> wish_setup(Record& record, const std::string& path) {
     if (path.empty()) return Ok{};
-    auto script = read_file(path);
+    auto script = read_users_file(path);
     if (!script) return Error{Error::Kind::usage, "cannot read the setup script: " + script.error().what};
     auto refused = [&](const std::string& why) {
         return Error{Error::Kind::usage, "the setup script '" + path + "' " + why,

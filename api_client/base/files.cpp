@@ -1,6 +1,7 @@
 // Reading and atomically replacing files.
 #include "api_client/base/files.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
 
 namespace tnr {
@@ -43,6 +43,68 @@ std::string folder_of_file(const std::string& path) {
     return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+const char* kind_in_words(mode_t mode) {
+    if (S_ISDIR(mode)) return "a folder";
+    if (S_ISFIFO(mode)) return "a pipe";
+    return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+Result<std::string> text_of(int fd, const std::string& path, size_t bytes_max) {
+    std::string text;
+    std::vector<char> piece(size_t{64} << 10);
+    for (;;) {
+        ssize_t got = ::read(fd, piece.data(), piece.size());
+        if (got < 0 && errno == EINTR && interrupt::interrupted()) return interrupt::error();
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return file_error("cannot read", path, errno);
+        if (got == 0) return text;
+        text.append(piece.data(), static_cast<size_t>(got));
+        if (text.size() > bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
+    }
+}
+
+// What is being written is called NAME.tnr-XXXXXX. Its writer holds a lock on it for as long as it has that name.
+constexpr std::string_view unfinished = ".tnr-XXXXXX";
+
+bool is_unfinished(std::string_view name) {
+    if (name.size() <= unfinished.size()) return false;
+    name.remove_prefix(name.size() - unfinished.size());
+    return name.substr(0, 5) == unfinished.substr(0, 5) &&
+           name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", 5) ==
+               std::string_view::npos;
+}
+
+// Whoever has the lock takes the name away while holding it, so a writer that gets the lock afterwards notices.
+bool has_name(int fd) {
+    struct stat found;
+    return ::fstat(fd, &found) == 0 && found.st_nlink > 0;
+}
+
+// Leaves what is locked, and everything where the file system has no locks.
+void sweep_unfinished(const std::string& folder) {
+    DIR* open = ::opendir(folder.c_str());
+    if (!open) return;
+    while (const dirent* entry = ::readdir(open)) {
+        if (!is_unfinished(entry->d_name)) continue;
+        const UniqueFd fd{::openat(::dirfd(open), entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
+        if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && has_name(fd.get()))
+            ::unlinkat(::dirfd(open), entry->d_name, 0);
+    }
+    ::closedir(open);
+}
+
+// `name` becomes the new file's. A sweep that was quicker than our lock has taken it away: then under another one.
+UniqueFd create_unfinished(const std::string& path, std::string& name) {
+    for (;;) {
+        name = path + std::string(unfinished);
+        UniqueFd fd{::mkostemp(name.data(), O_CLOEXEC)};
+        if (!fd) return fd;
+        while (::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+        }
+        if (has_name(fd.get())) return fd;
+    }
+}
+
 }  // namespace
 
 Error file_error(const std::string& doing, const std::string& path, int error_number) {
@@ -58,19 +120,29 @@ bool file_exists(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0;
 }
 
+Result<UniqueFd> open_file(const std::string& path, int flags) {
+    const char* doing = (flags & O_ACCMODE) == O_RDONLY ? "cannot read" : "cannot open";
+    UniqueFd fd{::open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600)};
+    const int error = errno;
+    struct stat found;
+    if ((fd ? ::fstat(fd.get(), &found) : ::stat(path.c_str(), &found)) == 0 && !S_ISREG(found.st_mode))
+        return Error{Error::Kind::internal, std::string(doing) + " " + path + ": it is " + kind_in_words(found.st_mode),
+                     "a file belongs there: move away what is there"};
+    if (!fd) return file_error(doing, path, error);
+    return fd;
+}
+
 Result<std::string> read_file(const std::string& path, size_t bytes_max) {
-    UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    auto fd = open_file(path, O_RDONLY);
+    if (!fd) return fd.error();
+    return text_of(fd->get(), path, bytes_max);
+}
+
+Result<std::string> read_users_file(const std::string& path, size_t bytes_max) {
+    const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (!fd && interrupt::interrupted()) return interrupt::error();
     if (!fd) return file_error("cannot read", path, errno);
-    std::string text;
-    std::vector<char> piece(size_t{64} << 10);
-    for (;;) {
-        ssize_t got = ::read(fd.get(), piece.data(), piece.size());
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return file_error("cannot read", path, errno);
-        if (got == 0) return text;
-        text.append(piece.data(), static_cast<size_t>(got));
-        if (text.size() > bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
-    }
+    return text_of(fd.get(), path, bytes_max);
 }
 
 Result<> make_folders(const std::string& path) {
@@ -94,8 +166,9 @@ Result<> change_file(const std::string& path, const std::function<Result<>()>& c
 
 Result<> write_file(const std::string& path, const std::string& text, mode_t mode) {
     if (auto made = make_folders(folder_of_file(path)); !made) return made;
-    std::string temporary = path + ".XXXXXX";
-    UniqueFd fd{::mkostemp(temporary.data(), O_CLOEXEC)};
+    sweep_unfinished(folder_of_file(path));
+    std::string temporary;
+    const UniqueFd fd = create_unfinished(path, temporary);
     if (!fd) return file_error("cannot write", path, errno);
     auto written = write_all(fd.get(), path, text);
     if (written && ::fchmod(fd.get(), mode) != 0) written = file_error("cannot write", path, errno);
@@ -105,6 +178,7 @@ Result<> write_file(const std::string& path, const std::string& text, mode_t mod
 }
 
 Result<> remove_file(const std::string& path) {
+    sweep_unfinished(folder_of_file(path));
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return file_error("cannot remove", path, errno);
     return Ok{};
 }

@@ -335,10 +335,11 @@ Result<Response> Client::send(const Request& request) {
 
 Result<> check_endpoint(const std::string& url) {
     const std::string host = host_of(url), name = host.substr(0, host.rfind(':'));
-    if (url.compare(0, 8, "https://") == 0 && !host.empty() && host.find('@') == std::string::npos) return Ok{};
-    const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;  // not 127.0.0.1@elsewhere
+    const bool plain_host = !host.empty() && host.find('@') == std::string::npos;  // not 127.0.0.1@elsewhere
+    if (url.compare(0, 8, "https://") == 0 && plain_host) return Ok{};
+    const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;
     const bool here = name == "localhost" || name == "[::1]" || (numeric && name.compare(0, 4, "127.") == 0);
-    if (url.compare(0, 7, "http://") == 0 && (here || is_metadata_service(url))) return Ok{};
+    if (url.compare(0, 7, "http://") == 0 && plain_host && (here || is_metadata_service(url))) return Ok{};
     return Error{Error::Kind::usage, "'" + url + "' is no address for a cloud's API",
                  "it begins with https://; plain http would show your token to the network, and is for localhost only"};
 }

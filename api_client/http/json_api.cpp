@@ -6,7 +6,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 #include "api_client/base/files.hpp"
@@ -27,8 +26,8 @@ std::string day_of(const std::string& time) {
 
 // What is kept of this day, from there. Nothing where the file is another one's, or damaged.
 std::optional<Dated> kept_today(const std::filesystem::path& file, const std::string& base, const std::string& now) {
-    std::ifstream kept(file, std::ios::binary);
-    const Json old = kept ? Json::parse(kept, nullptr, false) : Json();
+    auto kept = read_file(file, Limits{}.reply_bytes_max);
+    const Json old = kept ? Json::parse(*kept, nullptr, false) : Json();
     const std::string date = text_in(old, "date");
     if (text_in(old, "base") != base || day_of(date) != day_of(now) || !old.contains("body")) return std::nullopt;
     return Dated{old["body"], date};

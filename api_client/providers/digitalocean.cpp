@@ -258,12 +258,17 @@ public:
     }
 
 private:
-    // Pages are counted, for the address of the next one in a reply is of the cloud's host, not of a proxy.
+    // Of the next page's address only its number counts, for the rest is of the cloud's host, not of a proxy. A page that
+    // names one that has been is the end (http::Pages).
     Result<std::vector<Json>> list(const std::string& path, const std::string& what) {
         const std::string first = path + (path.find('?') == std::string::npos ? "?" : "&") + "per_page=200";
-        return api_.all(first, what, [first, page = 1](const Json& body) mutable -> std::string {
+        return api_.all(first, what, [first](const Json& body) -> std::string {
             const Json pages = body.value("links", Json::object()).value("pages", Json::object());
-            return pages.contains("next") ? first + "&page=" + std::to_string(++page) : "";
+            if (!pages.contains("next")) return "";
+            const std::string next = pages.at("next");
+            const size_t at = std::min(next.find("?page="), next.find("&page="));
+            if (at == std::string::npos) throw std::out_of_range("the next page has no number");
+            return first + "&page=" + std::to_string(std::stoul(next.substr(at + 6)));
         });
     }
 

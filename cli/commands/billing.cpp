@@ -200,7 +200,7 @@ Result<> billing(Session& session, const BillingOptions& options) {
         print_budgets(session, uses);
     }
     tell_gaps(session, bill, options.everyone, *history);
-    for (const auto& trouble : overview.troubles) tell_error(session, trouble.error);
+    tell_troubles(session, overview.troubles);
     return Ok{};
 }
 
@@ -227,7 +227,8 @@ void add_billing(Grammar& tnr, Session& session) {
         "that\n"
         "they had, and GPU time by type. Clouds that tell their own figure of this month have it beside ours, with "
         "the\n"
-        "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit.\n\n"
+        "difference: taxes, traffic, snapshots, machines that tnr did not make, a month's upper limit.\n"
+        "Ends with 1 when a cloud or a pool does not answer, and with 4 when one refuses you.\n\n"
         "Examples:\n"
         "  tnr billing\n"
         "  tnr billing --by day --since 14d\n"

@@ -150,7 +150,6 @@ Result<> gpus(Session& session, const GpusOptions& options) {
     if (answer.on_the_market)
         for (auto& fit : answer.fits) fit.type.free = 0;  // to be bought, which is not free
     const bool fits = std::any_of(answer.fits.begin(), answer.fits.end(), [](const Fit& fit) { return fit.gpus > 0; });
-    if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
     if (answer.job && !fits && troubles.empty()) session.exit_code = exit_failed;
     if (session.json) {
         print_gpus_document(session, answer, troubles);
@@ -160,7 +159,7 @@ Result<> gpus(Session& session, const GpusOptions& options) {
         print_fits(session, options, answer);
     else
         print_gpus(session, options, answer);
-    for (const auto& trouble : troubles) tell_error(session, trouble.error);
+    tell_troubles(session, troubles);
     return Ok{};
 }
 

@@ -52,13 +52,19 @@ Result<PoolLogin> checked(Session& session, const LoginOptions& options) {
     return PoolLogin{options.address, {options.server_key, {public_key, *secret}}};
 }
 
-// A key pair of our own for the token's, whose secret somebody else has had in their hands. The file is looked at before: a
-// token is good only once.
+// A key pair of our own for the token's, whose secret somebody else has had in their hands. A token is good for one key only,
+// so that is on the disk before; a pool takes the same one again.
 Result<> trade_token(Session& session, Pool& pool, PoolLogin& login) {
-    if (auto readable = session.logins().all(); !readable) return readable.error();
-    auto own = wire::make_key_pair();
-    if (auto done = pool.redeem_token(own.public_key); !done) return done;
-    login.keys.own = own;
+    auto logins = session.logins();
+    if (auto readable = logins.all(); !readable) return readable.error();
+    const std::string token = login.keys.own.public_key;
+    auto own = logins.key_for_token(token);
+    if (!own) return own.error();
+    if (auto done = pool.redeem_token(own->public_key); !done) {
+        if (done.error().kind == Error::Kind::auth) (void)logins.forget_token(token);  // it will never be good
+        return done;
+    }
+    login.keys.own = *own;
     return Ok{};
 }
 
@@ -74,7 +80,8 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
     auto hello = (*pool)->hello();
     if (!hello) return hello.error();
     std::string role = hello->role;
-    if (role == "token") {
+    const std::string token = role == "token" ? login->keys.own.public_key : "";
+    if (!token.empty()) {
         if (auto traded = trade_token(session, **pool, *login); !traded) return traded;
         role = "account";
     }
@@ -83,6 +90,7 @@ Result<> login_pool(Session& session, const LoginOptions& options) {
         return Error{Error::Kind::auth, "that key belongs to a machine, not to a person",
                      "use the line of `tnr-gpu-server user add NAME`"};
     if (auto saved = session.logins().save(*login); !saved) return saved;
+    if (!token.empty()) (void)session.logins().forget_token(token);  // kept twice, its key does no harm
     if (session.json)
         print_document(session, "login pool", {{"pool", login->address}, {"role", role}, {"signed_in", true}});
     else

@@ -50,8 +50,6 @@ Result<> offers(Session& session, const OffersOptions& options) {
     auto found = find_offers(session, options.wants);
     if (interrupt::interrupted()) return interrupt::error();
     if (!found) return found.error();
-    if (found->offers.empty() && !found->troubles.empty())
-        session.exit_code = exit_code_of(found->troubles.front().error);
     if (session.json) {
         auto list = nlohmann::json::array();
         for (const auto& each : found->offers) list.push_back(offer_json(each));
@@ -68,7 +66,7 @@ Result<> offers(Session& session, const OffersOptions& options) {
         session.out << "No offers. `tnr whoami` shows where you are signed in\n";
     if (rows.size() < found->offers.size())
         session.err << "note: " << found->offers.size() - rows.size() << " more; `-o wide` shows them all\n";
-    for (const auto& trouble : found->troubles) tell_error(session, trouble.error);
+    tell_troubles(session, found->troubles);
     return Ok{};
 }
 
@@ -87,7 +85,8 @@ void add_offers(Grammar& tnr, Session& session) {
     command.footer(
         "Of all clouds that you are signed in to, asked at once. Prices are the clouds' own, with the disk and the\n"
         "address that come with the machine; A MONTH is 730 hours or the cloud's own figure. Currencies are never\n"
-        "converted: what is free comes first, then each currency from its cheapest, then what has no known price.\n\n"
+        "converted: what is free comes first, then each currency from its cheapest, then what has no known price.\n"
+        "Ends with 1 when one cloud does not answer, and with 4 when one refuses you; the others' are shown.\n\n"
         "Examples:\n"
         "  tnr offers\n"
         "  tnr offers --cpus 4 --memory 16 --max-price 0.05EUR\n"

@@ -184,14 +184,12 @@ Result<> status(Session& session, const StatusOptions& options) {
     if (!options.names.empty() || shows(options.list, "idle", status_columns)) ask_idle_times(session, overview);
     if (!options.names.empty() || shows(options.list, "gpu-cost", status_columns)) ask_gpu_costs(session, overview);
     if (interrupt::interrupted()) return interrupt::error();
-    for (const auto& trouble : overview.troubles)
-        if (trouble.error.kind == Error::Kind::not_found) session.exit_code = exit_failed;
     if (session.json) {
         print_document(session, "status", to_json(overview), overview.troubles);
         return Ok{};
     }
     print_overview(session.out, session.err, session, options, overview);
-    for (const auto& trouble : overview.troubles) tell_error(session, trouble.error);
+    tell_troubles(session, overview.troubles);
     return Ok{};
 }
 
@@ -206,9 +204,9 @@ void add_status(Grammar& tnr, Session& session) {
     add_list_options(command, options->list);
     command.footer(
         "Asks the clouds and pools, all at once, so it also shows what was made or deleted outside tnr. One that\n"
-        "does not answer within seconds is named, and the others are shown; the exit code is then 0 all the same, and "
-        "1 when\n"
-        "a machine that you name is not there.\n\n"
+        "does not answer within seconds is named, and the others are shown; it then ends with 1, or with 4 where a "
+        "cloud\n"
+        "refuses you. It ends with 1 also when a machine that you name is not there.\n\n"
         "BUSY tells whether a program uses the machine's GPU now; UP how long it has been running; PRICE what the\n"
         "machine costs by the hour, and what its GPUs cost in hours in which programs use them, where the pool says; "
         "COST\n"

@@ -44,7 +44,6 @@ void print_identities(Session& session, const std::vector<Identity>& all) {
     std::vector<Trouble> troubles;
     for (const auto& each : all)
         if (each.error) troubles.push_back({each.provider, *each.error});
-    if (!troubles.empty()) session.exit_code = exit_code_of(troubles.front().error);
     if (session.json) {
         auto list = nlohmann::json::array();
         for (const auto& each : all)
@@ -62,7 +61,7 @@ void print_identities(Session& session, const std::vector<Identity>& all) {
                                          : "not signed in",
                         each.source});
     ui::print_table(session.out, rows, session.out_paint);
-    for (const auto& trouble : troubles) tell_error(session, trouble.error);
+    tell_troubles(session, troubles);
 }
 
 }  // namespace

@@ -134,10 +134,10 @@ Result<> History::note(const std::vector<Sighting>& sightings) {
     if (sightings.front().at < earliest)
         return Error{Error::Kind::usage, "this computer's clock is wrong: it says " + sightings.front().at};
     if (auto made = make_folders(path_.substr(0, path_.rfind('/'))); !made) return made;
-    UniqueFd fd{::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
-    if (!fd) return file_error("cannot open", path_, errno);
+    auto fd = open_file(path_, O_RDWR | O_CREAT | O_APPEND);
+    if (!fd) return fd.error();
     // Held while we look and write, which takes milliseconds: another tnr sees what we wrote.
-    while (::flock(fd.get(), LOCK_EX) != 0)
+    while (::flock(fd->get(), LOCK_EX) != 0)
         if (errno != EINTR) return file_error("cannot lock", path_, errno);
     auto text = read_file(path_, history_bytes_max);
     if (!text) return text.error();
@@ -152,7 +152,7 @@ Result<> History::note(const std::vector<Sighting>& sightings) {
     }
     // A line that a full disk or a crash has cut off must not take ours with it.
     if (!lines.empty() && !text->empty() && text->back() != '\n') lines.insert(0, "\n");
-    return append(fd.get(), path_, lines);
+    return append(fd->get(), path_, lines);
 }
 
 std::map<std::pair<std::string, std::string>, Sighting> last_of_each(const std::vector<Sighting>& sightings) {

@@ -15,7 +15,6 @@ namespace tnr::sync {
 namespace {
 
 constexpr std::chrono::seconds cleanup_limit{3};
-constexpr uint32_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
 
 // One file on its way. Its callbacks hold it by shared_ptr, so it lives until the last reply.
 struct Sending {
@@ -172,7 +171,7 @@ private:
         for (auto part = parts_.begin(); part != parts_.end();) {
             const Item& item = *part->first;
             uint64_t bytes = bytes_to_keep(part->second.bytes);
-            UniqueFd file{bytes ? ::open(source(item).c_str(), O_RDONLY | O_CLOEXEC) : -1};
+            UniqueFd file{bytes ? ::open(source(item).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1};
             std::string hash = file ? hash_here(file, bytes) : "";
             bool right = !hash.empty() && hash == hash_there(sftp_, part->second.path, bytes), ours = false;
             std::string own = temporary(place(item), item);
@@ -241,7 +240,8 @@ private:
             if (there != there_.end() && there->second.kind == Kind::folder) continue;
             if (auto cleared = make_room(item); !cleared) return cleared;
             if (auto free = room(); !free) return free;
-            sftp_.make_folder(place(item), folder_while_filling, [this, &item](ssh::Reply reply) {
+            // A read-only folder can only be filled before it is one.
+            sftp_.make_folder(place(item), item.mode | 0700, [this, &item](ssh::Reply reply) {
                 if (!reply.ok()) fail(reply, "cannot make folder", place(item));
             });
         }

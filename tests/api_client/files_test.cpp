@@ -2,11 +2,20 @@
 #include "api_client/base/files.hpp"
 #include "api_client/providers/local/files.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 
+#include <atomic>
+#include <fstream>
 #include <future>
-#include "tests/support/catch.hpp"
+#include <thread>
+#include <vector>
 
+#include "api_client/tool_files.hpp"
+#include "tests/support/catch.hpp"
 #include "world.hpp"
 
 using namespace tnr;
@@ -51,4 +60,130 @@ TEST_CASE("a lock keeps others out until it is let go", "[files]") {
         CHECK(second.get());
         CHECK(std::filesystem::exists(folder / "lock"));  // the second holds a lock others can see
     }
+}
+
+TEST_CASE("what is no file is refused by name, and nobody waits for it", "[files]") {
+    const TemporaryFolder folder;
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    (folder / "socket").copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    const std::pair<std::string, std::string> no_files[] = {{folder / "pipe", "a pipe"},
+                                                            {folder / "socket", "a socket"},
+                                                            {"/dev/zero", "a device"},
+                                                            {folder.path(), "a folder"}};
+    for (const auto& [path, kind] : no_files) {
+        const auto text = read_file(path);
+        REQUIRE_FALSE(text);
+        CHECK(text.error().what == "cannot read " + path + ": it is " + kind);
+        CHECK_FALSE(open_file(path, O_RDWR | O_CREAT));
+    }
+    CHECK(read_file(folder / "none").error().kind == Error::Kind::not_found);
+    test::write_text(folder / "file", "text");
+    std::filesystem::create_symlink("file", folder / "link");
+    CHECK(*read_file(folder / "link") == "text");
+    REQUIRE(write_file(folder / "pipe", "a file"));  // which comes in its place
+    CHECK(*read_file(folder / "pipe") == "a file");
+}
+
+TEST_CASE("a pipe that the user names is read to its end, and one of a password manager's, if it speaks", "[files]") {
+    const TemporaryFolder folder;
+    const std::string pipe = folder / "pipe", text(200'000, 'x');
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    auto speaks = [&] { return std::async(std::launch::async, [&] { std::ofstream(pipe) << text; }); };
+    auto speaker = speaks();
+    CHECK(*read_users_file(pipe) == text);
+    speaker.get();
+    speaker = speaks();
+    CHECK(small_file(pipe) == text);
+    speaker.get();
+    CHECK(small_file(pipe).empty());
+    CHECK(small_file(folder.path()).empty());
+    CHECK(small_file("/dev/zero").empty());
+}
+
+namespace {
+
+std::vector<std::string> names_in_folder(const std::string& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+using FileNames = std::vector<std::string>;
+
+// A process that has been stopped in the middle of writing the folder's file "key". It goes with this.
+class StoppedWriter {
+public:
+    explicit StoppedWriter(const TemporaryFolder& folder) {
+        const std::string large(size_t{64} << 20, 'k');
+        for (FileNames names; names.size() != 1 || names[0] == "key"; names = names_in_folder(folder.path())) {
+            kill();
+            for (const auto& name : names) std::filesystem::remove(folder / name);
+            process_ = ::fork();
+            REQUIRE(process_ >= 0);
+            if (process_ == 0) ::_exit(write_file(folder / "key", large) ? 0 : 1);
+            for (int i = 0; names_in_folder(folder.path()).empty() && i < 60'000; ++i)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            ::kill(process_, SIGSTOP);
+            ::waitpid(process_, nullptr, WUNTRACED);
+        }
+    }
+    ~StoppedWriter() { kill(); }
+    void kill() {
+        if (process_ < 0) return;
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, nullptr, 0);
+        process_ = -1;
+    }
+
+private:
+    pid_t process_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("what a killed writer has left goes with the next write there, and what one is writing stays", "[files]") {
+    const TemporaryFolder folder;
+    StoppedWriter writer(folder);
+    const std::string unfinished = names_in_folder(folder.path()).front();
+    CHECK(unfinished.find("key.tnr-") == 0);
+    REQUIRE(write_file(folder / "key", "mine"));
+    CHECK(names_in_folder(folder.path()) == FileNames{"key", unfinished});  // it may go on
+    writer.kill();
+    SECTION("with a write") {
+        REQUIRE(write_file(folder / "key", "mine, too"));
+    }
+    SECTION("with a removal") {
+        REQUIRE(remove_file(folder / "other"));
+    }
+    CHECK(names_in_folder(folder.path()) == FileNames{"key"});
+}
+
+TEST_CASE("a sweep takes nothing that is somebody else's", "[files]") {
+    const TemporaryFolder folder;
+    const FileNames others = {"key.XXXXXX", "key.backup", "key.tnr-", "key.tnr-123", "key.tnr-a.b-cd", "tnr-AbCdEf"};
+    for (const auto& name : others) test::write_text(folder / name, "x");
+    test::write_text(folder / "other.tnr-AbCdEf", "x");
+    std::filesystem::create_symlink("key.backup", folder / "link.tnr-AbCdEf");
+    REQUIRE(remove_file(folder / "none"));
+    FileNames left = others;
+    left.insert(std::find(left.begin(), left.end(), "tnr-AbCdEf"), "link.tnr-AbCdEf");
+    CHECK(names_in_folder(folder.path()) == left);
+}
+
+TEST_CASE("many who write into one folder at once sweep nothing of each other's", "[files]") {
+    const TemporaryFolder folder;
+    std::atomic<int> failures{0};
+    std::vector<std::thread> writers;
+    for (int writer = 0; writer < 6; ++writer)
+        writers.emplace_back([&, writer] {
+            for (int turn = 0; turn < 60; ++turn)
+                failures += !write_file(folder / std::to_string(writer), std::to_string(turn));
+        });
+    for (auto& writer : writers) writer.join();
+    CHECK(failures == 0);
+    CHECK(names_in_folder(folder.path()) == FileNames{"0", "1", "2", "3", "4", "5"});
 }

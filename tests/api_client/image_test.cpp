@@ -1,9 +1,13 @@
 // Images that users bring, good and bad.
 #include "api_client/providers/local/image.hpp"
 
-#include "tests/support/catch.hpp"
+#include <poll.h>
+#include <sys/syscall.h>
 
 #include <chrono>
+
+#include "api_client/base/interrupt.hpp"
+#include "tests/support/catch.hpp"
 
 #include "api_client/providers/local/build_script.hpp"
 #include "api_client/providers/local/child.hpp"
@@ -106,4 +110,29 @@ TEST_CASE("images that nobody has used for a month leave the cache", "[image]") 
     CHECK(std::filesystem::exists(ours / "disk.qcow2"));
     CHECK(std::filesystem::exists(last_week / "disk.qcow2"));
     CHECK_FALSE(std::filesystem::exists(forgotten));
+}
+
+TEST_CASE("Ctrl-C ends the building of the image deep in a download, and nothing of it stays", "[image]") {
+    const TemporaryFolder folder;
+    const std::string tools = folder / "tools";
+    std::filesystem::create_directory(tools);
+    for (const char* tool : {"mmdebstrap", "qemu-img", "mke2fs"}) {
+        test::write_text(tools + "/" + tool, "#!/bin/sh\necho $$ >" + (folder / "pid") +
+                                                 "\necho 'I: downloading packages' >&2\nexec sleep 60\n");
+        std::filesystem::permissions(tools + "/" + tool, std::filesystem::perms::owner_all);
+    }
+    const Environment path("PATH", (tools + ":" + std::getenv("PATH")).c_str());
+    const Environment mirror("TNR_APT_MIRROR", "http://127.0.0.1:1/");
+    auto image = default_image(folder / "cache", [](const std::string& step) {
+        if (step.find("downloading") != std::string::npos && !interrupt::interrupted()) interrupt::raise_for_test();
+    });
+    interrupt::clear_for_test();
+    REQUIRE(!image);
+    CHECK(image.error().what == "interrupted");
+    const int builder = std::stoi(test::read_text(folder / "pid"));
+    const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, builder, 0)));
+    pollfd wait{ended.get(), POLLIN, 0};
+    CHECK((!ended || ::poll(&wait, 1, 10'000) == 1));
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "cache/images"))
+        CHECK(entry.path().filename().string().find(".building.") == std::string::npos);
 }

@@ -134,7 +134,7 @@ TEST_CASE("a token that has expired hides no machine without a word", "[cli][clo
         CHECK(fake.err.str().find("the token came from HCLOUD_TOKEN") != std::string::npos);
         CHECK(fake.err.str().find("not signed in there") == std::string::npos);
     };
-    told({"status"}, 0);
+    for (const char* command : {"status", "billing", "offers"}) told({command}, 4);
     told({"snapshot", "--list"}, 4);
     told({"delete", "other", "--yes"}, 4);
     CHECK(fake.document({"status"})["errors"][0]["about"] == "hetzner");

@@ -87,6 +87,9 @@ TEST_CASE("the values are what there is, and nobody is asked for them", "[cli][c
     fake.world.pool_reachable = false;
     CHECK(values("gpu") == "a100\nh100\n");
     CHECK(values("provider") == "local\n");
+    CHECK(values("output") == "table\nwide\njson\nyaml\nname\n");
+    CHECK(values("by") == "machine\ngpu\nprovider\nday\ntag\nuser\n");
+    CHECK(values("shell") == "bash\nzsh\nfish\n");
     CHECK(values("any").empty());
     CHECK(fake.tnr({"completion"}) == 2);
 }

@@ -40,7 +40,8 @@ struct FakeWorld {
     std::string pool_role = "account";
     std::optional<int64_t> pool_time = {};
     bool pool_operator = false;
-    std::string redeemed;  // the key that a token was traded for
+    std::string redeemed;                    // the key that a token was traded for
+    std::function<void()> on_redeemed = {};  // once it is
     std::vector<cli::GpuClaim> claims;
     bool pool_reachable = true;
     cli::PoolNow now;
@@ -54,7 +55,8 @@ struct FakeWorld {
     std::map<std::string, int64_t> idle = {};  // of machines by name; others do not answer
     std::vector<std::string> scripts;          // those that ran
     int script_code = 0;                       // of the next one
-    // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove".
+    // Where the next thing goes wrong: "create", "created" (after the cloud has made it), "get_in", "install", "prove",
+    // "redeemed" (after the pool has taken a token).
     std::string fails_at, interrupted_at;
     int tries_in_vain = 0;  // before it can be got in
     bool dies_while_booting = false;
@@ -202,8 +204,11 @@ public:
     explicit FakePool(FakeWorld& world) : world_(world) {}
     Result<cli::PoolHello> hello() override { return reached(cli::PoolHello{world_.pool_role, world_.pool_time}); }
     Result<> redeem_token(const std::string& key) override {
-        if (!world_.redeemed.empty()) return Error{Error::Kind::auth, "this token has been used already"};
+        if (!world_.redeemed.empty() && world_.redeemed != key)
+            return Error{Error::Kind::auth, "this token has been used already"};
         if (world_.pool_reachable) world_.redeemed = key;
+        if (world_.on_redeemed) world_.on_redeemed();
+        if (auto passed = world_.pass("redeemed"); !passed) return passed;
         return reached(Ok{});
     }
     Result<std::vector<cli::GpuType>> types() override { return reached(world_.types); }
@@ -351,14 +356,15 @@ struct FakeSession {
         session.result = Ok{};
         return cli::run_command_line(session, words);
     }
-    // What a command line prints with --json, which must be of the schema.
+    // What a command line prints with --json, which must be of the schema, and have no errors where tnr ends with 0.
     nlohmann::json document(std::vector<std::string> words) {
         static const Schema schema;
         words.insert(words.begin(), "--json");
-        (void)tnr(words);
+        const int code = tnr(words);
         INFO(out.str() << err.str());
         auto document = nlohmann::json::parse(out.str());
         CHECK(schema.complaint(document) == "");
+        CHECK((code != 0 || document["errors"].empty()));
         return document;
     }
     std::string said() {

@@ -103,5 +103,5 @@ TEST_CASE("every failure's --json is of the one schema, and its kind decides the
     CHECK(checked.fails({"status"}, "network")["pools"][0]["reachable"] == false);
     REQUIRE(fake.tnr({"logout", "pool", "tcp://127.0.0.1:14900"}) == 0);
     checked.fails({"start", "demo", "--gpu", "h100"}, "auth");
-    CHECK(fake.session.exit_code == 0);
+    CHECK(fake.session.exit_code == cli::exit_sign_in);
 }

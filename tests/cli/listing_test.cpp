@@ -25,6 +25,8 @@ TEST_CASE("a list is shown as a table, wide, by name, or with the columns that a
     auto plain = fake.document({"status"});
     REQUIRE(fake.tnr({"status", "-o", "json"}) == 0);
     CHECK(json::parse(fake.out.str()) == plain);
+    REQUIRE(fake.tnr({"status", "-o", "yaml"}) == 0);
+    CHECK(fake.out.str() == cli::to_yaml(plain));
 }
 
 TEST_CASE("an output or a column that there is not is named, and the nearest beside it", "[cli][listing]") {

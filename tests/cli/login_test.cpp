@@ -1,6 +1,10 @@
 // `tnr login pool`.
 #include "cli/commands/login.hpp"
 
+#include <sys/stat.h>
+
+#include <filesystem>
+
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
 
@@ -52,6 +56,63 @@ TEST_CASE("a token is traded for a key that is made here", "[cli]") {
         REQUIRE_FALSE(again);
         CHECK(again.error().what == "this token has been used already");
         CHECK(fake.session.logins().find("")->keys.own.public_key == fake.world.redeemed);
+    }
+}
+
+TEST_CASE("a token whose sign-in was cut off after the pool had taken it signs in the next time", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), token = wire::make_key_pair();
+    auto login = [&] {
+        fake.in.clear();
+        fake.in.str(wire::token_prefix + token.secret_key + "\n");
+        return cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""});
+    };
+    const std::string keys = fake.session.config_folder + "/pool_tokens.json";
+    fake.world.pool_role = "token";
+    SECTION("by a broken connection") {
+        fake.world.fails_at = "redeemed";
+        CHECK(login().error().kind == Error::Kind::network);
+    }
+    SECTION("by Ctrl-C") {
+        fake.world.interrupted_at = "redeemed";
+        CHECK_FALSE(login());
+        interrupt::clear_for_test();
+    }
+    SECTION("by a pool.json that cannot be written any more") {
+        fake.world.on_redeemed = [&] {
+            const std::string pools = fake.session.config_folder + "/pool.json";
+            REQUIRE(remove_file(pools));
+            REQUIRE(make_folders(pools));
+        };
+        CHECK_FALSE(login());
+        fake.world.on_redeemed = {};
+        REQUIRE(std::filesystem::remove(fake.session.config_folder + "/pool.json"));
+    }
+    REQUIRE(file_exists(keys));
+    struct stat found {};
+    REQUIRE(::stat(keys.c_str(), &found) == 0);
+    CHECK((found.st_mode & 0777) == 0600);
+    CHECK_FALSE(fake.session.logins().find("tcp://gpu.example:1"));
+    REQUIRE(login());
+    CHECK(fake.session.logins().find("tcp://gpu.example:1")->keys.own.public_key == fake.world.redeemed);
+    CHECK_FALSE(file_exists(keys));
+}
+
+TEST_CASE("a key that cannot be stored costs no token, and one that is refused leaves nothing", "[cli]") {
+    test::FakeSession fake;
+    auto server = wire::make_key_pair(), token = wire::make_key_pair();
+    const std::string keys = fake.session.config_folder + "/pool_tokens.json";
+    fake.in.str(wire::token_prefix + token.secret_key + "\n");
+    fake.world.pool_role = "token";
+    SECTION("stored") {
+        REQUIRE(make_folders(keys + "/in-the-way"));
+        CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
+        CHECK(fake.world.redeemed.empty());
+    }
+    SECTION("refused") {
+        fake.world.redeemed = "somebody else's";
+        CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
+        CHECK_FALSE(file_exists(keys));
     }
 }
 

@@ -107,6 +107,7 @@ TEST_CASE("currencies are not compared, and a cloud that does not answer is name
     auto document = market.fake.document({"offers"});
     CHECK(document["offers"].size() == 4);
     CHECK(document["errors"][0]["about"] == "blue");
+    CHECK(market.fake.tnr({"offers"}) == 1);
 }
 
 TEST_CASE("start takes the cheapest machine that has what was asked for", "[cli][offers][start]") {

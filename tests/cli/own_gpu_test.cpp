@@ -47,6 +47,7 @@ struct ThunderSession {
         session.pool = [](const cli::PoolLogin&) -> Result<std::unique_ptr<cli::Pool>> {
             return Error{Error::Kind::internal, "a pool was asked about a GPU of Thunder's own"};
         };
+        REQUIRE(session.logins().remove("tcp://127.0.0.1:14900"));
         cloud.variables["TNR_API_TOKEN"] = test::MockCloud::token;
         const auto target = instance.sshd.target();
         REQUIRE(write_file(session.config_folder + "/keys/demo", ssh::private_file(target.key, "")));

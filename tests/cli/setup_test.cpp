@@ -8,6 +8,7 @@
 
 #include "tests/cli/fakes.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/complaints.hpp"
 
 using namespace tnr;
 
@@ -117,6 +118,7 @@ TEST_CASE("a script that still runs from before is not run beside itself", "[cli
     ScriptWorld world;
     std::promise<void> begun;
     REQUIRE(::mkfifo((world.home / "gate").c_str(), 0600) == 0);
+    test::Complaints complaints;
     std::thread first([&] {
         ScriptWorld* other = &world;
         auto access = cli::ssh_access(other->home.path());
@@ -127,14 +129,16 @@ TEST_CASE("a script that still runs from before is not run beside itself", "[cli
         cli::Record record;
         record.name = "demo";
         record.host_key = target.host_key;
-        CHECK(access->get_in(machine, record, [](const std::string&) -> Result<> { return Ok{}; }));
+        auto in = access->get_in(machine, record, [](const std::string&) -> Result<> { return Ok{}; });
+        if (!complaints.expect(static_cast<bool>(in), "could not be got in")) return begun.set_value();
         auto code = access->run_script("echo begun; read line <gate\n", [&](const std::string&) { begun.set_value(); });
-        CHECK(code);
+        complaints.expect(static_cast<bool>(code), "the first script did not end");
     });
     begun.get_future().wait();
     auto second = world.run("echo never\n");
     test::write_text(world.home / "gate", "go on\n");
     first.join();
+    CHECK(complaints.text() == "");
     REQUIRE_FALSE(second);
     CHECK(second.error().what.find("still runs on 'demo' from before") != std::string::npos);
     CHECK(world.lines.empty());

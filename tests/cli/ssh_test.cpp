@@ -224,16 +224,16 @@ TEST_CASE("a slow reader gets all of the output, and the other stream's end with
     auto client = connected(sshd);
     int out[2];
     REQUIRE(::pipe(out) == 0);
+    uint64_t taken = 0;
     std::thread slow([&] {
         std::vector<char> piece(4096);
-        uint64_t taken = 0;
         while (ssize_t got = ::read(out[0], piece.data(), piece.size()))
             taken += static_cast<uint64_t>(std::max<ssize_t>(got, 0));
-        CHECK(taken == 20'000'000);
     });
     auto code = ssh::run(*client, {"head -c 20000000 /dev/zero; echo end >&2", {}}, {-1, out[1], -1});
     ::close(out[1]);
     slow.join();
     ::close(out[0]);
+    CHECK(taken == 20'000'000);
     REQUIRE(code);
 }

@@ -1,6 +1,8 @@
 // `tnr status` in worlds where somebody else may have been at work.
 #include "cli/commands/status.hpp"
 
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/fakes.hpp"
@@ -56,7 +58,7 @@ TEST_CASE("one damaged record hides none of the others, and is told in plain wor
     fake.start_demo("other");
     for (std::string text : {"{\"name\": ", "{\"name\": \"demo\"}", "[]", "\xff"}) {
         test::write_text(fake.session.state_folder + "/machines/demo.json", text);
-        REQUIRE(fake.tnr({"status"}) == 0);
+        REQUIRE(fake.tnr({"status"}) == 1);
         CHECK(fake.out.str().find("other") != std::string::npos);
         CHECK(fake.out.str().find("demo") != std::string::npos);  // its provider has it
         CHECK(fake.err.str().find("the record of 'demo' is damaged") != std::string::npos);
@@ -67,7 +69,8 @@ TEST_CASE("one damaged record hides none of the others, and is told in plain wor
         CHECK(document["errors"][0]["about"] == "demo");
     }
     test::write_text(fake.session.config_folder + "/pool.json", "{");
-    REQUIRE(fake.tnr({"status"}) == 0);
+    REQUIRE(fake.tnr({"delete", "demo", "--yes"}) == 0);
+    REQUIRE(fake.tnr({"status"}) == 1);
     CHECK(fake.err.str().find("json.exception") == std::string::npos);
     CHECK(fake.err.str().find("tnr login pool") != std::string::npos);
 }
@@ -154,7 +157,7 @@ TEST_CASE("clouds are asked side by side, and one that fails is named", "[cli][s
         }
         return std::unique_ptr<Provider>(std::make_unique<PatientProvider>(fake.world, name, meeting));
     };
-    REQUIRE(fake.tnr({"status", "-o", "name"}) == 0);
+    REQUIRE(fake.tnr({"status", "-o", "name"}) == 1);
     auto lines = fake.out.str();
     CHECK(std::count(lines.begin(), lines.end(), '\n') == 3 * 67);
     CHECK(fake.err.str().find("tnr: mute: api.example did not end its reply within 15 s") != std::string::npos);
@@ -179,9 +182,49 @@ TEST_CASE("words of a cloud that a terminal would obey are shown escaped", "[cli
         CHECK(said.find("tnr delete") == std::string::npos);  // which would be pasted into a shell
     }
     fake.world.machine_error = Error{Error::Kind::network, "the cloud says \033[2J", "do \033[1m this"};
-    CHECK(fake.tnr({"status"}) == 0);
+    CHECK(fake.tnr({"status"}) == 1);
     CHECK(fake.err.str().find("the cloud says \\033[2J\nhint: do \\033[1m this\n") != std::string::npos);
     fake.world.machine_error.reset();
+}
+
+TEST_CASE("status and billing tell by their exit code that a cloud or a pool did not answer", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    for (const char* command : {"status", "billing"}) {
+        CHECK(fake.tnr({command}) == 0);
+        fake.world.machine_error = Error{Error::Kind::network, "no answer from the cloud"};
+        CHECK(fake.tnr({command}) == 1);
+        CHECK(fake.err.str().find("no answer from the cloud") != std::string::npos);
+        CHECK(fake.document({command})["errors"][0]["about"] == "local");
+        fake.world.machine_error.reset();
+        fake.world.pool_reachable = false;
+        CHECK(fake.tnr({command}) == 1);
+        CHECK(fake.document({command})["errors"][0]["about"] == "tcp://127.0.0.1:14900");
+        fake.world.pool_reachable = true;
+    }
+}
+
+TEST_CASE("pipes among the records and settings are named, and nobody waits for them", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    const std::string name = GENERATE("state/machines/pipe.json", "state/machines/demo.json", "state/history.jsonl",
+                                      "config/pool.json", "config/config.json", "config/budgets.json");
+    const std::string path = fake.folder / name;
+    INFO(path);
+    (void)remove_file(path);
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    std::string told;
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"status"},
+                                                  {"billing"},
+                                                  {"config", "list"},
+                                                  {"start", "demo", "--dry-run"},
+                                                  {"delete", "pipe", "--yes"}}) {
+        (void)fake.tnr(words);
+        told += fake.err.str();
+    }
+    CHECK(told.find(path + ": it is a pipe") != std::string::npos);
+    const bool noted = told.find("what machines cost is not written down: ") == std::string::npos;
+    CHECK(noted == (name != "state/history.jsonl"));
 }
 
 TEST_CASE("status of one machine tells all that is known of it", "[cli][status]") {
@@ -257,8 +300,8 @@ TEST_CASE("status tells of each machine what to do next, and of each pool whethe
     test::FakeSession fake;
     REQUIRE(fake.tnr({"status"}) == 0);
     CHECK(fake.out.str().find("No machines. `tnr start NAME --gpu TYPE` makes one.\n") == 0);
-    auto hint = [&](const std::string& state) {
-        REQUIRE(fake.tnr({"status"}) == 0);
+    auto hint = [&](const std::string& state, int code = 0) {
+        REQUIRE(fake.tnr({"status"}) == code);
         INFO(fake.out.str() << fake.err.str());
         CHECK(fake.out.str().find("demo  " + state + "  ") != std::string::npos);
         return fake.err.str();
@@ -272,11 +315,11 @@ TEST_CASE("status tells of each machine what to do next, and of each pool whethe
     fake.world.machines.clear();
     CHECK(hint("gone").find("'demo' was deleted outside tnr: `tnr delete demo` forgets it") != std::string::npos);
     fake.world.machine_error = Error{Error::Kind::network, "the cloud hangs"};
-    CHECK(hint("unknown").find("the cloud hangs") != std::string::npos);
+    CHECK(hint("unknown", 1).find("the cloud hangs") != std::string::npos);
     fake.world.machine_error.reset();
     CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900\n") != std::string::npos);
     fake.world.pool_reachable = false;
-    CHECK(hint("gone").find("no answer from the pool") != std::string::npos);
+    CHECK(hint("gone", 1).find("no answer from the pool") != std::string::npos);
     CHECK(fake.out.str().find("\nPool tcp://127.0.0.1:14900: not reachable\n") != std::string::npos);
 }
 

@@ -158,6 +158,22 @@ TEST_CASE("an interrupted upload leaves the old file whole and, of a large one, 
     CHECK(test::read_text(world.there / "file") == test::read_text(world.here / "file"));
 }
 
+TEST_CASE("new folders of an upload that was cut off have their own modes", "[sync]") {
+    World world(each_way());
+    fs::create_directories(world.here / "tree/open");
+    test::write_text(world.here / "tree/open/file", many_bytes(30'000'000));
+    for (auto [name, mode] : {std::pair{"tree", 0750}, {"tree/open", 0755}})
+        REQUIRE(::chmod((world.here / name).c_str(), static_cast<mode_t>(mode)) == 0);
+    auto interrupt_it = [](const sync::Tally& now) {
+        if (now.bytes > 1'000'000 && !interrupt::interrupted()) interrupt::raise_for_test();
+    };
+    auto tally = world.copy(world.here / "tree", "demo:" + (world.there / "tree"), interrupt_it);
+    interrupt::clear_for_test();
+    REQUIRE_FALSE(tally);
+    CHECK((look(world.there / "tree").st_mode & 0777) == 0750);
+    CHECK((look(world.there / "tree/open").st_mode & 0777) == 0755);
+}
+
 TEST_CASE("a full disk over there is called that, and keeps no half file", "[sync]") {
     World world(each_way());
     if (::mount("tmpfs", world.there.path().c_str(), "tmpfs", 0, "size=2m") != 0) {

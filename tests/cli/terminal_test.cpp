@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include "tests/support/catch.hpp"
+#include "tests/support/complaints.hpp"
 
 #include "cli/ssh/terminal.hpp"
 #include "tests/cli/sshd.hpp"
@@ -28,9 +29,7 @@ struct User {
         screen = UniqueFd{ours};
         terminal = UniqueFd{theirs};
     }
-    void type(const std::string& text) {
-        REQUIRE(::write(screen.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
-    }
+    void type(const std::string& text) const { (void)!::write(screen.get(), text.data(), text.size()); }
     // False when it did not appear within ten seconds.
     bool sees(const std::string& text) {
         auto deadline = ssh::Clock::now() + 10s;
@@ -62,6 +61,7 @@ TEST_CASE("a shell gets a terminal of our size, hears of a new size and of Ctrl-
     User user;
     termios before = modes(user.terminal.get());
     Result<int> code = 0;
+    test::Complaints complaints;
     {
         ssh::RawTerminal raw{user.terminal.get()};
         CHECK_FALSE(modes(user.terminal.get()).c_lflag & ICANON);
@@ -69,24 +69,25 @@ TEST_CASE("a shell gets a terminal of our size, hears of a new size and of Ctrl-
         auto main_thread = ::pthread_self();
         std::thread typist([&] {
             user.type("PS1=; stty -echo; stty size\n");
-            CHECK(user.sees("33 101"));
+            complaints.expect(user.sees("33 101"), "33 101");
             winsize wider{44, 132, 0, 0};
             ::ioctl(fd, TIOCSWINSZ, &wider);
             ::pthread_kill(main_thread, SIGWINCH);
             // The new size travels before what is typed after it.
             user.type("sleep 0.2; stty size\n");
-            CHECK(user.sees("44 132"));
+            complaints.expect(user.sees("44 132"), "44 132");
             user.type("tty; trap 'echo caught' INT; echo ready; sleep 100 & wait\n");
-            CHECK(user.sees("/dev/pts/"));
-            CHECK(user.sees("ready"));
+            complaints.expect(user.sees("/dev/pts/"), "/dev/pts/");
+            complaints.expect(user.sees("ready"), "ready");
             user.type("\x03");
-            CHECK(user.sees("caught"));
+            complaints.expect(user.sees("caught"), "caught");
             user.type("\nexit 5\n");
         });
         ssh::Command shell{"exec bash --norc -i", raw.pty()};
         code = ssh::run(**client, shell, {fd, fd, fd});
         typist.join();
     }
+    CHECK(complaints.text() == "");
     REQUIRE(code);
     CHECK(*code == 5);
     termios after = modes(user.terminal.get());

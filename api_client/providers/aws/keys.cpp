@@ -1,10 +1,12 @@
-// Keys as they are, the portal of AWS's single sign-on, a program of the user's, or the metadata service (IMDSv2).
+// Keys as they are, the portal of AWS's single sign-on, a program of the user's, the service beside a container, or the
+// metadata service (IMDSv2).
 #include "api_client/providers/aws/keys.hpp"
 
 #include <filesystem>
 
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
+#include "api_client/providers/aws/container.hpp"
 #include "api_client/providers/aws/credential_process.hpp"
 #include "api_client/providers/aws/sso.hpp"
 #include "api_client/tool_files.hpp"
@@ -62,6 +64,7 @@ Result<Keys> obtain_keys(const Credentials& credentials, const CloudWorld& world
     if (const std::string why = value(credentials, "unusable"); !why.empty())
         return Error{Error::Kind::auth, "profile '" + value(credentials, "profile") + "' of ~/.aws " + why,
                      "`aws configure list-profiles` shows those there are; AWS_PROFILE chooses one"};
+    if (credentials.values.count("container")) return keys_from_container(credentials, world);
     if (credentials.values.count("metadata")) return from_metadata(world);
     if (credentials.values.count("sso_start_url")) return keys_from_sso(credentials, world, endpoints);
     if (const std::string command = value(credentials, "credential_process"); !command.empty())

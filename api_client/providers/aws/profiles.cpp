@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "api_client/providers/aws/container.hpp"
 #include "api_client/tool_files.hpp"
 
 namespace tnr::aws {
@@ -110,6 +111,9 @@ std::optional<Section> values_of(const CloudWorld& world, const Files& files, co
             base = values_of(world, files, source, depth + 1);
         else if (at(profile, "credential_source") == "Ec2InstanceMetadata")
             base = Section{{"metadata", "yes"}};
+        else if (auto container = container_credentials(world);
+                 container && at(profile, "credential_source") == "EcsContainer")
+            base = container->values;
         else if (!file.empty())
             base = Section{{"web_identity_token_file", file}};
         if (base) add_role(*base, profile);
@@ -180,6 +184,7 @@ std::optional<Credentials> standard(const CloudWorld& world) {
 }
 
 std::optional<Credentials> ambient(const CloudWorld& world) {
+    if (auto container = container_credentials(world)) return container;
     if (lowered(world.variable("AWS_EC2_METADATA_DISABLED")) == "true") return std::nullopt;
     // Elsewhere the question would go unanswered, and the user would wait for that.
     if (world.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").empty() &&

@@ -15,6 +15,7 @@ namespace tnr::aws {
 //   credential_process: the program that prints keys
 //   web_identity_token_file: a file with a token that somebody else has signed, which is exchanged for the first role
 //   unusable: why the profile that is meant gives no keys
+//   container: the address that tells the keys of this container's role (container.hpp)
 //   metadata: the computer is a machine at AWS that has a role
 // They are exchanged for the roles that stand beside them, one with the help of the one before (roles_in). `profile` is for
 // messages.
@@ -24,7 +25,7 @@ struct Role {
 std::vector<Role> roles_in(const Credentials& credentials);
 
 std::optional<Credentials> standard(const CloudWorld& world);
-// The role of the machine that tnr runs on.
+// The role of the container or machine that tnr runs on.
 std::optional<Credentials> ambient(const CloudWorld& world);
 
 // Empty: not said.

@@ -27,16 +27,16 @@ bool still_there(int fd, const fs::path& path) {
 
 Result<UniqueFd> lock_file(const fs::path& path, const std::function<void()>& on_wait) {
     for (;;) {
-        UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-        if (!fd) return file_error("cannot open", path, errno);
-        if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+        auto fd = open_file(path, O_RDWR | O_CREAT);
+        if (!fd) return fd;
+        if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
             if (on_wait) on_wait();
-            while (::flock(fd.get(), LOCK_EX) != 0) {
+            while (::flock(fd->get(), LOCK_EX) != 0) {
                 if (errno != EINTR) return file_error("cannot lock", path, errno);
                 if (interrupt::interrupted()) return interrupt::error();
             }
         }
-        if (still_there(fd.get(), path)) return fd;
+        if (still_there(fd->get(), path)) return fd;
     }
 }
 

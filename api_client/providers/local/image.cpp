@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
@@ -27,7 +28,8 @@ constexpr const char* parts[] = {"disk.qcow2", "vmlinuz", "initrd.img"};
 
 // The sizes the files must have, written when they were built: a cache that lost a piece is built again.
 bool is_whole(const fs::path& folder) {
-    std::ifstream sizes(folder / "sizes");
+    auto text = read_file(folder / "sizes");
+    std::istringstream sizes(text ? *text : "");
     size_t seen = 0;
     std::error_code failed;
     for (auto [name, size] = std::pair<std::string, uintmax_t>(); sizes >> name >> size; ++seen)

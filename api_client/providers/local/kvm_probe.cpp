@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "api_client/base/files.hpp"
@@ -56,7 +57,8 @@ bool kernel_runs(const fs::path& kernel) {
 
 std::optional<bool> kvm_answer(const fs::path& cache) {
     std::string boot, answer;
-    std::ifstream(cache) >> boot >> answer;
+    auto kept = read_file(cache);
+    if (kept) std::istringstream(*kept) >> boot >> answer;
     if (boot.empty() || boot != boot_id() || answer.empty()) return std::nullopt;
     return answer == "works";
 }

@@ -2,7 +2,6 @@
 #include "api_client/providers/local/machine_store.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
@@ -49,9 +48,9 @@ std::vector<std::string> MachineStore::names() const {
 }
 
 Result<Record> MachineStore::read(const std::string& name) const {
-    std::ifstream file(folder(name) / "machine.json");
+    auto text = read_file(folder(name) / "machine.json");
     try {
-        const json stored = json::parse(file);
+        const json stored = json::parse(text ? *text : "");
         return Record{.name = name,
                       .instance_id = stored.at("instance_id"),
                       .user = stored.at("user"),

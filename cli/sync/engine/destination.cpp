@@ -19,7 +19,12 @@
 namespace tnr::sync {
 namespace {
 
-constexpr mode_t folder_while_filling = 0700;  // a read-only folder can only be filled before it is one
+// A read-only folder can only be filled before it is one. All others have their own modes from the start, as far as the
+// umask lets them, so that they have them also where the sync is cut off.
+mode_t mode_while_filling(const Item& folder) {
+    return folder.mode | 0700;
+}
+
 constexpr size_t open_folders_max = 64;
 constexpr uint32_t no_parent = UINT32_MAX;
 
@@ -126,7 +131,7 @@ Result<> Destination::begin(const Item& root) {
     }
     entries_[0].fresh = !root_was_there_;
     if (root_was_there_ || settings_.dry_run) return Ok{};
-    if (::mkdir(place_.c_str(), folder_while_filling) == 0) return Ok{};
+    if (::mkdir(place_.c_str(), mode_while_filling(root)) == 0) return Ok{};
     // Another sync into the same place may have been quicker.
     entries_[0].fresh = errno != EEXIST;
     return entries_[0].fresh ? Result<>{write_error(settings_, place_, errno)} : Result<>{Ok{}};
@@ -285,7 +290,7 @@ Result<> Destination::make_folder(uint32_t index) {
     auto where = place_to_write(index);
     if (!where) return where.error();
     if (*found) ::unlinkat(where->fd(), where->name.c_str(), 0);
-    if (::mkdirat(where->fd(), where->name.c_str(), folder_while_filling) == 0) return Ok{};
+    if (::mkdirat(where->fd(), where->name.c_str(), mode_while_filling(entry.item)) == 0) return Ok{};
     int error = errno;
     // Another sync into the same place may have been quicker.
     struct stat now;

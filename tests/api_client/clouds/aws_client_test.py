@@ -42,6 +42,12 @@ with mock_cloud("aws_mock.py") as mock:
     tester = {"aws_access_key_id": keys["tester"]["id"], "aws_secret_access_key": keys["tester"]["secret"]}
     # The metadata service, with nothing else there.
     assert client("sts").get_caller_identity()["Arn"].endswith("assumed-role/builder/mock")
+    # The service beside a container.
+    os.environ.update(AWS_CONTAINER_CREDENTIALS_FULL_URI=mock.url + "/v2/credentials/builder",
+                      AWS_CONTAINER_AUTHORIZATION_TOKEN="container-token-0123456789")
+    found = boto3.Session().get_credentials()
+    assert found.method == "container-role" and found.get_frozen_credentials().access_key == keys["role"]["id"], found.method
+    del os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"], os.environ["AWS_CONTAINER_AUTHORIZATION_TOKEN"]
     # Single sign-on.
     folder = pathlib.Path(home.name, ".aws", "sso", "cache")
     folder.mkdir(parents=True)

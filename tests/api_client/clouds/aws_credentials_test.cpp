@@ -1,4 +1,5 @@
 // Where the keys for AWS come from: variables, profiles, roles, single sign-on, the machine's own role; regions and endpoints.
+#include "api_client/providers/aws/container.hpp"
 #include "api_client/providers/aws/profiles.hpp"
 #include "api_client/tool_files.hpp"
 #include "aws_world.hpp"
@@ -346,6 +347,60 @@ TEST_CASE("aws: the role of the machine that tnr runs on is asked last, and not 
     CHECK(cloud.open(*ambient(cloud.world))->whoami().error().what == "this machine has no role at AWS");
     cloud.variables["AWS_EC2_METADATA_DISABLED"] = "true";
     CHECK_FALSE(ambient(cloud.world));
+}
+
+TEST_CASE("aws: a container's role is told by the service beside it", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsHome cloud;
+    auto ambient = find_cloud("aws")->ambient;
+    auto& variables = cloud.variables;
+    const std::string me = std::string(role_prefix) + "mock in account 123456789012, region us-west-2",
+                      service = variables["AWS_ENDPOINT_URL"] + "/v2/credentials/builder",
+                      token = "container-token-0123456789";
+    variables["AWS_REGION"] = "us-west-2";
+    variables["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = service;
+    SECTION("its token comes from a variable, or from a file that is read each time") {
+        variables["AWS_CONTAINER_AUTHORIZATION_TOKEN"] = token;
+        REQUIRE(ambient(cloud.world));
+        CHECK(ambient(cloud.world)->source == "the role of this container");
+        CHECK(cloud.whoami(ambient(cloud.world)) == me);
+        variables["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] = cloud.folder / ".aws/token";
+        CHECK(cloud.whoami(ambient(cloud.world)).find("there is no token in ") != std::string::npos);
+        cloud.write("token", "an-older-one");
+        CHECK(cloud.whoami(ambient(cloud.world)).find("refuses with status 401") != std::string::npos);
+        cloud.write("token", token + "\n");
+        CHECK(cloud.whoami(ambient(cloud.world)) == me);
+        CHECK(cloud.explained.find(token) == std::string::npos);
+    }
+    SECTION("before that of the machine, after all that the user has set; a profile may ask for it") {
+        variables["AWS_CONTAINER_AUTHORIZATION_TOKEN"] = token;
+        variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = variables["AWS_ENDPOINT_URL"];
+        CHECK(ambient(cloud.world)->source == "the role of this container");
+        cloud.write("config", "[default]\nrole_arn = " + cloud.keys["deployer_arn"].get<std::string>() +
+                                  "\ncredential_source = EcsContainer\n");
+        CHECK(cloud.whoami(cloud.standard()).find("assumed-role/deployer/tnr") != std::string::npos);
+        variables.erase("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        CHECK(cloud.whoami(cloud.standard()).find("takes a role, and neither") != std::string::npos);
+    }
+    SECTION("the short address is one of ECS, and counts alone") {
+        variables["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = "/v2/credentials/x";
+        CHECK(ambient(cloud.world)->values["container"] == "http://169.254.170.2/v2/credentials/x");
+    }
+    SECTION("no address but this computer's, or one of https, is told the token") {
+        variables["AWS_CONTAINER_AUTHORIZATION_TOKEN"] = token;
+        for (const char* elsewhere :
+             {"http://192.0.2.7/keys", "http://169.254.170.2@192.0.2.7/", "http://169.254.170.2:80@192.0.2.7/",
+              "http://169.254.170.20/", "http://[fd00:ec2::24]/", "ftp://127.0.0.1/", "127.0.0.1/keys",
+              "http://169.254.170.2.example/"}) {
+            variables["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = elsewhere;
+            INFO(elsewhere);
+            CHECK(cloud.whoami(ambient(cloud.world)).find("may not be asked") != std::string::npos);
+        }
+        for (const char* beside :
+             {"http://169.254.170.2/", "http://169.254.170.23:80/v1/credentials",
+              "http://[fd00:ec2::23]/v1/credentials", "http://localhost:1/", "http://[::1]:1/", "https://192.0.2.7:1/"})
+            CHECK(aws::may_tell_container_token(beside));
+    }
 }
 
 TEST_CASE("aws: endpoints come from variables, then from the profile", "[aws]") {

@@ -232,6 +232,8 @@ class Aws(SignIn, MockCloud):
             return "/oidc/any/CreateToken"
         if path.startswith("/latest/"):
             return "/metadata" + path
+        if path.startswith("/v2/credentials/"):
+            return "/container" + path
         if b"Action=AssumeRoleWithWebIdentity" in body:
             return "/sts/any/AssumeRoleWithWebIdentity"
         scope = re.search(r"Credential=[^/]*/\d*/([^/]*)/([^/]*)/", headers.get("Authorization", ""))
@@ -249,6 +251,8 @@ class Aws(SignIn, MockCloud):
             return self.renew(json.loads(body))
         if name.startswith("/metadata/"):
             return self.metadata(method, path, headers)
+        if name.startswith("/container/"):
+            return self.container(headers)
         if name == "/sts/any/AssumeRoleWithWebIdentity":
             return self.by_web_identity(method, path, query, headers, body)
         if name.endswith("/AssumeRole"):

@@ -13,6 +13,7 @@ DEPLOYER = f"arn:aws:iam::{ACCOUNT}:role/ops/deployer"  # trusts the role builde
 SSO_TOKEN = "sso-token-0123456789"
 WEB_TOKEN = "web.identity-token.0123456789"
 METADATA_TOKEN = "metadata-token-0123456789"
+CONTAINER_TOKEN = "container-token-0123456789"
 
 
 def refused(code, words, status=400):
@@ -73,3 +74,11 @@ class SignIn:
         if path not in pages:
             raise Refused(404, b"")
         return 200, pages[path].encode(), {"Content-Type": "text/plain"}
+
+    # What stands beside a container (ECS, EKS).
+    def container(self, headers):
+        if headers.get("Authorization") != CONTAINER_TOKEN:
+            raise Refused(401, b'{"code": "AccessDenied", "message": "no such token"}')
+        keys = {"AccessKeyId": self.role["id"], "SecretAccessKey": self.role["secret"], "Token": self.role["token"],
+                "RoleArn": "arn:aws:iam::123456789012:role/builder", "Expiration": "2100-01-01T00:00:00Z"}
+        return 200, json.dumps(keys).encode(), {"Content-Type": "application/json"}

@@ -232,8 +232,13 @@ TEST_CASE("aws: what it refuses is told so that one can act on it, and leaves no
         CHECK(has(expired.error().hint, "have expired"));
     }
     SECTION("a clock that is wrong, in either direction") {
-        for (const int ahead : {-7300, 7300}) {
+        for (const auto& [ahead, as_wrong_keys] :
+             {std::pair{-7300, false}, {7300, false}, {-7300, true}, {7300, true}}) {
             cloud.ask("knobs", {{"clock_ahead_s", ahead}});
+            if (as_wrong_keys)  // as some services tell it
+                cloud.fail_next({{"path", "/sts/"},
+                                 {"status", 403},
+                                 {"body", {{"__type", "SignatureDoesNotMatch"}, {"message", "not yet current"}}}});
             auto skewed = provider->whoami();
             REQUIRE_FALSE(skewed);
             CHECK(skewed.error().kind == Error::Kind::remote);  // signing in again would not help
@@ -328,6 +333,21 @@ TEST_CASE("aws: passing trouble is got over", "[clouds][aws]") {
     CHECK(*made->price.running() > 0);
     CHECK(cloud.ask("left") == json({"group tnr-demo", "instance demo", "interface", "volume demo"}));
     REQUIRE(provider->destroy(made->id));
+    CHECK(cloud.ask("left") == json::array());
+}
+
+TEST_CASE("aws: a name that is used again is another order, and makes another machine", "[clouds][aws]") {
+    if (!AwsMock::is_there()) return;
+    AwsMock cloud;
+    auto provider = cloud.as("tester");
+    auto first = provider->create(aws_order());
+    REQUIRE(first);
+    REQUIRE(provider->destroy(first->id));
+    auto second = provider->create(aws_order());
+    REQUIRE(second);
+    CHECK(second->id != first->id);
+    CHECK(cloud.ask("left") == json({"group tnr-demo", "instance demo", "interface", "volume demo"}));
+    REQUIRE(provider->destroy(second->id));
     CHECK(cloud.ask("left") == json::array());
 }
 

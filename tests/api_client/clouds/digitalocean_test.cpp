@@ -189,6 +189,24 @@ TEST_CASE("digitalocean: lists of many pages are read to their end", "[clouds][d
     CHECK(cloud.count("GET", "/v2/droplets") >= 3);
 }
 
+TEST_CASE("digitalocean: a list whose pages come again is an Error, soon", "[clouds][digitalocean]") {
+    auto list_says = [](const std::string& next) {
+        DigitalOceanWorld cloud;
+        cloud.fail_next({{"path", "/v2/droplets$"},
+                         {"status", 200},
+                         {"times", 5000},
+                         {"body", {{"droplets", json::array()}, {"links", {{"pages", {{"next", next}}}}}}}});
+        const auto machines = cloud.provider()->machines();
+        CHECK(cloud.count("GET", "/v2/droplets") < 5);
+        return machines ? std::string() : machines.error().what;
+    };
+    CHECK(list_says("https://api.digitalocean.com/v2/droplets?page=2&per_page=200") ==
+          "DigitalOcean's list of droplets does not end");
+    CHECK(list_says("https://api.digitalocean.com/v2/droplets?per_page=200&page=1") ==
+          "DigitalOcean's list of droplets does not end");
+    CHECK(list_says("https://api.digitalocean.com/v2/droplets").find("makes no sense") != std::string::npos);
+}
+
 TEST_CASE("digitalocean: the token comes from where DigitalOcean's own tool has it", "[clouds][digitalocean]") {
     DigitalOceanWorld cloud;
     auto standard = find_cloud("digitalocean")->standard;

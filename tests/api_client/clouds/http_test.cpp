@@ -206,6 +206,7 @@ TEST_CASE("a token goes to https, or to this computer", "[http]") {
     CHECK(http::check_endpoint("http://127.0.0.1:8080/v1"));
     CHECK(http::check_endpoint("http://localhost/v1"));
     for (const char* bad : {"http://api.hetzner.cloud/v1", "http://127.0.0.1@evil.example/", "http://127.evil.example/",
+                            "http://localhost:80@evil.example/", "http://127.0.0.1:80@evil.example/",
                             "ftp://127.0.0.1/", "file:///etc/passwd", "https://", "https://a@b/", ""})
         CHECK_FALSE(http::check_endpoint(bad));
 }
