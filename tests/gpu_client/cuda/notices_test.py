@@ -68,13 +68,21 @@ def code_with_log():
     assert b"no.such.instruction" in text.value, text.value
 
 
+def code_in_driver_log():
+    cuda, text, size = Cuda(), ctypes.create_string_buffer(4096), ctypes.c_size_t(4096)
+    assert cuda.load() == INVALID_PTX
+    assert cuda.call("cuLogsDumpToMemory", None, text, ctypes.byref(size), 0) == 0
+    assert b"no.such.instruction" in text.value, text.value
+
+
 def ends():
     """The worker answers a goodbye by ending: that breaks no connection."""
     address = ctypes.c_uint64()
     assert Cuda().call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4096)) == 0
 
 
-PROGRAMS = {"ends": ends, "unsupported": unsupported, "code": code, "code_with_log": code_with_log}
+PROGRAMS = {"ends": ends, "unsupported": unsupported, "code": code, "code_in_driver_log": code_in_driver_log,
+            "code_with_log": code_with_log}
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
@@ -82,8 +90,11 @@ EXPECTED = [
     ("unsupported", "warning", [("cuCheckpointProcessGetRestoreThreadId",), ("cuMemBatchDecompressAsync",)]),
     ("unsupported", "error", []),
     ("unsupported", "none", []),
-    ("code", None, [("no.such.instruction", "line 6")]),
-    ("code", "none", []),
+    ("unsupported", "off", []),
+    ("code", None, []),
+    ("code", "info", [("error 218",), ("no.such.instruction", "line 6"), ("error 218",), ("error 218",)]),
+    ("code", "off", []),
+    ("code_in_driver_log", "off", []),
     ("code_with_log", None, []),
     ("ends", "info", []),
 ]
