@@ -3,6 +3,7 @@
 // wait. A multicast goes to the same place in several blocks of the cluster, the news of it to a barrier in each.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "gpu_server/emulated_gpu/ptx/atomic_update.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
@@ -77,8 +78,20 @@ void copy_run(Warp& w, const Instr& i) {
     }
 }
 
-// To shared memory of the block, without up to 15 bytes at either end, which need not be memory: as many as the registers dst
-// and imm say. They count as copied.
+// What of a run in global memory is memory, where up to `left` and `right` bytes at its ends need not be. Null: nothing.
+struct Inside {
+    std::byte* begin = nullptr;
+    uint32_t skipped = 0, bytes = 0;
+};
+Inside inside_memory(Worker& worker, uint64_t address, uint32_t bytes, uint32_t left, uint32_t right) {
+    for (auto [begin, end] : {std::pair{0u, 0u}, {left, 0u}, {0u, right}, {left, right}})
+        if (auto* p = global_pointer(worker, address + begin, bytes - begin - end))
+            return {p, begin, bytes - begin - end};
+    return {};
+}
+
+// To shared memory of the block. Up to 15 bytes at either end of what it reads, as the registers dst and imm say, may lie
+// outside of memory; those that do not are copied (CUB counts on that), and all count.
 void copy_inside(Warp& w, const Instr& i) {
     refresh_ranges(*w.worker);
     auto *to = w.reg<uint64_t>(i.a), *from = w.reg<uint64_t>(i.b), *barriers = w.reg<uint64_t>(i.d);
@@ -91,11 +104,10 @@ void copy_inside(Warp& w, const Instr& i) {
             return fault(w, Outcome::illegal_instruction, lane, "cp.async.bulk ignores more bytes than it may");
         auto* target = run_of_bytes(w, lane, to[lane], bytes, true, "cp.async.bulk's write");
         if (!target) return;
-        const uint32_t inside = bytes - left - right;
         const bool misaligned = from[lane] % unit != 0;
-        auto* source = misaligned ? nullptr : global_pointer(*w.worker, from[lane] + left, inside);
-        if (!source) return memory_fault(w, from[lane], lane, bytes, "cp.async.bulk's read", misaligned);
-        std::memmove(target + left, source, inside);
+        auto source = misaligned ? Inside{} : inside_memory(*w.worker, from[lane], bytes, left, right);
+        if (!source.begin) return memory_fault(w, from[lane], lane, bytes, "cp.async.bulk's read", misaligned);
+        std::memmove(target + source.skipped, source.begin, source.bytes);
         auto* word = barrier_word(w, lane, barriers[lane]);
         if (!word) return;
         complete_bytes(*word, bytes);
@@ -203,6 +215,11 @@ void decode_bulk(Decoder& d, bool reduces) {
     }
     if (d.take("wait_group")) return void(d.take("read"));
     if (d.take("tensor")) return decode_tensor_copy(d, reduces);
+    const bool ordered = d.take("relaxed");
+    if (ordered)
+        d.take_any_of({"cta", "cluster", "gpu", "sys"});
+    else
+        d.take("weak");
     auto& words = d.inst().modifiers;
     const bool to_cluster = std::find(words.begin(), words.end(), "shared::cluster") != words.end();
     auto to = take_side(d);
@@ -211,6 +228,7 @@ void decode_bulk(Decoder& d, bool reduces) {
     bool multicast = d.take("multicast::cluster"), masked = d.take("cp_mask");
     bool inside = d.take("ignore_oob");
     d.take("L2::cache_hint");
+    if (ordered) d.take("b128");
     if (d.failed()) return;
     bool to_global = to == Space::global, from_global = from == Space::global;
     if (barrier == to_global || group == barrier || (to_global && from_global) || (multicast && !from_global) ||
