@@ -138,3 +138,86 @@ TEST_CASE("an instance's copies get other host memory, and its functions follow"
         CHECK(first == Words(4));
     }
 }
+
+TEST_CASE("a copy from pageable memory brings what a copy before it has changed of it", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    const unsigned count = 6;
+    Words host(count), before(count);
+    Memory part(Words{7, 8}), whole(count * word), early(count * word);
+    auto check = [&](CUgraphExec exec) {
+        for (unsigned round = 1; round <= 2; ++round) {
+            std::iota(host.begin(), host.end(), 10 * round);
+            before = host;
+            CU_OK(cu.cuGraphLaunch(exec, stream));
+            CU_OK(cu.cuStreamSynchronize(stream));
+            const Words expected{10 * round, 7, 8, 10 * round + 3, 10 * round + 4, 10 * round + 5};
+            CHECK(whole.read<unsigned>(count) == expected);
+            CHECK(host == expected);
+        }
+    };
+    auto add_all = [&](CUgraph graph) {
+        auto fetched = add_copy(graph, {}, to_host(host.data() + 1, part.address, 2 * word));
+        add_copy(graph, {fetched}, to_device(whole.address, host.data(), count * word));
+        return fetched;
+    };
+
+    SECTION("of nodes, of a clone, and of what updates an instance") {
+        Graph graph;
+        add_all(graph);
+        GraphExec exec(graph), again(graph);
+        check(exec);
+        check(again);
+        CUgraph clone = nullptr;
+        CU_OK(cu.cuGraphClone(&clone, graph));
+        check(GraphExec(clone));
+        CU_OK(cu.cuGraphDestroy(clone));
+        Graph other;
+        add_all(other);
+        CUgraphExecUpdateResultInfo info{};
+        CU_OK(cu.cuGraphExecUpdate(exec, other, &info));
+        check(exec);
+    }
+    SECTION("of a captured stream, and behind a copy that brings a part before it is changed") {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyHtoDAsync(early.address, host.data(), 2 * word, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(host.data() + 1, part.address, 2 * word, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(whole.address, host.data(), count * word, stream));
+        check(GraphExec(end_capture(stream)));
+        CHECK(early.read<unsigned>(2) == Words(before.begin(), before.begin() + 2));
+    }
+    SECTION("and brings a part of both when its node changes") {
+        Graph graph;
+        auto fetched = add_all(graph);
+        check(GraphExec(graph));
+        auto changed = to_host(host.data() + 4, part.address, 2 * word);
+        CU_OK(cu.cuGraphMemcpyNodeSetParams(fetched, &changed));
+        std::iota(host.begin(), host.end(), 1u);
+        GraphExec(graph).run(stream);
+        CHECK(whole.read<unsigned>(count) == Words{1, 2, 3, 4, 7, 8});
+        CHECK(host == Words{1, 2, 3, 4, 7, 8});
+    }
+}
+
+// What was there before would be wrong.
+TEST_CASE("a copy of rows with gaps that another changes in part brings what is there, or is refused", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Words host{1, 2, 3, 4, 5, 6, 7, 8};
+    Memory part(Words{70, 80, 90, 100}), whole(4 * word);
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host.data(), part.address, 3 * word));
+    auto rows = to_device(whole.address, host.data(), 2 * word);
+    rows.Height = 2, rows.srcPitch = 4 * word, rows.dstPitch = 2 * word;
+    add_copy(graph, {fetched}, rows);
+    CUgraphExec exec = nullptr;
+    auto result = cu.cuGraphInstantiate(&exec, graph, 0);
+    if (result == CUDA_SUCCESS) {
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(whole.read<unsigned>(4) == Words{70, 80, 5, 6});
+        CU_OK(cu.cuGraphExecDestroy(exec));
+    } else {
+        CHECK(result == CUDA_ERROR_NOT_SUPPORTED);
+    }
+}
