@@ -1,7 +1,8 @@
 // Copies as nodes of graphs. Where a side is the host's, the node has a mirror of it: graph_needs.hpp.
+#include "gpu_client/cuda/graph_copy_nodes.hpp"
+
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include "gpu_client/cuda/boxes.hpp"
 #include "gpu_client/cuda/graph_functions.hpp"
@@ -49,8 +50,6 @@ bool is_sound(const BoxSide& side, const Box& box) {
     return side.on_device ? is_allocated(side.address, bytes) : side.address != 0;
 }
 
-// The copy of the same rows that the graph or the instance already has; null: none.
-using FindSame = std::function<HostCopies::Copy(const HostCopy& like)>;
 FindSame find_same_in(const std::shared_ptr<const GraphNeeds>& needs) {
     return [needs](const HostCopy& like) { return needs ? needs->copies.find_same(like) : nullptr; };
 }
@@ -108,12 +107,17 @@ HostCopies::Copy copy_of(const HostCopies& copies, CUgraphNode node, const wire:
     const uint64_t mirror = to_device ? old.from : old.to;
     auto* here = find_graph_node(node);
     HostCopies::Copy found;
+    // Parts of a mirror may begin at one place.
+    auto fits = [&](const HostCopy& one) {
+        return *one.mirror == mirror &&
+               (one.joined == 0 || one.host.row_bytes * one.host.rows == old.row_bytes * old.rows);
+    };
     for (auto& one : copies) {
         if (one->to_device != to_device) continue;
         if (one->node == value_of(node)) return one;
         auto* its = graph_nodes().find(one->node);
         bool known = its && here && its->graph == here->graph;
-        if (!found && !known && *one->mirror == mirror) found = one;
+        if (!found && !known && fits(*one)) found = one;
     }
     return found;
 }
@@ -150,23 +154,6 @@ CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext 
     }
     add_needs(place.graph, more);
     return CUDA_SUCCESS;
-}
-
-CUresult set_copy(CUgraphNode handle, const CUDA_MEMCPY3D* given) {
-    auto* node = find_graph_node(handle);
-    if (!node) return CUDA_ERROR_INVALID_VALUE;
-    auto graph = handle_of<CUgraph>(node->graph);
-    auto needs = needs_of(graph);
-    PreparedCopy copy;
-    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()), find_same_in(needs), copy);
-    if (result != CUDA_SUCCESS) return result;
-    wire::CopyWork<> old;
-    if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
-    result = send_copy(copy, [&](const auto& work) { return set_node(wire::SetCopyNode<>::op, handle, work); });
-    if (result != CUDA_SUCCESS) return result;
-    remember(handle, *given);
-    set_needs(graph, with_copy(needs, handle, old, copy));
-    return result;
 }
 
 // What an instance's node has copied one way until now, and the functions that see or bring it. They have been told of its
@@ -291,6 +278,24 @@ CUresult show_copy(CUgraphNode handle, CUDA_MEMCPY3D* out) {
 
 }  // namespace
 
+CUresult set_copy_node(CUgraphNode handle, const CUDA_MEMCPY3D* given, const FindSame& find_same) {
+    auto* node = find_graph_node(handle);
+    if (!node) return CUDA_ERROR_INVALID_VALUE;
+    auto graph = handle_of<CUgraph>(node->graph);
+    auto needs = needs_of(graph);
+    PreparedCopy copy;
+    auto result = prepare(given, handle_of<CUcontext>(current_context_handle()),
+                          find_same ? find_same : find_same_in(needs), copy);
+    if (result != CUDA_SUCCESS) return result;
+    wire::CopyWork<> old;
+    if (result = ask_work(handle, old); result != CUDA_SUCCESS) return result;
+    result = send_copy(copy, [&](const auto& work) { return set_node(wire::SetCopyNode<>::op, handle, work); });
+    if (result != CUDA_SUCCESS) return result;
+    remember(handle, *given);
+    set_needs(graph, with_copy(needs, handle, old, copy));
+    return result;
+}
+
 }  // namespace tnr::cuda
 
 using namespace tnr::cuda;
@@ -305,7 +310,7 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* out
     return guarded("cuGraphMemcpyNodeGetParams", [&] { return show_copy(node, out); });
 }
 CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* given) {
-    return guarded("cuGraphMemcpyNodeSetParams", [&] { return set_copy(node, given); });
+    return guarded("cuGraphMemcpyNodeSetParams", [&] { return set_copy_node(node, given); });
 }
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* given,
                                                 CUcontext context) {

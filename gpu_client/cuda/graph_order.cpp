@@ -5,6 +5,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "gpu_client/cuda/graph_joined_copies.hpp"
 #include "gpu_client/cuda/graph_pinned_copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_functions.hpp"
@@ -97,15 +98,34 @@ CUresult order_needs(CUgraph graph, bool& tangled) {
 
 }  // namespace
 
+namespace {
+
+// What is shared by now is no business of the order any more, so no mirror may stand for a part of it.
+bool overlaps_shared(const GraphNeeds& left, const GraphNeeds& before) {
+    HostCopies shared;
+    for (auto& copy : before.copies)
+        if (std::find(left.copies.begin(), left.copies.end(), copy) == left.copies.end()) shared.add(copy);
+    return any_overlap(left.copies, shared);
+}
+
+}  // namespace
+
 CUresult order_needs(CUgraph graph) {
     bool tangled = false;
     auto before = needs_of(graph);
     auto result = order_needs(graph, tangled);
     if (!tangled) return result;
     if (result = share_pinned_copies(graph); result != CUDA_SUCCESS) return result;
-    // What is shared by then is no business of the order any more, so no mirror may stand for a part of it.
     auto left = needs_of(graph);
-    if (!left || !any_overlap(left->copies, before->copies)) return order_needs(graph, tangled);
+    if (!left) return CUDA_SUCCESS;
+    bool refused = overlaps_shared(*left, *before);
+    if (!refused && any_overlap(left->copies, left->copies)) {
+        if (left->functions.empty()) result = join_mirrors(graph);
+        if (result != CUDA_SUCCESS) return result;
+        left = needs_of(graph);
+        refused = any_overlap(left->copies, left->copies);
+    }
+    if (!refused) return order_needs(graph, tangled);
     return static_cast<CUresult>(
         unsupported("a graph's copy from host memory, not pinned, that a copy before it changes partly"));
 }

@@ -8,7 +8,7 @@ namespace tnr::cuda {
 // Call it before the graph is instantiated, or an instance updated from it: tells its functions which copies they come
 // after, and which come after them, and brings the graph's needs into the order that launches keep. Asks the worker, if
 // there is anything to find out. Where no order of mirrors could be right, the graph's copies share the program's pinned
-// memory instead; CUDA_ERROR_NOT_SUPPORTED if it is not pinned.
+// memory instead, or parts of one mirror where it is not pinned; CUDA_ERROR_NOT_SUPPORTED where that does not do either.
 CUresult order_needs(CUgraph graph);
 
 }  // namespace tnr::cuda

@@ -47,27 +47,32 @@ HostCopies::Copy HostCopies::find_same(const HostCopy& like) const {
 
 namespace {
 
+// Equal where copies share a mirror.
+uint64_t mirror_of(const HostCopy& copy) {
+    return copy.joined != 0 ? copy.joined : *copy.mirror;
+}
+
 // Of the copies of one kind that begin before some address: the one that ends last, and the one of another mirror that
 // does. One of them overlaps what begins there if any of them does.
 class LastEnds {
 public:
     void add(const HostCopy& copy) {
         auto end = end_of(copy.host);
-        if (first_.mirror == copy.mirror.get()) {
+        if (first_.mirror == mirror_of(copy)) {
             first_.end = std::max(first_.end, end);
         } else if (end > first_.end) {
-            second_ = std::exchange(first_, {copy.mirror.get(), end});
+            second_ = std::exchange(first_, {mirror_of(copy), end});
         } else if (end > second_.end) {
-            second_ = {copy.mirror.get(), end};
+            second_ = {mirror_of(copy), end};
         }
     }
     bool reach_into(const HostCopy& copy) const {
-        return (first_.mirror == copy.mirror.get() ? second_ : first_).end > copy.host.address;
+        return (first_.mirror == mirror_of(copy) ? second_ : first_).end > copy.host.address;
     }
 
 private:
     struct End {
-        const uint64_t* mirror = nullptr;
+        uint64_t mirror = 0;
         const std::byte* end = nullptr;
     };
     End first_, second_;

@@ -17,6 +17,9 @@ struct HostCopy {
     uint64_t slice_rows = 0, copied_rows = 0;
     // Address of the rows in device memory, packed. The memory goes with the last copy that uses it.
     std::shared_ptr<const uint64_t> mirror;
+    // Base of the mirror that this one is a part of (graph_joined_copies.hpp), 0: none. Parts of one follow the graph's order
+    // where they overlap.
+    uint64_t joined = 0;
     uint64_t context = 0;  // handle: of the mirror
     uint64_t stream = 0;   // handle of the one that it was captured in, or
     uint64_t node = 0;     // of the node that it was added or set as

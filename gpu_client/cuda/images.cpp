@@ -88,14 +88,27 @@ static CUresult bundle_inputs(const void* linked, const std::vector<const void*>
     return CUDA_SUCCESS;
 }
 
-CUresult image_for_device(const void* image, const Device& device, Image& found) {
-    if (!image) return CUDA_ERROR_INVALID_VALUE;
-    found = {};
+static CUresult find_image(const void* image, const Device& device, Image& found) {
     const void* header = fatbin::header_of_wrapper(image);
     auto result = bare_image_for_device(header ? header : image, device, found);
     if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || !header) return result;
     auto inputs = fatbin::inputs_of_wrapper(image);
     return inputs.empty() ? result : bundle_inputs(header, inputs, device, found);
+}
+
+static std::string capability_of(const Device& device) {
+    return std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) + "." +
+           std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+}
+
+CUresult image_for_device(const void* image, const Device& device, Image& found) {
+    if (!image) return CUDA_ERROR_INVALID_VALUE;
+    found = {};
+    auto result = find_image(image, device, found);
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        explain_once("code does not load: there is no " + std::string(device.runs_ptx_only() ? "PTX" : "code") +
+                     " in it for a GPU of compute capability " + capability_of(device));
+    return result;
 }
 
 CUresult read_file(const char* path, wire::Bytes& bytes) {

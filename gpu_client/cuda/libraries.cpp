@@ -121,9 +121,7 @@ static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
     }
     if (result == CUDA_SUCCESS) return result;
     log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));
-    // Programs forget to look, and few ask for the compiler's log; those who do get it.
-    if (!code.options.log_wanted && !code.errors.empty())
-        log_once(LogLevel::warning, "code does not load: " + code.errors);
+    if (!code.options.log_wanted && !code.errors.empty()) explain_once("code does not load: " + code.errors);
     return result;
 }
 

@@ -17,6 +17,7 @@ namespace tnr::cuda {
 static LogLevel level_from_environment() {
     const char* names[] = {"none", "error", "warning", "info", "debug", "trace"};
     const char* wanted = std::getenv("TNR_LOG");
+    if (wanted && std::strcmp(wanted, "off") == 0) return LogLevel::none;
     for (int i = 0; wanted && i < static_cast<int>(std::size(names)); ++i)
         if (std::strcmp(wanted, names[i]) == 0) return static_cast<LogLevel>(i);
     return LogLevel::warning;
@@ -27,22 +28,26 @@ bool logs(LogLevel level) {
     return level <= chosen;
 }
 
+constexpr size_t line_bytes_max = 1024;  // longer ones are cut: a log line is for people
+
+// `told`: to the listener, too.
+static void write_line(LogLevel level, bool told, const std::string& text) {
+    std::string line = ("tnr: " + text).substr(0, line_bytes_max);
+    if (auto* listener = log_listener.load(); told && listener) listener(level == LogLevel::error, line);
+    if (!logs(level)) return;
+    line += '\n';
+    (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
 void log(LogLevel level, const char* format, ...) {
-    const bool kept = level <= LogLevel::warning;  // for programs that ask
-    if (!logs(level) && !kept) return;
-    char line[1024];  // longer ones are cut: a log line is for people
-    int length = std::snprintf(line, sizeof line, "tnr: ");
+    const bool told = level <= LogLevel::warning;
+    if (!logs(level) && !told) return;
+    char text[line_bytes_max];
     va_list arguments;
     va_start(arguments, format);
-    int more = std::vsnprintf(line + length, sizeof line - length - 1, format, arguments);
+    int length = std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    length += more < 0 ? 0 : more;
-    if (length > static_cast<int>(sizeof line) - 2) length = sizeof line - 2;
-    if (auto* listener = log_listener.load(); kept && listener)
-        listener(level == LogLevel::error, {line, static_cast<size_t>(length)});
-    if (!logs(level)) return;
-    line[length] = '\n';
-    (void)!::write(STDERR_FILENO, line, static_cast<size_t>(length) + 1);
+    if (length >= 0) write_line(level, told, text);
 }
 
 // Texts that are remembered; a program with more different ones has been told enough.
@@ -58,10 +63,20 @@ static bool is_new(const std::string& text) {
     return told.texts.size() < texts_max && told.texts.insert(text).second;
 }
 
-void log_once(LogLevel level, std::string text) {
+static std::string as_one_line(std::string text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
     for (size_t end; (end = text.find('\n')) != text.npos;) text.replace(end, 1, "; ");
+    return text;
+}
+
+void log_once(LogLevel level, std::string text) {
+    text = as_one_line(std::move(text));
     if (!text.empty() && (logs(level) || level <= LogLevel::warning) && is_new(text)) log(level, "%s", text.c_str());
+}
+
+void explain_once(std::string text) {
+    text = as_one_line(std::move(text));
+    if (!text.empty() && is_new(text)) write_line(LogLevel::info, true, text);
 }
 
 void log_error(const Error& error) {

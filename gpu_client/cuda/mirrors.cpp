@@ -6,7 +6,7 @@
 
 namespace tnr::cuda {
 
-static CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<const uint64_t>& mirror) {
+CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<const uint64_t>& mirror) {
     uint64_t address = 0;
     auto result = find_device(context.device)->memory->allocate(context, bytes, 0, 0, address);
     if (result == CUDA_SUCCESS)
@@ -21,6 +21,7 @@ CUresult give_mirror(const Context& context, HostCopy& copy, const HostCopy* sam
     copy.context = same ? same->context : context.handle;
     if (!same) return make_mirror(context, copy.host.row_bytes * copy.host.rows, copy.mirror);
     copy.mirror = same->mirror;
+    copy.joined = same->joined;
     return CUDA_SUCCESS;
 }
 

@@ -114,6 +114,13 @@ PROGRAMS = {
     # Without NVIDIA's ptxas XLA finds the one that stands in for it.
     "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
                    remove=["nvidia/cuda_nvcc/bin/ptxas"]),
+    "cccl": Program(["cuda-cccl[cu13]==1.2.1", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT], {"cccl": job("cccl")}, disk_gb=2,
+                    environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    "nvmath": Program(["nvmath-python[cu13]==1.0.0", "nvidia-libmathdx-cu13==0.4.1.15", "nvidia-cufft==12.5.0.14",
+                       "numba-cuda==0.30.4", "numba==0.68.1", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT],
+                      {"nvmath": job("nvmath")}, disk_gb=5, environment={"CUPY_COMPILE_WITH_PTX": "1"}),
+    # It brings PyTorch along, whose memory it works on.
+    "tilelang": Program(["tilelang==0.1.15", "torch==2.15.0", "numpy==2.4.6"], {"tilelang": job("tilelang")}, disk_gb=12),
     "tensorflow": Program(["tensorflow[and-cuda]==2.21.0"], {"tensorflow": job("tensorflow")}, disk_gb=8, hide_toolkit=True,
                           remove=["nvidia/cuda_nvcc/bin/ptxas"]),
     "torch": Program(["torch==2.15.0", "numpy==2.4.6"],

@@ -1,4 +1,5 @@
-"""JAX: XLA writes PTX and has ptxas compile it; the one beside this file leaves it what it is. Matrix sums, a gradient, a loop."""
+"""JAX: XLA writes PTX and has ptxas compile it; the one beside this file leaves it what it is. Matrix sums, a gradient, a loop;
+kernels of Pallas, which Triton compiles."""
 import os
 import pathlib
 import tempfile
@@ -10,6 +11,7 @@ os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas
 
 assert jax.default_backend() == "gpu", jax.devices()
 x = np.linspace(-2, 2, 1000, dtype=np.float32)
@@ -18,4 +20,37 @@ gradient = jax.jit(jax.grad(lambda v: jnp.sum(jnp.sin(v) * v)))
 np.testing.assert_allclose(gradient(x), np.cos(x) * x + np.sin(x), rtol=1e-4, atol=1e-5)
 total = jax.jit(lambda v: jax.lax.fori_loop(0, 10, lambda k, s: s + k * v.sum(), 0.0))(np.ones(64, np.float32))
 assert float(total) == 45 * 64
+
+
+def scale_and_add(x, y, out):
+    out[...] = x[...] * 2 + y[...]
+
+
+def softmax(x, out):
+    powers = jnp.exp(x[...] - jnp.max(x[...]))
+    out[...] = powers / jnp.sum(powers)
+
+
+def product(a, b, out):
+    out[...] = pallas.dot(a[...], b[...])
+
+
+def call(kernel, shape, grid, specs, out_spec):
+    return jax.jit(pallas.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(shape, jnp.float32), grid=grid, in_specs=specs,
+                                      out_specs=out_spec))
+
+
+block = pallas.BlockSpec(lambda i: (i,), (128,))
+values = np.arange(512, dtype=np.float32)
+np.testing.assert_array_equal(call(scale_and_add, (512,), (4,), [block, block], block)(values, values), values * 3)
+row = pallas.BlockSpec(lambda i: (i, 0), (None, 256))
+rows = np.random.default_rng(1).normal(size=(5, 256)).astype(np.float32)
+powers = np.exp(rows - rows.max(axis=1, keepdims=True))
+np.testing.assert_allclose(call(softmax, rows.shape, (5,), [row], row)(rows), powers / powers.sum(axis=1, keepdims=True),
+                           rtol=1e-5, atol=1e-7)
+left, right = (np.random.default_rng(seed).normal(size=(64, 64)).astype(np.float32) for seed in (2, 3))
+specs = [pallas.BlockSpec(lambda i, j: (i, 0), (32, 64)), pallas.BlockSpec(lambda i, j: (0, j), (64, 32))]
+tile = pallas.BlockSpec(lambda i, j: (i, j), (32, 32))
+np.testing.assert_allclose(call(product, (64, 64), (2, 2), specs, tile)(left, right),
+                           left.astype(np.float64) @ right.astype(np.float64), rtol=2e-2, atol=0.2)  # products of tf32
 print("JAX:", jax.devices()[0].device_kind)

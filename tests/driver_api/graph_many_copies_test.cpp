@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <random>
 
 #include "graph_host_copies.hpp"
 
@@ -136,5 +137,152 @@ TEST_CASE("an instance's copies get other host memory, and its functions follow"
         exec.run(stream);
         CHECK(second == doubled);
         CHECK(first == Words(4));
+    }
+}
+
+TEST_CASE("a copy from pageable memory brings what a copy before it has changed of it", "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    const unsigned count = 6;
+    Words host(count), before(count);
+    Memory part(Words{7, 8}), whole(count * word), early(count * word);
+    auto check = [&](CUgraphExec exec) {
+        for (unsigned round = 1; round <= 2; ++round) {
+            std::iota(host.begin(), host.end(), 10 * round);
+            before = host;
+            CU_OK(cu.cuGraphLaunch(exec, stream));
+            CU_OK(cu.cuStreamSynchronize(stream));
+            const Words expected{10 * round, 7, 8, 10 * round + 3, 10 * round + 4, 10 * round + 5};
+            CHECK(whole.read<unsigned>(count) == expected);
+            CHECK(host == expected);
+        }
+    };
+    auto add_all = [&](CUgraph graph) {
+        auto fetched = add_copy(graph, {}, to_host(host.data() + 1, part.address, 2 * word));
+        add_copy(graph, {fetched}, to_device(whole.address, host.data(), count * word));
+        return fetched;
+    };
+
+    SECTION("of nodes, of a clone, and of what updates an instance") {
+        Graph graph;
+        add_all(graph);
+        GraphExec exec(graph), again(graph);
+        check(exec);
+        check(again);
+        CUgraph clone = nullptr;
+        CU_OK(cu.cuGraphClone(&clone, graph));
+        check(GraphExec(clone));
+        CU_OK(cu.cuGraphDestroy(clone));
+        Graph other;
+        add_all(other);
+        CUgraphExecUpdateResultInfo info{};
+        CU_OK(cu.cuGraphExecUpdate(exec, other, &info));
+        check(exec);
+    }
+    SECTION("of a captured stream, and behind a copy that brings a part before it is changed") {
+        begin_capture(stream);
+        CU_OK(cu.cuMemcpyHtoDAsync(early.address, host.data(), 2 * word, stream));
+        CU_OK(cu.cuMemcpyDtoHAsync(host.data() + 1, part.address, 2 * word, stream));
+        CU_OK(cu.cuMemcpyHtoDAsync(whole.address, host.data(), count * word, stream));
+        check(GraphExec(end_capture(stream)));
+        CHECK(early.read<unsigned>(2) == Words(before.begin(), before.begin() + 2));
+    }
+    SECTION("and brings a part of both when its node changes") {
+        Graph graph;
+        auto fetched = add_all(graph);
+        check(GraphExec(graph));
+        auto changed = to_host(host.data() + 4, part.address, 2 * word);
+        CU_OK(cu.cuGraphMemcpyNodeSetParams(fetched, &changed));
+        std::iota(host.begin(), host.end(), 1u);
+        GraphExec(graph).run(stream);
+        CHECK(whole.read<unsigned>(count) == Words{1, 2, 3, 4, 7, 8});
+        CHECK(host == Words{1, 2, 3, 4, 7, 8});
+    }
+}
+
+TEST_CASE("random copies from and to overlapping parts of pageable memory do what they do one by one",
+          "[graph][capture]") {
+    Gpu gpu;
+    Stream stream;
+    const unsigned count = 24;
+    std::mt19937 random(1);
+    auto below = [&](unsigned limit) { return static_cast<unsigned>(random() % limit); };
+    for (unsigned attempt = 0; attempt < 40; ++attempt) {
+        CAPTURE(attempt);
+        struct Step {
+            bool to_device;
+            unsigned host, device, words;
+        };
+        std::vector<Step> steps(2 + below(6));
+        for (auto& step : steps) {
+            step.words = 1 + below(8);
+            step.to_device = below(2) == 0;
+            step.host = below(count - step.words), step.device = below(count - step.words);
+        }
+        Words host(count), there(count);
+        Memory memory(count * word);
+        auto add_steps = [&](CUgraph graph) {
+            CUgraphNode last = nullptr;
+            for (auto& [to, from_host, from_device, words] : steps) {
+                const auto address = memory.address + from_device * word;
+                auto copy = to ? to_device(address, host.data() + from_host, words * word)
+                               : to_host(host.data() + from_host, address, words * word);
+                last = add_copy(graph, last ? std::vector{last} : std::vector<CUgraphNode>{}, copy);
+            }
+        };
+        auto capture_steps = [&] {
+            begin_capture(stream);
+            for (auto& [to, from_host, from_device, words] : steps) {
+                const auto address = memory.address + from_device * word;
+                if (to)
+                    CU_OK(cu.cuMemcpyHtoDAsync(address, host.data() + from_host, words * word, stream));
+                else
+                    CU_OK(cu.cuMemcpyDtoHAsync(host.data() + from_host, address, words * word, stream));
+            }
+            return end_capture(stream);
+        };
+        const bool captures = attempt % 2 != 0;
+        Graph graph = captures ? capture_steps() : Graph();
+        if (!captures) add_steps(graph);
+        GraphExec exec(graph);
+        for (unsigned launch = 0; launch < 2; ++launch) {
+            for (auto& one : host) one = below(1000);
+            for (auto& one : there) one = 1000 + below(1000);
+            CU_OK(cu.cuMemcpyHtoD(memory.address, there.data(), count * word));
+            Words expected = host;
+            for (auto& [to, from_host, from_device, words] : steps) {
+                auto here = expected.begin() + from_host, away = there.begin() + from_device;
+                if (to)
+                    std::copy(here, here + words, away);
+                else
+                    std::copy(away, away + words, here);
+            }
+            exec.run(stream);
+            CHECK(host == expected);
+            CHECK(memory.read<unsigned>(count) == there);
+        }
+    }
+}
+
+// What was there before would be wrong.
+TEST_CASE("a copy of rows with gaps that another changes in part brings what is there, or is refused", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    Words host{1, 2, 3, 4, 5, 6, 7, 8};
+    Memory part(Words{70, 80, 90, 100}), whole(4 * word);
+    Graph graph;
+    auto fetched = add_copy(graph, {}, to_host(host.data(), part.address, 3 * word));
+    auto rows = to_device(whole.address, host.data(), 2 * word);
+    rows.Height = 2, rows.srcPitch = 4 * word, rows.dstPitch = 2 * word;
+    add_copy(graph, {fetched}, rows);
+    CUgraphExec exec = nullptr;
+    auto result = cu.cuGraphInstantiate(&exec, graph, 0);
+    if (result == CUDA_SUCCESS) {
+        CU_OK(cu.cuGraphLaunch(exec, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(whole.read<unsigned>(4) == Words{70, 80, 5, 6});
+        CU_OK(cu.cuGraphExecDestroy(exec));
+    } else {
+        CHECK(result == CUDA_ERROR_NOT_SUPPORTED);
     }
 }

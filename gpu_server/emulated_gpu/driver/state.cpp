@@ -94,7 +94,7 @@ void log_debug(const std::string& text) {
 
 void say_once(const std::string& text) {
     constexpr size_t texts_max = 8;  // a program with more than that to mend has read enough
-    static const bool enabled = !logs_debug() && !log_level_is({"off"});
+    static const bool enabled = !logs_debug() && !log_level_is({"off", "none"});
     struct Said {
         Mutex mutex;
         std::set<std::string> texts TNR_GUARDED_BY(mutex);

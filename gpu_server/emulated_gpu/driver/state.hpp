@@ -48,7 +48,7 @@ void set_last_error(std::string text);
 // Writes a line to stderr when TNR_LOG is debug or trace.
 void log_debug(const std::string& text);
 // Tells the program's user what the program itself may never look at: a line on stderr, each text once and few of them.
-// Silent when TNR_LOG is off.
+// Silent when TNR_LOG is off or none.
 void say_once(const std::string& text);
 
 CUresult current_exception_code() noexcept;

@@ -1,7 +1,9 @@
 // cp.async.bulk and cp.reduce.async.bulk: a run of bytes between global and shared memory, done at once. What waits for it is
 // told through an mbarrier (transaction.hpp) or, in the other direction, by a group of copies, for which nobody ever has to
 // wait. A multicast goes to the same place in several blocks of the cluster, the news of it to a barrier in each.
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "gpu_server/emulated_gpu/ptx/atomic_update.hpp"
 #include "gpu_server/emulated_gpu/ptx/lanes.hpp"
@@ -73,6 +75,42 @@ void copy_run(Warp& w, const Instr& i) {
         } else if (!deliver(w, i, lane, to[lane], barriers[lane], source, bytes)) {
             return;
         }
+    }
+}
+
+// What of a run in global memory is memory, where up to `left` and `right` bytes at its ends need not be. Null: nothing.
+struct Inside {
+    std::byte* begin = nullptr;
+    uint32_t skipped = 0, bytes = 0;
+};
+Inside inside_memory(Worker& worker, uint64_t address, uint32_t bytes, uint32_t left, uint32_t right) {
+    for (auto [begin, end] : {std::pair{0u, 0u}, {left, 0u}, {0u, right}, {left, right}})
+        if (auto* p = global_pointer(worker, address + begin, bytes - begin - end))
+            return {p, begin, bytes - begin - end};
+    return {};
+}
+
+// To shared memory of the block. Up to 15 bytes at either end of what it reads, as the registers dst and imm say, may lie
+// outside of memory; those that do not are copied (CUB counts on that), and all count.
+void copy_inside(Warp& w, const Instr& i) {
+    refresh_ranges(*w.worker);
+    auto *to = w.reg<uint64_t>(i.a), *from = w.reg<uint64_t>(i.b), *barriers = w.reg<uint64_t>(i.d);
+    auto *sizes = w.reg<uint32_t>(i.c), *lefts = w.reg<uint32_t>(i.dst);
+    auto* rights = w.reg<uint32_t>(static_cast<RegRef>(i.imm));
+    for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+        auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+        uint32_t bytes = sizes[lane], left = lefts[lane], right = rights[lane];
+        if (left >= unit || right >= unit || left + right > bytes)
+            return fault(w, Outcome::illegal_instruction, lane, "cp.async.bulk ignores more bytes than it may");
+        auto* target = run_of_bytes(w, lane, to[lane], bytes, true, "cp.async.bulk's write");
+        if (!target) return;
+        const bool misaligned = from[lane] % unit != 0;
+        auto source = misaligned ? Inside{} : inside_memory(*w.worker, from[lane], bytes, left, right);
+        if (!source.begin) return memory_fault(w, from[lane], lane, bytes, "cp.async.bulk's read", misaligned);
+        std::memmove(target + source.skipped, source.begin, source.bytes);
+        auto* word = barrier_word(w, lane, barriers[lane]);
+        if (!word) return;
+        complete_bytes(*word, bytes);
     }
 }
 
@@ -149,6 +187,22 @@ void decode_fill(Decoder& d) {
     instr.c = bytes;
 }
 
+// After the modifiers: [to], [from], bytes, left, right, [barrier]{, cache policy}
+void decode_copy_inside(Decoder& d) {
+    auto target = whole_address(d, d.operand(0), Space::shared), source = whole_address(d, d.operand(1), Space::global);
+    auto bytes = d.source(2, Type::u32), left = d.source(3, Type::u32), right = d.source(4, Type::u32);
+    auto word = whole_address(d, d.operand(5), Space::shared);
+    auto& instr = d.emit(copy_inside);
+    instr.a = target;
+    instr.b = source;
+    instr.c = bytes;
+    instr.d = word;
+    instr.dst = left;
+    instr.imm = right;
+}
+
+// cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob
+//     [to], [from], bytes, left, right, [barrier]{, cache policy}
 // cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes{.multicast::cluster}
 //     [to], [from], bytes, [barrier]{, blocks}{, cache policy}
 // cp.async.bulk.global.shared::cta.bulk_group{.cp_mask} [to], [from], bytes{, cache policy}{, mask}
@@ -161,16 +215,27 @@ void decode_bulk(Decoder& d, bool reduces) {
     }
     if (d.take("wait_group")) return void(d.take("read"));
     if (d.take("tensor")) return decode_tensor_copy(d, reduces);
+    const bool ordered = d.take("relaxed");
+    if (ordered)
+        d.take_any_of({"cta", "cluster", "gpu", "sys"});
+    else
+        d.take("weak");
+    auto& words = d.inst().modifiers;
+    const bool to_cluster = std::find(words.begin(), words.end(), "shared::cluster") != words.end();
     auto to = take_side(d);
     auto from = take_side(d);
     bool barrier = d.take("mbarrier::complete_tx::bytes"), group = d.take("bulk_group");
     bool multicast = d.take("multicast::cluster"), masked = d.take("cp_mask");
+    bool inside = d.take("ignore_oob");
     d.take("L2::cache_hint");
+    if (ordered) d.take("b128");
     if (d.failed()) return;
     bool to_global = to == Space::global, from_global = from == Space::global;
     if (barrier == to_global || group == barrier || (to_global && from_global) || (multicast && !from_global) ||
-        (masked && !to_global) || (reduces && (from_global || masked)))
+        (masked && !to_global) || (reduces && (from_global || masked)) ||
+        (inside && (!from_global || to_cluster || multicast)))
         return d.unsupported();
+    if (inside) return decode_copy_inside(d);
     Type type = Type::b8;
     Update update = reduces ? take_update(d, type) : nullptr;
     auto target = whole_address(d, d.operand(0), to), source = whole_address(d, d.operand(1), from);

@@ -207,14 +207,17 @@ TEST_CASE("a function of a graph sees the copies before it, also those of other 
     OK(cuStreamDestroy_v2(other));
 }
 
-TEST_CASE("a copy from host memory that a copy before it changes partly is refused", "[graphs]") {
+TEST_CASE("a copy from host memory that a copy before it changes partly is refused beside functions", "[graphs]") {
     Program program;
+    int seen = 0;
+    Look self{&seen};
     std::vector<unsigned> host(3);
     CUdeviceptr memory = 0;
     OK(cuMemAlloc_v2(&memory, 3 * sizeof(unsigned)));
     program.begin();
     OK(cuMemcpyDtoHAsync_v2(host.data(), memory, 2 * sizeof(unsigned), program.stream));
     OK(cuMemcpyHtoDAsync_v2(memory, host.data() + 1, 2 * sizeof(unsigned), program.stream));
+    OK(cuLaunchHostFunc(program.stream, look, &self));
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     OK(cuStreamEndCapture(program.stream, &graph));

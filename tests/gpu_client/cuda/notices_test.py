@@ -8,6 +8,7 @@ The programs are this script again, as `notices_test.py program WHAT`.
 import argparse
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import with_server  # noqa: E402
 
-NOT_SUPPORTED, INVALID_PTX = 801, 218
+NOT_SUPPORTED, INVALID_PTX, NO_BINARY = 801, 218, 209
+NOTHING_IN_IT = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0)  # a fat binary
 DOES_NOT_LOAD = b""".version 8.0
 .target sm_75
 .address_size 64
@@ -68,13 +70,27 @@ def code_with_log():
     assert b"no.such.instruction" in text.value, text.value
 
 
+def code_in_driver_log():
+    cuda, text, size = Cuda(), ctypes.create_string_buffer(4096), ctypes.c_size_t(4096)
+    assert cuda.load() == INVALID_PTX
+    assert cuda.call("cuLogsDumpToMemory", None, text, ctypes.byref(size), 0) == 0
+    assert b"no.such.instruction" in text.value, text.value
+
+
+def no_code():
+    cuda, module = Cuda(), ctypes.c_void_p()
+    for _ in range(2):
+        assert cuda.call("cuModuleLoadData", ctypes.byref(module), NOTHING_IN_IT) == NO_BINARY
+
+
 def ends():
     """The worker answers a goodbye by ending: that breaks no connection."""
     address = ctypes.c_uint64()
     assert Cuda().call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4096)) == 0
 
 
-PROGRAMS = {"ends": ends, "unsupported": unsupported, "code": code, "code_with_log": code_with_log}
+PROGRAMS = {"ends": ends, "unsupported": unsupported, "code": code, "code_in_driver_log": code_in_driver_log,
+            "code_with_log": code_with_log, "no_code": no_code}
 
 # program, TNR_LOG, and the words of each line that is expected on stderr
 EXPECTED = [
@@ -82,9 +98,14 @@ EXPECTED = [
     ("unsupported", "warning", [("cuCheckpointProcessGetRestoreThreadId",), ("cuMemBatchDecompressAsync",)]),
     ("unsupported", "error", []),
     ("unsupported", "none", []),
-    ("code", None, [("no.such.instruction", "line 6")]),
-    ("code", "none", []),
+    ("unsupported", "off", []),
+    ("code", None, []),
+    ("code", "info", [("error 218",), ("no.such.instruction", "line 6"), ("error 218",), ("error 218",)]),
+    ("code", "off", []),
+    ("code_in_driver_log", "off", []),
     ("code_with_log", None, []),
+    ("no_code", None, []),
+    ("no_code", "info", [("no PTX", "compute capability 12.0")]),
     ("ends", "info", []),
 ]
 

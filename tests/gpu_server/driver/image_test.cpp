@@ -72,8 +72,10 @@ TEST_CASE("a program that does not ask why its code does not load is told once, 
 TEST_CASE("nothing is said to a program that reads the log, and to nobody where TNR_LOG is off", "[emulated]") {
     CHECK(in_fresh_process({}, [](const LoadedDriver& driver) { return said(driver, {unsupported_code}, true); }) ==
           "");
-    CHECK(in_fresh_process({{"TNR_LOG", "off"}},
-                           [](const LoadedDriver& driver) { return said(driver, {unsupported_code}, false); }) == "");
+    for (const char* level : {"off", "none"})
+        CHECK(in_fresh_process({{"TNR_LOG", level}}, [](const LoadedDriver& driver) {
+                  return said(driver, {unsupported_code}, false);
+              }) == "");
 }
 
 TEST_CASE("an instruction that is not emulated fails the load, with its line", "[emulated]") {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "gpu_server/emulated_gpu/ptx/half.hpp"
@@ -101,6 +102,70 @@ TEST_CASE("cp.async.bulk leaves out bytes, and st.bulk makes zeros", "[ptx][bulk
     }
     CHECK(Bench(out_of_shared("st.bulk.shared::cta [%r], 256, 0;")).launch("k", {1}, {1}, {}, in, out).outcome ==
           Outcome::illegal_address);
+}
+
+namespace {
+
+// The room is 0xee; then 64 bytes of p0 come in, of which those at the ends may be missing. The room goes to p1.
+std::string ignores(uint32_t left, uint32_t right) {
+    return R"(
+.version 9.2
+.target sm_90
+.address_size 64
+.shared .align 128 .b8 room[64];
+.shared .align 8 .b64 barrier;
+.entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b64 %in, %out, %s; .reg .b32 %r, %b, %n, %v; .reg .pred %p;
+    ld.param.u64 %in, [in]; ld.param.u64 %out, [out];
+    mov.u32 %r, room; mov.u32 %b, barrier; mov.u32 %v, 0xeeeeeeee;
+    st.shared.v4.b32 [%r], {%v, %v, %v, %v}; st.shared.v4.b32 [%r+48], {%v, %v, %v, %v};
+    mbarrier.init.shared::cta.b64 [%b], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %s, [%b], 64;
+    mov.u32 %n, )" +
+           std::to_string(right) + R"(;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [%r], [%in], 64, )" +
+           std::to_string(left) + R"(, %n, [%b];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0;
+    @!%p bra wait;
+    cp.async.bulk.global.shared::cta.bulk_group [%out], [%r], 64;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+})";
+}
+
+}  // namespace
+
+TEST_CASE("ends of what cp.async.bulk reads need not be memory, and are copied where they are", "[ptx][bulk]") {
+    std::vector<uint8_t> values(64);
+    std::iota(values.begin(), values.end(), uint8_t{1});
+    Bench whole(ignores(3, 15));
+    auto all = whole.array(values), all_out = whole.array<uint8_t>(64);
+    whole.run("k", {1}, {1}, all, all_out);
+    CHECK(std::equal(values.begin(), values.end(), all_out.data()));
+
+    std::string ordered = ignores(0, 0);
+    ordered.replace(ordered.find("async.bulk.shared"), 17, "async.bulk.relaxed.gpu.shared");
+    ordered.replace(ordered.find(".ignore_oob"), 11, ".ignore_oob.b128");
+    CHECK(load(ordered));
+
+    Bench edge(ignores(0, 12));
+    auto part = edge.array(std::vector<uint8_t>(values.begin(), values.end() - 12)), out = edge.array<uint8_t>(64);
+    edge.run("k", {1}, {1}, part, out);
+    for (size_t k = 0; k < 64; ++k) CHECK(out[k] == (k >= 52 ? 0xee : values[k]));
+    auto outcome = [&](uint32_t left, uint32_t right) {
+        Bench bench(ignores(left, right));
+        auto in = bench.array(std::vector<uint8_t>(52, 9)), there = bench.array<uint8_t>(64);
+        return bench.launch("k", {1}, {1}, {}, in, there).outcome;
+    };
+    CHECK(outcome(15, 12) == Outcome::done);
+    CHECK(outcome(0, 11) == Outcome::illegal_address);
+    CHECK(outcome(16, 0) == Outcome::illegal_instruction);
+    std::string text = ignores(1, 1), far = "shared::cluster.global";
+    text.replace(text.find("shared::cta.global"), 18, far);
+    CHECK_FALSE(load(text));
 }
 
 TEST_CASE("a copy goes to the same place in several blocks, and each hears of it", "[ptx][bulk][cluster]") {
