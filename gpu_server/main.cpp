@@ -327,7 +327,7 @@ void add_prices(CLI::App& app, Result<>& result) {
         if (*set)
             result = set_price(options->gpu, options->price, options->state, std::cout, std::cerr);
         else if (*remove)
-            result = remove_price(options->gpu, options->state, std::cout);
+            result = remove_price(options->gpu, options->state, std::cout, std::cerr);
         else
             result = list_prices(options->history, options->state, std::cout);
     });

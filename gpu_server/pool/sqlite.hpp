@@ -14,8 +14,24 @@ namespace tnr::server {
 
 using Database = Handle<sqlite3, sqlite3_close>;
 
+// What helps its operator, where the kind of error tells.
+inline const char* database_hint(sqlite3* database) {
+    constexpr int kind = 0xff;  // the rest says where it happened
+    switch (sqlite3_errcode(database) & kind) {
+        case SQLITE_FULL:
+        case SQLITE_IOERR:
+            return "is the disk full? `df` shows it";
+        case SQLITE_NOTADB:
+        case SQLITE_CORRUPT:
+            return "restore a backup: tnr-gpu-server restore FILE --replace";
+        default:
+            return "";
+    }
+}
+
 inline Error database_error(sqlite3* database, const std::string& doing) {
-    return {Error::Kind::internal, doing + " in the server's database failed: " + sqlite3_errmsg(database)};
+    return {Error::Kind::internal, doing + " in the server's database failed: " + sqlite3_errmsg(database),
+            database_hint(database)};
 }
 
 // How long one process waits for another's transaction; ours take less than a millisecond.

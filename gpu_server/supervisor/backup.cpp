@@ -176,6 +176,9 @@ Result<> make_backup(const std::string& state, const std::string& file, std::ost
 }
 
 Result<> restore_backup(const std::string& state, const std::string& file, bool replace, std::ostream& out) {
+    std::error_code error;
+    if (fs::exists(file, error) && !fs::is_regular_file(file, error))  // a pipe may never end
+        return Error{Error::Kind::usage, file + " is no file", "`tnr-gpu-server backup FILE` makes one"};
     auto backup = open_file(file, SQLITE_OPEN_READONLY);
     if (!backup) return backup.error();
     if (auto sound = check_backup(backup->get(), file); !sound) return sound;
@@ -183,7 +186,6 @@ Result<> restore_backup(const std::string& state, const std::string& file, bool 
     if (!folder) return folder.error();
     auto lock = folder->lock();
     if (!lock) return lock.error();
-    std::error_code error;
     if (fs::exists(folder->database(), error) && !replace)
         return Error{Error::Kind::usage, folder->database() + " is there already",
                      "--replace keeps it as " + folder->database() + ".before-restore"};

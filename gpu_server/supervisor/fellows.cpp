@@ -2,8 +2,11 @@
 #include "gpu_server/supervisor/fellows.hpp"
 
 #include <algorithm>
+#include <set>
+#include <system_error>
 
-#include "gpu_server/supervisor/limits.hpp"
+#include "gpu_server/pool/clock.hpp"
+#include "gpu_server/watch/limits.hpp"
 
 namespace tnr::server {
 
@@ -23,7 +26,7 @@ static json without_limits(json nodes) {
     return nodes;
 }
 
-Fellows::Fellows() : thread_([this] { serve(); }) {}
+Fellows::Fellows(FellowTimes times) : times_(times), thread_([this] { serve(); }) {}
 
 Fellows::~Fellows() {
     {
@@ -35,23 +38,48 @@ Fellows::~Fellows() {
 }
 
 void Fellows::are(std::vector<Node> nodes, const wire::KeyPair& own) {
+    std::set<std::string> there;
+    for (auto& node : nodes) there.insert(node.name);
+    const bool all = nodes.size() <= fellows_asked_max;
     nodes.resize(std::min(nodes.size(), fellows_asked_max));
     LockGuard lock(mutex_);
     nodes_ = std::move(nodes);
+    asks_all_ = all;
     own_ = own;
-    auto gone = [&](auto& one) TNR_REQUIRES(mutex_) {
-        return std::none_of(nodes_.begin(), nodes_.end(), [&](auto& node) { return node.name == one.first; });
+    for (auto& name : there) said_[name].gone_ms = 0;
+    for (auto& [name, said] : said_)
+        if (said.gone_ms == 0 && there.count(name) == 0) said.gone_ms = now_ms();
+    forget_old();
+}
+
+void Fellows::forget_old() {
+    const auto since = now_ms() - watch::day_ms;
+    for (auto& [name, said] : said_)
+        if (said.day_heard_ms < since) said.day = nullptr;
+    std::erase_if(said_, [&](auto& one) { return one.second.gone_ms != 0 && one.second.gone_ms < since; });
+    const auto longest = [&]() TNR_REQUIRES(mutex_) {
+        return std::min_element(said_.begin(), said_.end(), [](auto& one, auto& other) {
+            const auto since = [](const Said& said) { return said.gone_ms == 0 ? INT64_MAX : said.gone_ms; };
+            return since(one.second) < since(other.second);
+        });
     };
-    std::erase_if(told_, gone);
-    std::erase_if(days_, gone);
+    auto gone = std::count_if(said_.begin(), said_.end(), [](auto& one) { return one.second.gone_ms != 0; });
+    for (; gone > std::ptrdiff_t{fellows_gone_max}; --gone) said_.erase(longest());
 }
 
 watch::FellowsTold Fellows::told() {
     watch::FellowsTold all;
     {
         LockGuard lock(mutex_);
-        wanted_until_ = Clock::now() + fellows_wanted_for;
-        for (auto& [name, said] : told_) all.push_back(said);
+        const auto now = Clock::now();
+        wanted_until_ = now + times_.wanted_for;
+        for (auto& [name, said] : said_)
+            if (said.gone_ms != 0)
+                continue;
+            else if (now < said.now_good_until)
+                all.said.push_back(said.now);
+            else if (now < said.silent_until)
+                all.silent.insert(name);
     }
     to_ask_.notify_all();
     return all;
@@ -61,84 +89,106 @@ std::vector<watch::FellowDay> Fellows::days() {
     std::vector<watch::FellowDay> all;
     {
         LockGuard lock(mutex_);
-        wanted_until_ = Clock::now() + fellows_wanted_for;
-        days_wanted_until_ = Clock::now() + fellow_days_wanted_for;
-        for (auto& [name, day] : days_) all.push_back({name, day});
+        const auto now = Clock::now();
+        wanted_until_ = now + times_.wanted_for;
+        days_wanted_until_ = now + times_.days_wanted_for;
+        for (auto& [name, said] : said_) {
+            const bool gone = said.gone_ms != 0, fresh = !gone && now < said.day_good_until;
+            if (fresh || gone || now < said.silent_until)
+                all.push_back({name, said.day, fresh ? 0 : said.day_heard_ms, gone, said.gpus});
+        }
     }
     to_ask_.notify_all();
     return all;
 }
 
-bool Fellows::stopping() {
-    LockGuard lock(mutex_);
-    return stopping_;
-}
-
 // False: no more.
-bool Fellows::wait_until_wanted(std::vector<Node>& nodes, wire::KeyPair& own) {
+bool Fellows::wait_for_round(Round& round) {
     UniqueLock lock(mutex_);
-    to_ask_.wait(mutex_, [this]() TNR_REQUIRES(mutex_) {
-        return stopping_ || (!nodes_.empty() && Clock::now() < wanted_until_);
-    });
-    nodes = nodes_;
-    own = own_;
+    const auto watched = [this]() TNR_REQUIRES(mutex_) { return !nodes_.empty() && Clock::now() < wanted_until_; };
+    to_ask_.wait_for(mutex_, times_.day_noted_every, [&]() TNR_REQUIRES(mutex_) { return stopping_ || watched(); });
+    round = {nodes_, own_, watched(), true};
+    if (round.watched) round.with_days = Clock::now() < days_wanted_until_;
+    // While nobody watches, nodes of a large pool would all ask the same ones.
+    if (!round.watched && !asks_all_) round.nodes.clear();
     return !stopping_;
 }
 
 Fellows::Line& Fellows::line_to(const Node& node, const wire::KeyPair& own) {
     auto& line = lines_[node.name];
     if (line.client && line.node == node) return line;
-    line = {node, nullptr, {}};
+    line = {node, nullptr};
     auto opened =
         control::Client::open(node.address, {node.server_key, node.server_key.empty() ? wire::KeyPair{} : own});
     if (opened) line.client = std::move(*opened);
     return line;
 }
 
-bool Fellows::days_wanted() {
+bool Fellows::left_alone(const std::string& name) {
     LockGuard lock(mutex_);
-    return Clock::now() < days_wanted_until_;
+    return stopping_ || Clock::now() < said_[name].silent_until;
 }
 
-void Fellows::ask(Line& line) {
+void Fellows::ask(Line& line, bool with_days) {
     const auto& name = line.node.name;
-    const bool with_day = days_wanted() && Clock::now() >= line.day_good_until;
-    auto answer = line.client->request({{"op", "pool"}, {"day", with_day}}, fellow_answers_within);
+    bool with_day = false;
+    {
+        LockGuard lock(mutex_);
+        with_day = with_days && Clock::now() >= said_[name].day_asked_at + times_.day_asked_every;
+    }
+    Result<json> answer = Error{Error::Kind::network, "it has no address"};
+    if (line.client) answer = line.client->request({{"op", "pool"}, {"day", with_day}}, times_.answers_within);
+    const auto now = Clock::now();
     LockGuard lock(mutex_);
+    auto& said = said_[name];
     if (!answer) {
-        line.silent_until = Clock::now() + silent_fellow_left_alone;
-        line.day_good_until = {};
-        told_.erase(name);
-        days_.erase(name);
+        said.silent_until = now + times_.left_alone_for;
+        said.now_good_until = said.day_good_until = said.day_asked_at = {};
         return;
     }
+    said.silent_until = {};
     // It may not have read its ledger yet, or be of a build that says nothing of it.
     if (auto day = answer->find("day"); day != answer->end() && day->is_object()) {
-        days_[name] = std::make_shared<const json>(std::move(*day));
-        line.day_good_until = Clock::now() + fellow_days_asked_every;
+        said.day = std::make_shared<const json>(std::move(*day));
+        said.day_heard_ms = now_ms();
+        said.day_asked_at = now;
+        said.day_good_until = now + times_.day_good_for;
     }
-    told_[name] = std::make_shared<const json>(json{{"node", name},
-                                                    {"nodes", without_limits(list_of(*answer, "nodes"))},
-                                                    {"gpus", list_of(*answer, "gpus")},
-                                                    {"claims", list_of(*answer, "claims")},
-                                                    {"queue", list_of(*answer, "queue")}});
+    said.now = std::make_shared<const json>(json{{"node", name},
+                                                 {"nodes", without_limits(list_of(*answer, "nodes"))},
+                                                 {"gpus", list_of(*answer, "gpus")},
+                                                 {"claims", list_of(*answer, "claims")},
+                                                 {"queue", list_of(*answer, "queue")}});
+    said.now_good_until = now + times_.good_for;
+    said.gpus = std::ssize(said.now->at("gpus"));
+}
+
+// One that is slow keeps nobody from being asked.
+void Fellows::ask_all(const Round& round) {
+    if (std::exchange(lines_key_, round.own).public_key != round.own.public_key) lines_.clear();
+    std::vector<std::thread> asking;
+    for (auto& node : round.nodes) {
+        if (left_alone(node.name)) continue;
+        auto ask_it = [this, line = &line_to(node, round.own), &round] { ask(*line, round.with_days); };
+        try {
+            asking.emplace_back(ask_it);
+        } catch (const std::system_error&) {  // this process has no more threads
+            ask_it();
+        }
+    }
+    for (auto& thread : asking) thread.join();
+    std::erase_if(lines_, [&](auto& one) {
+        return std::none_of(round.nodes.begin(), round.nodes.end(), [&](auto& node) { return node.name == one.first; });
+    });
+    if (!round.watched) lines_.clear();
 }
 
 void Fellows::serve() {
-    std::vector<Node> nodes;
-    wire::KeyPair own;
-    while (wait_until_wanted(nodes, own)) {
-        if (std::exchange(lines_key_, own).public_key != own.public_key) lines_.clear();
-        for (auto& node : nodes) {
-            if (stopping()) return;
-            auto& line = line_to(node, own);
-            if (line.client && Clock::now() >= line.silent_until) ask(line);
-        }
-        std::erase_if(lines_, [&](auto& one) {
-            return std::none_of(nodes.begin(), nodes.end(), [&](auto& node) { return node.name == one.first; });
-        });
+    Round round;
+    while (wait_for_round(round)) {
+        ask_all(round);
         UniqueLock lock(mutex_);
-        to_ask_.wait_for(mutex_, fellows_asked_every, [this]() TNR_REQUIRES(mutex_) { return stopping_; });
+        to_ask_.wait_for(mutex_, times_.asked_every, [this]() TNR_REQUIRES(mutex_) { return stopping_; });
     }
 }
 

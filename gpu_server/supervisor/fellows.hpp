@@ -1,5 +1,9 @@
 // What the pool's other nodes have and do, for whoever watches this one: each is asked, over its control socket, for what it
-// would tell an operator. Only while somebody watches; a thread of its own waits for the answers.
+// would tell an operator. All are asked at once, with one deadline, and only while somebody watches; a thread of its own waits
+// for the answers. Who does not answer is known to be silent for a while, and costs nobody another wait.
+//
+// Their ledgers' last day is asked for once a minute also while nobody watches: a node that has gone can tell nobody what was
+// used there.
 #pragma once
 
 #include <chrono>
@@ -12,9 +16,18 @@
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/protocol/control.hpp"
 #include "gpu_client/protocol/keys.hpp"
+#include "gpu_server/supervisor/limits.hpp"
 #include "gpu_server/watch/watch.hpp"
 
 namespace tnr::server {
+
+// Tests have shorter ones.
+struct FellowTimes {
+    milliseconds asked_every = fellows_asked_every, wanted_for = fellows_wanted_for, good_for = fellow_good_for;
+    milliseconds day_asked_every = fellow_days_asked_every, days_wanted_for = fellow_days_wanted_for;
+    milliseconds day_good_for = fellow_day_good_for, day_noted_every = fellow_days_noted_every;
+    milliseconds answers_within = fellow_answers_within, left_alone_for = silent_fellow_left_alone;
+};
 
 class Fellows {
 public:
@@ -24,14 +37,16 @@ public:
     };
 
     // Make it when signals are blocked.
-    Fellows();
+    explicit Fellows(FellowTimes times = {});
     ~Fellows();
 
-    // Which there are now, and by which key they know us.
+    // Which there are now, and by which key they know us. Who was there before and is not has gone.
     void are(std::vector<Node> nodes, const wire::KeyPair& own) TNR_EXCLUDES(mutex_);
-    // What those said that have answered lately, each with its "node". From now on they are asked, for a while.
+    // What those said that have answered lately, each with its "node", and who did not answer. Others have not been asked
+    // yet: from now on they are, for a while.
     watch::FellowsTold told() TNR_EXCLUDES(mutex_);
-    // What the ledgers of those have of the last day. From now on they are asked for that, too, for a while.
+    // What the ledgers of those have of the last day; of the silent and of those that have gone, what they said last. From
+    // now on they are asked for that, too, for a while.
     std::vector<watch::FellowDay> days() TNR_EXCLUDES(mutex_);
 
 private:
@@ -39,24 +54,35 @@ private:
     struct Line {
         Node node;
         std::unique_ptr<control::Client> client;
-        Clock::time_point silent_until{}, day_good_until{};
+    };
+    struct Said {
+        std::shared_ptr<const nlohmann::json> now, day;
+        Clock::time_point now_good_until{}, day_good_until{}, day_asked_at{}, silent_until{};
+        int64_t day_heard_ms = 0, gone_ms = 0;  // 0: it is there
+        int64_t gpus = 0;
+    };
+    struct Round {
+        std::vector<Node> nodes;
+        wire::KeyPair own;
+        bool watched = false, with_days = false;
     };
     void serve();
-    bool wait_until_wanted(std::vector<Node>& nodes, wire::KeyPair& own) TNR_EXCLUDES(mutex_);
-    bool stopping() TNR_EXCLUDES(mutex_);
+    bool wait_for_round(Round& round) TNR_EXCLUDES(mutex_);
+    void ask_all(const Round& round);
     Line& line_to(const Node& node, const wire::KeyPair& own);
-    bool days_wanted() TNR_EXCLUDES(mutex_);
-    void ask(Line& line) TNR_EXCLUDES(mutex_);
+    bool left_alone(const std::string& name) TNR_EXCLUDES(mutex_);
+    void ask(Line& line, bool with_days) TNR_EXCLUDES(mutex_);
+    void forget_old() TNR_REQUIRES(mutex_);
 
+    const FellowTimes times_;
     Mutex mutex_;
     Condition to_ask_;
     bool stopping_ TNR_GUARDED_BY(mutex_) = false;
     Clock::time_point wanted_until_ TNR_GUARDED_BY(mutex_){}, days_wanted_until_ TNR_GUARDED_BY(mutex_){};
-    std::vector<Node> nodes_ TNR_GUARDED_BY(mutex_);
+    std::vector<Node> nodes_ TNR_GUARDED_BY(mutex_);  // that are asked
+    bool asks_all_ TNR_GUARDED_BY(mutex_) = true;     // there are no others
     wire::KeyPair own_ TNR_GUARDED_BY(mutex_);
-    std::map<std::string, std::shared_ptr<const nlohmann::json>> told_
-        TNR_GUARDED_BY(mutex_);  // by node; as below, of those that have answered
-    std::map<std::string, std::shared_ptr<const nlohmann::json>> days_ TNR_GUARDED_BY(mutex_);
+    std::map<std::string, Said> said_ TNR_GUARDED_BY(mutex_);  // by node; also of those that have gone
 
     // The thread's.
     std::map<std::string, Line> lines_;

@@ -248,13 +248,19 @@ inline constexpr size_t image_writers_max = 2;
 inline constexpr milliseconds image_write_timeout{120'000};
 
 // Other nodes are asked what they have while somebody watches this one: as many as a page shows, how often, and for how long
-// after it was looked at last. One that is silent is left alone for a while, so that the others are not kept waiting for it.
+// after it was looked at last. What they said is good for a while; one that is silent is left alone for a while, and whoever
+// looks meanwhile is told so at once.
 inline constexpr size_t fellows_asked_max = 64;
-inline constexpr milliseconds fellows_asked_every{2'000}, fellows_wanted_for{15'000};
+// Nodes that have gone within the last day and are named.
+inline constexpr size_t fellows_gone_max = 256;
+inline constexpr milliseconds fellows_asked_every{2'000}, fellows_wanted_for{15'000}, fellow_good_for{5'000};
 // `status` waits for so long for what they say, and looks so often.
 inline constexpr milliseconds fellows_waited_for{3'000}, fellows_looked_at_every{100};
 // The last day, which the page asks for every half a minute.
 inline constexpr milliseconds fellow_days_asked_every{15'000}, fellow_days_wanted_for{70'000};
+inline constexpr milliseconds fellow_day_good_for{60'000};
+// And so often while nobody looks, in case that a node goes.
+inline constexpr milliseconds fellow_days_noted_every{60'000};
 inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
 
 // A server that is killed leaves children behind which it was just starting: they have its lock until they have become

@@ -24,6 +24,8 @@ constexpr int64_t micros_per_unit = 1'000'000;
 // An hour of the dearest GPU costs some dollars. In the smallest currencies that are a few hundred thousand.
 constexpr int64_t whole_digits_max = 9;
 constexpr size_t decimals_max = 6;
+// Clocks of a pool's nodes may differ by so much, and who sets a price need not hear of it.
+constexpr int64_t clock_step_ms = 60'000;
 
 Result<std::unique_ptr<Store>> store_in(const std::string& state) {
     auto folder = StateFolder::find(state);
@@ -83,6 +85,36 @@ Result<std::string> type_name(std::string gpu) {
     return Error{Error::Kind::usage, "'" + gpu + "' is no type of GPU", "it looks like h100 or a100-80gb"};
 }
 
+Result<std::vector<GpuPrice>> prices_in_order(Store& store) {
+    std::vector<GpuPrice> all;
+    for (bool more = true; more;) {
+        auto page = store.prices(all.empty() ? 0 : all.back().id, prices_per_answer);
+        if (!page) return page.error();
+        more = std::ssize(*page) == prices_per_answer;
+        all.insert(all.end(), page->begin(), page->end());
+    }
+    return all;
+}
+
+std::map<std::string, GpuPrice> last_of_each(const std::vector<GpuPrice>& all) {
+    std::map<std::string, GpuPrice> latest;
+    for (auto& price : all) latest.insert_or_assign(price.gpu, price);
+    return latest;
+}
+
+// Of what was set last. Prices follow each other, so one that was set by a clock that was ahead keeps the next from beginning
+// before it.
+Result<std::string> from_when(Store& store, const std::string& type, std::ostream& notes) {
+    auto all = prices_in_order(store);
+    if (!all) return all.error();
+    const auto since = last_of_each(*all)[type].since_ms;
+    if (since <= now_ms() + clock_step_ms) return std::string("From now on");
+    notes
+        << "note: the price before it begins only then, so this computer's clock is behind, or was ahead when that was "
+           "set\n";
+    return "From " + date(since) + " UTC on";
+}
+
 }  // namespace
 
 Result<Money> parse_price(const std::string& text) {
@@ -121,13 +153,15 @@ Result<> set_price(const std::string& gpu, const std::string& price, const std::
     auto store = store_in(state);
     if (!store) return store.error();
     if (auto set = (*store)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
-    out << "From now on an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
+    auto from = from_when(**store, *type, notes);
+    if (!from) return from.error();
+    out << *from << " an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
         << "\n";
     note_on_type(*type, state, notes);
     return Ok{};
 }
 
-Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out) {
+Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out, std::ostream& notes) {
     auto type = type_name(gpu);
     if (!type) return type.error();
     auto store = store_in(state);
@@ -137,23 +171,20 @@ Result<> remove_price(const std::string& gpu, const std::string& state, std::ost
     if (!*price)
         return Error{Error::Kind::not_found, "there is no price for " + *type, "tnr-gpu-server prices lists them"};
     if (auto set = (*store)->set_price(*type, (*price)->currency, std::nullopt, now_ms()); !set) return set;
-    out << "From now on " << *type << " has no price\n";
+    auto from = from_when(**store, *type, notes);
+    if (!from) return from.error();
+    out << *from << " " << *type << " has no price\n";
     return Ok{};
 }
 
 Result<> list_prices(bool history, const std::string& state, std::ostream& out) {
     auto store = store_in(state);
     if (!store) return store.error();
-    std::vector<GpuPrice> all;
-    for (bool more = true; more;) {
-        auto page = (*store)->prices(all.empty() ? 0 : all.back().id, prices_per_answer);
-        if (!page) return page.error();
-        more = std::ssize(*page) == prices_per_answer;
-        all.insert(all.end(), page->begin(), page->end());
-    }
-    std::map<std::string, GpuPrice> latest;
-    for (auto& price : all) latest.insert_or_assign(price.gpu, price);
+    auto set = prices_in_order(**store);
+    if (!set) return set.error();
+    auto& all = *set;
     if (!history) {
+        const auto latest = last_of_each(all);
         all.clear();
         for (auto& [gpu, price] : latest)
             if (price.micros_per_hour) all.push_back(price);

@@ -85,9 +85,10 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
     fs::path file = path_ / "server.key";
     std::error_code error;
     if (!fs::exists(file, error)) {
-        auto keys = make_pasteable_key_pair();
-        if (auto written = write_line(file, keys.secret_key); !written) return written.error();
-        return keys;
+        auto alone = lock_keys();
+        if (!alone) return alone.error();
+        if (!fs::exists(file, error))
+            if (auto made = write_line(file, make_pasteable_key_pair().secret_key); !made) return made.error();
     }
     std::string secret = read_line(file);
     std::string public_key = wire::public_of(secret);
@@ -95,6 +96,15 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
         return Error{Error::Kind::internal, file.string() + " holds no key",
                      "restore it from a backup; a new key would lock out every enrolled client"};
     return wire::KeyPair{public_key, secret};
+}
+
+// By the folder itself: its file `lock` is the server's.
+Result<UniqueFd> StateFolder::lock_keys() const {
+    UniqueFd folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    while (folder && flock(folder.get(), LOCK_EX) != 0)
+        if (errno != EINTR) return file_error(path_, "lock");
+    if (!folder) return file_error(path_, "open");
+    return folder;
 }
 
 // "SECRET MILLISECONDS".

@@ -37,6 +37,9 @@ public:
         int64_t until_ms = 0;  // since 1970
     };
     Result<std::optional<OldKey>> old_server_key() const;
+    // Held while keys are changed, also by server_keys() where it makes the first ones: of two commands at once the second sees
+    // what the first has done. Waits.
+    Result<UniqueFd> lock_keys() const;
     // A new pair; today's is the old one until then, in place of any earlier. Complete or not at all.
     Result<> rotate_server_key(int64_t old_until_ms) const;
     Result<> drop_old_server_key() const;  // succeeds when there is none

@@ -237,14 +237,16 @@ void leave_out_nonsense(json& now) {
     now["fellows"] = understood;
 }
 
-// The server asks the others once somebody looks: until they have answered, or do not.
+// The server asks the others once somebody looks: until it knows of each that it has answered, or does not. (One of an
+// older build does not say who is silent.)
 Result<json> ask_for_all(const std::string& folder) {
     const auto until = std::chrono::steady_clock::now() + fellows_waited_for;
     while (true) {
         auto answer = watch::ask_watch(folder, "/api/now");
         if (!answer) return answer.error();
         auto now = json::parse(*answer);
-        const bool all = now.at("fellows").size() >= std::min(now.at("other_nodes").size(), fellows_asked_max);
+        const auto known = now.at("fellows").size() + now.value("silent", json::array()).size();
+        const bool all = known >= std::min(now.at("other_nodes").size(), fellows_asked_max);
         if (all || std::chrono::steady_clock::now() >= until) return now;
         std::this_thread::sleep_for(fellows_looked_at_every);
     }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <ctime>
 #include <iomanip>
 #include <ostream>
@@ -195,6 +196,8 @@ Result<> user_remove(const std::string& name, const std::string& machine, const 
 }
 
 Result<> user_limit(const UserLimitOptions& options, std::ostream& out) {
+    if (options.weight && std::isnan(*options.weight))  // which is in every range
+        return Error{Error::Kind::usage, "'nan' is no weight", "--weight takes a number from 0.01 to 100"};
     auto opened = open_existing(options.state);
     if (!opened) return opened.error();
     auto limits = opened->store->limits(options.name);
@@ -220,6 +223,10 @@ Result<> rotate_key(const RotateOptions& options, std::ostream& out) {
         return Error{Error::Kind::usage, "--drop-old makes no new key, so nothing overlaps"};
     auto folder = StateFolder::find(options.state);
     if (!folder) return folder.error();
+    // There is one, before it is locked.
+    if (auto keys = folder->server_keys(); !keys) return keys.error();
+    auto alone = folder->lock_keys();
+    if (!alone) return alone.error();
     if (options.drop_old) {
         if (auto dropped = folder->drop_old_server_key(); !dropped) return dropped;
         note_change(*folder, "dropped the server's old key");

@@ -114,16 +114,24 @@ void add(LedgerReport& to, const LedgerReport& from) {
 
 json whole_day(LedgerReport own, const std::string& own_node, const std::vector<std::string>& others,
                const std::vector<FellowDay>& said) {
-    std::set<std::string> nodes{own_node}, silent(others.begin(), others.end());
+    std::set<std::string> nodes{own_node}, silent(others.begin(), others.end()), gone;
+    json earlier = json::array();
     for (auto& fellow : said) {
-        const auto report = report_from_json(*fellow.day);
-        if (!report || silent.erase(fellow.node) == 0) continue;
-        nodes.insert(fellow.node);
+        const auto report = fellow.day ? report_from_json(*fellow.day) : std::nullopt;
+        if (!report && fellow.gone) gone.insert(fellow.node);
+        if (!report || (silent.erase(fellow.node) == 0 && !fellow.gone)) continue;
+        if (fellow.earlier_ms != 0)
+            earlier.push_back(
+                {{"node", fellow.node}, {"at", fellow.earlier_ms}, {"gone", fellow.gone}, {"gpus", fellow.gpus}});
+        else
+            nodes.insert(fellow.node);
         add(own, *report);
     }
     json day = to_json(own);
     day["nodes"] = nodes;
+    day["earlier"] = earlier;
     day["silent"] = silent;
+    day["gone"] = gone;
     return day;
 }
 

@@ -22,12 +22,16 @@ void add(server::LedgerReport& to, const server::LedgerReport& from);
 // What another node has said.
 struct FellowDay {
     std::string node;
-    std::shared_ptr<const nlohmann::json> day;
+    std::shared_ptr<const nlohmann::json> day;  // null: nothing
+    int64_t earlier_ms = 0;                     // when it said that, if it does not answer now; 0: lately, or never
+    bool gone = false;                          // it is not a node of the pool now
+    int64_t gpus = 0;                           // that it had when it said it
     bool operator==(const FellowDay&) const = default;
 };
 
-// `own`, with what others have said. Its "nodes" are those of which it is: `own_node` and they; of the pool's `others`, "silent"
-// are those that have said nothing that makes sense.
+// `own`, with what others have said. Its "nodes" are those of which it is: `own_node` and those that answer; of others it has what
+// they said "earlier" ("node", "at", "gone", "gpus"). Of the pool's `others`, "silent" are those that have said nothing that makes
+// sense, and "gone" those of which is known no more than that.
 nlohmann::json whole_day(server::LedgerReport own, const std::string& own_node, const std::vector<std::string>& others,
                          const std::vector<FellowDay>& said);
 

@@ -87,7 +87,8 @@ Watch::Text Watch::now_text() {
     if (now_ && told == now_of_) return now_;
     auto now = to_json(*texts_of_);
     now["fellows"] = json::array();
-    for (auto& one : told) now["fellows"].push_back(*one);
+    for (auto& one : told.said) now["fellows"].push_back(*one);
+    now["silent"] = told.silent;
     now_of_ = std::move(told);
     return now_ = text_of(now);
 }

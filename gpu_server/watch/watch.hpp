@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,14 +22,18 @@
 
 namespace tnr::watch {
 
-// One object each; two are the same when they are one.
-using FellowsTold = std::vector<std::shared_ptr<const nlohmann::json>>;
+// What the pool's other nodes have said of themselves lately: parts of their own /api/now. Two are the same when they are one.
+struct FellowsTold {
+    std::vector<std::shared_ptr<const nlohmann::json>> said;
+    std::set<std::string> silent;  // they were asked, and did not answer
+    bool operator==(const FellowsTold&) const = default;
+};
 
 struct WatchOptions {
     std::string folder;    // for the socket, watch.sock
     UniqueFd http;         // a TCP socket that listens, or none
     bool loopback = true;  // where it listens
-    // What the pool's other nodes have said of themselves lately: parts of their own /api/now. Whoever calls it watches them.
+    // Whoever calls it watches them.
     std::function<FellowsTold()> fellows = {};
     // And what their ledgers have of the last day.
     std::function<std::vector<FellowDay>()> fellow_days = {};

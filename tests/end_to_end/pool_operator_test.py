@@ -111,6 +111,17 @@ class PoolOperator(unittest.TestCase):
         self.serve_a_silent_node()
         wait_until(lambda: self.get("api/day")["silent"] == ["c"], LIMIT_S)
         self.assertEqual(self.get("api/day")["nodes"], ["a", "b"])
+        # What a node said before it went is still there.
+        self.pool.servers["b"].kill()
+        wait_until(lambda: [(one["node"], one["gone"]) for one in self.get("api/day")["earlier"]] == [("b", True)], LIMIT_S)
+        self.assertEqual(self.get("api/day")["nodes"], ["a"])
+        self.assertEqual(users()["alice"]["claims"], 2)
+        self.assertEqual(users()["alice"]["cost"][0]["currency"], "USD")
+
+    def test_a_silent_node_is_known_to_be(self):
+        self.serve_a_silent_node()
+        wait_until(lambda: self.get("api/now")["silent"] == ["c"], LIMIT_S)
+        self.assertIn("b, c (does not say what it has)", self.status())
 
     @unittest.skipUnless(shutil.which("chromium"), "chromium is not there")
     def test_the_page_of_one_node_shows_the_pool(self):

@@ -79,6 +79,24 @@ TEST_CASE("what all nodes' ledgers have of a user is one sum", "[watch]") {
     CHECK(day["whole"] == true);
 }
 
+TEST_CASE("what a node said before it went, or fell silent, is in the day, and it says as of when", "[watch]") {
+    constexpr int64_t now = 1'800'000'000'000;
+    auto gone = said("b", to_json(some_day(now, "bob", 8)));
+    gone.gone = true, gone.earlier_ms = now - 5'000, gone.gpus = 4;
+    auto silent = said("c", to_json(some_day(now, "carol", 16)));
+    silent.earlier_ms = now - 9'000;
+    const FellowDay never{"d", nullptr, 0, true}, unheard{"e", nullptr, 0, false};
+    const auto day = whole_day(some_day(now, "alice", 1), "a", {"c", "e"}, {gone, silent, never, unheard});
+    CHECK(day["nodes"] == json{"a"});
+    CHECK(day["silent"] == json{"e"});
+    CHECK(day["gone"] == json{"d"});
+    CHECK(day["earlier"] == json{{{"node", "b"}, {"at", now - 5'000}, {"gone", true}, {"gpus", 4}},
+                                 {{"node", "c"}, {"at", now - 9'000}, {"gone", false}, {"gpus", 0}}});
+    CHECK(user_of(day, "bob")["gpu_s"] == 8);
+    CHECK(user_of(day, "carol")["gpu_s"] == 16);
+    CHECK(day["parts"][90]["held_s"] == 25);
+}
+
 TEST_CASE("of a day that is another's by hours only that part is added which is of ours", "[watch]") {
     constexpr int64_t now = 1'800'000'000'000, quarter = day_ms / day_parts;
     const auto day = [&](int64_t later) {

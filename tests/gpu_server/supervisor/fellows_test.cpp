@@ -1,0 +1,110 @@
+// What a node knows of the pool's others, for whoever watches it. Nobody listens where these nodes are said to be; one that
+// answers is a server.
+#include "gpu_server/supervisor/fellows.hpp"
+
+#include <functional>
+#include <thread>
+
+#include "gpu_client/protocol/keys.hpp"
+#include "server.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::server;
+using namespace tnr::test;
+using std::chrono::milliseconds;
+
+namespace {
+
+std::vector<Fellows::Node> silent_nodes(size_t count) {
+    std::vector<Fellows::Node> nodes;
+    for (size_t i = 0; i < count; ++i) nodes.push_back({"n" + std::to_string(i), "tcp://127.0.0.1:9", ""});
+    return nodes;
+}
+
+// Requests of other nodes that it has answered.
+int asked_of(const Server& node) {
+    const auto now =
+        json::parse(run_server_command({"status", "-o", "json", "--state", node.folder->path + "/state"}).out);
+    return now.at("totals").at("requests").value("pool", 0);
+}
+
+bool is_so(const std::function<bool()>& so) {
+    for (int i = 0; i < 600 && !so(); ++i) std::this_thread::sleep_for(milliseconds(50));
+    return so();
+}
+
+}  // namespace
+
+// One after the other they would take half a minute; by then the first ones are no longer known to be silent.
+TEST_CASE("silent nodes are asked at once, and known for a while", "[fellows]") {
+    Fellows fellows;
+    fellows.are(silent_nodes(fellows_asked_max), {});
+    CHECK(is_so([&] { return fellows.told().silent.size() == fellows_asked_max; }));
+    CHECK(fellows.told().said.empty());
+    CHECK(fellows.told().silent.count("n7") == 1);
+    fellows.are(silent_nodes(2), {});
+    CHECK(fellows.told().silent == std::set<std::string>{"n0", "n1"});
+}
+
+TEST_CASE("what a node said long ago is not told", "[fellows]") {
+    Server b({"--plain", "--emulate", "h100"});
+    FellowTimes times;
+    times.good_for = milliseconds(1);
+    Fellows fellows(times);
+    fellows.are({{"b", b.address, ""}}, {});
+    fellows.told();
+    // It has been asked: what it said of its GPUs is here.
+    REQUIRE(is_so([&] {
+        auto days = fellows.days();
+        return !days.empty() && days[0].gpus == 1;
+    }));
+    std::this_thread::sleep_for(milliseconds(20));
+    CHECK(fellows.told().said.empty());
+    CHECK(fellows.told().silent.empty());  // it will be asked
+}
+
+TEST_CASE("of a node that has gone, what its ledger had of the last day is kept, whether somebody watched or not",
+          "[fellows]") {
+    FellowTimes times;
+    times.day_noted_every = milliseconds(100);
+    times.asked_every = milliseconds(50);
+    times.day_asked_every = milliseconds(0);
+    const bool watched = GENERATE(true, false);
+    CAPTURE(watched);
+    Server b({"--plain", "--emulate", "h100"});
+    Fellows fellows(times);
+    fellows.are({{"b", b.address, ""}, {"c", "tcp://127.0.0.1:9", ""}}, {});
+    if (watched) {
+        REQUIRE(is_so([&] {
+            for (auto& one : fellows.days())
+                if (one.node == "b" && one.day && one.earlier_ms == 0) return true;
+            return false;
+        }));
+    } else {
+        REQUIRE(is_so([&] { return asked_of(b) >= 10; }));  // the first few before it had read its ledger
+    }
+    b.signal(SIGTERM);
+    b.wait_for_exit();
+    fellows.are({}, {});
+    const auto days = fellows.days();
+    REQUIRE(days.size() == 2);
+    CHECK(days[0].node == "b");
+    CHECK(days[0].gone);
+    CHECK(days[0].gpus == 1);
+    REQUIRE(days[0].day);
+    CHECK(days[0].day->contains("users"));
+    CHECK(days[0].earlier_ms > 0);
+    CHECK(days[1].node == "c");
+    CHECK(days[1].gone);
+    CHECK_FALSE(days[1].day);
+    // It is back, and has not been asked yet.
+    fellows.are({{"b", "tcp://127.0.0.1:9", ""}}, {});
+    for (auto& one : fellows.days()) CHECK((one.node == "c" || !one.gone));
+    std::vector<Fellows::Node> many;
+    for (size_t i = 0; i < 2 * fellows_gone_max; ++i)
+        many.push_back({"m" + std::to_string(i), "tcp://127.0.0.1:9", ""});
+    fellows.are(many, {});
+    fellows.are({}, {});
+    CHECK(fellows.days().size() == fellows_gone_max);
+}

@@ -1,0 +1,111 @@
+// The operator's commands with what nobody should give them, and two at once.
+#include <sys/stat.h>
+
+#include <fstream>
+#include <future>
+
+#include "gpu_server/pool/clock.hpp"
+#include "gpu_server/pool/store.hpp"
+#include "server.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tnr;
+using namespace tnr::test;
+
+namespace {
+
+class Operator {
+public:
+    Operator() { REQUIRE(mkdir(state.c_str(), 0700) == 0); }
+    Output command(std::vector<std::string> words) const {
+        words.insert(words.end(), {"--state", state});
+        return run_server_command(words);
+    }
+    Folder folder;
+    const std::string state = folder.path + "/state";
+};
+
+bool says(const std::string& text, const std::string& what) {
+    return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("of several rotations at once one makes a new key, and the old one is the one that everybody has", "[odd]") {
+    Server server({"--emulate", "h100"});
+    auto rotate = [&] { return run_server_command({"rotate-key", "--state", server.folder->path + "/state"}); };
+    for (int round = 0; round < 5; ++round) {
+        auto known = enroll(server, "user" + std::to_string(round));
+        std::vector<std::future<Output>> all;
+        for (int i = 0; i < 8; ++i) all.push_back(std::async(std::launch::async, rotate));
+        int made = 0, refused = 0;
+        std::string fresh;
+        for (auto& one : all) {
+            auto output = one.get();
+            INFO(output.err);
+            made += output.code == 0;
+            refused += output.code == 2 && says(output.err, "the last rotation's old key is good until");
+            if (output.code == 0) fresh = output.out;
+        }
+        CHECK(made == 1);
+        CHECK(refused == 7);
+        REQUIRE(server.wait_for_log("the server's key is another now", round + 1));
+        CHECK(ask(*client_of(server, known), {{"op", "hello"}})["role"] == "account");
+        CHECK(says(fresh, enroll(server, "later" + std::to_string(round)).server_public));
+        REQUIRE(run_server_command({"rotate-key", "--drop-old", "--state", server.folder->path + "/state"}).code == 0);
+    }
+}
+
+TEST_CASE("a weight is a number", "[odd]") {
+    Server server({"--emulate", "h100"});
+    enroll(server, "alice");
+    auto weigh = [&](const std::string& weight) {
+        return run_server_command(
+            {"user", "limit", "alice", "--weight", weight, "--state", server.folder->path + "/state"});
+    };
+    for (const char* wrong : {"nan", "-nan", "NAN", "inf", "0", "-1", "101", "x", ""}) {
+        CAPTURE(wrong);
+        CHECK(weigh(wrong).code == 2);
+    }
+    CHECK(says(weigh("2.5").out, "its weight in the queue is 2.5"));
+}
+
+TEST_CASE("what is restored is a file", "[odd]") {
+    Operator one;
+    const auto pipe = one.folder.path + "/pipe";
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);  // nobody writes to it, so whoever reads waits for ever
+    for (auto& wrong : {pipe, one.folder.path, std::string("/dev/zero")}) {
+        auto output = one.command({"restore", wrong});
+        CHECK(output.code == 2);
+        CHECK(says(output.err, wrong + " is no file"));
+    }
+    CHECK(says(one.command({"restore", one.folder.path + "/nothing"}).err, "cannot open"));
+}
+
+TEST_CASE("a price that cannot begin yet says from when it holds", "[odd]") {
+    constexpr int64_t year_ms = int64_t{365} * 24 * 3600 * 1000;
+    Operator one;
+    CHECK(says(one.command({"prices", "set", "h100", "1/h"}).out, "From now on an hour of h100 costs 1.00 USD"));
+    auto store = server::open_sqlite_store(one.state + "/pool.db");
+    REQUIRE(store);
+    REQUIRE((*store)->set_price("h100", "USD", 2'000'000, server::now_ms() + year_ms));  // by a clock that is wrong
+    auto later = one.command({"prices", "set", "h100", "3/h"});
+    CHECK(later.code == 0);
+    CHECK_FALSE(says(later.out, "From now on"));
+    CHECK(says(later.out, " UTC on an hour of h100 costs 3.00 USD"));
+    CHECK(says(later.err, "the price before it begins only then"));
+    auto removed = one.command({"prices", "remove", "h100"});
+    CHECK(says(removed.out, " UTC on h100 has no price"));
+    CHECK(says(one.command({"prices", "set", "a100", "1/h"}).out, "From now on"));
+}
+
+TEST_CASE("a database that is none is told with what helps", "[odd]") {
+    Operator one;
+    std::ofstream(one.state + "/pool.db") << std::string(8192, 'x');
+    for (auto& words : {std::vector<std::string>{"user", "list"}, {"prices", "list"}, {"nodes"}}) {
+        auto output = one.command(words);
+        CHECK(output.code == 1);
+        CHECK(says(output.err, "not a database"));
+        CHECK(says(output.err, "hint: restore a backup: tnr-gpu-server restore FILE --replace"));
+    }
+}
