@@ -96,10 +96,6 @@ CUresult order_needs(CUgraph graph, bool& tangled) {
     return CUDA_SUCCESS;
 }
 
-}  // namespace
-
-namespace {
-
 // What is shared by now is no business of the order any more, so no mirror may stand for a part of it.
 bool overlaps_shared(const GraphNeeds& left, const GraphNeeds& before) {
     HostCopies shared;
