@@ -2,9 +2,10 @@
 //
 // A host copy in a graph is one between the device and a mirror of the host memory, which is device memory of ours. So
 // each launch copies what the program has in that memory by then into the mirror, and after it what the graph has put
-// into a mirror back, both in the stream's order and by the ordinary way of copies. A function of the program in the graph
-// is given what copies before it have put into their mirrors, and what it may have changed goes into the mirrors of copies
-// behind it when it has run; graph_order.hpp finds out which those are.
+// into a mirror back, both in the stream's order and by the ordinary way of copies. Copies of overlapping memory may have
+// parts of one mirror (graph_joined_copies.hpp). A function of the program in the graph is given what copies before it
+// have put into their mirrors, and what it may have changed goes into the mirrors of copies behind it when it has run;
+// graph_order.hpp finds out which those are.
 #pragma once
 
 #include <memory>
