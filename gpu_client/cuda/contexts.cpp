@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/events.hpp"
 #include "gpu_client/cuda/green_contexts.hpp"
 #include "gpu_client/cuda/guarded.hpp"
+#include "gpu_client/cuda/host_pools.hpp"
 #include "gpu_client/cuda/libraries.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -40,6 +41,7 @@ CUresult synchronize_context(Context& context) {
 }
 
 void context_ends(Context& context) {
+    await_frees_to_host();
     storage_context_ends(context.handle);
     unshare_memory_of(context);
     forget_streams_of(context);

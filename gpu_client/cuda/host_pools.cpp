@@ -16,6 +16,8 @@ struct HostPools {
     Mutex mutex;
     uint64_t own TNR_GUARDED_BY(mutex) = 0, chosen TNR_GUARDED_BY(mutex) = 0;  // handles
     std::map<uint64_t, HostAllocation> by_address TNR_GUARDED_BY(mutex);
+    size_t being_freed TNR_GUARDED_BY(mutex) = 0;
+    Condition freed;
 };
 HostPools& host_pools() {
     static auto* all = new HostPools;
@@ -74,10 +76,22 @@ bool free_to_host(uint64_t address) {
         if (found == host_pools().by_address.end()) return false;
         freed = found->second;
         host_pools().by_address.erase(found);
+        ++host_pools().being_freed;
     }
     return_to_pool(freed.pool, freed.bytes);
-    start_background_thread([address] { (void)free_pinned(handle_of<void*>(address)); });
+    start_background_thread([address] {
+        (void)free_pinned(handle_of<void*>(address));
+        LockGuard lock(host_pools().mutex);
+        --host_pools().being_freed;
+        host_pools().freed.notify_all();
+    });
     return true;
+}
+
+void await_frees_to_host() {
+    UniqueLock lock(host_pools().mutex);
+    host_pools().freed.wait(host_pools().mutex,
+                            []() TNR_REQUIRES(host_pools().mutex) { return host_pools().being_freed == 0; });
 }
 
 }  // namespace tnr::cuda

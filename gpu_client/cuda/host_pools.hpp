@@ -16,5 +16,7 @@ void forget_choice(uint64_t pool);
 CUresult allocate_from_host(MemoryPool& pool, uint64_t handle, uint64_t bytes, CUdeviceptr* out);
 // Does not wait for the GPU. False: what is there is of no host pool, or has been freed.
 bool free_to_host(uint64_t address);
+// Until all that was freed is gone. It is freed by its address, which may be another's when the context has ended.
+void await_frees_to_host();
 
 }  // namespace tnr::cuda

@@ -119,6 +119,32 @@ TEST_CASE("a pool of pinned memory gives what the program and kernels share", "[
     CU_OK(cu.cuMemPoolDestroy(pool));
 }
 
+// It is freed behind the program's back, when the GPU is done with it.
+TEST_CASE("pinned memory that a stream frees before its context ends takes nothing from the next context", "[pool]") {
+    constexpr int count = 10'000, rounds = 50;
+    for (int round = 0; round < rounds; ++round) {
+        Gpu gpu;
+        Module module;
+        CUmemPoolProps properties{};
+        properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+        CUmemoryPool pool = nullptr;
+        CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+        Stream stream;
+        CUdeviceptr address = 0;
+        CU_OK(cu.cuMemAllocFromPoolAsync(&address, count * sizeof(int), pool, stream));
+        auto* values = reinterpret_cast<int*>(address);
+        for (int i = 0; i < count; ++i) values[i] = round;
+        CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 5));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(values[0] == round + 5);
+        CHECK(values[count - 1] == round + 5);
+        CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 5));
+        CU_OK(cu.cuMemFreeAsync(address, stream));
+        CU_OK(cu.cuMemPoolDestroy(pool));
+    }
+}
+
 TEST_CASE("pools of host memory that cannot be are refused as cuda.h says", "[pool]") {
     Gpu gpu;
     CUmemPoolProps properties{};
