@@ -11,8 +11,14 @@ namespace {
 
 std::byte* const memory = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
 
+// Mirrors of several copies are told apart by their addresses.
+std::shared_ptr<const uint64_t> another_mirror() {
+    static uint64_t last = 0;
+    return std::make_shared<uint64_t>(++last);
+}
+
 HostCopies::Copy make_copy(uint64_t at, uint64_t bytes, bool to_device,
-                           const std::shared_ptr<const uint64_t>& mirror = std::make_shared<uint64_t>(0)) {
+                           const std::shared_ptr<const uint64_t>& mirror = another_mirror()) {
     auto copy = std::make_shared<HostCopy>();
     copy->to_device = to_device;
     copy->host = {memory + at, bytes, 1, bytes};
