@@ -76,7 +76,8 @@ TEST_CASE("what is no file is refused by name, and nobody waits for it", "[files
     for (const auto& [path, kind] : no_files) {
         const auto text = read_file(path);
         REQUIRE_FALSE(text);
-        CHECK(text.error().what == "cannot read " + path + ": it is " + kind);
+        CHECK(text.error().what.find(path) != std::string::npos);
+        CHECK(text.error().what.find("it is " + kind) != std::string::npos);
         CHECK_FALSE(open_file(path, O_RDWR | O_CREAT));
     }
     CHECK(read_file(folder / "none").error().kind == Error::Kind::not_found);
