@@ -63,15 +63,17 @@ Result<std::string> text_of(int fd, const std::string& path, size_t bytes_max) {
     }
 }
 
-// What is being written is called NAME.tnr-XXXXXX. Its writer holds a lock on it for as long as it has that name.
-constexpr std::string_view unfinished = ".tnr-XXXXXX";
+// What is being written is called NAME, the mark, and what mkostemp() makes of the wildcards. Its writer holds a lock on it
+// for as long as it has that name.
+constexpr std::string_view unfinished_mark = ".tnr-", wildcards = "XXXXXX";
 
 bool is_unfinished(std::string_view name) {
-    if (name.size() <= unfinished.size()) return false;
-    name.remove_prefix(name.size() - unfinished.size());
-    return name.substr(0, 5) == unfinished.substr(0, 5) &&
-           name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", 5) ==
-               std::string_view::npos;
+    constexpr size_t added = unfinished_mark.size() + wildcards.size();
+    if (name.size() <= added) return false;
+    name.remove_prefix(name.size() - added);
+    return name.starts_with(unfinished_mark) &&
+           name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+                                  unfinished_mark.size()) == std::string_view::npos;
 }
 
 // Whoever has the lock takes the name away while holding it, so a writer that gets the lock afterwards notices.
@@ -96,7 +98,8 @@ void sweep_unfinished(const std::string& folder) {
 // `name` becomes the new file's. A sweep that was quicker than our lock has taken it away: then under another one.
 UniqueFd create_unfinished(const std::string& path, std::string& name) {
     for (;;) {
-        name = path + std::string(unfinished);
+        name = path;
+        name.append(unfinished_mark).append(wildcards);
         UniqueFd fd{::mkostemp(name.data(), O_CLOEXEC)};
         if (!fd) return fd;
         while (::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {

@@ -240,8 +240,7 @@ private:
             if (there != there_.end() && there->second.kind == Kind::folder) continue;
             if (auto cleared = make_room(item); !cleared) return cleared;
             if (auto free = room(); !free) return free;
-            // A read-only folder can only be filled before it is one.
-            sftp_.make_folder(place(item), item.mode | 0700, [this, &item](ssh::Reply reply) {
+            sftp_.make_folder(place(item), mode_while_filling(item), [this, &item](ssh::Reply reply) {
                 if (!reply.ok()) fail(reply, "cannot make folder", place(item));
             });
         }

@@ -42,11 +42,10 @@ LaneTraffic::Bytes LaneTraffic::total() const {
 
 void LaneDials::begin() {
     bool lanes_came_up = up_ == wanted_ + 1;
-    if (lanes_came_up || (up_ > 0 && without_))
+    if (lanes_came_up || (up_ > 0 && without_lanes()))
         failures_ = 0;  // what breaks without lanes does not break by them
     else if (up_ > 0)
         ++failures_;
-    without_ = failures_ >= lane_failures_max;
     up_ = 0;
 }
 

@@ -68,11 +68,12 @@ public:
     // The connection dialled last has shaken hands. Returns its lane; 0 is the main connection.
     size_t shaken() { return up_++; }
     // The lane to be dialled now; 0: none.
-    size_t next() const { return !without_ && up_ <= wanted_ ? up_ : 0; }
+    size_t next() const { return !without_lanes() && up_ <= wanted_ ? up_ : 0; }
 
 private:
+    bool without_lanes() const { return failures_ >= lane_failures_max; }
+
     size_t wanted_;
-    bool without_ = false;
     size_t up_ = 0;  // the main connection counts
     int failures_ = 0;
 };

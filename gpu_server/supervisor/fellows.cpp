@@ -59,8 +59,8 @@ void Fellows::forget_old() {
     std::erase_if(said_, [&](auto& one) { return one.second.gone_ms != 0 && one.second.gone_ms < since; });
     const auto longest = [&]() TNR_REQUIRES(mutex_) {
         return std::min_element(said_.begin(), said_.end(), [](auto& one, auto& other) {
-            const auto since = [](const Said& said) { return said.gone_ms == 0 ? INT64_MAX : said.gone_ms; };
-            return since(one.second) < since(other.second);
+            const auto gone_since = [](const Said& said) { return said.gone_ms == 0 ? INT64_MAX : said.gone_ms; };
+            return gone_since(one.second) < gone_since(other.second);
         });
     };
     auto gone = std::count_if(said_.begin(), said_.end(), [](auto& one) { return one.second.gone_ms != 0; });
@@ -73,13 +73,13 @@ watch::FellowsTold Fellows::told() {
         LockGuard lock(mutex_);
         const auto now = Clock::now();
         wanted_until_ = now + times_.wanted_for;
-        for (auto& [name, said] : said_)
-            if (said.gone_ms != 0)
-                continue;
-            else if (now < said.now_good_until)
+        for (auto& [name, said] : said_) {
+            if (said.gone_ms != 0) continue;
+            if (now < said.now_good_until)
                 all.said.push_back(said.now);
             else if (now < said.silent_until)
                 all.silent.insert(name);
+        }
     }
     to_ask_.notify_all();
     return all;

@@ -19,12 +19,6 @@
 namespace tnr::sync {
 namespace {
 
-// A read-only folder can only be filled before it is one. All others have their own modes from the start, as far as the
-// umask lets them, so that they have them also where the sync is cut off.
-mode_t mode_while_filling(const Item& folder) {
-    return folder.mode | 0700;
-}
-
 constexpr size_t open_folders_max = 64;
 constexpr uint32_t no_parent = UINT32_MAX;
 

@@ -157,6 +157,10 @@ private:
 
 }  // namespace
 
+uint32_t mode_while_filling(const Item& folder) {
+    return folder.mode | 0700;
+}
+
 Kind kind_of(uint32_t mode) {
     if (S_ISREG(mode)) return Kind::file;
     if (S_ISDIR(mode)) return Kind::folder;

@@ -27,6 +27,10 @@ struct Item {
     std::string leads_to = {};  // a link's text
 };
 
+// What a new folder has until all is in it: a read-only one can only be filled before it is one. All others have their own
+// mode from the start, as far as the umask lets them, so that they have it also where the sync is cut off.
+uint32_t mode_while_filling(const Item& folder);
+
 Kind kind_of(uint32_t mode);  // from stat's mode
 Item item_of(const std::string& path, const struct stat& found);
 
