@@ -45,6 +45,19 @@ TEST_CASE("what is enrolled at one node is known at all, also while etcd is away
     CHECK(open_etcd_store(etcd.address()).operator*()->find_key("C1")->has_value());
 }
 
+// Whoever hears that others were quicker, or that etcd was too slow, tries again. What was too slow may have been done, and
+// then the account is there.
+static bool add_as_users_do(Store& store, const std::string& name, const std::string& key) {
+    constexpr int tries_max = 10;
+    for (int tries = 0; tries < tries_max; ++tries) {
+        auto added = store.add_account(name, key, false);
+        if (added) return true;
+        if (added.error().what.find("does not answer") == std::string::npos && added.error().hint != "try again")
+            return tries > 0 && store.find_key(key)->has_value();
+    }
+    return false;
+}
+
 TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[pool]") {
     if (!OwnEtcd::is_there()) return;
     OwnEtcd etcd;
@@ -56,13 +69,12 @@ TEST_CASE("nodes that change the accounts at the same moment lose nothing", "[po
             auto store = open_etcd_store(etcd.address());
             for (int i = 0; i < each; ++i) {
                 auto name = std::to_string(node) + "-" + std::to_string(i);
-                failed += !(*store)->add_account("user" + name, "key" + name, false);
+                failed += !add_as_users_do(**store, "user" + name, "key" + name);
             }
         });
     for (auto& thread : threads) thread.join();
-    CHECK(failed < each / 4);  // etcd on a busy machine may not answer in time, and whoever asked has been told
-    const auto stored = (*open_etcd_store(etcd.address()))->keys()->size();
-    CHECK(stored >= static_cast<size_t>(nodes * each - failed));
+    CHECK(failed == 0);
+    CHECK((*open_etcd_store(etcd.address()))->keys()->size() == nodes * each);
 }
 
 // Claims are found by their account in the same etcd, and "pages" is a fine name for one.
