@@ -50,9 +50,10 @@ void context_ends(Context& context) {
     forget_textures_of(context);
     forget_arrays_of(context);
     forget_modules_of(context.handle);
-    // Pools of other devices may have given it memory, too.
+    // Pools of other devices may have given it memory, too. What a pool gave outlives all contexts but the primary one.
     for (auto* device : devices())
-        if (device->memory->holds_any(context.handle)) device->memory->context_ends(context.handle);
+        if (device->ordinal == context.device || device->memory->holds_any(context.handle))
+            device->memory->context_ends(context.handle, device->primary_context);
 }
 
 // Memory may only be unmapped when the GPU has finished with it.

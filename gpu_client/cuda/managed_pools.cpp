@@ -77,8 +77,8 @@ void forget_managed_choice(uint64_t pool) {
 
 CUresult allocate_managed(MemoryPool& pool, uint64_t handle, uint64_t bytes, Context& of_stream, CUdeviceptr* out) {
     if (!has_room(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    auto* device = find_device(pool.managed_on);
-    auto* primary = device ? contexts().find(device->primary_context) : nullptr;
+    auto& device = *find_device(pool.managed_on != of_host ? pool.managed_on : of_stream.device);
+    auto* primary = contexts().find(device.primary_context);
     auto& context = primary && primary->active ? *primary : of_stream;
     uint64_t address = 0;
     if (auto result = allocate_shared(context, SharedKind::managed, bytes, handle, address); result != CUDA_SUCCESS)

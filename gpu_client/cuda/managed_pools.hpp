@@ -1,6 +1,6 @@
-// Pools of managed memory: each allocation is like one of cuMemAllocManaged, on the device of the pool's place. Where that is
-// no device, or one whose primary context is not active, it is on that of the stream in which it is made. All devices and
-// the program may use it.
+// Pools of managed memory: each allocation is like one of cuMemAllocManaged, on the device of the pool's place, or of the
+// stream in which it is made where that is no device. It belongs to the device's primary context, or while that is not
+// active, to the stream's. All devices and the program may use it.
 #pragma once
 
 #include "gpu_client/cuda/memory_pools.hpp"

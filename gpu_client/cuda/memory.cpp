@@ -121,7 +121,9 @@ static CUresult free_memory(uint64_t address, uint64_t stream, const Context* of
     if (!device) return CUDA_ERROR_INVALID_VALUE;
     Allocation found;
     if (!device->memory->find(address, found) || found.address != address) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = usable(contexts().find(found.context)); result != CUDA_SUCCESS) return result;
+    auto* owner = contexts().find(found.context);
+    bool outlived = found.pool != 0 && owner && !owner->active;  // the context that it was allocated in
+    if (auto result = outlived ? CUDA_SUCCESS : usable(owner); result != CUDA_SUCCESS) return result;
     SharedMemory shared;
     if (find_shared(address, shared)) {
         if (shared.kind != SharedKind::managed) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,6 @@
 // Memory allocated and freed in stream order, from the default pool and from one's own.
+#include <algorithm>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -29,6 +31,36 @@ TEST_CASE("memory from a pool may be freed like other memory", "[pool]") {
     CU_OK(cu.cuStreamSynchronize(stream));
     CU_OK(cu.cuMemFree(address));
     CU_CHECK(cu.cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("memory of a pool outlives the context that it was allocated in", "[pool]") {
+    Gpu gpu;
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuDeviceGetDefaultMemPool(&pool, gpu.device));
+    auto used_by_pool = [&] {
+        cuuint64_t used = 0;
+        CU_OK(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+        return used;
+    };
+    const auto before = used_by_pool();
+    CUcontext other = nullptr;
+    CUdeviceptr address = 0;
+    std::vector<int> values(1'000'000, 5);
+    const size_t bytes = values.size() * sizeof(int);
+    CU_OK(cu.context_create(&other, 0, gpu.device));
+    CU_OK(cu.cuMemAllocAsync(&address, bytes, nullptr));
+    CU_OK(cu.cuMemcpyHtoD(address, values.data(), bytes));
+    CU_OK(cu.cuCtxDestroy(other));
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+    CHECK(used_by_pool() >= before + bytes);
+    Memory another(bytes);  // which must not be where that is
+    CU_OK(cu.cuMemsetD8(another.address, 0, bytes));
+    std::fill(values.begin(), values.end(), 0);
+    CU_OK(cu.cuMemcpyDtoH(values.data(), address, bytes));
+    CHECK(std::count(values.begin(), values.end(), 5) == std::ptrdiff_t(values.size()));
+    CU_OK(cu.cuMemFreeAsync(address, nullptr));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(used_by_pool() == before);
 }
 
 TEST_CASE("a pool of one's own counts what it holds", "[pool]") {

@@ -280,6 +280,10 @@ bool Sampler::sample(const TexturePoint& given, Sample& result) {
         return {bits_of(values[0]), bits_of(values[1]), bits_of(values[2]), bits_of(values[3])};
     };
     auto last = static_cast<float>(levels.size() - 1);
+    if (point.exact) {  // a texel of a level, whatever the texture says of levels
+        result = nearest(levels[static_cast<size_t>(std::clamp(point.level, 0.0f, last))], point);
+        return !failed_;
+    }
     float wanted = point.level + texture_.level_bias;
     if (!(wanted >= texture_.level_min)) wanted = texture_.level_min;
     wanted = std::min(wanted, texture_.level_max);
