@@ -89,6 +89,13 @@ TEST_CASE("address modes say what lies outside", "[ptx][texture]") {
     CHECK(sample(Addressing::clamp, 7) == 8);
     CHECK(sample(Addressing::border, 1.01f) == 9);
     CHECK(sample(Addressing::border, 0.99f) == 8);
+    line.texture.image.levels[0].width = 3;
+    for (float far : {0x1p24f, 1e20f, -1e20f, 3e38f, -3e38f}) {  // even numbers
+        CHECK(sample(Addressing::wrap, far) == 1);
+        CHECK(sample(Addressing::mirror, far) == 1);
+    }
+    CHECK(sample(Addressing::mirror, 0x1p23f + 1) == 4);
+    line.texture.image.levels[0].width = 4;
     line.texture.normalized = false;  // then what repeats is clamped
     CHECK(sample(Addressing::wrap, 5) == 8);
 }
