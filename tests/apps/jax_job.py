@@ -1,5 +1,5 @@
 """JAX: XLA writes PTX and has ptxas compile it; the one beside this file leaves it what it is. Matrix sums, a gradient, a loop;
-kernels of Pallas, which Triton compiles."""
+kernels of Pallas, which Triton compiles; arrays on two GPUs, whose parts NCCL adds up."""
 import os
 import pathlib
 import tempfile
@@ -9,6 +9,7 @@ os.environ["XLA_FLAGS"] = ("--xla_gpu_enable_triton_gemm=false --xla_gpu_force_c
                            " --xla_gpu_enable_libnvptxcompiler=false --xla_gpu_enable_libnvjitlink=false"
                            " --xla_gpu_cuda_data_dir=" + tempfile.mkdtemp())
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+os.environ["NCCL_P2P_LEVEL"] = "SYS"
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,4 +60,12 @@ specs = [pallas.BlockSpec((32, 64), lambda i, j: (i, 0)), pallas.BlockSpec((64, 
 tile = pallas.BlockSpec((32, 32), lambda i, j: (i, j))
 np.testing.assert_allclose(call(product, (64, 64), (2, 2), specs, tile)(left, right),
                            left.astype(np.float64) @ right.astype(np.float64), rtol=2e-2, atol=0.2)  # products of tf32
+parts = np.arange(16, dtype=np.float32).reshape(2, 8)
+everywhere = jax.pmap(lambda v: jax.lax.psum(v, "gpu"), axis_name="gpu")(parts)
+np.testing.assert_array_equal(everywhere, np.tile(parts.sum(axis=0), (2, 1)))
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("gpu",))
+halves = jax.device_put(np.arange(64, dtype=np.float32).reshape(8, 8),
+                        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("gpu", None)))
+assert len(halves.sharding.device_set) == 2
+np.testing.assert_array_equal(jax.jit(lambda v: (v * 2).sum(axis=0))(halves), np.arange(64).reshape(8, 8).sum(axis=0) * 2)
 print("JAX:", jax.devices()[0].device_kind)
