@@ -1,6 +1,8 @@
 // Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
 #include "gpu_client/cuda/contexts.hpp"
 
+#include <algorithm>
+
 #include "gpu_client/cuda/arrays.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/textures.hpp"
