@@ -20,6 +20,13 @@ const std::string linker_folder = "/etc/ld.so.conf.d/", service_folder = "/etc/s
 constexpr const char* kernel_settings_path = "/etc/sysctl.d/60-tnr.conf";
 constexpr std::string_view kernel_settings =
     "# Of tnr: read(2) and write(2) reach CUDA's managed memory.\n-vm.unprivileged_userfaultfd = 1\n";
+// Some programs look for a GPU's device files before they ask CUDA, and do without a GPU where there are none (JAX does). One
+// is enough for them. NVIDIA's libraries would open it, but those that programs find are ours. It is made at each boot.
+constexpr const char* device_files_path = "/etc/tmpfiles.d/tnr.conf";
+constexpr std::string_view device_files =
+    "# Of tnr: programs that look for a GPU's device files before they ask CUDA find one.\n"
+    "L /dev/nvidiactl - - - - null\n";
+constexpr const char* make_device_files = "[ -e /dev/nvidiactl ] || ln -s null /dev/nvidiactl || true\n";
 constexpr std::chrono::minutes script_limit{5};  // an emulated machine on a busy host
 
 // Before every command of ours: what it complains about is to be understood (trouble.hpp), in whatever language the
@@ -130,7 +137,8 @@ std::string placing_script(const std::vector<File>& files, const std::vector<siz
     return "set -eu\numask 022\nclean_up() { " + clean_up + "; }\ntrap clean_up EXIT\n" + places +
            (any_in(linker_folder) ? "ldconfig\n" : "") +
            (any_in(kernel_settings_path) ? std::string("sysctl -q -p ") + kernel_settings_path + " || true\n" : "") +
-           last + (any_in(service_folder) ? service_lines(files, missing.front() + 1 < files.size()) : "");
+           (any_in(device_files_path) ? std::string(make_device_files) : "") + last +
+           (any_in(service_folder) ? service_lines(files, missing.front() + 1 < files.size()) : "");
 }
 
 Result<std::vector<std::string>> send_and_place(ssh::Client& client, const std::vector<File>& files,
@@ -163,6 +171,7 @@ std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const 
     // 00: before any other folder that might hold a libcuda.so.1
     files.push_back({linker_folder + "00-tnr.conf", 0644, linker_configuration});
     files.push_back({kernel_settings_path, 0644, kernel_settings});
+    files.push_back({device_files_path, 0644, device_files});
     files.push_back({gpu_config_path, 0644, config_text});
     return files;
 }

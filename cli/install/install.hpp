@@ -17,8 +17,8 @@ struct File {
     std::string_view bytes;
 };
 
-// What a machine needs: the embedded files in their places, the linker's configuration, /etc/tnr/gpu.json
-// (`config_text`). The views point into `embedded` and `config_text`.
+// What a machine needs: the embedded files in their places, the linker's configuration, a setting of the kernel, a device
+// file that programs look for, /etc/tnr/gpu.json (`config_text`). The views point into `embedded` and `config_text`.
 std::vector<File> files_to_install(const std::vector<Embedded>& embedded, const std::string& config_text);
 
 // The same for a machine that switches itself off: the program, its service, and `config_text` for it. The views point

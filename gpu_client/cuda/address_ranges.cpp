@@ -68,7 +68,7 @@ bool is_free(uint64_t address, uint64_t bytes) {
 }
 
 uint64_t random_number() {
-    static thread_local std::random_device device;
+    std::random_device device;
     return uint64_t{device()} << 32 | device();
 }
 

@@ -1,6 +1,8 @@
 // Primary contexts, and the calls that make and end contexts. Which context is current: current_context.cpp.
 #include "gpu_client/cuda/contexts.hpp"
 
+#include <algorithm>
+
 #include "gpu_client/cuda/arrays.hpp"
 #include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/textures.hpp"
@@ -50,14 +52,17 @@ void context_ends(Context& context) {
     forget_textures_of(context);
     forget_arrays_of(context);
     forget_modules_of(context.handle);
-    if (auto* device = find_device(context.device)) device->memory->context_ends(context.handle);
+    // Pools of other devices may have given it memory, too. What a pool gave outlives all contexts but the primary one.
+    for (auto* device : devices())
+        if (device->ordinal == context.device || device->memory->holds_any(context.handle))
+            device->memory->context_ends(context.handle, device->primary_context);
 }
 
 // Memory may only be unmapped when the GPU has finished with it.
 static void finish_work(Context& context) {
-    auto* device = find_device(context.device);
-    bool idle = context.synced >= context.last_use || !device || !device->memory->holds_any(context.handle);
-    if (!idle) (void)synchronize_context(context);
+    bool holds_any = std::any_of(devices().begin(), devices().end(),
+                                 [&](auto* device) { return device->memory->holds_any(context.handle); });
+    if (context.synced < context.last_use && holds_any) (void)synchronize_context(context);
 }
 
 static CUresult activate(Context& context, Device& device) {

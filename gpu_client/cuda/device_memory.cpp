@@ -176,7 +176,7 @@ void DeviceMemory::give_back(const Allocation& allocation) {
     spare_bytes_ += allocation.reserved;
 }
 
-void DeviceMemory::context_ends(uint64_t context) {
+void DeviceMemory::context_ends(uint64_t context, uint64_t heir) {
     if (draining_ == context) session().wait_until([&] { return draining_ != context; });
     {
         LockGuard lock(mutex_);
@@ -184,6 +184,10 @@ void DeviceMemory::context_ends(uint64_t context) {
         for (auto next = allocations_.begin(); next != allocations_.end();) {
             auto entry = next++;
             if (entry->second.context != context || entry->second.mapped_by_program) continue;
+            if (entry->second.pool != 0 && heir != context) {
+                entry->second.context = heir;
+                continue;
+            }
             give_back(entry->second);
             allocations_.erase(entry);
         }

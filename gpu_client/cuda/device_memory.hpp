@@ -76,9 +76,9 @@ public:
     // The GPU has finished everything sent up to `position` in the context (or in one of its streams).
     void context_synced(uint64_t context, uint64_t position);
     void stream_synced(uint64_t stream, uint64_t position);
-    // Gives back the context's memory. Waits for a pending question about the context, since nothing may name it
-    // afterwards.
-    void context_ends(uint64_t context);
+    // Gives back the context's memory, but for what came from pools: that is the heir's, which may be the context itself.
+    // Waits for a pending question about the context, since nothing may name it afterwards.
+    void context_ends(uint64_t context, uint64_t heir);
     void trim();                                  // unmaps what is free
     void trim_after_work() TNR_EXCLUDES(mutex_);  // and what was freed, once the GPU has passed it
     // From now on commands of `device` may use this memory, too, so freed memory waits for them as well.

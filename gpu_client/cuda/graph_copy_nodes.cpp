@@ -156,8 +156,8 @@ CUresult add_copy(const NodePlace& place, const CUDA_MEMCPY3D* given, CUcontext 
     return CUDA_SUCCESS;
 }
 
-// What an instance's node has copied one way until now, and the functions that see or bring it. They have been told of its
-// mirror: so the new copy gets that, and they are told of the new copy.
+// What an instance's node has copied one way until now, and the functions that see or bring it. They are told of the new
+// copy.
 struct CopyUntilNow {
     HostCopies::Copy copy;  // null: none
     std::vector<ToldFunction> functions;
@@ -177,18 +177,17 @@ CUresult find_until_now(const GraphNeeds& needs, CUgraphNode node, const wire::C
     return CUDA_SUCCESS;
 }
 
-// Others copy into or out of its mirror, too.
-bool has_company(const GraphNeeds& needs, const HostCopies::Copy& copy) {
-    return std::any_of(needs.copies.begin(), needs.copies.end(),
-                       [&](auto& other) { return other != copy && other->mirror == copy->mirror; });
+// Others copy into or out of its mirror, too; `same_way`: as it does.
+bool has_company(const GraphNeeds& needs, const HostCopies::Copy& copy, bool same_way) {
+    return std::any_of(needs.copies.begin(), needs.copies.end(), [&](auto& other) {
+        return other != copy && other->mirror == copy->mirror && (!same_way || other->to_device == copy->to_device);
+    });
 }
 
 // Whether functions can be told of the new copy.
 bool can_follow(const GraphNeeds& needs, const CopyUntilNow& until_now, const HostCopy* now) {
     if (until_now.functions.empty()) return !now || now->to_device || needs.functions.empty() || until_now.copy;
-    auto& host = until_now.copy->host;
-    return now && now->host.row_bytes * now->host.rows == host.row_bytes * host.rows &&
-           !has_company(needs, until_now.copy);
+    return now && !has_company(needs, until_now.copy, true);
 }
 
 bool overlaps_another(const GraphNeeds& needs, const CopiesUntilNow& until_now, const HostCopy& copy) {
@@ -226,7 +225,9 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (auto result = find_until_now(*needs, handle, old, until_now); result != CUDA_SUCCESS) return result;
     auto find_same = [&](const HostCopy& like) {
         auto& one = until_now[like.to_device];
-        return one.functions.empty() ? needs->copies.find_same(like) : one.copy;
+        if (one.functions.empty()) return needs->copies.find_same(like);
+        bool fits = mirrored_bytes(*one.copy) == mirrored_bytes(like) && !has_company(*needs, one.copy, false);
+        return fits ? one.copy : nullptr;
     };
     PreparedCopy copy;
     if (auto result = prepare(given, context, find_same, copy); result != CUDA_SUCCESS) return result;
@@ -237,7 +238,8 @@ CUresult set_copy(CUgraphExec exec, CUgraphNode handle, const CUDA_MEMCPY3D* giv
     if (result != CUDA_SUCCESS) return result;
     set_needs(exec, with_copy(needs, handle, old, copy));
     for (auto& one : copy.host)
-        if (result == CUDA_SUCCESS) result = tell_functions(exec, until_now[one->to_device].functions, one);
+        if (auto& before = until_now[one->to_device]; result == CUDA_SUCCESS)
+            result = tell_functions(exec, before.functions, before.copy, one);
     return result;
 }
 

@@ -17,7 +17,8 @@ struct ToldFunction {
 // not a node of the graph itself, since only those can be changed.
 CUresult find_functions_of(const GraphNeeds& needs, CUgraph graph, const HostCopy& copy,
                            std::vector<ToldFunction>& found);
-// They see or bring `now`, which has the same mirror.
-CUresult tell_functions(CUgraphExec exec, const std::vector<ToldFunction>& functions, const HostCopies::Copy& now);
+// They see or bring `now` instead of what the instance had before.
+CUresult tell_functions(CUgraphExec exec, const std::vector<ToldFunction>& functions, const HostCopies::Copy& before,
+                        const HostCopies::Copy& now);
 
 }  // namespace tnr::cuda

@@ -85,6 +85,19 @@ uint64_t ticket_in(const std::shared_ptr<const GraphNeeds>& needs, CUgraphNode n
     return of_graph;
 }
 
+// If it sees something else than the graph's function.
+CUresult tell_worker(CUgraphExec exec, uint64_t ticket) {
+    auto memory = memory_of_function(ticket);
+    if (!memory || !memory->of_instance) return CUDA_SUCCESS;
+    decltype(wire::FunctionSees<>::seen) seen;
+    for (auto& copy : memory->seen) seen.push_back({*copy->mirror, mirrored_bytes(*copy)});
+    TableCall call(wire::FunctionSees<>::op, wire::FunctionSees<>::way);
+    call.handle(exec);
+    call.put(ticket);
+    call.put(seen);
+    return call.send();
+}
+
 // The function takes the place of the one with the old ticket.
 CUresult place_function(CUgraphExec exec, CUgraphNode handle, uint64_t old_ticket, const Ticket& ticket) {
     TableCall call(wire::SetExecHostNode<>::op, wire::SetExecHostNode<>::way);
@@ -104,9 +117,9 @@ CUresult set_host(CUgraphExec exec, CUgraphNode handle, const CUDA_HOST_NODE_PAR
     if (auto result = ask_ticket(handle, old_ticket); result != CUDA_SUCCESS) return result;
     const auto needs = needs_of(exec);  // keeps the ticket
     old_ticket = ticket_in(needs, handle, old_ticket);
-    auto result = place_function(exec, handle, old_ticket, ticket);
-    if (result == CUDA_SUCCESS) take_place_of(old_ticket, *ticket);
-    return result;
+    if (auto result = place_function(exec, handle, old_ticket, ticket); result != CUDA_SUCCESS) return result;
+    take_place_of(old_ticket, *ticket);
+    return tell_worker(exec, *ticket);
 }
 
 // The graph's node with the function; null: it is not the graph's own.
@@ -158,14 +171,17 @@ CUresult find_functions_of(const GraphNeeds& needs, CUgraph graph, const HostCop
     return CUDA_SUCCESS;
 }
 
-CUresult tell_functions(CUgraphExec exec, const std::vector<ToldFunction>& functions, const HostCopies::Copy& now) {
+CUresult tell_functions(CUgraphExec exec, const std::vector<ToldFunction>& functions, const HostCopies::Copy& before,
+                        const HostCopies::Copy& now) {
     for (auto& function : functions) {
         auto old = memory_of_function(function.ticket);
         auto memory = old ? *old : FunctionMemory();
+        memory.of_instance |= !now->to_device && now->mirror != before->mirror;
         for (auto& one : now->to_device ? memory.brings : memory.seen)
-            if (one->mirror == now->mirror) one = now;
+            if (one->mirror == before->mirror) one = now;
         auto ticket = make_twin(function.ticket, std::move(memory));
         auto result = ticket ? place_function(exec, function.node, function.ticket, ticket) : CUDA_ERROR_UNKNOWN;
+        if (result == CUDA_SUCCESS) result = tell_worker(exec, *ticket);
         if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;

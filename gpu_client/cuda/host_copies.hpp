@@ -27,6 +27,10 @@ struct HostCopy {
     bool seen_by_function = false;
 };
 
+inline uint64_t mirrored_bytes(const HostCopy& copy) {
+    return copy.host.row_bytes * copy.host.rows;
+}
+
 // Those of one graph, in the order in which they came. A program may capture thousands of them, one by one, so that adding
 // one costs the same however many there are.
 class HostCopies {

@@ -22,6 +22,7 @@ std::shared_ptr<const uint64_t> make_graph_function(ClientSession& session, std:
 // whose mirrors it fills again.
 struct FunctionMemory {
     std::vector<std::shared_ptr<const HostCopy>> seen, brings;
+    bool of_instance = false;  // what it sees is not what the function of the graph does, which the worker knows
 };
 void set_function_memory(uint64_t ticket, FunctionMemory memory);
 // Null: it sees and brings nothing.

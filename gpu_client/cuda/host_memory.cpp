@@ -137,10 +137,10 @@ static bool remove(void* address, bool registered, PinnedRange& range) {
 
 // Pages of its own, so that the program may register or protect its neighbours as it likes. What kernels are to reach
 // is a device's memory as well, at the same address.
-static CUresult take_pages(size_t bytes, unsigned flags, void*& memory) {
+static CUresult take_pages(Context& context, size_t bytes, unsigned flags, void*& memory) {
     if (flags & CU_MEMHOSTALLOC_DEVICEMAP) {
         uint64_t address = 0;
-        auto result = allocate_shared(SharedKind::mapped, bytes, address);
+        auto result = allocate_shared(context, SharedKind::mapped, bytes, 0, address);
         memory = handle_of<void*>(address);
         return result;
     }
@@ -180,7 +180,7 @@ CUresult allocate_pinned(void** out, size_t bytes, unsigned flags, uint64_t pool
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     void* memory = nullptr;
-    if (auto result = take_pages(bytes, flags, memory); result != CUDA_SUCCESS) return result;
+    if (auto result = take_pages(*context, bytes, flags, memory); result != CUDA_SUCCESS) return result;
     if (auto result = add(memory, bytes, flags, false, context->handle, pool); result != CUDA_SUCCESS) {
         free_pages({value_of(memory), bytes, flags});
         return result;

@@ -45,7 +45,7 @@ uint64_t chosen_host_pool() {
 
 bool choose_host_pool(uint64_t handle) {
     auto* pool = pools().find(handle);
-    if (!pool || pool->device != of_host) return false;
+    if (!pool || pool->device != of_host || pool->managed) return false;
     LockGuard lock(host_pools().mutex);
     host_pools().chosen = handle;
     return true;

@@ -126,17 +126,24 @@ void Parameters::pack() {
 
 // Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on. Where the GPU has no room
 // for it, the launch says so: the kernel would fault.
+static CUresult put_gpu_address(Context& context, size_t offset, Parameters& parameters) {
+    uint64_t address = 0, device = 0;
+    std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
+    if (!may_be_elsewhere(address)) return CUDA_SUCCESS;
+    auto result = find_elsewhere(context, address, device);
+    if (result != CUDA_SUCCESS) return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
+    parameters.pack();
+    std::memcpy(parameters.packed + offset, &device, sizeof device);
+    return CUDA_SUCCESS;
+}
+
+// A parameter may be a struct: each of its words that is aligned as an address would be may be one.
 static CUresult put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
+    constexpr size_t word = sizeof(uint64_t);
     for (auto [offset, size] : kernel.parameters) {
-        uint64_t address = 0, device = 0;
-        if (size != sizeof address || offset + sizeof address > parameters.bytes) continue;
-        std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
-        if (!may_be_elsewhere(address)) continue;
-        auto result = find_elsewhere(context, address, device);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY) return result;
-        if (result != CUDA_SUCCESS) continue;
-        parameters.pack();
-        std::memcpy(parameters.packed + offset, &device, sizeof device);
+        const size_t end = std::min(size_t{offset} + size, parameters.bytes);
+        for (size_t at = (offset + word - 1) / word * word; at + word <= end; at += word)
+            if (auto result = put_gpu_address(context, at, parameters); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
 }

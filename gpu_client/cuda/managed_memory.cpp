@@ -24,7 +24,7 @@ static void open_to_all(Device& device) {
     }
 }
 
-static CUresult allocate_pages(Context& context, uint64_t bytes, uint64_t& address) {
+static CUresult allocate_pages(Context& context, uint64_t bytes, uint64_t pool, uint64_t& address) {
     auto& device = *find_device(context.device);
     if (context.session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (bytes > device.description.memory_bytes)
@@ -32,19 +32,17 @@ static CUresult allocate_pages(Context& context, uint64_t bytes, uint64_t& addre
                  "managed and mapped memory takes as much memory of the GPU, which has less than is asked for");
     auto result = bytes > device.description.memory_bytes
                       ? CUDA_ERROR_OUT_OF_MEMORY
-                      : device.memory->allocate(context, bytes, 0, 0, address, page_bytes());
+                      : device.memory->allocate(context, bytes, 0, pool, address, page_bytes());
     if (result != CUDA_SUCCESS) return result;
     pools_make_room(context.device);
     if (devices().size() > 1) open_to_all(device);
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_shared(SharedKind kind, uint64_t bytes, uint64_t& address) {
-    Context* context = nullptr;
-    if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-    if (auto result = allocate_pages(*context, bytes, address); result != CUDA_SUCCESS) return result;
-    auto result = share_memory(*context, {kind, address, address, bytes, 0});
-    if (result != CUDA_SUCCESS) (void)find_device(context->device)->memory->release(address, 0);
+CUresult allocate_shared(Context& context, SharedKind kind, uint64_t bytes, uint64_t pool, uint64_t& address) {
+    if (auto result = allocate_pages(context, bytes, pool, address); result != CUDA_SUCCESS) return result;
+    auto result = share_memory(context, {kind, address, address, bytes, 0});
+    if (result != CUDA_SUCCESS) (void)find_device(context.device)->memory->release(address, 0);
     return result;
 }
 
@@ -52,7 +50,7 @@ CUresult allocate_shared(SharedKind kind, uint64_t bytes, uint64_t& address) {
 CUresult share_program_memory(Context& context, uint64_t host, uint64_t bytes, uint64_t& device) {
     const uint64_t lead = host % page_bytes();
     uint64_t address = 0;
-    if (auto result = allocate_pages(context, lead + bytes, address); result != CUDA_SUCCESS) return result;
+    if (auto result = allocate_pages(context, lead + bytes, 0, address); result != CUDA_SUCCESS) return result;
     device = address + lead;
     auto result = share_memory(context, {SharedKind::registered, host, device, bytes, 0});
     if (result != CUDA_SUCCESS) (void)find_device(context.device)->memory->release(address, 0);
@@ -78,8 +76,10 @@ extern "C" CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* out, size_t bytes, un
         if (!out || bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
             return CUDA_ERROR_INVALID_VALUE;
         if (auto refused = refuse_unsafe(); refused != CUDA_SUCCESS) return refused;
+        Context* context = nullptr;
+        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
         uint64_t address = 0;
-        auto result = allocate_shared(SharedKind::managed, bytes, address);
+        auto result = allocate_shared(*context, SharedKind::managed, bytes, 0, address);
         if (result == CUDA_SUCCESS) *out = address;
         return result;
     });

@@ -6,8 +6,9 @@
 
 namespace tnr::cuda {
 
-// Allocates on the current context's device; the program finds the memory at the same address. All devices may use it.
-CUresult allocate_shared(SharedKind kind, uint64_t bytes, uint64_t& address);
+// Allocates on the context's device; the program finds the memory at the same address. All devices may use it. `pool`: the
+// handle of the one that it is taken from, 0: none.
+CUresult allocate_shared(Context& context, SharedKind kind, uint64_t bytes, uint64_t pool, uint64_t& address);
 // The GPU's copy of the program's own memory: `device` stands for `host`.
 CUresult share_program_memory(Context& context, uint64_t host, uint64_t bytes, uint64_t& device);
 // Gives back what either has allocated; `host` is where the program sees it.

@@ -101,35 +101,47 @@ bool is_device_address(uint64_t address) {
     return device_of_address(address) || find_symbol(address, found);
 }
 
-CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdeviceptr* out) {
+CUresult allocate_memory(uint64_t bytes, CUdeviceptr* out) {
     if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     Context* context = nullptr;
     if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
     if (context->session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     uint64_t address = 0;
-    auto result = find_device(context->device)->memory->allocate(*context, bytes, stream, pool, address);
+    auto result = find_device(context->device)->memory->allocate(*context, bytes, 0, 0, address);
     if (result != CUDA_SUCCESS) return result;
-    if (pool == 0) pools_make_room(context->device);
+    pools_make_room(context->device);
     *out = address;
     return CUDA_SUCCESS;
 }
 
-CUresult free_memory(uint64_t address, uint64_t stream) {
+// `of_stream`: null with all work. Another context's stream is not one of those that may have the memory again at once.
+static CUresult free_memory(uint64_t address, uint64_t stream, const Context* of_stream) {
     if (address == 0) return CUDA_SUCCESS;
     auto* device = device_of_address(address);
     if (!device) return CUDA_ERROR_INVALID_VALUE;
     Allocation found;
     if (!device->memory->find(address, found) || found.address != address) return CUDA_ERROR_INVALID_VALUE;
-    if (auto result = usable(contexts().find(found.context)); result != CUDA_SUCCESS) return result;
+    auto* owner = contexts().find(found.context);
+    bool outlived = found.pool != 0 && owner && !owner->active;  // the context that it was allocated in
+    if (auto result = outlived ? CUDA_SUCCESS : usable(owner); result != CUDA_SUCCESS) return result;
     SharedMemory shared;
     if (find_shared(address, shared)) {
         if (shared.kind != SharedKind::managed) return CUDA_ERROR_INVALID_VALUE;
         (void)unshare_memory(address, false);
         forget_advice(address, shared.bytes);
     }
-    auto result = device->memory->release(address, stream);
+    bool in_order = of_stream && of_stream->handle == found.context;
+    auto result = device->memory->release(address, in_order ? stream + 1 : 0);
     if (result == CUDA_SUCCESS) return_to_pool(found.pool, found.bytes);
     return result;
+}
+
+CUresult free_memory(uint64_t address) {
+    return free_memory(address, 0, nullptr);
+}
+
+CUresult free_memory(uint64_t address, const StreamRef& stream, const Context& of_stream) {
+    return free_memory(address, stream.number, &of_stream);
 }
 
 }  // namespace tnr::cuda

@@ -23,7 +23,9 @@ void note_graph_memory(uint64_t address, uint64_t bytes, uint64_t context);
 bool is_graph_memory(uint64_t address);
 
 // Allocates in the current context.
-CUresult allocate_memory(uint64_t bytes, uint64_t stream, uint64_t pool, CUdeviceptr* out);
-CUresult free_memory(uint64_t address, uint64_t stream);
+CUresult allocate_memory(uint64_t bytes, CUdeviceptr* out);
+// In order with all work, or with that of a stream.
+CUresult free_memory(uint64_t address);
+CUresult free_memory(uint64_t address, const StreamRef& stream, const Context& of_stream);
 
 }  // namespace tnr::cuda

@@ -18,7 +18,7 @@ extern "C" {
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
     return guarded("cuMemAlloc", [&] {
         auto refused = refuse_unsafe();
-        return refused == CUDA_SUCCESS ? allocate_memory(bytes, 0, 0, out) : refused;
+        return refused == CUDA_SUCCESS ? allocate_memory(bytes, out) : refused;
     });
 }
 
@@ -30,7 +30,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t widt
         size_t row = (width + pitch_bytes - 1) / pitch_bytes * pitch_bytes;
         if (height > SIZE_MAX / row) return CUDA_ERROR_OUT_OF_MEMORY;
         if (auto result = refuse_unsafe(); result != CUDA_SUCCESS) return result;
-        auto result = allocate_memory(row * height, 0, 0, out);
+        auto result = allocate_memory(row * height, out);
         if (result == CUDA_SUCCESS) *pitch = row;
         return result;
     });
@@ -41,7 +41,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
         auto refused = refuse_unsafe();
         if (refused != CUDA_SUCCESS) return refused;
         if (is_graph_memory(address)) return free_graph_memory_now(address);
-        return is_opened_from_pool(address) ? close_memory(address) : free_memory(address, 0);
+        return is_opened_from_pool(address) ? close_memory(address) : free_memory(address);
     });
 }
 

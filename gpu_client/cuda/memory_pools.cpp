@@ -45,7 +45,7 @@ uint64_t create_pool(int device, bool is_default) {
     return pools().create([&](MemoryPool& pool, uint64_t, uint64_t) TNR_NO_THREAD_SAFETY_ANALYSIS {
         pool.device = device;
         pool.is_default = is_default;
-        pool.shareable = pool.imported = false;
+        pool.shareable = pool.managed = pool.imported = false;
         pool.stands_for = 0;
         for (auto& policy : pool.reuse) policy = 1;
         pool.release_threshold = pool.open_to = 0;

@@ -46,13 +46,15 @@ private:
 // Guards the amounts of all pools. DeviceMemory's lock and the registry's may be taken inside it.
 Mutex& amounts_mutex();
 
-// Stands for a device's ordinal: the pool is of the program's memory (host_pools.hpp).
+// Stands for a device's ordinal: the pool is of memory that the program has, too (host_pools.hpp, managed_pools.hpp).
 inline constexpr int of_host = -1;
 
 struct MemoryPool {
     int device = 0;  // ordinal
     bool is_default = false;
     bool shareable = false;               // made to be exported
+    bool managed = false;                 // of managed memory (managed_pools.hpp)
+    int managed_on = of_host;             // ordinal of the device that its memory should be on, if any
     bool imported = false;                // of another process: only what that one allocates
     wire::ThingName name{};               // of an imported one, as its memory is marked
     std::atomic<uint64_t> stands_for{0};  // handle of the event that others know an exported pool by

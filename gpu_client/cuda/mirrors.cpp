@@ -11,7 +11,7 @@ CUresult make_mirror(const Context& context, uint64_t bytes, std::shared_ptr<con
     auto result = find_device(context.device)->memory->allocate(context, bytes, 0, 0, address);
     if (result == CUDA_SUCCESS)
         mirror = std::shared_ptr<const uint64_t>(new uint64_t(address), [](const uint64_t* last) {
-            (void)free_memory(*last, 0);  // with its context it is gone anyway
+            (void)free_memory(*last);  // with its context it is gone anyway
             delete last;
         });
     return result;

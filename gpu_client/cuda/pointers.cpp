@@ -15,7 +15,14 @@ struct Known {
     uint64_t address = 0, bytes = 0, context = 0, id = 0, pool = 0;
     uint64_t device_pointer = 0, host_pointer = 0;
     bool managed = false;
+    int device = 0;  // ordinal
 };
+
+int device_of(const Allocation& allocation) {
+    auto* context = contexts().find(allocation.context);
+    auto* range = allocation.mapped_by_program ? nullptr : device_of_address(allocation.address);
+    return range ? range->ordinal : context ? context->device : 0;
+}
 
 bool identify(uint64_t address, Known& known) {
     Allocation allocation;
@@ -23,6 +30,7 @@ bool identify(uint64_t address, Known& known) {
     if (on_device) {
         known = {CU_MEMORYTYPE_DEVICE, allocation.address, allocation.bytes, allocation.context,
                  allocation.id,        allocation.pool,    address,          0};
+        known.device = device_of(allocation);
     }
     PinnedRange range;
     SharedMemory shared;
@@ -38,9 +46,12 @@ bool identify(uint64_t address, Known& known) {
         address = known.host_pointer;
     }
     bool is_pinned = is_host && find_pinned(handle_of<const void*>(address), 1, range);
-    if (is_pinned)
+    if (is_pinned) {
+        auto* context = contexts().find(range.context);
         known = {CU_MEMORYTYPE_HOST, range.address, range.bytes,          range.context,
                  range.id,           range.pool,    known.device_pointer, address};
+        known.device = context ? context->device : 0;
+    }
     return on_device || is_pinned;
 }
 
@@ -54,7 +65,6 @@ CUresult give(void* data, T value) {
 CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t address) {
     Known known;
     if (!identify(address, known)) return CUDA_ERROR_INVALID_VALUE;
-    auto* context = contexts().find(known.context);
     switch (attribute) {
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return give(data, known.context);
@@ -74,7 +84,7 @@ CUresult get_attribute(void* data, CUpointer_attribute attribute, uint64_t addre
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             return give(data, static_cast<unsigned long long>(known.id));
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            return give(data, context ? context->device : 0);
+            return give(data, known.device);
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
             return give(data, known.address);
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

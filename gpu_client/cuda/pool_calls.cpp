@@ -8,6 +8,7 @@
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/handles_for_others.hpp"
 #include "gpu_client/cuda/host_pools.hpp"
+#include "gpu_client/cuda/managed_pools.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -17,23 +18,44 @@ namespace tnr::cuda {
 
 namespace {
 
-CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, CUstream in) {
+struct StreamInContext {
+    StreamRef stream;
+    Context* context = nullptr;
+};
+CUresult find_stream(CUstream handle, StreamInContext& found) {
+    auto result = resolve_stream(handle, found.stream);
+    if (result == CUDA_SUCCESS) result = context_of_stream(found.stream, found.context);
+    return result == CUDA_SUCCESS ? refuse_work(found.stream) : result;
+}
+
+// The pool's device may be another than the stream's: then no stream of that one has it in order.
+CUresult allocate_on(Device& device, uint64_t pool, uint64_t bytes, const StreamInContext& in, CUdeviceptr* out) {
+    if (in.context->session.load()->lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    bool own = in.context->device == device.ordinal;
+    auto* primary = own ? nullptr : contexts().find(device.primary_context);
+    auto& owner = primary && primary->active ? *primary : *in.context;
+    uint64_t address = 0;
+    auto result = device.memory->allocate(owner, bytes, own ? in.stream.number + 1 : 0, pool, address);
+    if (result == CUDA_SUCCESS) *out = address;
+    return result;
+}
+
+CUresult allocate_from(uint64_t pool_handle, CUdeviceptr* out, size_t bytes, const StreamInContext& in) {
     auto* pool = pools().find(pool_handle);
+    auto& stream = in.stream;
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     if (!pool) return CUDA_ERROR_INVALID_HANDLE;
     if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
-    StreamRef stream;
-    if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-    if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
     bool in_host = pool->device == of_host;
     if (is_captured(stream)) return in_host ? CUDA_ERROR_NOT_SUPPORTED : capture_allocation(stream, bytes, *out);
     if (bytes == 0) {
         *out = 0;
         return CUDA_SUCCESS;
     }
+    if (pool->managed) return allocate_managed(*pool, pool_handle, bytes, *in.context, out);
     if (in_host) return allocate_from_host(*pool, pool_handle, bytes, out);
     if (!has_room(*pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (auto result = allocate_memory(bytes, stream.number + 1, pool_handle, out); result != CUDA_SUCCESS)
+    if (auto result = allocate_on(*find_device(pool->device), pool_handle, bytes, in, out); result != CUDA_SUCCESS)
         return result;
     take_from_pool(*pool, bytes);
     return CUDA_SUCCESS;
@@ -112,17 +134,22 @@ bool is_pool_kind(const CUmemPoolProps& properties) {
            (where >= CU_MEM_LOCATION_TYPE_DEVICE || type == CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
-// No pools of managed memory: drivers want CONCURRENT_MANAGED_ACCESS for them. A NUMA node's pool is like any other of the
-// program's memory: the system decides where that lies.
+// A NUMA node's pool is like any other of the program's memory: the system decides where that lies.
 CUresult check_pool_place(const CUmemLocation* location, CUmemAllocationType type) {
     if (!location) return CUDA_ERROR_INVALID_VALUE;
     CUmemPoolProps properties{};
     properties.allocType = type;
     properties.location = *location;
     if (!is_pool_kind(properties)) return CUDA_ERROR_INVALID_VALUE;
-    bool there_are = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                     (location->type == CU_MEM_LOCATION_TYPE_DEVICE || is_of_host(*location));
-    return there_are ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && !find_device(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_numa_node(location->id))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+uint64_t create_pool_at(const CUmemLocation& location, CUmemAllocationType type) {
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED) return create_managed_pool(location);
+    return is_of_host(location) ? create_host_pool(false) : create_pool(location.id, false);
 }
 
 bool is_policy(CUmemPool_attribute attribute) {
@@ -185,9 +212,10 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
     return guarded("cuMemGetDefaultMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        if (!is_of_host(*location)) return cuDeviceGetDefaultMemPool(out, location->id);
+        bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+        if (!managed && !is_of_host(*location)) return cuDeviceGetDefaultMemPool(out, location->id);
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        *out = handle_of<CUmemoryPool>(default_host_pool());
+        *out = handle_of<CUmemoryPool>(managed ? default_managed_pool(*location) : default_host_pool());
         return CUDA_SUCCESS;
     });
 }
@@ -195,9 +223,10 @@ CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* locati
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
     return guarded("cuMemGetMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        if (!is_of_host(*location)) return cuDeviceGetMemPool(out, location->id);
+        bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+        if (!managed && !is_of_host(*location)) return cuDeviceGetMemPool(out, location->id);
         if (!out) return CUDA_ERROR_INVALID_VALUE;
-        *out = handle_of<CUmemoryPool>(chosen_host_pool());
+        *out = handle_of<CUmemoryPool>(managed ? chosen_managed_pool(*location) : chosen_host_pool());
         return CUDA_SUCCESS;
     });
 }
@@ -205,8 +234,10 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUm
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
     return guarded("cuMemSetMemPool", [&]() -> CUresult {
         if (auto result = check_pool_place(location, type); result != CUDA_SUCCESS) return result;
-        if (!is_of_host(*location)) return cuDeviceSetMemPool(location->id, pool);
-        return choose_host_pool(value_of(pool)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+        if (!managed && !is_of_host(*location)) return cuDeviceSetMemPool(location->id, pool);
+        bool chosen = managed ? choose_managed_pool(*location, value_of(pool)) : choose_host_pool(value_of(pool));
+        return chosen ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     });
 }
 
@@ -217,12 +248,11 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* proper
         if (auto result = check_pool_place(&location, properties->allocType); result != CUDA_SUCCESS) return result;
         auto handles = static_cast<unsigned>(properties->handleTypes);
         if (location.type == CU_MEM_LOCATION_TYPE_HOST && handles != 0) return CUDA_ERROR_INVALID_VALUE;
-        const unsigned known = is_of_host(location) ? 0 : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        bool can_share =
+            location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED;
+        const unsigned known = can_share ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
         if ((handles & ~known) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-        if (!is_of_host(location) && !find_device(location.id)) return CUDA_ERROR_INVALID_DEVICE;
-        if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_numa_node(location.id))
-            return CUDA_ERROR_INVALID_VALUE;
-        uint64_t made = is_of_host(location) ? create_host_pool(false) : create_pool(location.id, false);
+        uint64_t made = create_pool_at(location, properties->allocType);
         auto& pool = *pools().find(made);
         pool.shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
         pool.bytes_max = properties->maxSize;
@@ -239,7 +269,7 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle) {
         if (auto* device = find_device(pool->device))
             device->pools.chosen.compare_exchange_strong(chosen, 0);
         else
-            forget_choice(chosen);
+            pool->managed ? forget_managed_choice(chosen) : forget_choice(chosen);
         pools().destroy(value_of(handle));
         return CUDA_SUCCESS;
     });
@@ -312,25 +342,29 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handl
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
     return guarded("cuMemAllocAsync", [&]() -> CUresult {
-        Context* context = nullptr;
-        if (auto result = current_context(context); result != CUDA_SUCCESS) return result;
-        return allocate_from(chosen_pool(*find_device(context->device)), out, bytes, stream);
+        StreamInContext in;
+        if (auto result = find_stream(stream, in); result != CUDA_SUCCESS) return result;
+        return allocate_from(chosen_pool(*find_device(in.context->device)), out, bytes, in);
     });
 }
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    return guarded("cuMemAllocFromPoolAsync", [&] { return allocate_from(value_of(pool), out, bytes, stream); });
+    return guarded("cuMemAllocFromPoolAsync", [&]() -> CUresult {
+        StreamInContext in;
+        if (auto result = find_stream(stream, in); result != CUDA_SUCCESS) return result;
+        return allocate_from(value_of(pool), out, bytes, in);
+    });
 }
 
-CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream in) {
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
     return guarded("cuMemFreeAsync", [&]() -> CUresult {
-        StreamRef stream;
-        if (auto result = resolve_stream(in, stream); result != CUDA_SUCCESS) return result;
-        if (auto result = refuse_work(stream); result != CUDA_SUCCESS) return result;
+        StreamInContext in;
+        if (auto result = find_stream(handle, in); result != CUDA_SUCCESS) return result;
+        auto& stream = in.stream;
         if (is_captured(stream) || is_graph_memory(address)) return free_graph_memory(stream, address);
         if (is_opened_from_pool(address)) return close_memory(address);  // another process's: it only goes from here
         if (free_to_host(address)) return CUDA_SUCCESS;
-        return free_memory(address, stream.number + 1);
+        return free_memory(address, stream, *in.context);
     });
 }
 

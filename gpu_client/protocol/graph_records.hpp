@@ -158,6 +158,18 @@ struct OrderGraph {
     };
 };
 
+// From now on a function of an instance sees these mirrors, one behind the other, and not those that its graph's function
+// does: a copy of the instance has another.
+template <class Side = Numbers>
+struct FunctionSees {
+    static constexpr uint16_t op = op_function_sees;
+    static constexpr auto way = CallWay::async_;
+    typename Side::GraphExec exec{};
+    uint64_t ticket = 0;
+    List<SeenMemory, graph_mirrors_max> seen;
+    auto fields() { return std::tie(exec, ticket, seen); }
+};
+
 // ---- nodes. Adding one, changing one and changing one in an instance travel with the same description.
 
 template <class Side>

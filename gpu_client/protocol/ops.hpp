@@ -29,6 +29,7 @@ enum SessionOp : uint16_t {
     op_borrow_multicast = 0xf017,
     op_order_graph = 0xf018,
     op_memory_returned = 0xf019,
+    op_function_sees = 0xf01a,
 
     // The link's own, in batches without a number (link.hpp).
     op_hello = 0xf0f1,  // client → worker. u64 connection: the first word of every connection, which it counts from 1

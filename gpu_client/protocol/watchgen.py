@@ -65,7 +65,7 @@ def watched_call(symbol, call, declare):
     arguments = ", ".join(argument(call.parameters, t, n) for t, n in call.parameters)
     work = f"tnr_{symbol}({names})"
     if call.acts:
-        work = f"in_program_function ? CUDA_ERROR_NOT_PERMITTED : {work}"
+        work = f"is_program_function_calling() ? CUDA_ERROR_NOT_PERMITTED : {work}"
     return f"""extern "C" CUresult tnr_{symbol}({signature});
 [[gnu::cold, gnu::noinline]] static CUresult watched_{symbol}({signature}) {{
     WatchedCall watched("{symbol}");

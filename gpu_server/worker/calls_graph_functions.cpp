@@ -212,6 +212,17 @@ static Answer set_exec_function(WorkerSession& session, Call& call, const wire::
     return result;
 }
 
+static Answer set_seen(WorkerSession& session, Call&, const wire::FunctionSees<Resolved>& wanted) {
+    std::vector<SeenPart> parts;
+    uint64_t offset = 0;
+    for (auto& memory : wanted.seen) {
+        parts.push_back({memory.address, memory.bytes, offset});
+        offset += memory.bytes;
+    }
+    session.seen_by_functions.set(wanted.ticket, std::move(parts));
+    return CUDA_SUCCESS;
+}
+
 static Answer get_function(WorkerSession&, Call& call, const wire::GetHostNode<Resolved>& wanted) {
     if (!driver().cuGraphHostNodeGetParams) return CUDA_ERROR_NOT_SUPPORTED;
     CUDA_HOST_NODE_PARAMS params{};
@@ -246,6 +257,7 @@ void add_graph_function_calls(HandlerTable& table) {
     table.add<add_function>();
     table.add<set_function>();
     table.add<set_exec_function>();
+    table.add<set_seen>();
     table.add<get_function>();
     table.add<order_graph>();
 }

@@ -112,8 +112,8 @@ PROGRAMS = {
     # It takes 95 % of the GPU's memory, and then 100 MiB of it for its pinned memory.
     "catboost": Program(["catboost==1.2.10"], {"catboost": job("catboost")}, memory_mib=8192),
     # Without NVIDIA's ptxas XLA finds the one that stands in for it.
-    "jax": Program(["jax[cuda12]==0.4.30", "numpy<2"], {"jax": job("jax")}, disk_gb=10, hide_toolkit=True,
-                   remove=["nvidia/cuda_nvcc/bin/ptxas"]),
+    "jax": Program(["jax[cuda13]==0.10.2", "numpy==2.4.6"], {"jax": job("jax")}, disk_gb=10, gpus="h100:2", hide_toolkit=True,
+                   remove=["nvidia/cu13/bin/ptxas"]),
     "cccl": Program(["cuda-cccl[cu13]==1.2.1", "cupy-cuda13x==14.2.0", "numpy==2.4.6", TOOLKIT], {"cccl": job("cccl")}, disk_gb=2,
                     environment={"CUPY_COMPILE_WITH_PTX": "1"}),
     "nvmath": Program(["nvmath-python[cu13]==1.0.0", "nvidia-libmathdx-cu13==0.4.1.15", "nvidia-cufft==12.5.0.14",

@@ -29,11 +29,13 @@ bool can_make_worlds() {
     return false;
 }
 
-// The view's own /usr and /etc: what is written there is gone with the connection. The kernel is this computer's, and keeps
-// its settings.
+// The view's own /usr, /etc and /dev: what is written there is gone with the connection. The kernel is this computer's, and
+// keeps its settings.
 const std::string own_files =
     "mount -t tmpfs tmpfs /mnt; cd /mnt; mkdir small; mount --bind /proc/sys /proc/sys; "
     "mount -o remount,bind,ro /proc/sys\n"
+    "mkdir -p dev/pts dev/shm; cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/fd dev; "
+    "ln -s pts/ptmx dev/ptmx; mount --rbind /dev/pts dev/pts; mount --rbind dev /dev\n"
     "for top in usr etc; do mkdir $top $top.work; mount -t overlay overlay -o "
     "lowerdir=/$top,upperdir=/mnt/$top,workdir=/mnt/$top.work /$top; done\n";
 
@@ -88,7 +90,10 @@ TEST_CASE("what a machine needs is brought once, and its linker finds it", "[ins
     MachineView machine{""};
     auto first = machine.install();
     if (!first) FAIL(first.error().what);
-    CHECK(first->size() == machine.embedded.size() + 3);  // for the linker, the kernel, and the GPU
+    CHECK(first->size() ==
+          machine.embedded.size() + 4);  // for the linker, the kernel, who looks for a device, and the GPU
+    CHECK(machine.said("readlink /dev/nvidiactl; grep -v '^#' /etc/tmpfiles.d/tnr.conf") ==
+          "null\nL /dev/nvidiactl - - - - null\n");
     CHECK(machine.said("cat /etc/tnr/gpu.json") == config_text);
     CHECK(machine.said("stat -c %a:%U /usr/local/lib/tnr/tnr-gpu-probe /etc/tnr/gpu.json") == "755:root\n644:root\n");
     if (machine.embedded.size() > 2) {  // not with TNR_EMBED=OFF

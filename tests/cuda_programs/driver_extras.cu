@@ -129,6 +129,39 @@ static void pools_of_the_host() {
     EXPECT(cuMemGetDefaultMemPool(&usual, &host, pinned) == CUDA_ERROR_INVALID_VALUE);
 }
 
+static void managed_pools_by_location() {
+    const auto managed = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    CUmemLocation nowhere{CU_MEM_LOCATION_TYPE_INVALID, 0}, here{CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CUmemoryPool usual = nullptr, of_device = nullptr, chosen = nullptr, own = nullptr, pinned = nullptr;
+    EXPECT(cuMemGetDefaultMemPool(&usual, &nowhere, managed) == CUDA_SUCCESS);
+    EXPECT(cuMemGetDefaultMemPool(&of_device, &here, managed) == CUDA_SUCCESS && of_device != usual);
+    EXPECT(cuMemGetMemPool(&chosen, &here, managed) == CUDA_SUCCESS && chosen == of_device);
+    EXPECT(cuDeviceGetDefaultMemPool(&pinned, 0) == CUDA_SUCCESS && pinned != of_device);
+    EXPECT(cuMemPoolDestroy(usual) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemSetMemPool(&here, managed, pinned) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemGetDefaultMemPool(&usual, &nowhere, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_ERROR_INVALID_VALUE);
+
+    CUmemPoolProps wanted{};
+    wanted.allocType = managed;
+    wanted.location = here;
+    EXPECT(cuMemPoolCreate(&own, &wanted) == CUDA_SUCCESS);
+    EXPECT(cuMemSetMemPool(&here, managed, own) == CUDA_SUCCESS);
+    EXPECT(cuMemGetMemPool(&chosen, &here, managed) == CUDA_SUCCESS && chosen == own);
+    for (auto pool : {usual, of_device, own}) {
+        CUdeviceptr address = 0;
+        EXPECT(cuMemAllocFromPoolAsync(&address, 4096, pool, nullptr) == CUDA_SUCCESS);
+        CUDA_OK(cudaDeviceSynchronize());
+        auto* value = reinterpret_cast<int*>(address);
+        *value = 41;
+        add_one<<<1, 1>>>(value);
+        CUDA_OK(cudaDeviceSynchronize());
+        EXPECT(*value == 42);
+        EXPECT(cuMemFreeAsync(address, nullptr) == CUDA_SUCCESS);
+    }
+    EXPECT(cuMemPoolDestroy(own) == CUDA_SUCCESS);
+    EXPECT(cuMemGetMemPool(&chosen, &here, managed) == CUDA_SUCCESS && chosen == of_device);
+}
+
 int main() {
     CUDA_OK(cudaFree(nullptr));
     logs();
@@ -136,5 +169,6 @@ int main() {
     several_devices();
     pools_by_location();
     pools_of_the_host();
+    managed_pools_by_location();
     return check::finish();
 }

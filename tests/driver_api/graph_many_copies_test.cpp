@@ -103,6 +103,52 @@ TEST_CASE("an instance's copies get other host memory, and its functions follow"
         unchanged.run(stream);
         CHECK(other.read<unsigned>(4) == Words{100, 2, 8, 2});
     }
+    SECTION("of another size, and another function sees what the first one sees") {
+        const Words more{3, 1, 4, 1, 5, 9};
+        Memory longer(more);
+        Words sizeable(6), seen;
+        Graph graph;
+        auto fetched = add_copy(graph, {}, to_host(first.data(), memory.address, 4 * word));
+        auto also = add_copy(graph, {fetched}, to_host(third.data(), memory.address, 2 * word));
+        auto node = add_function(graph, {also}, twice);
+        add_copy(graph, {node}, to_device(other.address, first.data(), 4 * word));
+        GraphExec exec(graph), unchanged(graph);
+        auto copy = to_host(sizeable.data(), longer.address, 6 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
+        now = &sizeable;
+        exec.run(stream);
+        CHECK(sizeable == Words{6, 2, 8, 2, 10, 18});
+        CHECK(third == Words{3, 1, 0, 0});
+        std::function<void()> look = [&] { seen = {sizeable[0], sizeable[1], third[0], third[1]}; };
+        CUDA_HOST_NODE_PARAMS given{call_function, &look};
+        CU_OK(cu.cuGraphExecHostNodeSetParams(exec, node, &given));
+        copy = to_host(sizeable.data(), longer.address + 4 * word, 2 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, fetched, &copy, gpu.context));
+        std::fill(third.begin(), third.end(), 0u);  // not another Words: the graph knows its place
+        exec.run(stream);
+        CHECK(seen == Words{5, 9, 3, 1});
+        CHECK(sizeable == Words{5, 9, 8, 2, 10, 18});
+        now = &first;
+        unchanged.run(stream);
+        CHECK(first == doubled);
+        CHECK(other.read<unsigned>(4) == doubled);
+    }
+    SECTION("a copy from the host of another size behind a function") {
+        Graph graph;
+        auto filled = add_function(graph, {}, twice);
+        auto brought = add_copy(graph, {filled}, to_device(other.address, first.data(), 2 * word));
+        GraphExec exec(graph);
+        second = values;
+        auto copy = to_device(other.address, second.data(), 4 * word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, brought, &copy, gpu.context));
+        now = &second;
+        exec.run(stream);
+        CHECK(other.read<unsigned>(4) == doubled);
+        copy = to_device(other.address + 3 * word, second.data() + 2, word);
+        CU_OK(cu.cuGraphExecMemcpyNodeSetParams(exec, brought, &copy, gpu.context));
+        exec.run(stream);
+        CHECK(other.read<unsigned>(4) == Words{6, 2, 8, 16});
+    }
     SECTION("of a captured graph, twice") {
         begin_capture(stream);
         CU_OK(cu.cuMemcpyDtoHAsync(first.data(), memory.address, 4 * word, stream));

@@ -1,4 +1,6 @@
 // Pinned host memory: CUDA's own and the program's, registered.
+#include <algorithm>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -13,6 +15,31 @@ TEST_CASE("pinned memory is ordinary memory that copies can use", "[host memory]
     CU_OK(cu.cuMemcpyHtoDAsync(memory.address, pinned, 4000, stream));
     CU_OK(cu.cuStreamSynchronize(stream));
     CHECK(memory.read<int>(1000) == std::vector<int>(pinned, pinned + 1000));
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
+TEST_CASE("a kernel finds pinned memory by an address in a struct", "[host memory]") {
+    struct {
+        char tag = 1;
+        int* out = nullptr;
+        double amount = 20;
+        short parts[3] = {300, 4000, 50000 - 65536};
+    } parcel;
+    Gpu gpu;
+    Module module;
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&pinned), 4000));
+    std::fill(pinned, pinned + 1000, 7);
+    Stream stream;
+    for (int round = 1; round <= 3; ++round) {
+        parcel.out = pinned + 100 * round;
+        parcel.amount = 20 + round;
+        CU_OK(launch(module.function("take_parcel"), stream, parcel));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(pinned[100 * round] == 4321 + round - 15536);
+        pinned[100 * round] = 7;
+    }
+    CHECK(std::count(pinned, pinned + 1000, 7) == 1000);
     CU_OK(cu.cuMemFreeHost(pinned));
 }
 

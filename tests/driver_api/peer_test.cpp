@@ -333,6 +333,39 @@ TEST_CASE("a pool is opened to another device by itself", "[devices]") {
     CU_OK(cu.cuCtxSetCurrent(both.second.context));
 }
 
+TEST_CASE("memory of a pool is on the pool's device, whichever the stream's is", "[devices]") {
+    if (!two_devices_are_there()) return;
+    TwoDevices both;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, both.first.device};
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    Stream of_second;
+    auto ordinal_of = [](CUdeviceptr address) {
+        int ordinal = -1;
+        CU_OK(cu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+        return ordinal;
+    };
+    CUdeviceptr address = 0, of_stream = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&address, 4096, pool, of_second));
+    CHECK(ordinal_of(address) == both.first.device);
+    CU_OK(cu.cuCtxSetCurrent(both.first.context));
+    CU_OK(cu.cuMemAllocAsync(&of_stream, 4096, of_second));
+    CHECK(ordinal_of(of_stream) == both.second.device);
+    CU_OK(cu.cuStreamSynchronize(of_second));
+    Module module;
+    int value = 0;
+    CU_OK(launch(module.function("store"), nullptr, address, 17));
+    CU_OK(cu.cuMemcpyDtoH(&value, address, sizeof(value)));
+    CHECK(value == 17);
+    CU_OK(cu.cuMemFreeAsync(address, of_second));
+    CU_OK(cu.cuMemFreeAsync(of_stream, of_second));
+    CU_OK(cu.cuStreamSynchronize(of_second));
+    CU_OK(cu.cuMemPoolDestroy(pool));
+    CU_OK(cu.cuCtxSetCurrent(both.second.context));
+}
+
 TEST_CASE("memory mapped at addresses of another device belongs to its own", "[devices]") {
     if (!are_peers()) return;
     TwoDevices both;

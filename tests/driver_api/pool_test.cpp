@@ -1,4 +1,6 @@
 // Memory allocated and freed in stream order, from the default pool and from one's own.
+#include <algorithm>
+
 #include "gpu.hpp"
 
 using namespace driver_api;
@@ -29,6 +31,36 @@ TEST_CASE("memory from a pool may be freed like other memory", "[pool]") {
     CU_OK(cu.cuStreamSynchronize(stream));
     CU_OK(cu.cuMemFree(address));
     CU_CHECK(cu.cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("memory of a pool outlives the context that it was allocated in", "[pool]") {
+    Gpu gpu;
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuDeviceGetDefaultMemPool(&pool, gpu.device));
+    auto used_by_pool = [&] {
+        cuuint64_t used = 0;
+        CU_OK(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+        return used;
+    };
+    const auto before = used_by_pool();
+    CUcontext other = nullptr;
+    CUdeviceptr address = 0;
+    std::vector<int> values(1'000'000, 5);
+    const size_t bytes = values.size() * sizeof(int);
+    CU_OK(cu.context_create(&other, 0, gpu.device));
+    CU_OK(cu.cuMemAllocAsync(&address, bytes, nullptr));
+    CU_OK(cu.cuMemcpyHtoD(address, values.data(), bytes));
+    CU_OK(cu.cuCtxDestroy(other));
+    CU_OK(cu.cuCtxSetCurrent(gpu.context));
+    CHECK(used_by_pool() >= before + bytes);
+    Memory another(bytes);  // which must not be where that is
+    CU_OK(cu.cuMemsetD8(another.address, 0, bytes));
+    std::fill(values.begin(), values.end(), 0);
+    CU_OK(cu.cuMemcpyDtoH(values.data(), address, bytes));
+    CHECK(std::count(values.begin(), values.end(), 5) == std::ptrdiff_t(values.size()));
+    CU_OK(cu.cuMemFreeAsync(address, nullptr));
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(used_by_pool() == before);
 }
 
 TEST_CASE("a pool of one's own counts what it holds", "[pool]") {
@@ -160,12 +192,70 @@ TEST_CASE("pools of host memory that cannot be are refused as cuda.h says", "[po
     CU_CHECK_EITHER(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED);
 }
 
-// Drivers make them where the GPU and the program use managed memory at once.
-TEST_CASE("pools of managed memory are refused where it is not used at once", "[pool]") {
+TEST_CASE("a pool of managed memory gives what the program and kernels share", "[pool]") {
     Gpu gpu;
-    if (gpu.attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0) return;
+    Module module;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    SECTION("on a device") {
+        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    }
+    SECTION("wherever it is used") {
+        properties.location.type = CU_MEM_LOCATION_TYPE_INVALID;  // which cuda.h 13 also calls NONE
+    }
+    SECTION("with the host") {
+        properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    }
+    properties.maxSize = 1 << 20;
+    CUmemoryPool pool = nullptr;
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    CU_CHECK(cu.cuDeviceSetMemPool(gpu.device, pool), CUDA_ERROR_INVALID_VALUE);
+    CUmemLocation device{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    CUmemAccess_flags flags{};
+    CU_OK(cu.cuMemPoolGetAccess(&flags, pool, &device));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+    Stream stream;
+    const int count = 10'000;
+    CUdeviceptr address = 0, too_much = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&address, count * sizeof(int), pool, stream));
+    CU_CHECK(cu.cuMemAllocFromPoolAsync(&too_much, 1 << 20, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_OK(cu.cuStreamSynchronize(stream));
+    unsigned managed = 0;
+    CUmemoryPool owner = nullptr;
+    CU_OK(cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address));
+    CU_OK(cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address));
+    CHECK(managed == 1);
+    CHECK(owner == pool);
+    auto* values = reinterpret_cast<int*>(address);
+    for (int i = 0; i < count; ++i) values[i] = i;
+    for (int round = 1; round <= 3; ++round) {
+        CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 5));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(values[0] == 5 * round);
+        CHECK(values[count - 1] == count - 1 + 5 * round);
+    }
+    Memory copied(count * sizeof(int));
+    CU_OK(launch_shaped(module.function("add"), 8, 128, 0, stream, address, count, 1));
+    CU_OK(cu.cuMemcpyAsync(copied.address, address, count * sizeof(int), stream));
+    CU_OK(cu.cuMemFreeAsync(address, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(copied.first<int>() == 16);
+    CU_CHECK(cu.cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
+    cuuint64_t used = 1;
+    CU_OK(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == 0);
+    CU_OK(cu.cuMemPoolDestroy(pool));
+}
+
+TEST_CASE("pools of managed memory that cannot be are refused", "[pool]") {
+    Gpu gpu;
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
     CUmemoryPool pool = nullptr;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 4711};
+    CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_DEVICE);
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CU_CHECK(cu.cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
 }

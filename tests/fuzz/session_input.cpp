@@ -124,7 +124,7 @@ std::vector<uint16_t> known_ops() {
                                  wire::op_memory_unmap,  wire::op_watch_event,        wire::op_watch_stream,
                                  wire::op_image_piece,   wire::op_host_function_done, wire::op_move_range,
                                  wire::op_memory_access, wire::op_memory_info,        wire::op_query_event,
-                                 wire::op_query_stream,  wire::op_graph_for_kernels};
+                                 wire::op_query_stream,  wire::op_graph_for_kernels,  wire::op_function_sees};
     for (auto& call : wire::calls)
         if (call.way != wire::CallWay::local && call.way != wire::CallWay::unsupported) ops.push_back(call.op);
     std::sort(ops.begin(), ops.end());

@@ -22,15 +22,15 @@ std::map<uint64_t, std::shared_ptr<Pool>>& pools() TNR_REQUIRES(pool_mutex()) {
     return pools;
 }
 
-std::shared_ptr<Pool> make_pool(Device& device, uint64_t size_max, bool of_host = false) TNR_REQUIRES(pool_mutex()) {
-    auto pool = driver().registry.add(std::make_shared<Pool>(device, size_max, of_host));
+std::shared_ptr<Pool> make_pool(Device& device, uint64_t size_max, MemoryType type) TNR_REQUIRES(pool_mutex()) {
+    auto pool = driver().registry.add(std::make_shared<Pool>(device, size_max, type));
     pools().emplace(pool->handle(), pool);
     return pool;
 }
 
 void ensure_default(Device& device) TNR_REQUIRES(pool_mutex()) {
     if (device.default_pool) return;
-    device.default_pool = make_pool(device, 0);
+    device.default_pool = make_pool(device, 0, MemoryType::device);
     device.current_pool = device.default_pool;
 }
 
@@ -51,7 +51,7 @@ Mutex& pool_mutex() {
 bool Pool::reserve(uint64_t missing) {
     for (uint64_t unit : {granule, small_granule, allocation_granule}) {
         uint64_t bytes = whole(missing, unit);
-        if (!of_host && !device.charge(bytes)) continue;
+        if (type != MemoryType::host && !device.charge(bytes)) continue;
         amounts_.reserved += bytes;
         amounts_.reserved_high = std::max(amounts_.reserved_high, amounts_.reserved);
         return true;
@@ -83,7 +83,7 @@ void Pool::shrink_to(uint64_t bytes) {
     LockGuard lock(mutex_);
     uint64_t keep = std::max(bytes, amounts_.used);
     if (keep >= amounts_.reserved || whole(keep, granule) >= amounts_.reserved) return;
-    if (!of_host) device.refund(amounts_.reserved - whole(keep, granule));
+    if (type != MemoryType::host) device.refund(amounts_.reserved - whole(keep, granule));
     amounts_.reserved = whole(keep, granule);
 }
 
@@ -114,14 +114,9 @@ std::shared_ptr<Pool> current_pool(Device& device) {
     return device.current_pool;
 }
 
-std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max) {
+std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max, MemoryType type) {
     LockGuard lock(pool_mutex());
-    return make_pool(device, size_max);
-}
-
-std::shared_ptr<Pool> create_host_pool(uint64_t size_max) {
-    LockGuard lock(pool_mutex());
-    return make_pool(*driver().devices.front(), size_max, true);
+    return make_pool(device, size_max, type);
 }
 
 void set_current_pool(std::shared_ptr<Pool> pool) {

@@ -13,11 +13,11 @@ namespace tnr::emulated {
 class Pool : public Object {
 public:
     static constexpr Kind kind_of = Kind::pool;
-    Pool(Device& owner, uint64_t most, bool host = false)
-        : Object(kind_of), device(owner), of_host(host), size_max_(most) {}
+    Pool(Device& owner, uint64_t most, MemoryType memory)
+        : Object(kind_of), device(owner), type(memory), size_max_(most) {}
 
     Device& device;
-    const bool of_host;  // pinned memory: the device only stands for the first one
+    const MemoryType type;  // host: pinned memory, for which the device only stands for the first one
     std::atomic<uint64_t> release_threshold{0};
     std::atomic<int> reuse_event{1}, reuse_opportunistic{1}, reuse_internal{1};
     std::atomic<uint64_t> access{0};  // devices that may use it besides its own
@@ -46,8 +46,7 @@ private:
     Amounts amounts_ TNR_GUARDED_BY(mutex_);
 };
 
-std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max);
-std::shared_ptr<Pool> create_host_pool(uint64_t size_max);
+std::shared_ptr<Pool> create_pool(Device& device, uint64_t size_max, MemoryType type);
 // False for a default pool and for one that is destroyed already. What was allocated from it lives on until it is freed.
 bool destroy_pool(Pool& pool);
 std::shared_ptr<Pool> default_pool(Device& device);

@@ -15,8 +15,9 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
     Allocation like;
     like.owner = pool.handle();
     like.access = pool.access;
-    CUresult result =
-        pool.of_host ? place_on_host(size, like, address) : place_on_device(pool.device, size, like, address);
+    like.type = pool.type;
+    CUresult result = pool.type == MemoryType::host ? place_on_host(size, like, address)
+                                                    : place_on_device(pool.device, size, like, address);
     if (result != CUDA_SUCCESS) pool.put_back(bytes);
     return result;
 }
@@ -24,7 +25,7 @@ CUresult allocate_once(Pool& pool, uint64_t size, uint64_t& address) {
 CUresult allocate(Stream& stream, Pool& pool, uint64_t size, CUdeviceptr* out) {
     if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
     if (size > pool.device.memory_total) return CUDA_ERROR_OUT_OF_MEMORY;  // also keeps granules() from overflowing
-    if (pool.of_host && is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (pool.type != MemoryType::device && is_capturing(stream)) return CUDA_ERROR_NOT_SUPPORTED;
     bool captured = false;
     CUresult capturing = capture_allocation(stream, pool, size, *out, captured);
     if (capturing || captured) return capturing;
@@ -56,7 +57,7 @@ CUresult free_in_order(Stream& stream, CUdeviceptr address) {
         return CUDA_SUCCESS;
     }
     if (!found || found->begin != address || found->in_module) return CUDA_ERROR_INVALID_VALUE;
-    bool of_pool = found->type == MemoryType::host && found->owner;
+    bool of_pool = (found->type == MemoryType::host || found->type == MemoryType::managed) && found->owner;
     if (found->type != MemoryType::device && !of_pool) return CUDA_ERROR_INVALID_VALUE;
     bool first = false;
     driver().addresses.update(address, 1, [&](Allocation& allocation) {
@@ -131,9 +132,10 @@ CUresult set_pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* val
 
 // Which may always use it.
 bool is_own_place(const Pool& pool, const CUmemLocation& location) {
-    if (pool.of_host)
+    if (pool.type != MemoryType::device && location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    return location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == pool.device.ordinal;
+    return pool.type != MemoryType::host && location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           location.id == pool.device.ordinal;
 }
 
 template <class Call>
@@ -195,7 +197,8 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
     return on_pool(handle, [&](Pool& pool) -> CUresult {
         Device* device = device_of(ordinal);
-        if (!device || pool.of_host || &pool.device != device) return CUDA_ERROR_INVALID_DEVICE;
+        if (!device) return CUDA_ERROR_INVALID_DEVICE;
+        if (pool.type != MemoryType::device || &pool.device != device) return CUDA_ERROR_INVALID_VALUE;
         if (auto chosen = find<Pool>(handle)) set_current_pool(std::move(chosen));
         return CUDA_SUCCESS;
     });
@@ -206,21 +209,21 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
         if (!pool || !properties) return CUDA_ERROR_INVALID_VALUE;
         const auto place = properties->location.type;
         const bool shared = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+        const bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
         if (place > CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
-        if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
-        if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+        if (!managed && properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
         if (place == CU_MEM_LOCATION_TYPE_HOST && shared) return CUDA_ERROR_INVALID_VALUE;
         if (shared) return CUDA_ERROR_NOT_SUPPORTED;
         const bool of_node = place == CU_MEM_LOCATION_TYPE_HOST_NUMA;
         if (of_node && !tnr::is_numa_node(properties->location.id)) return CUDA_ERROR_INVALID_VALUE;
-        if (place == CU_MEM_LOCATION_TYPE_HOST || of_node) {
-            *pool = create_host_pool(properties->maxSize)->as<CUmemoryPool>();
-            return CUDA_SUCCESS;
-        }
-        if (place != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-        Device* device = device_of(properties->location.id);
+        const bool of_device = place == CU_MEM_LOCATION_TYPE_DEVICE;
+        if (!of_device && !managed && place != CU_MEM_LOCATION_TYPE_HOST && !of_node) return CUDA_ERROR_INVALID_VALUE;
+        Device* device = of_device ? device_of(properties->location.id) : driver().devices.front().get();
         if (!device) return CUDA_ERROR_INVALID_DEVICE;
-        *pool = create_pool(*device, properties->maxSize)->as<CUmemoryPool>();
+        auto type = managed ? MemoryType::managed : of_device ? MemoryType::device : MemoryType::host;
+        auto made = create_pool(*device, properties->maxSize, type);
+        if (managed) made->access = ~uint64_t{0};
+        *pool = made->as<CUmemoryPool>();
         return CUDA_SUCCESS;
     });
 }

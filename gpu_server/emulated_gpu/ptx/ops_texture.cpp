@@ -42,14 +42,18 @@ TexturePoint point_at(Warp& w, const Shape& shape, const RegRef* slots, uint32_t
 }
 
 bool sample(Warp& w, const Shape& shape, const RegRef* slots, const Texture& texture, uint32_t lane, Sample& result) {
-    if (!fits(shape.geometry, texture.image) || (shape.gather && !texture.image.gatherable)) {
+    // Texels of a line have two coordinates, too.
+    bool line = shape.exact && shape.geometry == Geometry::square && fits(Geometry::line, texture.image);
+    if ((!line && !fits(shape.geometry, texture.image)) || (shape.gather && !texture.image.gatherable)) {
         fault(w, Outcome::illegal_instruction, lane, "the texture is not of the instruction's shape");
         return false;
     }
     auto point = point_at(w, shape, slots, lane);
     Sampler sampler(*w.worker, texture);
     auto axes = axes_of(shape.geometry);
-    if (shape.detail == Detail::level) point.level = w.reg<float>(slots[slot_dx])[lane];
+    if (shape.detail == Detail::level)
+        point.level =
+            shape.exact ? static_cast<float>(w.reg<int32_t>(slots[slot_dx])[lane]) : w.reg<float>(slots[slot_dx])[lane];
     if (shape.detail == Detail::steps)
         point.level =
             sampler.level_of(axes_at(w, slots + slot_dx, axes, lane), axes_at(w, slots + slot_dy, axes, lane));
@@ -186,7 +190,7 @@ void decode_fetch(Decoder& d, Shape shape) {
     if (d.operand_count() != expected) return d.unsupported();  // offsets, depth to compare with
     auto axes = axes_of(shape.geometry);
     if (shape.detail == Detail::level) registers[slot_dx] = d.source(2, shape.exact ? Type::s32 : Type::f32);
-    if (shape.detail == Detail::level && shape.exact) return d.unsupported();
+    if (shape.detail == Detail::steps && shape.exact) return d.unsupported();
     if (shape.detail == Detail::steps) decode_vector(d, d.operand(2), axes, registers.data() + slot_dx);
     if (shape.detail == Detail::steps) decode_vector(d, d.operand(3), axes, registers.data() + slot_dy);
     auto present = pair ? d.predicate_dest(to.parts[1]) : 0;

@@ -38,6 +38,13 @@ int64_t settle(int64_t index, int64_t size, Addressing mode) {
     return -1;
 }
 
+// A coordinate's place within what repeats, which has 1 for its side; exact however far away that is.
+double within_period(double at, Addressing mode) {
+    bool repeats = mode == Addressing::wrap || mode == Addressing::mirror;
+    if (!repeats || !std::isfinite(at)) return at;
+    return mode == Addressing::wrap ? at - std::floor(at) : at - 2 * std::floor(at / 2);
+}
+
 float linear_of(float srgb) {
     return srgb <= 0.04045f ? srgb / 12.92f : std::pow((srgb + 0.055f) / 1.055f, 2.4f);
 }
@@ -99,8 +106,11 @@ Sampler::Footprint Sampler::footprint(const ImageLevel& level, const TexturePoin
             result.first[axis] = point.texel[axis];
             continue;
         }
-        bool normalized = texture_.normalized || texture_.image.cube;
-        double at = double{point.at[axis]} * (normalized ? sizes[axis] : 1);
+        double at = point.at[axis];
+        if (texture_.image.cube)
+            at *= sizes[axis];
+        else if (texture_.normalized)
+            at = within_period(at, texture_.addressing[axis]) * sizes[axis];
         if (!filtered) {
             result.first[axis] = whole(at);
             continue;
@@ -280,6 +290,10 @@ bool Sampler::sample(const TexturePoint& given, Sample& result) {
         return {bits_of(values[0]), bits_of(values[1]), bits_of(values[2]), bits_of(values[3])};
     };
     auto last = static_cast<float>(levels.size() - 1);
+    if (point.exact) {  // a texel of a level, whatever the texture says of levels
+        result = nearest(levels[static_cast<size_t>(std::clamp(point.level, 0.0f, last))], point);
+        return !failed_;
+    }
     float wanted = point.level + texture_.level_bias;
     if (!(wanted >= texture_.level_min)) wanted = texture_.level_min;
     wanted = std::min(wanted, texture_.level_max);

@@ -16,7 +16,7 @@ struct TexturePoint {
     std::array<int32_t, 3> texel{};  // instead, if `exact`
     bool exact = false;
     uint32_t layer = 0;
-    float level = 0;  // before bias and clamps
+    float level = 0;  // before bias and clamps, of which there are none if `exact`
 };
 
 class Sampler {

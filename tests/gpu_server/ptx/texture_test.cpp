@@ -89,6 +89,13 @@ TEST_CASE("address modes say what lies outside", "[ptx][texture]") {
     CHECK(sample(Addressing::clamp, 7) == 8);
     CHECK(sample(Addressing::border, 1.01f) == 9);
     CHECK(sample(Addressing::border, 0.99f) == 8);
+    line.texture.image.levels[0].width = 3;
+    for (float far : {0x1p24f, 1e20f, -1e20f, 3e38f, -3e38f}) {  // even numbers
+        CHECK(sample(Addressing::wrap, far) == 1);
+        CHECK(sample(Addressing::mirror, far) == 1);
+    }
+    CHECK(sample(Addressing::mirror, 0x1p23f + 1) == 4);
+    line.texture.image.levels[0].width = 4;
     line.texture.normalized = false;  // then what repeats is clamped
     CHECK(sample(Addressing::wrap, 5) == 8);
 }
@@ -171,6 +178,43 @@ TEST_CASE("levels are chosen and blended", "[ptx][texture]") {
     CHECK(by_steps(2) == 20);
     CHECK(by_steps(0.01f) == 10);
     CHECK(real(evaluate(texture, fetch_2d, {0.1f, 0.1f})[0]) == 10);
+}
+
+// No filter, bias or clamp of the texture's has a say in it.
+TEST_CASE("integer coordinates and a level name a texel", "[ptx][texture]") {
+    Bench owner(module_of("", 0));
+    std::vector<float> values(4 * 4 * 2), halved(2 * 2);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
+    for (size_t i = 0; i < halved.size(); ++i) halved[i] = 100 + float(i);
+    auto large = owner.array(values), small = owner.array(halved);
+    Texture texture;
+    texture.linear = texture.linear_levels = texture.normalized = true;
+    texture.level_bias = 1;
+    texture.level_min = texture.level_max = 0.5f;
+    texture.image.dimensions = 2;
+    texture.image.levels = {level_of(large, 4, 4, 1, 4), level_of(small, 2, 2, 1, 4)};
+    const std::string integers = "cvt.rzi.s32.f32 %a, %g; cvt.rzi.s32.f32 %b, %h; cvt.rzi.s32.f32 %c, %e;\n";
+    auto in_plane = [&](float x, float y, float level) {
+        return real(evaluate(texture, integers + "tex.level.2d.v4.f32.s32 {%a, %b, %c, %d}, [%t, {%i, %a}], %b;",
+                             {x, y, level})[0]);
+    };
+    CHECK(in_plane(3, 2, 0) == 11);
+    CHECK(in_plane(1, 0, 1) == 101);
+    CHECK(in_plane(0, 1, 1) == 102);
+    CHECK(in_plane(0, 1, 9) == 102);
+    CHECK(in_plane(0, 1, -1) == 4);
+    CHECK(real(evaluate(texture, integers + "tex.2d.v4.f32.s32 {%a, %b, %c, %d}, [%t, {%i, %a}];", {3, 1})[0]) == 7);
+    texture.image.dimensions = 3;
+    texture.image.levels = {level_of(large, 4, 4, 2, 4), level_of(small, 2, 2, 1, 4)};
+    auto in_space = [&](float x, float y, float z, float level) {
+        return real(evaluate(texture, integers + "tex.level.3d.v4.f32.s32 {%a, %b, %c, %d}, [%t, {%i, %a, %b, 0}], %c;",
+                             {x, y, z, level})[0]);
+    };
+    CHECK(in_space(3, 2, 1, 0) == 27);
+    CHECK(in_space(1, 1, 0, 1) == 103);
+    texture.image.dimensions = 1;  // a line has planes' coordinates
+    texture.image.levels = {level_of(large, 8, 1, 1, 4)};
+    CHECK(in_plane(5, 0, 0) == 5);
 }
 
 TEST_CASE("layers, faces and gathered texels", "[ptx][texture]") {
