@@ -64,4 +64,11 @@ void LimitMemory::forget(CUcontext context) {
     });
 }
 
+uint64_t LimitMemory::charged(uint32_t device) const {
+    uint64_t bytes = 0;
+    for (auto& [whose, charge] : charges_)
+        if (charge.device == device) bytes += charge.bytes;
+    return bytes;
+}
+
 }  // namespace tnr::worker
