@@ -87,7 +87,7 @@ private:
     }
     static json claim(const std::string& machine) {
         return {{"id", 1},    {"machine", machine}, {"gpu", "h100"}, {"count", 1},     {"from", 1},
-                {"to", 1000}, {"ended", "done"},    {"bytes_up", 0}, {"bytes_down", 0}};
+                {"to", 1000}, {"ended", true},      {"bytes_up", 0}, {"bytes_down", 0}};
     }
 
     zmq::context_t context_;
