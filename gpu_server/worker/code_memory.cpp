@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gpu_server/worker/saturating.hpp"
+
 namespace tnr::worker {
 
 // In which the driver reserves memory. The supervisor is asked for whole ones, so that small images seldom need it.
@@ -10,20 +12,14 @@ static constexpr uint64_t code_block_bytes = uint64_t{2} << 20;
 
 // UINT64_MAX: more than there can be.
 static uint64_t needed_for(uint64_t bytes, uint64_t contexts) {
-    uint64_t all = 0;
-    if (__builtin_mul_overflow(bytes, std::max<uint64_t>(contexts, 1), &all)) return UINT64_MAX;
+    const uint64_t all = saturating_product(bytes, std::max<uint64_t>(contexts, 1));
     return all > UINT64_MAX - code_block_bytes ? UINT64_MAX
                                                : (all + code_block_bytes - 1) / code_block_bytes * code_block_bytes;
 }
 
-static uint64_t sum_of(uint64_t a, uint64_t b) {
-    uint64_t result = 0;
-    return __builtin_add_overflow(a, b, &result) ? UINT64_MAX : result;
-}
-
 bool CodeMemory::has_room_to_load(uint64_t bytes) const {
     return std::all_of(of_.begin(), of_.end(), [&](const OfDevice& of) {
-        return needed_for(sum_of(bytes_, bytes), of.contexts) <= of.granted;
+        return needed_for(saturating_sum(bytes_, bytes), of.contexts) <= of.granted;
     });
 }
 
@@ -34,7 +30,7 @@ bool CodeMemory::has_room_to_enter(uint32_t device) const {
 bool CodeMemory::load(uint64_t library, uint64_t bytes) {
     if (bytes == 0) return true;
     const uint64_t before = bytes_;
-    bytes_ = sum_of(bytes_, bytes);
+    bytes_ = saturating_sum(bytes_, bytes);
     if (charge() && libraries_.emplace(library, bytes).second) return true;
     bytes_ = before;
     give_back();

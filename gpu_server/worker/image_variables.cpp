@@ -6,15 +6,11 @@
 #include "gpu_client/protocol/bundle.hpp"
 #include "gpu_client/protocol/elf.hpp"
 #include "gpu_client/protocol/fatbin.hpp"
+#include "gpu_server/worker/saturating.hpp"
 
 namespace tnr::worker {
 
 using ImageBytes = std::span<const std::byte>;
-
-static uint64_t sum(uint64_t a, uint64_t b) {
-    uint64_t result = 0;
-    return __builtin_add_overflow(a, b, &result) ? UINT64_MAX : result;
-}
 
 static std::optional<uint64_t> of_cubin(ImageBytes image) {
     auto sections = elf::sections(image);
@@ -24,7 +20,7 @@ static std::optional<uint64_t> of_cubin(ImageBytes image) {
         // .nv.constant0.* is where a kernel's parameters go.
         bool counts = section.name.starts_with(".nv.global") ||
                       (section.name.starts_with(".nv.constant") && !section.name.starts_with(".nv.constant0"));
-        if (counts) bytes = sum(bytes, section.size);
+        if (counts) bytes = saturating_sum(bytes, section.size);
     }
     return bytes;
 }
@@ -63,7 +59,7 @@ static std::optional<uint64_t> of_bundle(ImageBytes image) {
         auto bytes = of_container(unbundled->containers()[i]);
         if (!bytes) return std::nullopt;
         if (i == 0) linked = *bytes;
-        if (i > 0) inputs = sum(inputs, *bytes);
+        if (i > 0) inputs = saturating_sum(inputs, *bytes);
     }
     return std::max(linked, inputs);
 }

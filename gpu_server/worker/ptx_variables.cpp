@@ -5,18 +5,10 @@
 #include <charconv>
 
 #include "gpu_server/worker/image_variables.hpp"
+#include "gpu_server/worker/saturating.hpp"
 
 namespace tnr::worker {
 namespace {
-
-uint64_t added(uint64_t a, uint64_t b) {
-    uint64_t result = 0;
-    return __builtin_add_overflow(a, b, &result) ? UINT64_MAX : result;
-}
-uint64_t multiplied(uint64_t a, uint64_t b) {
-    uint64_t result = 0;
-    return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
-}
 
 bool in_word(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%' || c == '@';
@@ -125,7 +117,7 @@ std::optional<uint64_t> PtxConstant::apply(char sign, uint64_t a, uint64_t b) {
         case '-':
             return a - b;
         case '*':
-            return multiplied(a, b);
+            return saturating_product(a, b);
         case '/':
             return b == 0 ? std::nullopt : std::optional(a / b);
         case '%':
@@ -267,12 +259,12 @@ bool PtxVariables::variable(uint64_t element, uint64_t align, bool elsewhere) {
         }
         auto count = PtxConstant(words_).value();
         if (!count || !words_.accept("]")) return false;
-        bytes = multiplied(bytes, *count);
+        bytes = saturating_product(bytes, *count);
     }
     uint64_t values = words_.accept("=") ? initial_values() : 0;
-    if (counted) bytes = multiplied(element, values);
+    if (counted) bytes = saturating_product(element, values);
     // Between two variables there is less than an alignment.
-    if (!elsewhere) sum_ = added(sum_, added(bytes, align - 1));
+    if (!elsewhere) sum_ = saturating_sum(sum_, saturating_sum(bytes, align - 1));
     return true;
 }
 
