@@ -164,6 +164,7 @@ static CUresult ask_driver(WorkerSession& session, uint64_t& free, uint64_t& tot
     auto result = driver().cuMemGetInfo_v2(&free_bytes, &all_bytes);
     if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&here);
     if (result != CUDA_SUCCESS) return result;
+    session.graph_memory.settle();  // what the program has trimmed is not charged any more
     uint64_t charged = 0;
     for (uint32_t device = 0; device < session.devices.size(); ++device)
         if (session.devices[device].handle == here)
