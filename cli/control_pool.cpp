@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "api_client/base/at_once.hpp"
 #include "api_client/base/descriptors.hpp"
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
@@ -26,6 +28,8 @@ using Json = nlohmann::json;
 
 // Of some hundred lines each: more than any account has claims in a year.
 constexpr int pages_max = 10'000;
+// One picture of a pool after the other: for how long a node that does not answer is waited for, and then left alone.
+constexpr std::chrono::milliseconds node_answers_within{3'000}, silent_node_left_alone{10'000};
 
 // One request, which a thread waits for: ZeroMQ's waiting would end at every signal, and could not be ended by one.
 struct Asked {
@@ -35,14 +39,15 @@ struct Asked {
 };
 
 // The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
-Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request) {
+Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request,
+                 std::chrono::milliseconds timeout = control::default_timeout) {
     Ends pair = make_socket_pair();
     if (!pair) return Error{Error::Kind::internal, "cannot make a pair of sockets"};
     auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair.one}, UniqueFd{pair.other}});
     {
         interrupt::SignalsBlocked blocked;
-        std::thread([asked, request] {
-            asked->answer = asked->client->request(request);
+        std::thread([asked, request, timeout] {
+            asked->answer = asked->client->request(request, timeout);
             asked->asking.reset();
         }).detach();
     }
@@ -109,12 +114,18 @@ public:
         auto nodes = other_nodes();
         if (!nodes) return nodes.error();
         const Json request{{"op", "ledger"}, {"since", since * 1000}, {"everyone", everyone}};
-        if (auto read = add_ledger(books, client_, request); !read) return read.error();
         books.silent = nodes->gone;
-        for (auto& [name, node] : nodes->there) {
-            auto read = add_ledger(books, node, request);
-            if (!read && (interrupt::interrupted() || read.error().kind != Error::Kind::network)) return read.error();
-            if (!read) books.silent.push_back(name);
+        std::vector<Ledger> ledgers{{"", client_}};
+        for (auto& [name, node] : nodes->there) ledgers.push_back({name, node});
+        std::vector<std::function<void()>> questions;
+        for (auto& ledger : ledgers) questions.emplace_back([&] { ledger.uses = uses_of(ledger.node, request); });
+        at_once(questions);
+        for (auto& ledger : ledgers) {
+            auto& uses = ledger.uses;
+            if (uses) books.uses.insert(books.uses.end(), uses->begin(), uses->end());
+            bool silent = !uses && !ledger.name.empty() && uses.error().kind == Error::Kind::network;
+            if (!uses && (!silent || interrupt::interrupted())) return uses.error();
+            if (silent) books.silent.push_back(ledger.name);
         }
         auto prices = each_page(client_, {{"op", "prices"}}, [&](const Json& page) {
             for (const auto& price : page.at("prices")) books.prices.push_back(price_of(price));
@@ -122,8 +133,7 @@ public:
         if (!prices) return prices.error();
         return books;
     } catch (const Json::exception&) {
-        return Error{Error::Kind::remote, "the pool's ledger makes no sense",
-                     "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
+        return no_ledger();
     }
 
     Result<> redeem_token(const std::string& public_key) override {
@@ -137,8 +147,7 @@ public:
         auto nodes = other_nodes();
         if (!nodes) return nodes.error();
         for (auto& name : nodes->gone) now.nodes.push_back({.name = name, .version = "", .silent = true});
-        for (auto& [name, node] : nodes->there) {
-            auto told = cli::ask(node, {{"op", "pool"}});
+        for (auto& [name, told] : all_told(nodes->there)) {
             if (told)
                 add(now, now_of(*told));
             else if (interrupt::interrupted())
@@ -232,14 +241,45 @@ private:
     }
     using Node = std::shared_ptr<control::Client>;
 
-    static Result<> add_ledger(PoolBooks& books, const Node& node, const Json& request) {
+    struct Ledger {
+        std::string name;  // empty: of the node that we are signed in to
+        Node node;
+        Result<std::vector<GpuUse>> uses = std::vector<GpuUse>{};
+    };
+    static Result<std::vector<GpuUse>> uses_of(const Node& node, const Json& request) try {
         std::map<int64_t, GpuUse> uses;  // a running claim may be on two pages
         auto read = each_page(node, request, [&](const Json& page) {
             for (const auto& claim : page.at("claims")) uses.insert_or_assign(claim.at("id"), use_of(claim));
         });
-        if (!read) return read;
-        for (auto& [id, use] : uses) books.uses.push_back(std::move(use));
-        return Ok{};
+        if (!read) return read.error();
+        std::vector<GpuUse> all;
+        for (auto& [id, use] : uses) all.push_back(std::move(use));
+        return all;
+    } catch (const Json::exception&) {
+        return no_ledger();
+    }
+    static Error no_ledger() {
+        return {Error::Kind::remote, "the pool's ledger makes no sense",
+                "is its tnr-gpu-server of another version than this tnr (`tnr version`)?"};
+    }
+    // What each of them tells of itself; of one that has just been silent, that it is.
+    std::map<std::string, Result<Json>> all_told(const std::map<std::string, Node>& nodes) {
+        using Clock = std::chrono::steady_clock;
+        std::map<std::string, Result<Json>> all;
+        std::vector<std::function<void()>> questions;
+        for (auto& [name, node] : nodes) {
+            const Error silent{Error::Kind::network, name + " did not answer a moment ago"};
+            auto& told = all.emplace(name, silent).first->second;
+            if (Clock::now() >= silent_until_[name])
+                questions.emplace_back([&told, &node = node] {
+                    told = cli::ask(node, {{"op", "pool"}}, node_answers_within);
+                });
+        }
+        const auto asked_at = Clock::now();
+        at_once(questions);
+        for (auto& [name, told] : all)
+            if (!told && silent_until_[name] <= asked_at) silent_until_[name] = Clock::now() + silent_node_left_alone;
+        return all;
     }
     struct Others {
         std::map<std::string, Node> there;  // by name
@@ -286,7 +326,8 @@ private:
     std::shared_ptr<control::Client> client_;
     wire::ClientKeys keys_;
     std::function<void(const std::string&)> learned_;
-    std::map<std::string, Node> others_;  // by address and key
+    std::map<std::string, Node> others_;                                         // by address and key
+    std::map<std::string, std::chrono::steady_clock::time_point> silent_until_;  // by name
 };
 
 }  // namespace

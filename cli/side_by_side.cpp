@@ -1,10 +1,9 @@
 // See side_by_side.hpp.
 #include "cli/side_by_side.hpp"
 
-#include <thread>
 #include <utility>
 
-#include "api_client/base/interrupt.hpp"
+#include "api_client/base/at_once.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -20,13 +19,7 @@ void side_by_side(const Session& session, const std::vector<std::function<void()
         for (const auto& question : questions) question();
         return;
     }
-    std::vector<std::thread> threads;
-    threads.reserve(questions.size());
-    {
-        const interrupt::SignalsBlocked blocked;
-        for (const auto& question : questions) threads.emplace_back(question);
-    }
-    for (auto& thread : threads) thread.join();
+    at_once(questions);
 }
 
 Result<std::unique_ptr<Provider>> open_to_ask(Session& session, const std::string& name) {

@@ -10,7 +10,7 @@
 
 namespace tnr::cli {
 
-// Runs all of them, each on a thread of its own, and returns when all have ended. One after the other under --explain,
+// Runs all of them at once (api_client/base/at_once.hpp). One after the other under --explain,
 // whose lines would mingle. They must not touch the session.
 void side_by_side(const Session& session, const std::vector<std::function<void()>>& questions);
 

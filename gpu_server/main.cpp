@@ -307,7 +307,7 @@ void add_nodes(CLI::App& app, Result<>& result) {
 void add_prices(CLI::App& app, Result<>& result) {
     struct Options {
         std::string gpu, price, state;
-        bool history = false;
+        bool history = false, clock_is_right = false;
     };
     auto options = std::make_shared<Options>();
     auto* command =
@@ -321,13 +321,17 @@ void add_prices(CLI::App& app, Result<>& result) {
     set->add_option("price", options->price, "Of one GPU by the hour: 2.49/h (dollars), 2.49EUR/h, 0/h")->required();
     auto* remove = command->add_subcommand("remove", "From now on the type has no price: users see \"unknown\"");
     remove->add_option("type", options->gpu, "h100, as `tnr gpus` names it")->required();
+    for (auto* each : {set, remove})
+        each->add_flag("--clock-is-right", options->clock_is_right,
+                       "Also where the last price begins later than now: it was set while a clock was ahead");
     for (auto* each : {list, set, remove}) each->fallthrough();  // --state may stand behind them
     command->require_subcommand(0, 1);
     command->callback([=, &result] {
         if (*set)
-            result = set_price(options->gpu, options->price, options->state, std::cout, std::cerr);
+            result =
+                set_price(options->gpu, options->price, options->state, options->clock_is_right, std::cout, std::cerr);
         else if (*remove)
-            result = remove_price(options->gpu, options->state, std::cout, std::cerr);
+            result = remove_price(options->gpu, options->state, options->clock_is_right, std::cout);
         else
             result = list_prices(options->history, options->state, std::cout);
     });

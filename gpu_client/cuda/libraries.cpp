@@ -4,6 +4,8 @@
 #include <deque>
 
 #include "api_client/base/mutex.hpp"
+#include "gpu_client/cuda/device_memory.hpp"
+#include "gpu_client/cuda/devices.hpp"
 #include "gpu_client/cuda/log.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
@@ -108,7 +110,7 @@ static CUresult ask_to_load(uint64_t number, LoadedCode& code, Context* context)
 
 // A large image is offered first. The load follows at once, so if the worker has the image that costs no extra round
 // trip.
-static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
+static CUresult hand_over(Context* context, uint64_t number, LoadedCode& code) {
     constexpr auto unknown = static_cast<CUresult>(wire::image_is_unknown);
     auto result = unknown;
     if (code.image.size() >= wire::offered_image_bytes_min || code.offer.total != 0) {
@@ -118,6 +120,17 @@ static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
     if (result == unknown && code.image.size() != 0) {
         if (auto sent = send_image(number, code.image, context); sent != CUDA_SUCCESS) return sent;
         result = ask_to_load(number, code, context);
+    }
+    return result;
+}
+
+static CUresult load(Context* context, uint64_t number, LoadedCode& code) {
+    auto result = hand_over(context, number, code);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        // What is missing for its variables may be what this process was granted and does not use.
+        for (auto* device : devices())
+            if (device->memory && device->session) device->memory->give_up_idle(device->description.memory_bytes);
+        result = hand_over(context, number, code);
     }
     if (result == CUDA_SUCCESS) return result;
     log(LogLevel::info, "loading code failed with error %d", static_cast<int>(result));

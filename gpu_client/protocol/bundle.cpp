@@ -57,15 +57,16 @@ Result<Unbundled> Unbundled::from(std::span<const std::byte> bundle) {
     for (uint32_t i = 0; i < start.containers; ++i) {
         auto size = container_size(rest);
         if (size == 0) return malformed;
-        found.containers_.push_back(rest.data());
+        found.containers_.push_back(rest.first(size));
+        if (i > 0) found.inputs_.push_back(rest.data());
         rest = rest.subspan(std::min(aligned(size), rest.size()));
     }
-    found.containers_.push_back(nullptr);
+    found.inputs_.push_back(nullptr);
     return found;
 }
 
 const void* Unbundled::wrapper() {
-    wrapper_ = {wrapper_magic, version_with_inputs, containers_[0], containers_.data() + 1};
+    wrapper_ = {wrapper_magic, version_with_inputs, containers_[0].data(), inputs_.data()};
     return &wrapper_;
 }
 

@@ -24,6 +24,7 @@ public:
     static Result<Unbundled> from(std::span<const std::byte> bundle);
     // What a driver takes for a wrapper that nvcc has written. Valid until this object moves.
     const void* wrapper();
+    const std::vector<std::span<const std::byte>>& containers() const { return containers_; }
 
 private:
     struct Wrapper {
@@ -32,7 +33,8 @@ private:
         const void* const* inputs = nullptr;
     };
     Wrapper wrapper_;
-    std::vector<const void*> containers_;  // the linked one, its inputs, null
+    std::vector<std::span<const std::byte>> containers_;  // the linked one, its inputs
+    std::vector<const void*> inputs_;                     // for the wrapper; ends with null
 };
 
 }  // namespace tnr::fatbin

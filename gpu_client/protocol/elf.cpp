@@ -53,7 +53,8 @@ Result<std::vector<Section>> sections(Bytes file) {
     std::vector<Section> found;
     for (const Elf64_Shdr& entry : *table)
         found.push_back({name_at(names, entry.sh_name), entry.sh_type,
-                         entry.sh_type == SHT_NOBITS ? Bytes{} : slice(file, entry.sh_offset, entry.sh_size)});
+                         entry.sh_type == SHT_NOBITS ? Bytes{} : slice(file, entry.sh_offset, entry.sh_size),
+                         entry.sh_size});
     return found;
 }
 

@@ -23,6 +23,7 @@ struct Section {
     std::string_view name;
     uint32_t type = SHT_NULL;
     std::optional<Bytes> bytes;  // none: it is outside the file
+    uint64_t size = 0;           // as it says; of SHT_NOBITS it has in memory alone
 };
 
 // None: this is no ELF file of 64 bits.

@@ -113,8 +113,9 @@ public:
     Result<std::vector<KeyRecord>> keys() override { return now()->keys(); }
     Result<UserLimits> limits(const std::string& account) override { return now()->limits(account); }
     Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
-                       int64_t now_ms) override {
-        return change([&](Store& store) { return store.set_price(gpu, currency, micros_per_hour, now_ms); });
+                       int64_t now_ms, bool clock_is_right) override {
+        return change(
+            [&](Store& store) { return store.set_price(gpu, currency, micros_per_hour, now_ms, clock_is_right); });
     }
     Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
         return now()->price_at(gpu, at_ms);

@@ -21,7 +21,7 @@ inline constexpr const char* prices_schema = R"(
 )";
 
 Result<> set_price_in(sqlite3* database, const std::string& gpu, const std::string& currency,
-                      std::optional<int64_t> micros_per_hour, int64_t now_ms);
+                      std::optional<int64_t> micros_per_hour, int64_t now_ms, bool clock_is_right);
 Result<std::optional<GpuPrice>> price_in(sqlite3* database, const std::string& gpu, int64_t at_ms);
 Result<std::vector<GpuPrice>> prices_in(sqlite3* database, int64_t behind_id, int most);
 

@@ -160,9 +160,9 @@ public:
     }
 
     Result<> set_price(const std::string& gpu, const std::string& currency, std::optional<int64_t> micros_per_hour,
-                       int64_t now_ms) override {
+                       int64_t now_ms, bool clock_is_right) override {
         LockGuard lock(mutex_);
-        return set_price_in(database_.get(), gpu, currency, micros_per_hour, now_ms);
+        return set_price_in(database_.get(), gpu, currency, micros_per_hour, now_ms, clock_is_right);
     }
     Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) override {
         LockGuard lock(mutex_);

@@ -4,6 +4,7 @@
 // store at once (`user add` beside a running `serve`), and all methods may be called from any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,6 +65,9 @@ struct GpuPrice {
 // Machines that have a key of their own. More than any account of ours has; each is a line in the store.
 inline constexpr int64_t machines_per_account_max = 1024;
 
+// Clocks of a pool's nodes may differ by so much, and who sets a price need not hear of it.
+inline constexpr std::chrono::milliseconds price_clocks_differ_by{60'000};
+
 class Store {
 public:
     virtual ~Store() = default;
@@ -91,9 +95,11 @@ public:
     virtual Result<> set_limits(const std::string& account, const UserLimits& limits) = 0;
     virtual Result<UserLimits> limits(const std::string& account) = 0;
 
-    // From `now_ms` on, and durable when this returns; never before a price of the type that there is already, whatever the clock says.
+    // From `now_ms` on, and durable when this returns; and behind those of the type that there are already. Where one of
+    // those begins more than price_clocks_differ_by later, a clock is or was wrong: then this is refused (kind usage), or,
+    // if the caller knows that `now_ms` is right, the other begins at `now_ms`, too.
     virtual Result<> set_price(const std::string& gpu, const std::string& currency,
-                               std::optional<int64_t> micros_per_hour, int64_t now_ms) = 0;
+                               std::optional<int64_t> micros_per_hour, int64_t now_ms, bool clock_is_right = false) = 0;
     // The one that holds at this time.
     virtual Result<std::optional<GpuPrice>> price_at(const std::string& gpu, int64_t at_ms) = 0;
     // All there were, in the order in which they were set, behind the one with this id, `most` of them.

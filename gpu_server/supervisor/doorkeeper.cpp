@@ -88,11 +88,12 @@ Admission Doorkeeper::admit(const Knock& knock) {
         connections_.proven(knock.connection, "", "");
         return Admission{Admitted{socket_number(knock.connection), {}, {}}.text()};
     }
+    // First: everybody knows the nodes' public keys, and may have enrolled one as a machine's.
+    if (auto node = nodes_.find(knock.public_key)) return let_in(knock, node_account(*node));
     auto owner = store_.find_key(knock.public_key);
     if (!owner) log(LogLevel::error, owner.error().what);
     if (!owner) return no("the store of keys cannot be read");
     if (*owner) return let_in(knock, (*owner)->account);
-    if (auto node = nodes_.find(knock.public_key)) return let_in(knock, node_account(*node));
     return no("unknown key");
 }
 

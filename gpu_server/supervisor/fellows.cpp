@@ -2,15 +2,21 @@
 #include "gpu_server/supervisor/fellows.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
-#include <system_error>
 
+#include "api_client/base/at_once.hpp"
+#include "api_client/base/files.hpp"
 #include "gpu_server/pool/clock.hpp"
+#include "gpu_server/pool/log.hpp"
 #include "gpu_server/watch/limits.hpp"
 
 namespace tnr::server {
 
 using nlohmann::json;
+
+// Of fellows_asked_max nodes and as many users as a day may name it has some ten megabytes.
+static constexpr size_t kept_bytes_max = size_t{64} << 20;
 
 // Foreign text: the other may be of another build. Lists of objects, or nothing.
 static json list_of(const json& answer, const char* name) {
@@ -26,7 +32,10 @@ static json without_limits(json nodes) {
     return nodes;
 }
 
-Fellows::Fellows(FellowTimes times) : times_(times), thread_([this] { serve(); }) {}
+Fellows::Fellows(FellowTimes times, std::string kept_in) : times_(times), kept_in_(std::move(kept_in)) {
+    if (!kept_in_.empty()) read_kept();
+    thread_ = std::thread([this] { serve(); });
+}
 
 Fellows::~Fellows() {
     {
@@ -35,6 +44,39 @@ Fellows::~Fellows() {
     }
     to_ask_.notify_all();
     thread_.join();
+}
+
+// Our own file; one that is damaged, or of another build, is as good as none.
+void Fellows::read_kept() try {
+    auto text = read_file(kept_in_, kept_bytes_max);
+    if (!text) return;
+    const auto kept = json::parse(*text);
+    LockGuard lock(mutex_);
+    for (auto& [name, told] : kept.at("days").items()) {
+        Said said;
+        said.day = std::make_shared<const json>(told.at("day"));
+        told.at("heard_ms").get_to(said.day_heard_ms);
+        told.at("gpus").get_to(said.gpus);
+        said_[name] = std::move(said);
+    }
+    forget_old();
+} catch (const json::exception&) {
+    log(LogLevel::warning,
+        kept_in_ + " makes no sense: what other nodes said of the last day is not known until they say it again");
+}
+
+void Fellows::keep() {
+    json days = json::object();
+    {
+        LockGuard lock(mutex_);
+        if (!std::exchange(any_day_heard_, false) || kept_in_.empty()) return;
+        for (auto& [name, said] : said_)
+            if (said.day) days[name] = {{"day", *said.day}, {"heard_ms", said.day_heard_ms}, {"gpus", said.gpus}};
+    }
+    const auto text = json{{"days", std::move(days)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (auto written = write_file(kept_in_, text); !written)
+        log(LogLevel::warning,
+            "what other nodes said of the last day would not outlast a restart: " + written.error().what);
 }
 
 void Fellows::are(std::vector<Node> nodes, const wire::KeyPair& own) {
@@ -153,6 +195,7 @@ void Fellows::ask(Line& line, bool with_days) {
         said.day_heard_ms = now_ms();
         said.day_asked_at = now;
         said.day_good_until = now + times_.day_good_for;
+        any_day_heard_ = true;
     }
     said.now = std::make_shared<const json>(json{{"node", name},
                                                  {"nodes", without_limits(list_of(*answer, "nodes"))},
@@ -166,17 +209,11 @@ void Fellows::ask(Line& line, bool with_days) {
 // One that is slow keeps nobody from being asked.
 void Fellows::ask_all(const Round& round) {
     if (std::exchange(lines_key_, round.own).public_key != round.own.public_key) lines_.clear();
-    std::vector<std::thread> asking;
-    for (auto& node : round.nodes) {
-        if (left_alone(node.name)) continue;
-        auto ask_it = [this, line = &line_to(node, round.own), &round] { ask(*line, round.with_days); };
-        try {
-            asking.emplace_back(ask_it);
-        } catch (const std::system_error&) {  // this process has no more threads
-            ask_it();
-        }
-    }
-    for (auto& thread : asking) thread.join();
+    std::vector<std::function<void()>> questions;
+    for (auto& node : round.nodes)
+        if (!left_alone(node.name))
+            questions.emplace_back([this, line = &line_to(node, round.own), &round] { ask(*line, round.with_days); });
+    at_once(questions);
     std::erase_if(lines_, [&](auto& one) {
         return std::none_of(round.nodes.begin(), round.nodes.end(), [&](auto& node) { return node.name == one.first; });
     });
@@ -187,6 +224,7 @@ void Fellows::serve() {
     Round round;
     while (wait_for_round(round)) {
         ask_all(round);
+        keep();
         UniqueLock lock(mutex_);
         to_ask_.wait_for(mutex_, times_.asked_every, [this]() TNR_REQUIRES(mutex_) { return stopping_; });
     }

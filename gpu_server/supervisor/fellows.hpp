@@ -3,7 +3,7 @@
 // for the answers. Who does not answer is known to be silent for a while, and costs nobody another wait.
 //
 // Their ledgers' last day is asked for once a minute also while nobody watches: a node that has gone can tell nobody what was
-// used there.
+// used there. What they said is kept in a file, for the server's next start.
 #pragma once
 
 #include <chrono>
@@ -36,8 +36,8 @@ public:
         bool operator==(const Node&) const = default;
     };
 
-    // Make it when signals are blocked.
-    explicit Fellows(FellowTimes times = {});
+    // Make it when signals are blocked. `kept_in`: the file, which need not be there; empty: none.
+    explicit Fellows(FellowTimes times = {}, std::string kept_in = {});
     ~Fellows();
 
     // Which there are now, and by which key they know us. Who was there before and is not has gone.
@@ -66,6 +66,8 @@ private:
         wire::KeyPair own;
         bool watched = false, with_days = false;
     };
+    void read_kept() TNR_EXCLUDES(mutex_);
+    void keep() TNR_EXCLUDES(mutex_);
     void serve();
     bool wait_for_round(Round& round) TNR_EXCLUDES(mutex_);
     void ask_all(const Round& round);
@@ -75,12 +77,14 @@ private:
     void forget_old() TNR_REQUIRES(mutex_);
 
     const FellowTimes times_;
+    const std::string kept_in_;
     Mutex mutex_;
     Condition to_ask_;
     bool stopping_ TNR_GUARDED_BY(mutex_) = false;
     Clock::time_point wanted_until_ TNR_GUARDED_BY(mutex_){}, days_wanted_until_ TNR_GUARDED_BY(mutex_){};
-    std::vector<Node> nodes_ TNR_GUARDED_BY(mutex_);  // that are asked
-    bool asks_all_ TNR_GUARDED_BY(mutex_) = true;     // there are no others
+    std::vector<Node> nodes_ TNR_GUARDED_BY(mutex_);     // that are asked
+    bool asks_all_ TNR_GUARDED_BY(mutex_) = true;        // there are no others
+    bool any_day_heard_ TNR_GUARDED_BY(mutex_) = false;  // since the file was written
     wire::KeyPair own_ TNR_GUARDED_BY(mutex_);
     std::map<std::string, Said> said_ TNR_GUARDED_BY(mutex_);  // by node; also of those that have gone
 

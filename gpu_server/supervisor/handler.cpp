@@ -96,10 +96,10 @@ Reply Handler::counted(const Request& request, Reply reply) {
 Result<Caller> Handler::identify(const Peer& peer, const Request& request) {
     std::string machine = request.machine.empty() ? unnamed_machine : request.machine;
     if (peer.public_key.empty()) return Caller{Caller::Role::open, "", machine, ""};
+    if (auto node = nodes_.find(peer.public_key))  // before accounts, as the doorkeeper does
+        return Caller{Caller::Role::node, node_account(*node), *node, peer.public_key};
     auto owner = store_.find_key(peer.public_key);
     if (!owner) return owner.error();
-    if (auto node = *owner ? std::nullopt : nodes_.find(peer.public_key))
-        return Caller{Caller::Role::node, node_account(*node), *node, peer.public_key};
     if (!*owner) return Error{Error::Kind::auth, "this key is not enrolled any more", "enroll it again"};
     if ((*owner)->role == Owner::Role::machine)
         return Caller{Caller::Role::machine, (*owner)->account, (*owner)->machine, peer.public_key};

@@ -102,6 +102,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"data in flight", "a session", exact_bytes(wire::window_bytes) + " each way", "the sender waits"},
         {"device memory", "a session", "what its GPUs have, shared with the claim's others",
          "out of memory, as CUDA says"},
+        {"variables of the code that it has loaded", "a session", "its device memory, for each context",
+         "out of memory, as CUDA says"},
         {"host memory", "a machine", exact_bytes(host_bytes_per_gpu) + " per GPU", "its largest session ends"},
         {"wishes for memory that a leaving session holds", "a machine",
          number(held_wishes_max) + ", " + time(wish_held_for), "out of memory, as CUDA says"},

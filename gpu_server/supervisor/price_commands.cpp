@@ -24,8 +24,6 @@ constexpr int64_t micros_per_unit = 1'000'000;
 // An hour of the dearest GPU costs some dollars. In the smallest currencies that are a few hundred thousand.
 constexpr int64_t whole_digits_max = 9;
 constexpr size_t decimals_max = 6;
-// Clocks of a pool's nodes may differ by so much, and who sets a price need not hear of it.
-constexpr int64_t clock_step_ms = 60'000;
 
 Result<std::unique_ptr<Store>> store_in(const std::string& state) {
     auto folder = StateFolder::find(state);
@@ -102,19 +100,6 @@ std::map<std::string, GpuPrice> last_of_each(const std::vector<GpuPrice>& all) {
     return latest;
 }
 
-// Of what was set last. Prices follow each other, so one that was set by a clock that was ahead keeps the next from beginning
-// before it.
-Result<std::string> from_when(Store& store, const std::string& type, std::ostream& notes) {
-    auto all = prices_in_order(store);
-    if (!all) return all.error();
-    const auto since = last_of_each(*all)[type].since_ms;
-    if (since <= now_ms() + clock_step_ms) return std::string("From now on");
-    notes
-        << "note: the price before it begins only then, so this computer's clock is behind, or was ahead when that was "
-           "set\n";
-    return "From " + date(since) + " UTC on";
-}
-
 }  // namespace
 
 Result<Money> parse_price(const std::string& text) {
@@ -144,36 +129,36 @@ Result<Money> parse_price(const std::string& text) {
     return money;
 }
 
-Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out,
-                   std::ostream& notes) {
+Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, bool clock_is_right,
+                   std::ostream& out, std::ostream& notes) {
     auto type = type_name(gpu);
     if (!type) return type.error();
     auto money = parse_price(price);
     if (!money) return money.error();
     auto store = store_in(state);
     if (!store) return store.error();
-    if (auto set = (*store)->set_price(*type, money->currency, money->micros, now_ms()); !set) return set;
-    auto from = from_when(**store, *type, notes);
-    if (!from) return from.error();
-    out << *from << " an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
+    auto set = (*store)->set_price(*type, money->currency, money->micros, now_ms(), clock_is_right);
+    if (!set) return set;
+    out << "From now on an hour of " << *type << " costs " << amount_text(money->micros) << " " << money->currency
         << "\n";
     note_on_type(*type, state, notes);
     return Ok{};
 }
 
-Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out, std::ostream& notes) {
+Result<> remove_price(const std::string& gpu, const std::string& state, bool clock_is_right, std::ostream& out) {
     auto type = type_name(gpu);
     if (!type) return type.error();
     auto store = store_in(state);
     if (!store) return store.error();
-    auto price = (*store)->price_at(*type, now_ms());
-    if (!price) return price.error();
-    if (!*price)
+    auto all = prices_in_order(**store);
+    if (!all) return all.error();
+    auto latest = last_of_each(*all);  // also one that a clock which was ahead has set for later
+    auto last = latest.find(*type);
+    if (last == latest.end() || !last->second.micros_per_hour)
         return Error{Error::Kind::not_found, "there is no price for " + *type, "tnr-gpu-server prices lists them"};
-    if (auto set = (*store)->set_price(*type, (*price)->currency, std::nullopt, now_ms()); !set) return set;
-    auto from = from_when(**store, *type, notes);
-    if (!from) return from.error();
-    out << *from << " " << *type << " has no price\n";
+    auto set = (*store)->set_price(*type, last->second.currency, std::nullopt, now_ms(), clock_is_right);
+    if (!set) return set;
+    out << "From now on " << *type << " has no price\n";
     return Ok{};
 }
 

@@ -19,11 +19,11 @@ struct Money {
 Result<Money> parse_price(const std::string& text);
 
 // Also for a type that no node has: its node may come later. `notes` gets a line about that, since most likely the name is
-// misspelt; and where the price begins later than now, because an earlier one does (Store::set_price).
-Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, std::ostream& out,
-                   std::ostream& notes);
+// misspelt. `clock_is_right`: see Store::set_price.
+Result<> set_price(const std::string& gpu, const std::string& price, const std::string& state, bool clock_is_right,
+                   std::ostream& out, std::ostream& notes);
 // From now on the type has no price: users are told that it is not known.
-Result<> remove_price(const std::string& gpu, const std::string& state, std::ostream& out, std::ostream& notes);
+Result<> remove_price(const std::string& gpu, const std::string& state, bool clock_is_right, std::ostream& out);
 // Those of now, or all there ever were.
 Result<> list_prices(bool history, const std::string& state, std::ostream& out);
 

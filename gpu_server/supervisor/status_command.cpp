@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
 #include "gpu_server/pool/store.hpp"
 #include "gpu_server/supervisor/limits.hpp"

@@ -124,15 +124,6 @@ Result<> user_add(const UserAddOptions& options, std::ostream& out) {
     return Ok{};
 }
 
-std::string date(int64_t ms) {
-    time_t seconds = ms / 1000;
-    tm parts{};
-    gmtime_r(&seconds, &parts);
-    char text[24];
-    strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
-    return text;
-}
-
 Result<> user_list(const std::string& state, std::ostream& out) {
     auto opened = open_existing(state);
     if (!opened) return opened.error();

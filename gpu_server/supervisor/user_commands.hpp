@@ -61,7 +61,4 @@ Result<> print_audit(const std::string& since, const std::string& state, std::os
 // "90s", "10m", "1h", "7d", with no more than `most`.
 Result<std::chrono::seconds> parse_duration(const std::string& text, std::chrono::seconds most);
 
-// "2026-11-23 01:37", UTC, of milliseconds since 1970.
-std::string date(int64_t ms);
-
 }  // namespace tnr::server

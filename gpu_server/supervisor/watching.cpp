@@ -56,7 +56,7 @@ Result<std::unique_ptr<Watching>> Watching::start(EventLoop& loop, Painter paint
                                                   const StateFolder& folder, const Sources& sources, Handover* before) {
     auto ledger = open_sqlite_ledger_reader(folder.database(), sources.store);
     if (!ledger) return ledger.error();
-    std::unique_ptr<Watching> made(new Watching(loop, std::move(painter), sources.keys));
+    std::unique_ptr<Watching> made(new Watching(loop, std::move(painter), sources.keys, folder));
     watch::WatchOptions options;
     std::string address;
     options.folder = folder.path();

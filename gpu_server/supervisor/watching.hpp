@@ -36,8 +36,8 @@ public:
     void node_reloads(const watch::Reloads& reloads);
 
 private:
-    Watching(EventLoop& loop, Painter painter, const ServerKeys& keys)
-        : loop_(loop), painter_(std::move(painter)), keys_(keys) {}
+    Watching(EventLoop& loop, Painter painter, const ServerKeys& keys, const StateFolder& folder)
+        : loop_(loop), painter_(std::move(painter)), keys_(keys), fellows_({}, folder.path() / "fellows.json") {}
     void tell_fellows();
     Result<UniqueFd> listen(const Endpoint& wanted);
     Result<> take_over(Handover& handover, const std::string& http);

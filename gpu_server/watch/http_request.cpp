@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace tnr::watch {
 
@@ -43,14 +44,19 @@ HttpParsed parse_http_request(std::string_view bytes, HttpRequest& request) {
     request = {};
     auto head = bytes.substr(0, end);
     auto line_end = std::min(head.find("\r\n"), head.size());
+    bool has_host = false;
     if (!parse_first_line(head.substr(0, line_end), request)) return HttpParsed::malformed;
     while (line_end < head.size()) {
         head.remove_prefix(line_end + 2);
         line_end = std::min(head.find("\r\n"), head.size());
         auto line = head.substr(0, line_end);
         auto colon = line.find(':');
-        if (colon == std::string_view::npos || colon == 0) return HttpParsed::malformed;
-        if (lower(line.substr(0, colon)) == "host") request.host = lower(trimmed(line.substr(colon + 1)));
+        // "Host : x" and a second Host are what a proxy between may read otherwise than we do.
+        if (colon == std::string_view::npos || colon == 0 || !printable(line.substr(0, colon)))
+            return HttpParsed::malformed;
+        if (lower(line.substr(0, colon)) != "host") continue;
+        if (std::exchange(has_host, true)) return HttpParsed::malformed;
+        request.host = lower(trimmed(line.substr(colon + 1)));
     }
     return HttpParsed::complete;
 }

@@ -3,6 +3,7 @@
 
 #include "gpu_client/protocol/bundle.hpp"
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/image_variables.hpp"
 #include "gpu_server/worker/jit_options.hpp"
 #include "gpu_server/worker/session.hpp"
 
@@ -112,7 +113,16 @@ struct LoadRequest {
     JitOptions compiler;
 };
 
-static CUresult load_image(WorkerSession& session, LoadRequest& request, const CodeImage& image, wire::Bytes& outputs) {
+// Whatever the number stood for is the client's mistake; what was loaded under it must not stay behind.
+static CUresult enter_library(WorkerSession& session, uint64_t number, Library library) {
+    auto handle = library.handle;
+    if (session.handles.libraries.add(number, std::move(library))) return CUDA_SUCCESS;
+    (void)driver().cuLibraryUnload(handle);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult load_charged(WorkerSession& session, LoadRequest& request, const CodeImage& image,
+                             wire::Bytes& outputs) {
     JitLogs logs;
     logs.ask_for(request.compiler);
     Library library;
@@ -124,8 +134,28 @@ static CUresult load_image(WorkerSession& session, LoadRequest& request, const C
         describe_library(session, library, request.call_number, device);
     }
     outputs = wire::payload_of(wire::LoadLibrary::Reply{static_cast<uint32_t>(library.kernels.size()), logs.said()});
-    if (result == CUDA_SUCCESS && !session.handles.libraries.add(request.library, std::move(library)))
-        return CUDA_ERROR_INVALID_VALUE;
+    return result == CUDA_SUCCESS ? enter_library(session, request.library, std::move(library)) : result;
+}
+
+// An image whose variables cannot be counted is rejected by every driver; one that is not must not go uncharged.
+static CUresult load_uncounted(WorkerSession& session, LoadRequest& request, const CodeImage& image,
+                               wire::Bytes& outputs) {
+    auto result = load_charged(session, request, image, outputs);
+    if (result != CUDA_SUCCESS) return result;
+    (void)driver().cuLibraryUnload(session.handles.libraries.find(request.library)->handle);
+    session.handles.libraries.remove(request.library);
+    outputs = wire::payload_of(wire::LoadLibrary::Reply{0, {"the size of a variable cannot be told", ""}});
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// May wait for the supervisor, unless CodeMemory has room for the variables.
+static CUresult load_image(WorkerSession& session, LoadRequest& request, const CodeImage& image,
+                           std::optional<uint64_t> variables, wire::Bytes& outputs) {
+    if (session.handles.libraries.find(request.library)) return CUDA_ERROR_INVALID_VALUE;
+    if (!variables) return load_uncounted(session, request, image, outputs);
+    if (!session.code_memory.load(request.library, *variables)) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto result = load_charged(session, request, image, outputs);
+    if (result != CUDA_SUCCESS) session.code_memory.unload(request.library);
     return result;
 }
 
@@ -136,8 +166,17 @@ static Answer load_offered(WorkerSession& session, Call& call, LoadRequest reque
         auto image = offer->wait(session.supervisor);
         if (!image) return static_cast<CUresult>(wire::image_is_unknown);
         session.images.forget(request.library);
-        return load_image(session, request, *image, outputs);
+        return load_image(session, request, *image, variable_bytes(image->bytes()), outputs);
     });
+}
+
+// For the next program that offers it. Code that a driver rejects is not worth keeping.
+static CUresult load_received(WorkerSession& session, LoadRequest& request, const CodeImage& image,
+                              std::optional<uint64_t> variables, const std::shared_ptr<ImageOffer>& offer,
+                              wire::Bytes& outputs) {
+    auto result = load_image(session, request, image, variables, outputs);
+    if (offer && result == CUDA_SUCCESS) session.supervisor.keep_image(offer->hash(), image.size(), image.file());
+    return result;
 }
 
 static Answer load_library(WorkerSession& session, Call& call, const wire::LoadLibrary& record) {
@@ -147,15 +186,22 @@ static Answer load_library(WorkerSession& session, Call& call, const wire::LoadL
     auto offer = session.images.offer(record.library);
     auto image = session.images.take(record.library, record.image_bytes);
     if (!image) return CUDA_ERROR_INVALID_IMAGE;
-    auto result = load_image(session, request, *image, call.outputs);
-    // For the next program that offers it. Code that a driver rejects is not worth keeping.
-    if (offer && result == CUDA_SUCCESS) session.supervisor.keep_image(offer->hash(), image->size(), image->file());
-    return result;
+    auto variables = variable_bytes(image->bytes());
+    if (session.code_memory.has_room_to_load(variables.value_or(0)))
+        return load_received(session, request, *image, variables, offer, call.outputs);
+    auto kept = std::make_shared<CodeImage>(std::move(*image));
+    return session.run_aside(call, [&session, request, kept, variables, offer](wire::Bytes& outputs) mutable {
+        return load_received(session, request, *kept, variables, offer, outputs);
+    });
 }
 
 static Answer unload_library(WorkerSession& session, Call& call, const wire::UnloadLibrary<Resolved>& library) {
     session.handles.libraries.remove(library.named.number);
-    return session.run_aside(call, [handle = library.named.handle] { return driver().cuLibraryUnload(handle); });
+    return session.run_aside(call, [&session, library = library.named] {
+        auto result = driver().cuLibraryUnload(library.handle);
+        session.code_memory.unload(library.number);
+        return result;
+    });
 }
 
 static Answer get_global(WorkerSession&, Call& call, const wire::GetGlobal<Resolved>& wanted) {

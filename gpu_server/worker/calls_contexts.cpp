@@ -12,14 +12,32 @@ static Answer set_context(WorkerSession& session, Call&, const wire::SetContext&
     return CUDA_SUCCESS;
 }
 
+// Gives a context its number, and its copy of the variables of all code: of one that the driver has just `made` nothing
+// stays when that fails.
+static Answer enter_context(WorkerSession& session, Call& call, uint64_t number, CUcontext context, uint32_t device,
+                            bool made) {
+    auto enter = [&session, number, context, device, made]() -> CUresult {
+        auto result = CUDA_ERROR_INVALID_VALUE;
+        if (session.handles.contexts.add(number, context)) {
+            if (session.code_memory.enter(context, device)) return CUDA_SUCCESS;
+            session.handles.contexts.remove(number);
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (made) (void)driver().cuCtxDestroy_v2(context);
+        return result;
+    };
+    if (session.code_memory.has_room_to_enter(device)) return enter();
+    return session.run_aside(call, enter);
+}
+
 // The worker itself holds every primary context since it warmed up, so this only gives it a number.
-static Answer retain_primary(WorkerSession& session, Call&, const wire::RetainPrimary<Resolved>& wanted) {
+static Answer retain_primary(WorkerSession& session, Call& call, const wire::RetainPrimary<Resolved>& wanted) {
     auto& device = *wanted.device.object;
     if (!device.primary) {
         auto result = driver().cuDevicePrimaryCtxRetain(&device.primary, device.handle);
         if (result != CUDA_SUCCESS) return result;
     }
-    return session.handles.contexts.add(wanted.context, device.primary) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return enter_context(session, call, wanted.context, device.primary, wanted.device.number, false);
 }
 
 // Once the context is gone: takes back the access that it had or gave.
@@ -51,24 +69,26 @@ static Answer reset_primary(WorkerSession& session, Call& call, const Record& re
             end_green_contexts(session, device_number);
             auto result = driver().cuDevicePrimaryCtxReset_v2(device);
             if (result == CUDA_SUCCESS) session.limit_memory.forget(primary);
+            session.code_memory.leave(primary);
             forget_peers(session, number);
             session.handles.forget_arrays_of(number);
             return result;
         });
 }
 
-static Answer create_context(WorkerSession& session, Call&, const wire::CreateContext<Resolved>& wanted) {
+static Answer create_context(WorkerSession& session, Call& call, const wire::CreateContext<Resolved>& wanted) {
     CUcontext context = nullptr;
     auto result = driver().cuCtxCreate_v2(&context, wanted.flags, wanted.device.object->handle);
     session.set_current(session.current_number());  // creating makes it current; the client says when it wants that
     if (result != CUDA_SUCCESS) return result;
-    return session.handles.contexts.add(wanted.context, context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return enter_context(session, call, wanted.context, context, wanted.device.number, true);
 }
 
 static Answer destroy_context(WorkerSession& session, Call& call, const wire::DestroyContext<Resolved>& context) {
     return session.end_context(call, context.named.number, [&session, context = context.named] {
         auto result = driver().cuCtxDestroy_v2(context.handle);
         if (result == CUDA_SUCCESS) session.limit_memory.forget(context.handle);
+        session.code_memory.leave(context.handle);
         forget_peers(session, context.number);
         session.handles.forget_arrays_of(context.number);
         return result;

@@ -156,17 +156,28 @@ static Answer memory_returned(WorkerSession& session, Call&, const wire::MemoryR
     return CUDA_SUCCESS;
 }
 
-static CUresult ask_driver(uint64_t& free, uint64_t& total) {
+// What the driver has free, and what this session has not been charged for, whichever is less: the driver takes what code
+// and limits need when that is first used, and counts it only then.
+static CUresult ask_driver(WorkerSession& session, uint64_t& free, uint64_t& total) {
     size_t free_bytes = 0, all_bytes = 0;
+    CUdevice here = 0;
     auto result = driver().cuMemGetInfo_v2(&free_bytes, &all_bytes);
-    free = free_bytes;
+    if (result == CUDA_SUCCESS) result = driver().cuCtxGetDevice(&here);
+    if (result != CUDA_SUCCESS) return result;
+    session.graph_memory.settle();  // what the program has trimmed is not charged any more
+    uint64_t charged = 0;
+    for (uint32_t device = 0; device < session.devices.size(); ++device)
+        if (session.devices[device].handle == here)
+            charged = session.memory.accounts.used(device) + session.limit_memory.charged(device) +
+                      session.code_memory.charged(device);
     total = all_bytes;
+    free = std::min<uint64_t>(free_bytes, total - std::min(total, charged));
     return result;
 }
 
-static Answer memory_info(WorkerSession&, Call& call, const wire::GetMemoryInfo&) {
+static Answer memory_info(WorkerSession& session, Call& call, const wire::GetMemoryInfo&) {
     wire::GetMemoryInfo::Reply reply;
-    auto result = ask_driver(reply.free, reply.total);
+    auto result = ask_driver(session, reply.free, reply.total);
     call.reply(reply);
     return result;
 }
@@ -176,7 +187,7 @@ static Answer memory_info_and_sharing(WorkerSession& session, Call& call, const 
     session.supervisor.watch_sharing([&session](bool shared) { session.outbox.tell(wire::MemoryShared{shared}); });
     wire::MemoryInfo::Reply reply;
     reply.shared = session.supervisor.shared();
-    auto result = ask_driver(reply.free, reply.total);
+    auto result = ask_driver(session, reply.free, reply.total);
     call.reply(reply);
     return result;
 }

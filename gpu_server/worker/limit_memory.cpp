@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gpu_server/worker/driver.hpp"
+#include "gpu_server/worker/saturating.hpp"
 
 namespace tnr::worker {
 
@@ -23,11 +24,6 @@ static uint64_t bytes_per_unit(CUlimit limit) {
     }
 }
 
-static uint64_t product(uint64_t a, uint64_t b) {
-    uint64_t result = 0;
-    return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
-}
-
 CUresult LimitMemory::set(CUcontext context, uint32_t device, CUlimit limit, uint64_t value) {
     if (bytes_per_unit(limit) == 0) return driver().cuCtxSetLimit(limit, value);
     auto found = charges_.find({context, limit});
@@ -42,7 +38,7 @@ CUresult LimitMemory::set(CUcontext context, uint32_t device, CUlimit limit, uin
 
 CUresult LimitMemory::set_charged(Charge& charge, CUlimit limit, uint64_t value) {
     const uint64_t had = charge.bytes;
-    const uint64_t wants = product(value - std::min(value, charge.uncharged), bytes_per_unit(limit));
+    const uint64_t wants = saturating_product(value - std::min(value, charge.uncharged), bytes_per_unit(limit));
     if (wants > had) {
         if (ask_and_wait(supervisor_, charge.device, wants - had, SupervisorLink::Exactly::yes) == 0)
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,6 +58,13 @@ void LimitMemory::forget(CUcontext context) {
         if (charge.bytes > 0) supervisor_.give_back_memory(charge.device, charge.bytes);
         return true;
     });
+}
+
+uint64_t LimitMemory::charged(uint32_t device) const {
+    uint64_t bytes = 0;
+    for (auto& [whose, charge] : charges_)
+        if (charge.device == device) bytes += charge.bytes;
+    return bytes;
 }
 
 }  // namespace tnr::worker

@@ -27,6 +27,8 @@ public:
     CUresult set(CUcontext context, uint32_t device, CUlimit limit, uint64_t value);
     // The context is gone, or has its defaults again.
     void forget(CUcontext context);
+    // All in all.
+    uint64_t charged(uint32_t device) const;
 
 private:
     struct Charge {

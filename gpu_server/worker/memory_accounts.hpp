@@ -18,6 +18,7 @@ public:
     // False if too little of the grant is left; `lacking` says how much more it takes.
     bool take(uint32_t device, uint64_t bytes, uint64_t& lacking);
     void give_back(uint32_t device, uint64_t bytes);
+    uint64_t used(uint32_t device);
     // The grant is so much smaller; returns by how much, as what is used stays granted.
     uint64_t shrink(uint32_t device, uint64_t bytes);
 

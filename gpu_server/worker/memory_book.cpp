@@ -27,6 +27,11 @@ void MemoryAccounts::give_back(uint32_t device, uint64_t bytes) {
     accounts_[device].used -= bytes;
 }
 
+uint64_t MemoryAccounts::used(uint32_t device) {
+    LockGuard lock(mutex_);
+    return accounts_[device].used;
+}
+
 uint64_t MemoryAccounts::shrink(uint32_t device, uint64_t bytes) {
     LockGuard lock(mutex_);
     auto& account = accounts_[device];

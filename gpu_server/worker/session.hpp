@@ -18,6 +18,7 @@
 #include "gpu_client/protocol/link.hpp"
 #include "gpu_client/protocol/session_records.hpp"
 #include "gpu_server/worker/busy_time.hpp"
+#include "gpu_server/worker/code_memory.hpp"
 #include "gpu_server/worker/context_uses.hpp"
 #include "gpu_server/worker/decoder.hpp"
 #include "gpu_server/worker/device.hpp"
@@ -116,6 +117,7 @@ public:
     MemoryBook memory;
     GraphMemory graph_memory{memory.accounts, devices};
     LimitMemory limit_memory{supervisor};
+    CodeMemory code_memory{supervisor, devices.size()};
     NumberedHandles<std::shared_ptr<InterprocessEvent>> interprocess_events;  // by the number of the event
     IncomingImages images;
     Profiler profiler;  // the dispatcher's, except batch()

@@ -258,3 +258,30 @@ TEST_CASE("a price holds from when it was set to when the next one was", "[pool]
     CHECK_FALSE(history.back().micros_per_hour);
     CHECK(store.prices(history[1].id, 2)->size() == 2);
 }
+
+TEST_CASE("a price of a clock that was ahead keeps no later one from holding", "[pool]") {
+    TempStore temp;
+    auto& store = *temp.store;
+    constexpr int64_t now = 1'700'000'000'000, day = 86'400'000;
+    auto price = [&](int64_t at) {
+        auto found = *store.price_at("h100", at);
+        return found ? *found->micros_per_hour : -1;
+    };
+    REQUIRE(store.set_price("h100", "USD", 1, now - day));
+    REQUIRE(store.set_price("h100", "USD", 2, now + day));  // ahead
+    REQUIRE(store.set_price("a100", "USD", 7, now + day));
+    auto refused = store.set_price("h100", "USD", 3, now);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind == Error::Kind::usage);
+    CHECK(refused.error().what.find("from 2023-11-15 22:13 UTC on") != std::string::npos);
+    CHECK(refused.error().hint.find("--clock-is-right") != std::string::npos);
+    CHECK(store.prices(0, 100)->size() == 3);
+    REQUIRE(store.set_price("h100", "USD", 3, now, true));
+    CHECK(price(now - 1) == 1);
+    CHECK(price(now + 1) == 3);
+    CHECK(price(now + 2 * day) == 3);
+    CHECK((*store.price_at("a100", now + day))->micros_per_hour == 7);
+    CHECK(store.prices(0, 100)->size() == 4);
+    REQUIRE(store.set_price("h100", "USD", 4, now - 30'000));  // as far as clocks may differ
+    CHECK(price(now + 2) == 4);
+}

@@ -3,11 +3,14 @@
 #include "gpu_server/supervisor/fellows.hpp"
 
 #include <functional>
+#include <optional>
 #include <thread>
 
+#include "api_client/base/files.hpp"
 #include "gpu_client/protocol/keys.hpp"
 #include "server.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/files.hpp"
 
 using namespace tnr;
 using namespace tnr::server;
@@ -107,4 +110,52 @@ TEST_CASE("of a node that has gone, what its ledger had of the last day is kept,
     fellows.are(many, {});
     fellows.are({}, {});
     CHECK(fellows.days().size() == fellows_gone_max);
+}
+
+TEST_CASE("what other nodes said of the last day outlasts a restart of the one that asked", "[fellows]") {
+    FellowTimes times;
+    times.asked_every = milliseconds(50);
+    times.day_asked_every = milliseconds(0);
+    TemporaryFolder folder;
+    const std::string kept = folder / "fellows.json";
+    std::optional<Server> b(std::in_place, std::vector<std::string>{"--plain", "--emulate", "h100"});
+    std::shared_ptr<const json> said;
+    {
+        Fellows fellows(times, kept);
+        fellows.are({{"b", b->address, ""}}, {});
+        REQUIRE(is_so([&] {
+            for (auto& one : fellows.days())
+                if (one.day) said = one.day;
+            return said && file_exists(kept);
+        }));
+    }
+    b.reset();
+    SECTION("also of a node that has gone meanwhile") {
+        Fellows fellows(times, kept);
+        fellows.are({}, {});
+        const auto days = fellows.days();
+        REQUIRE(days.size() == 1);
+        CHECK(days[0].node == "b");
+        CHECK(days[0].gone);
+        CHECK(days[0].gpus == 1);
+        CHECK(days[0].earlier_ms > 0);
+        REQUIRE(days[0].day);
+        CHECK(days[0].day->at("users") == said->at("users"));
+    }
+    SECTION("unless the file is damaged") {
+        for (auto* text : {"", "{", "[]", R"({"days": 5})", R"({"days": {"b": 1}})",
+                           R"({"days": {"b": {"day": {}, "heard_ms": "x", "gpus": 1}}})"}) {
+            CAPTURE(text);
+            REQUIRE(write_file(kept, text));
+            Fellows fellows(times, kept);
+            fellows.are({}, {});
+            CHECK(fellows.days().empty());
+        }
+    }
+    SECTION("or says what was a day ago") {
+        REQUIRE(write_file(kept, R"({"days": {"b": {"day": {"users": []}, "heard_ms": 1, "gpus": 1}}})"));
+        Fellows fellows(times, kept);
+        fellows.are({}, {});
+        for (auto& one : fellows.days()) CHECK_FALSE(one.day);
+    }
 }

@@ -143,6 +143,9 @@ TEST_CASE("who watches one node sees what all have, who holds it and who waits; 
     std::string secret;
     std::ifstream(b.folder->path + "/state/server.key") >> secret;
     auto alice = enroll(a, "alice");
+    // Everybody knows b's public key. Who enrolls it as a machine's takes nothing from b.
+    const json theft{{"op", "enroll_machine"}, {"name", "b"}, {"public_key", wire::public_of(secret)}};
+    CHECK_FALSE(ask(*client_of(a, alice), theft).contains("error"));
     auto as_b = client_of(a, {alice.server_public, {wire::public_of(secret), secret}});
     CHECK(ask(*as_b, {{"op", "hello"}})["role"] == "node");
     CHECK(ask(*as_b, {{"op", "pool"}})["gpus"].size() == 1);

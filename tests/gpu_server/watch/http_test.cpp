@@ -91,9 +91,12 @@ TEST_CASE("a request is understood whole, and nothing else is", "[watch]") {
     CHECK(request.method == "GET");
     CHECK(request.path == "/metrics");
     CHECK(request.host == "example.org:80");
-    for (const char* bad : {"GET\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/2\r\n\r\n", "GET x HTTP/1.1\r\n\r\n",
-                            "GET / / HTTP/1.1\r\n\r\n", "\r\n\r\n", "GET /\x01 HTTP/1.1\r\n\r\n",
-                            "GET / HTTP/1.1\r\nno colon\r\n\r\n", "GET / HTTP/1.1\r\n: x\r\n\r\n"})
+    for (const char* bad :
+         {"GET\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/2\r\n\r\n", "GET x HTTP/1.1\r\n\r\n", "GET / / HTTP/1.1\r\n\r\n",
+          "\r\n\r\n", "GET /\x01 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+          "GET / HTTP/1.1\r\n: x\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+          "GET / HTTP/1.1\r\nX: a\r\n b: c\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+          "GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n"})
         CHECK(parsed(bad) == HttpParsed::malformed);
 }
 
