@@ -35,7 +35,7 @@ struct Asked {
 };
 
 // The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
-Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request) {
+Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json& request) {
     Ends pair = make_socket_pair();
     if (!pair) return Error{Error::Kind::internal, "cannot make a pair of sockets"};
     auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair.one}, UniqueFd{pair.other}});
@@ -138,7 +138,7 @@ public:
         if (!nodes) return nodes.error();
         for (auto& name : nodes->gone) now.nodes.push_back({.name = name, .version = "", .silent = true});
         for (auto& [name, node] : nodes->there) {
-            auto told = cli::ask(node, {{"op", "pool"}});
+            auto told = ask_node(node, {{"op", "pool"}});
             if (told)
                 add(now, now_of(*told));
             else if (interrupt::interrupted())
@@ -161,7 +161,7 @@ public:
 
 private:
     Result<Json> ask(const Json& request) {
-        auto answer = cli::ask(client_, request);
+        auto answer = ask_node(client_, request);
         if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
         return answer;
     }
@@ -269,7 +269,7 @@ private:
     }
     static Result<> each_page(const Node& node, Json request, const std::function<void(const Json&)>& read) {
         for (int pages = 0; pages < pages_max; ++pages) {
-            auto answer = cli::ask(node, request);
+            auto answer = ask_node(node, request);
             if (!answer) return answer.error();
             read(*answer);
             if (answer->at("next").is_null()) return Ok{};
