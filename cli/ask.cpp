@@ -14,6 +14,10 @@ Result<std::optional<std::string>> ask(Session& session, const std::string& ques
     return std::optional<std::string>();
 }
 
+std::function<void()> waiting_for(Session& session, const std::string& path) {
+    return [&session, path] { session.err << "Waiting for somebody to write into " << path << "; Ctrl-C ends it\n"; };
+}
+
 Result<bool> ask_whether(Session& session, const std::string& question) {
     auto answer = ask(session, question + " [y/N] ");
     if (!answer) return answer.error();

@@ -39,8 +39,8 @@ struct Asked {
 };
 
 // The thread may outlive the caller, which the user has interrupted: it keeps all that it needs.
-Result<Json> ask(const std::shared_ptr<control::Client>& client, const Json& request,
-                 std::chrono::milliseconds timeout = control::default_timeout) {
+Result<Json> ask_node(const std::shared_ptr<control::Client>& client, const Json& request,
+                      std::chrono::milliseconds timeout = control::default_timeout) {
     Ends pair = make_socket_pair();
     if (!pair) return Error{Error::Kind::internal, "cannot make a pair of sockets"};
     auto asked = std::make_shared<Asked>(Asked{client, std::nullopt, UniqueFd{pair.one}, UniqueFd{pair.other}});
@@ -170,7 +170,7 @@ public:
 
 private:
     Result<Json> ask(const Json& request) {
-        auto answer = cli::ask(client_, request);
+        auto answer = ask_node(client_, request);
         if (auto key = client_->newer_pool_key(); answer && key && learned_) std::exchange(learned_, nullptr)(*key);
         return answer;
     }
@@ -272,7 +272,7 @@ private:
             auto& told = all.emplace(name, silent).first->second;
             if (Clock::now() >= silent_until_[name])
                 questions.emplace_back([&told, &node = node] {
-                    told = cli::ask(node, {{"op", "pool"}}, node_answers_within);
+                    told = ask_node(node, {{"op", "pool"}}, node_answers_within);
                 });
         }
         const auto asked_at = Clock::now();
@@ -309,7 +309,7 @@ private:
     }
     static Result<> each_page(const Node& node, Json request, const std::function<void(const Json&)>& read) {
         for (int pages = 0; pages < pages_max; ++pages) {
-            auto answer = cli::ask(node, request);
+            auto answer = ask_node(node, request);
             if (!answer) return answer.error();
             read(*answer);
             if (answer->at("next").is_null()) return Ok{};

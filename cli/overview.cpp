@@ -258,7 +258,7 @@ void remember(Session& session, const std::vector<AskedCloud>& asked, Overview& 
     auto before = session.history().all();
     auto noted = before ? session.history().note(sightings_of(now, asked, overview, before->sightings))
                         : Result<>{before.error()};
-    if (!noted) session.err << "note: what machines cost is not written down: " << noted.error().what << "\n";
+    if (!noted) overview.troubles.push_back({"", not_written_down("machines cost", noted.error())});
     auto after = session.history().all();
     add_facts(now, after ? after->sightings : std::vector<Sighting>{}, overview);
 }

@@ -1,13 +1,10 @@
 // Records as JSON files, and their locks.
 #include "cli/records.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -105,13 +102,6 @@ Result<Record> record_from_json(const Json& json) {
     return record;
 }
 
-// Whoever held the lock removes its file, perhaps after we opened it: then we have a lock that nobody else sees.
-bool is_file(const UniqueFd& fd, const std::string& path) {
-    struct stat opened = {}, there = {};
-    return ::fstat(fd.get(), &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
-           opened.st_ino == there.st_ino;
-}
-
 }  // namespace
 
 Result<Record> parse_record(const std::string& text) try {
@@ -177,14 +167,11 @@ Result<> Records::remove(const std::string& name) {
 Result<RecordLock> Records::lock(const std::string& name) {
     if (auto made = make_folders(folder_); !made) return made.error();
     std::string file = folder_ + "/" + name + ".lock";
-    for (;;) {
-        auto fd = open_file(file, O_RDWR | O_CREAT);
-        if (!fd) return fd.error();
-        if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0)
-            return Error{Error::Kind::remote, "another tnr is working on '" + name + "' right now",
-                         "wait for it to end, or see who it is: `fuser " + file + "`"};
-        if (is_file(*fd, file)) return RecordLock{file, std::move(*fd)};
-    }
+    auto fd = try_lock_file(file);
+    if (!fd) return fd.error();
+    if (*fd) return RecordLock{file, std::move(**fd)};
+    return Error{Error::Kind::remote, "another tnr is working on '" + name + "' right now",
+                 "wait for it to end, or see who it is: `fuser " + file + "`"};
 }
 
 RecordLock::~RecordLock() {

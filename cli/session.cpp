@@ -77,10 +77,17 @@ Result<Known> find_running(Session& session, const std::string& name) {
                  "`tnr start " + name + "` starts it"};
 }
 
-void note_machine(Session& session, const Machine& machine, const Record& record) {
+Result<> note_machine(Session& session, const Machine& machine, const Record& record) {
     auto noted = session.history().note({sighting_of(session.now(), record.provider, machine, record)});
-    if (!noted)
-        session.err << "note: what '" << record.name << "' costs is not written down: " << noted.error().what << "\n";
+    return noted ? noted : Result<>{not_written_down("'" + record.name + "' costs", noted.error())};
+}
+
+Error not_written_down(const std::string& what, const Error& why) {
+    const std::string mend = why.hint.empty() ? "" : why.hint + ". ";
+    return Error{Error::Kind::internal, "what " + what + " could not be written down: " + why.what,
+                 mend +
+                     "Once that is mended `tnr status` writes down what is there by then; what changed before it is "
+                     "missing from `tnr billing` and from budgets"};
 }
 
 // "its GPUs have cost $0.50 in 12 min"

@@ -76,8 +76,10 @@ Result<Known> find_running(Session& session, const std::string& name);
 // A provider's view of a recorded machine; nothing when it is gone.
 Result<std::optional<Machine>> look_up(Provider& provider, const Record& record);
 
-// Writes into the history what the machine is now; that it could not be written earns a word.
-void note_machine(Session& session, const Machine& machine, const Record& record);
+// Writes into the history what the machine is now. The Error, for the command to end with, says what will be missing.
+Result<> note_machine(Session& session, const Machine& machine, const Record& record);
+// Likewise: "what WHAT could not be written down: WHY".
+Error not_written_down(const std::string& what, const Error& why);
 // "it has cost $1.23 in 4 h; its GPUs have cost $0.50 in 12 min"; empty when that is nothing. With the machine as it was noted last;
 // its pool is asked for the GPUs.
 std::string cost_so_far(Session& session, const Machine& machine, const Record& record);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 
 namespace tnr::cli {
 namespace {
@@ -18,9 +19,10 @@ bool is_text(const std::string& bytes) try {
 
 }  // namespace
 
-Result<> wish_setup(Record& record, const std::string& path) {
+Result<> wish_setup(Record& record, const std::string& path, const std::function<void()>& on_wait) {
     if (path.empty()) return Ok{};
-    auto script = read_users_file(path);
+    auto script = read_users_file(path, on_wait);
+    if (!script && interrupt::interrupted()) return script.error();
     if (!script) return Error{Error::Kind::usage, "cannot read the setup script: " + script.error().what};
     auto refused = [&](const std::string& why) {
         return Error{Error::Kind::usage, "the setup script '" + path + "' " + why,

@@ -2,7 +2,6 @@
 #include "cli/shopping.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <tuple>
 
@@ -22,10 +21,10 @@ struct Amount {
 std::optional<Amount> parse_amount(const std::string& text) {
     Amount amount;
     size_t begin = !text.empty() && text[0] == '$' ? 1 : 0;
-    const char* end = text.data() + text.size();
-    auto [rest, wrong] = std::from_chars(text.data() + begin, end, amount.number);
-    if (wrong != std::errc{} || !(amount.number >= 0) || amount.number > 1e9) return std::nullopt;
-    amount.unit = begin ? "USD" : std::string(rest, end);
+    const auto leading = ui::leading_number(std::string_view(text).substr(begin));
+    if (!leading || leading->number > 1e9) return std::nullopt;
+    amount.number = leading->number;
+    amount.unit = begin ? "USD" : std::string(leading->rest);
     amount.unit.erase(0, amount.unit.find_first_not_of(' '));
     return amount;
 }

@@ -3,15 +3,17 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "api_client/base/file_lock.hpp"
 #include "api_client/base/interrupt.hpp"
 
 namespace tnr {
@@ -49,18 +51,42 @@ const char* kind_in_words(mode_t mode) {
     return S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-Result<std::string> text_of(int fd, const std::string& path, size_t bytes_max) {
+// A pipe without a writer is silent, and so is a program that has nothing to say yet: `on_wait` is told once.
+constexpr int silence_ms = 1000;
+
+// Until there is something to read, or the end. A file always has something.
+Result<> wait_for_text(int fd, std::function<void()>& on_wait) {
+    for (;;) {
+        pollfd waiting[] = {{fd, POLLIN, 0}, {interrupt::fd(), POLLIN, 0}};
+        const int ready = ::poll(waiting, 2, on_wait ? silence_ms : -1);
+        if (ready > 0 && waiting[0].revents != 0) return Ok{};  // what is there is read, also after a Ctrl-C
+        if (interrupt::interrupted()) return interrupt::error();
+        if (ready == 0) std::exchange(on_wait, nullptr)();
+    }
+}
+
+// To the end, or with `first_line` to the end of that.
+Result<std::string> text_of(int fd, const std::string& path, size_t bytes_max, std::function<void()> on_wait = {},
+                            bool first_line = false) {
     std::string text;
     std::vector<char> piece(size_t{64} << 10);
     for (;;) {
+        if (auto waited = wait_for_text(fd, on_wait); !waited) return waited.error();
         ssize_t got = ::read(fd, piece.data(), piece.size());
-        if (got < 0 && errno == EINTR && interrupt::interrupted()) return interrupt::error();
-        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) return file_error("cannot read", path, errno);
-        if (got == 0) return text;
         text.append(piece.data(), static_cast<size_t>(got));
+        if (first_line && text.find('\n') != std::string::npos) return text.substr(0, text.find('\n'));
+        if (got == 0) return text;
         if (text.size() > bytes_max) return Error{Error::Kind::internal, path + " is far too large"};
     }
+}
+
+// At once, also where it is a pipe that nobody writes into.
+Result<UniqueFd> open_users_file(const std::string& path) {
+    UniqueFd fd{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+    if (!fd) return file_error("cannot read", path, errno);
+    return fd;
 }
 
 // What is being written is called NAME, the mark, and what mkostemp() makes of the wildcards. Its writer holds a lock on it
@@ -89,23 +115,27 @@ void sweep_unfinished(const std::string& folder) {
     while (const dirent* entry = ::readdir(open)) {
         if (!is_unfinished(entry->d_name)) continue;
         const UniqueFd fd{::openat(::dirfd(open), entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
-        if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && has_name(fd.get()))
-            ::unlinkat(::dirfd(open), entry->d_name, 0);
+        if (fd && try_lock(fd.get()) == Lock::ours && has_name(fd.get())) ::unlinkat(::dirfd(open), entry->d_name, 0);
     }
     ::closedir(open);
 }
 
-// `name` becomes the new file's. A sweep that was quicker than our lock has taken it away: then under another one.
+// `name` becomes the new file's. A sweep that was quicker than our lock takes it away: then under another one.
 UniqueFd create_unfinished(const std::string& path, std::string& name) {
     for (;;) {
         name = path;
         name.append(unfinished_mark).append(wildcards);
         UniqueFd fd{::mkostemp(name.data(), O_CLOEXEC)};
         if (!fd) return fd;
-        while (::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
-        }
-        if (has_name(fd.get())) return fd;
+        if (try_lock(fd.get()) != Lock::theirs && has_name(fd.get())) return fd;
     }
+}
+
+// False when the file was replaced or removed before we had the lock on it.
+bool still_there(int fd, const std::string& path) {
+    struct stat ours, theirs;
+    return ::fstat(fd, &ours) == 0 && ::stat(path.c_str(), &theirs) == 0 && ours.st_ino == theirs.st_ino &&
+           ours.st_dev == theirs.st_dev;
 }
 
 }  // namespace
@@ -141,11 +171,16 @@ Result<std::string> read_file(const std::string& path, size_t bytes_max) {
     return text_of(fd->get(), path, bytes_max);
 }
 
-Result<std::string> read_users_file(const std::string& path, size_t bytes_max) {
-    const UniqueFd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    if (!fd && interrupt::interrupted()) return interrupt::error();
-    if (!fd) return file_error("cannot read", path, errno);
-    return text_of(fd.get(), path, bytes_max);
+Result<std::string> read_users_file(const std::string& path, const std::function<void()>& on_wait) {
+    auto fd = open_users_file(path);
+    if (!fd) return fd.error();
+    return text_of(fd->get(), path, small_file_bytes_max, on_wait);
+}
+
+Result<std::string> read_users_line(const std::string& path, const std::function<void()>& on_wait) {
+    auto fd = open_users_file(path);
+    if (!fd) return fd.error();
+    return text_of(fd->get(), path, small_file_bytes_max, on_wait, true);
 }
 
 Result<> make_folders(const std::string& path) {
@@ -162,9 +197,27 @@ Result<> change_file(const std::string& path, const std::function<Result<>()>& c
     const std::string folder = folder_of_file(path);
     // The folder is what is locked, as the file itself is replaced. One that cannot be made is for `change` to tell.
     UniqueFd lock{make_folders(folder) ? ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1};
-    while (lock && ::flock(lock.get(), LOCK_EX) != 0 && errno == EINTR)
-        if (interrupt::interrupted()) return interrupt::error();
+    if (lock)
+        if (auto locked = wait_for_lock(lock.get()); !locked) return locked;
     return change();
+}
+
+Result<UniqueFd> lock_file(const std::string& path, const std::function<void()>& on_wait) {
+    for (;;) {
+        auto fd = open_file(path, O_RDWR | O_CREAT);
+        if (!fd) return fd;
+        if (auto locked = wait_for_lock(fd->get(), on_wait); !locked) return locked.error();
+        if (still_there(fd->get(), path)) return fd;
+    }
+}
+
+Result<std::optional<UniqueFd>> try_lock_file(const std::string& path) {
+    for (;;) {
+        auto fd = open_file(path, O_RDWR | O_CREAT);
+        if (!fd) return fd.error();
+        if (try_lock(fd->get()) == Lock::theirs) return std::optional<UniqueFd>{};
+        if (still_there(fd->get(), path)) return std::optional<UniqueFd>{std::move(*fd)};
+    }
 }
 
 Result<> write_file(const std::string& path, const std::string& text, mode_t mode) {

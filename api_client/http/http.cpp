@@ -15,6 +15,8 @@
 namespace tnr::http {
 namespace {
 
+constexpr const char* no_way_hint = "check your network; proxies are taken from HTTPS_PROXY and NO_PROXY";
+
 using CurlEasy = Handle<CURL, curl_easy_cleanup>;
 using CurlHeaders = Handle<curl_slist, curl_slist_free_all>;
 
@@ -296,9 +298,8 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
         return Error{Error::Kind::network,
                      outcome.sent ? host + " did not end its reply within " + seconds(limits_.total_ms)
                                   : host + " cannot be reached: no connection within " + seconds(limits_.connect_ms),
-                     "check your network and the cloud's status page"};
-    return Error{Error::Kind::network, "no reply from " + host + ": " + shown(outcome.words),
-                 "check your network; proxies are taken from HTTPS_PROXY and NO_PROXY"};
+                     outcome.sent ? "check your network and the cloud's status page" : no_way_hint};
+    return Error{Error::Kind::network, "no reply from " + host + ": " + shown(outcome.words), no_way_hint};
 }
 
 Result<Response> Client::send(const Request& request) {
@@ -340,6 +341,9 @@ Result<> check_endpoint(const std::string& url) {
     const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;
     const bool here = name == "localhost" || name == "[::1]" || (numeric && name.compare(0, 4, "127.") == 0);
     if (url.compare(0, 7, "http://") == 0 && plain_host && (here || is_metadata_service(url))) return Ok{};
+    if (host.find('@') != std::string::npos)  // not repeated: a password may be there
+        return Error{Error::Kind::usage, "an address for a cloud's API has a user's name or a password in it",
+                     "take out what is before the @: tokens have variables of their own"};
     return Error{Error::Kind::usage, "'" + url + "' is no address for a cloud's API",
                  "it begins with https://; plain http would show your token to the network, and is for localhost only"};
 }

@@ -54,16 +54,15 @@ Result<> configure(Session& session, Prepared& prepared, const GpuWish& wish) {
     if (auto set = prepared.access->configure(wish.type.empty() ? "" : to_json_text(config)); !set) return set;
     record.has_gpu = wish.type;
     record.has_count = wish.type.empty() ? 0 : wish.count;
-    note_machine(session, prepared.known.machine, record);
     return session.records().save(record);
 }
 
 Result<> tell(Session& session, const char* command, const Known& known, const std::string& words) {
-    if (session.json)
-        print_document(session, command, {{"machine", machine_json(known.record, known.machine, "")}});
-    else
-        session.out << words << "\n";
-    return Ok{};
+    std::vector<Trouble> troubles;
+    if (auto noted = note_machine(session, known.machine, known.record); !noted)
+        troubles.push_back({known.record.name, noted.error()});
+    if (!session.json) session.out << words << "\n";
+    return finish(session, command, {{"machine", machine_json(known.record, known.machine, "")}}, troubles);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 struct Doomed {
     std::string name;
     RecordLock lock;
-    std::optional<Record> record;
+    std::optional<Record> record = {};
     struct At {
         std::unique_ptr<Provider> provider;
         Machine machine;
@@ -29,14 +29,19 @@ struct Doomed {
     };
     std::vector<At> machines = {};
     std::string where = {};  // the provider for messages
+    bool damaged = false;    // there is a record, which nobody can read
+    std::vector<std::string> asked = {};
+    std::string passed_over = {};  // providers that nobody is signed in to
 };
 
 // A record that cannot be read must not keep its machine alive.
-Result<std::optional<Record>> record_or_nothing(Session& session, const std::string& name) {
-    auto record = session.records().find(name);
-    if (record || record.error().kind != Error::Kind::internal) return record;
-    session.err << "note: " << record.error().what << "\n";
-    return std::optional<Record>{};
+Result<> read_record(Session& session, Doomed& doomed) {
+    auto record = session.records().find(doomed.name);
+    if (record) doomed.record = *record;
+    if (record || record.error().kind != Error::Kind::internal) return record ? Ok{} : Result<>{record.error()};
+    doomed.damaged = true;
+    session.err << "note: " << ui::plain(record.error().what) << "; its machine is looked for by its name\n";
+    return Ok{};
 }
 
 // The machine that the record names, when the list of those with our tag did not have it.
@@ -57,6 +62,7 @@ Result<> look_at(Session& session, const std::string& provider_name, Doomed& doo
     if (!provider) return provider.error();
     auto machines = (*provider)->machines();
     if (!machines) return machines.error();
+    doomed.asked.push_back(provider_name);
     std::vector<Machine> found;
     for (const auto& machine : *machines)
         if (machine.name == doomed.name && machine.state != MachineState::gone) found.push_back(machine);
@@ -77,32 +83,41 @@ Result<> look_at(Session& session, const std::string& provider_name, Doomed& doo
 // Without a record and without --provider the machine may be at any provider. Those that we are not signed in to are passed
 // over, with a word; one that does not answer may have it.
 Result<> look_everywhere(Session& session, Doomed& doomed) {
-    std::string passed_over;
     for (const auto& name : session.provider_names) {
         auto signed_in = session.provider(name);
         if (!signed_in && signed_in.error().kind == Error::Kind::auth)
-            passed_over += (passed_over.empty() ? "" : ", ") + name;
+            doomed.passed_over += (doomed.passed_over.empty() ? "" : ", ") + name;
         else if (auto looked = look_at(session, name, doomed); !looked)
             return looked;  // also one that refuses us: a token that has expired hides a machine that costs
     }
-    if (!passed_over.empty())
-        session.err << "note: not asked, since you are not signed in there: " << passed_over << "\n";
+    if (!doomed.passed_over.empty())
+        session.err << "note: not asked, since you are not signed in there: " << doomed.passed_over << "\n";
     return Ok{};
+}
+
+// A record that nobody can read speaks of a machine that may be where nobody was asked. It stays until somebody is.
+Result<> may_forget(const Doomed& doomed) {
+    if (!doomed.damaged || !doomed.machines.empty() || doomed.passed_over.empty()) return Ok{};
+    return Error{Error::Kind::remote,
+                 "where the machine '" + doomed.name +
+                     "' is nobody knows, as its record is damaged: it may be at a provider that was not asked",
+                 "sign in there (`tnr login`), or name the one that had it: `tnr delete " + doomed.name +
+                     " --provider PROVIDER`"};
 }
 
 Result<Doomed> find_doomed(Session& session, const DeleteOptions& options, const std::string& name) {
     if (auto good = check_machine_name(name); !good) return good.error();
     auto lock = session.records().lock(name);
     if (!lock) return lock.error();
-    auto record = record_or_nothing(session, name);
-    if (!record) return record.error();
-    Doomed doomed{name, std::move(*lock), *record};
-    doomed.where = !options.provider.empty() ? options.provider : *record ? (*record)->provider : "";
+    Doomed doomed{name, std::move(*lock)};
+    if (auto read = read_record(session, doomed); !read) return read.error();
+    doomed.where = !options.provider.empty() ? options.provider : doomed.record ? doomed.record->provider : "";
     ui::Progress progress(session.screen());
     progress.begin("looking for '" + name + "'", asking_patience);
     auto looked = doomed.where.empty() ? look_everywhere(session, doomed) : look_at(session, doomed.where, doomed);
     if (!looked) return looked.error();
     progress.end();
+    if (auto may = may_forget(doomed); !may) return may.error();
     if (!doomed.machines.empty() || session.records().exists(name)) return doomed;
     std::vector<std::string> names;
     for (const auto& each : session.records().all().records) names.push_back(each.name);
@@ -135,12 +150,16 @@ Result<bool> may_delete(Session& session, const DeleteOptions& options, const st
 }
 
 // The pool may be out of reach, or no longer ours; the machine's key is worth nothing once the machine is gone, so
-// that only earns a word. Without a record the default pool is the likely one.
+// that only earns a word. Without a record the default pool is the likely one; of a damaged one the pool is unknown.
 void forget_at_pool(Session& session, const Doomed& doomed) {
     if (doomed.record && doomed.record->pool.empty()) return;  // its GPU was its cloud's
     auto login = session.logins().find(doomed.record ? doomed.record->pool : "");
     auto pool = login ? session.pool(*login) : Result<std::unique_ptr<Pool>>{login.error()};
     auto forgotten = pool ? (*pool)->forget_machine(doomed.name) : Result<>{pool.error()};
+    if (!forgotten && doomed.damaged)
+        session.err << "note: which pool knows the key of '" << doomed.name
+                    << "' its record does not tell; the default "
+                    << "one could not be asked to forget it: " << forgotten.error().what << "\n";
     if (!forgotten && doomed.record)
         session.err << "note: the pool at " << doomed.record->pool << " still knows the key of '" << doomed.name
                     << "': " << forgotten.error().what << "\n";
@@ -154,41 +173,51 @@ Record record_of(const Doomed& doomed) {
     return about;
 }
 
-Result<> destroy(Session& session, Doomed& doomed) {
+// A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
+// And of one that was ordered by a tnr which was killed there may be a key and a firewall.
+Result<> remove_remains(Session& session, const Doomed& doomed) {
+    if (doomed.record && !doomed.record->id.empty()) {
+        auto provider = session.provider(doomed.record->provider);
+        return provider ? (*provider)->destroy(doomed.record->id) : Result<>{provider.error()};
+    }
+    for (const auto& name : doomed.record ? std::vector{doomed.record->provider} : doomed.asked) {
+        auto provider = session.provider(name);
+        auto removed = provider ? (*provider)->remove_leftovers(doomed.name) : Result<>{provider.error()};
+        if (!removed) return removed;
+    }
+    return Ok{};
+}
+
+Result<> destroy(Session& session, Doomed& doomed, std::vector<Trouble>& troubles) {
     ui::Progress progress(session.screen());
     progress.begin("deleting '" + doomed.name + "'",
                    doomed.machines.empty() ? asking_patience : std::chrono::milliseconds{0});
     for (auto& at : doomed.machines) {
         if (auto destroyed = at.provider->destroy(at.machine.id); !destroyed) return destroyed;
         at.machine.state = MachineState::gone;
-        note_machine(session, at.machine, record_of(doomed));
+        if (auto noted = note_machine(session, at.machine, record_of(doomed)); !noted)
+            troubles.push_back({doomed.name, noted.error()});
     }
-    // A machine that is gone may have left something behind: a QEMU whose folder was deleted runs on.
-    // And of one that was ordered by a tnr which was killed there may be a key and a firewall.
-    if (doomed.machines.empty() && doomed.record && doomed.record->step >= Step::ordered) {
-        auto provider = session.provider(doomed.record->provider);
-        if (!provider) return provider.error();
-        const Record& record = *doomed.record;
-        auto destroyed =
-            record.id.empty() ? (*provider)->remove_leftovers(record.name) : (*provider)->destroy(record.id);
-        if (!destroyed) return destroyed;
-    }
+    const bool ordered = doomed.damaged || (doomed.record && doomed.record->step >= Step::ordered);
+    if (doomed.machines.empty() && ordered)
+        if (auto removed = remove_remains(session, doomed); !removed) return removed;
     progress.end();
     return Ok{};
 }
 
-void tell(Session& session, const Doomed& doomed) {
+void tell(Session& session, const Doomed& doomed, bool forgotten) {
     if (session.json) return;
+    const char* end = forgotten ? "; forgot it\n" : "\n";
     std::string cost;
     for (const auto& at : doomed.machines)
         if (auto one = cost_so_far(session, at.machine, record_of(doomed)); !one.empty()) cost = "; " + one;
     if (!doomed.machines.empty())
         session.out << "Deleted '" << doomed.name << "' and its disk" << cost << "\n";
     else if (doomed.record && doomed.record->step < Step::ordered)
-        session.out << "'" << doomed.name << "' had not been made yet; forgot it\n";
+        session.out << "'" << doomed.name << "' had not been made yet" << end;
     else
         session.out << "'" << doomed.name << "' was already gone"
-                    << (doomed.where.empty() ? "" : " at provider " + doomed.where) << "; forgot it\n";
+                    << (doomed.where.empty() ? "" : " at provider " + doomed.where) << end;
 }
 
 void tell_plan(Session& session, const Doomed& doomed) {
@@ -205,14 +234,19 @@ nlohmann::json document_of(const Doomed& doomed, bool deleted) {
             {"deleted", deleted}};
 }
 
-Result<> delete_one(Session& session, Doomed& doomed) {
-    if (auto destroyed = destroy(session, doomed); !destroyed) return destroyed;
+// Whether the machine is gone now. What is left of it here is among the troubles.
+bool delete_one(Session& session, Doomed& doomed, std::vector<Trouble>& troubles) {
+    auto went_well = [&](const Result<>& done) {
+        if (!done) troubles.push_back({doomed.name, done.error()});
+        return static_cast<bool>(done);
+    };
+    if (!went_well(destroy(session, doomed, troubles))) return false;
     forget_at_pool(session, doomed);
-    if (auto forgotten = forget_login_key(doomed.name, session.config_folder); !forgotten) return forgotten;
-    if (auto removed = session.records().remove(doomed.name); !removed) return removed;
+    bool forgotten = went_well(forget_login_key(doomed.name, session.config_folder));
+    forgotten &= went_well(session.records().remove(doomed.name));
     (void)SshConfig(session).remove(doomed.name);  // a block too many does no harm: its address answers to nobody
-    tell(session, doomed);
-    return Ok{};
+    tell(session, doomed, forgotten);
+    return true;
 }
 
 }  // namespace
@@ -235,10 +269,9 @@ Result<> delete_machines(Session& session, const DeleteOptions& options) {
     auto machines = nlohmann::json::array();
     for (auto& doomed : all) {
         bool wanted = *agreed && !options.dry_run && !interrupt::interrupted();
-        auto deleted = wanted ? delete_one(session, doomed) : Result<>{Ok{}};
-        if (!deleted) troubles.push_back({doomed.name, deleted.error()});
+        const bool deleted = wanted && delete_one(session, doomed, troubles);
         if (options.dry_run) tell_plan(session, doomed);
-        machines.push_back(document_of(doomed, wanted && deleted));
+        machines.push_back(document_of(doomed, deleted));
     }
     return finish(session, "delete", {{"machines", machines}, {"dry_run", options.dry_run}}, troubles);
 }

@@ -2,9 +2,8 @@
 // paste. With a token (`--token`) the key is made here, and only its public half leaves this computer.
 #include "cli/commands/login.hpp"
 
-#include <fstream>
-#include <istream>
-
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/ask.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
@@ -19,15 +18,17 @@ constexpr const char* paste_hint =
 Result<std::string> secret_of(Session& session, const LoginOptions& options) {
     if (!options.client_secret.empty()) return options.client_secret;
     std::string line;
-    if (options.secret_file.empty()) {
+    if (options.secret_file.empty() || options.secret_file == "-") {
         auto answer = ask(session, "Your token or key for the pool: ");
         if (!answer) return answer.error();
         line = answer->value_or("");
     } else {
-        std::ifstream file(options.secret_file);
-        if (!std::getline(file, line))
-            return Error{Error::Kind::usage, "cannot read your token or key from " + options.secret_file,
+        auto read = read_users_line(options.secret_file, waiting_for(session, options.secret_file));
+        if (!read && interrupt::interrupted()) return read.error();
+        if (!read)
+            return Error{Error::Kind::usage, "cannot read your token or key: " + read.error().what,
                          "the file has one line, the token or key"};
+        line = *read;
     }
     line.erase(line.find_last_not_of(" \t\r") + 1);
     return line;
@@ -133,7 +134,8 @@ void add_login(Grammar& tnr, Session& session) {
     command.required("server_key", options->server_key, "The server's public key");
     command.option("secret_key", options->client_secret,
                    "Your token or secret key for it (default: the first line of standard input)");
-    command.option("--secret-file", options->secret_file, "File with your token or secret key, in its first line");
+    command.option("--secret-file", options->secret_file,
+                   "File (or pipe; - for standard input) with your token or secret key, in its first line");
     command.footer(
         std::string(paste_hint) +
         "\nA token is good once: it is traded for a key that is made here and stays here.\n"

@@ -8,8 +8,8 @@ namespace tnr::cli {
 struct LoginOptions {
     std::string address;
     std::string server_key;
-    // A key, or a token to be traded for one. Empty: the first line of the file, or of standard input if there is none. A command line can be read by everybody on
-    // the computer.
+    // A key, or a token to be traded for one. Empty: the first line of the file, or of standard input if there is none or
+    // it is "-". A command line can be read by everybody on the computer.
     std::string client_secret;
     std::string secret_file = {};
 };

@@ -5,6 +5,7 @@
 #include "api_client/base/files.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "api_client/offers.hpp"
+#include "cli/ask.hpp"
 #include "cli/budget_stop.hpp"
 #include "cli/commands/reach.hpp"
 #include "cli/commands/start_choice.hpp"
@@ -35,8 +36,10 @@ public:
         if (auto known = learn(); !known) return known;
         if (options_.dry_run) return tell_plan();
         auto done = do_steps();
-        if (!machine_.id.empty()) note_machine(session_, machine_, record_);
-        return done ? report() : Result<>{with_what_exists(done.error(), record_, machine_)};
+        if (!machine_.id.empty()) note();
+        if (done) return report();
+        for (const auto& trouble : troubles_) tell_error(session_, trouble.error);
+        return with_what_exists(done.error(), record_, machine_);
     }
 
 private:
@@ -54,7 +57,8 @@ private:
         if (!tags) return tags.error();
         for (const auto& [key, value] : *tags) record_.tags[key] = value;
         if (auto wished = learn_timers(); !wished) return wished;
-        if (auto wished = wish_setup(record_, options_.setup); !wished) return wished;
+        if (auto wished = wish_setup(record_, options_.setup, waiting_for(session_, options_.setup)); !wished)
+            return wished;
         if (auto wished = own_gpus() ? learn_own_gpu() : learn_gpu(); !wished) return wished;
         return learn_shape();
     }
@@ -86,11 +90,7 @@ private:
     }
 
     Result<> learn_own_gpu() {
-        if (!options_.pool.empty())
-            return Error{Error::Kind::usage,
-                         "--pool " + options_.pool + ": machines at " + record_.provider +
-                             " have GPUs of their own, and take none from a pool",
-                         "leave --pool out, or choose another --provider"};
+        if (!options_.pool.empty()) return has_no_pool(record_, options_.pool);
         if (options_.gpu.empty() && options_.offer.empty() && old_ && !old_->id.empty()) return Ok{};  // it has one
         const std::string size = options_.offer.empty() ? record_.size : options_.offer;
         const bool by_size = options_.gpu.empty() && !options_.offer.empty();
@@ -107,9 +107,7 @@ private:
     Result<> learn_timers() {
         if (auto wished = wish_timers(record_, options_.idle_stop, options_.ttl); !wished) return wished;
         if (!own_gpus() || !has_timers(record_)) return Ok{};
-        return Error{Error::Kind::usage,
-                     record_.provider + " cannot stop a machine or start it again, so none may switch itself off there",
-                     "add `--idle-stop off --ttl off`, and `tnr delete " + record_.name + "` when you are done"};
+        return stays_on(record_);
     }
 
     Result<> learn_provider() {
@@ -247,11 +245,7 @@ private:
         nameless.name = record_.name;
         auto found = look_up(*provider_, nameless);
         if (!found) return found.error();
-        if (!*found) return Ok{};
-        return Error{Error::Kind::usage,
-                     "a machine called '" + record_.name + "' exists at provider " + record_.provider +
-                         " already: it was made by another computer, or its record was lost",
-                     "choose another name, or remove it with `tnr delete " + record_.name + "`"};
+        return *found ? Result<>{name_is_taken(record_)} : Ok{};
     }
 
     // A machine that this start switches on has its whole time from now on, also in the eyes of a `tnr status` beside us.
@@ -311,7 +305,7 @@ private:
         machine_ = *created;
         record_.id = machine_.id;
         record_.host_secret.clear();  // the machine has it now, and nobody else needs it
-        note_machine(session_, machine_, record_);
+        note();
         return save();
     }
 
@@ -331,7 +325,7 @@ private:
         if (auto started = provider_->start(machine_.id); !started) return started;
         progress_.end();
         machine_.state = MachineState::starting;
-        note_machine(session_, machine_, record_);
+        note();
         return Ok{};
     }
 
@@ -382,8 +376,7 @@ private:
         if (!found ||
             (*found && ((*found)->state == MachineState::running || (*found)->state == MachineState::starting)))
             return Ok{};
-        return Error{Error::Kind::remote, "the machine has ended while it was booting: it is " +
-                                              (*found ? to_string((*found)->state) : std::string("gone"))};
+        return ended_while_booting(*found);
     }
 
     Result<> install() {
@@ -442,28 +435,36 @@ private:
 
     Result<> save() { return session_.records().save(record_); }
 
+    // The last one counts: it has the machine as it is.
+    void note() {
+        auto noted = note_machine(session_, machine_, record_);
+        troubles_ = noted ? std::vector<Trouble>{} : std::vector<Trouble>{{record_.name, noted.error()}};
+    }
+
     Result<> reached(Step step) {
         if (record_.step < step) record_.step = step;
         return save();
     }
 
     Result<> report() {
-        if (session_.json)
+        if (session_.json) {
             print_plan_or_result(machine_json(record_, machine_, ""), existed_);
-        else
-            tell_started(session_, record_, machine_, *provider_, {options_.no_wait, was_running_});
+            return Ok{};
+        }
+        tell_started(session_, record_, machine_, *provider_, {options_.no_wait, was_running_});
+        tell_troubles(session_, troubles_);
         return Ok{};
     }
 
     void print_plan_or_result(const nlohmann::json& machine, bool existed) {
-        auto gpus = nlohmann::json::array();
-        for (const auto& gpu : seen_) gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
         print_document(session_, "start",
                        {{"machine", machine},
                         {"dry_run", options_.dry_run},
                         {"existed", existed},
                         {"was_running", was_running_},
-                        {"gpus", gpus}});
+                        {"silent", options_.silent},
+                        {"gpus", gpus_json(seen_)}},
+                       troubles_);
     }
 
     Session& session_;
@@ -478,6 +479,7 @@ private:
     bool existed_ = false, was_running_ = false, goes_on_ = false;
     int tries_in_vain_ = 0;  // to get in
     std::vector<SeenGpu> seen_;
+    std::vector<Trouble> troubles_;  // that keep no machine from being there
     ui::Progress progress_{session_.screen()};
 };
 

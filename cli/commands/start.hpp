@@ -24,8 +24,9 @@ struct StartOptions {
     bool no_wait = false;  // return when the cloud has accepted
     Wants wants = {};      // of a new machine; provider and region stand above
     bool cheapest = false;
-    std::vector<std::string> tags = {};  // "project=x"; those of before stay
-    bool yes = false;                    // ask nothing
+    std::vector<std::string> silent = {};  // clouds that did not answer when it was looked for
+    std::vector<std::string> tags = {};    // "project=x"; those of before stay
+    bool yes = false;                      // ask nothing
     bool over_budget = false;
     std::string mode = {}, num_gpus = {};  // what the original tnr has beside --gpu
 };

@@ -59,6 +59,15 @@ bool leaves_all_open(const StartOptions& options) {
            !options.cheapest && !options.wants.any();
 }
 
+// Where a cloud says nothing, what it has may be cheaper.
+void tell_silent(Session& session, const Found& found, StartOptions& options) {
+    for (const auto& trouble : found.troubles) {
+        session.err << "note: " << trouble.about
+                    << " did not tell its offers, and may have cheaper ones: " << ui::plain(trouble.error.what) << "\n";
+        options.silent.push_back(trouble.about);
+    }
+}
+
 Result<> choose_cheapest(Session& session, StartOptions& options) {
     Wants wants = options.wants;
     wants.provider = !options.provider.empty() || options.cheapest ? options.provider : "local";
@@ -75,6 +84,7 @@ Result<> choose_cheapest(Session& session, StartOptions& options) {
         std::erase_if(found->offers, [&](const FoundOffer& each) { return !is_meant(each.offer.name); });
     auto best = cheapest(*found, wants);
     if (!best) return best.error();
+    tell_silent(session, *found, options);
     session.err << "Cheapest: " << offer_text(*best) << "\n";
     options.provider = best->provider;
     options.offer = best->offer.name;
@@ -112,6 +122,7 @@ Result<> ask_machine(Session& session, StartOptions& options) {
             shown.push_back(&each);
     if (by_provider.size() < 2 && by_provider.count("local")) return Ok{};
     if (shown.size() < 2) return Ok{};
+    tell_silent(session, *found, options);
     std::vector<std::string> choices;
     for (const auto* each : shown) choices.push_back(offer_text(*each));
     auto chosen = Asking(session).one_of("Which machine? (`tnr offers` shows all)", choices);

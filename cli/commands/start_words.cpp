@@ -40,6 +40,37 @@ Result<> keeps_own_gpu(const Record& wanted, const Machine& machine) {
                      "` shows sizes"};
 }
 
+Error has_no_pool(const Record& record, const std::string& pool) {
+    return {
+        Error::Kind::usage,
+        "--pool " + pool + ": machines at " + record.provider + " have GPUs of their own, and take none from a pool",
+        "leave --pool out, or choose another --provider"};
+}
+
+Error stays_on(const Record& record) {
+    return {Error::Kind::usage,
+            record.provider + " cannot stop a machine or start it again, so none may switch itself off there",
+            "add `--idle-stop off --ttl off`, and `tnr delete " + record.name + "` when you are done"};
+}
+
+Error ended_while_booting(const std::optional<Machine>& machine) {
+    return {Error::Kind::remote, "the machine has ended while it was booting: it is " +
+                                     (machine ? to_string(machine->state) : std::string("gone"))};
+}
+
+nlohmann::json gpus_json(const std::vector<SeenGpu>& gpus) {
+    auto list = nlohmann::json::array();
+    for (const auto& gpu : gpus) list.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
+    return list;
+}
+
+Error name_is_taken(const Record& record) {
+    return {Error::Kind::usage,
+            "a machine called '" + record.name + "' exists at provider " + record.provider +
+                " already: it was made by another computer, or its record was lost",
+            "choose another name, or remove it with `tnr delete " + record.name + "`"};
+}
+
 std::string size_text(const Offer& offer) {
     return offer.name + (offer.region.empty() ? "" : " in " + offer.region) + ", ";
 }

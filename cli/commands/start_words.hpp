@@ -2,8 +2,11 @@
 // could not go on.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "cli/json_out.hpp"
 #include "cli/session.hpp"
 
 namespace tnr::cli {
@@ -12,6 +15,13 @@ namespace tnr::cli {
 Result<> keeps_its_shape(const Record& old, const Record& wanted, const Machine& machine, Provider& provider);
 // And, where the cloud brings GPUs, the GPU. `wanted` has the one that was asked for.
 Result<> keeps_own_gpu(const Record& wanted, const Machine& machine);
+
+// What a machine at a cloud with GPUs of its own is refused: one of a pool's, and to switch itself off.
+Error has_no_pool(const Record& record, const std::string& pool);
+Error stays_on(const Record& record);
+Error ended_while_booting(const std::optional<Machine>& machine);  // nothing: it is gone
+// A machine of that name is there, of which nobody here knows.
+Error name_is_taken(const Record& record);
 
 // "cx22 in fsn1, "
 std::string size_text(const Offer& offer);
@@ -23,6 +33,7 @@ std::string gpu_price_text(Pool& pool, const Record& record);
 
 // "NVIDIA H100, 80.0 GiB; …"
 std::string gpus_text(const std::vector<SeenGpu>& gpus);
+nlohmann::json gpus_json(const std::vector<SeenGpu>& gpus);
 
 // What --dry-run says. `size`: of a machine that is new, else empty; no pool: the price has the GPUs in it.
 std::string plan_text(const Record& record, const std::string& size, const Price& price, Pool* pool);

@@ -20,8 +20,8 @@ void tell_stopped(Session& session, const Known& known, bool was_stopped) {
                 << price_text(known.machine.price.currency, known.machine.price.stopped()) << "\n";
 }
 
-// The machine as it is afterwards.
-Result<nlohmann::json> stop_one(Session& session, const std::string& name) {
+// The machine as it is afterwards. What did not go well beside that is added to `troubles`.
+Result<nlohmann::json> stop_one(Session& session, const std::string& name, std::vector<Trouble>& troubles) {
     if (auto good = check_machine_name(name); !good) return good.error();
     auto lock = session.records().lock(name);
     if (!lock) return lock.error();
@@ -36,7 +36,8 @@ Result<nlohmann::json> stop_one(Session& session, const std::string& name) {
         known->machine.state = MachineState::stopped;
         known->machine.address.clear();
     }
-    note_machine(session, known->machine, known->record);
+    if (auto noted = note_machine(session, known->machine, known->record); !noted)
+        troubles.push_back({name, noted.error()});
     tell_stopped(session, *known, was_stopped);
     return machine_json(known->record, known->machine, "");
 }
@@ -47,7 +48,7 @@ Result<> stop(Session& session, const StopOptions& options) {
     auto machines = nlohmann::json::array();
     std::vector<Trouble> troubles;
     for (const auto& name : options.names) {
-        auto stopped = stop_one(session, name);
+        auto stopped = stop_one(session, name, troubles);
         if (stopped) machines.push_back(*stopped);
         if (!stopped) troubles.push_back({name, stopped.error()});
         if (interrupt::interrupted()) break;

@@ -34,12 +34,11 @@ const Dtype* find_dtype(const std::string& name) {
 
 // "7b", "1.3B", "350m": nothing when it is no such number.
 std::optional<double> parse_parameters(const std::string& text) {
-    double number = 0;
-    const char* end = text.data() + text.size();
-    auto [rest, wrong] = std::from_chars(text.data(), end, number);
-    if (wrong != std::errc{} || !(number > 0)) return std::nullopt;
+    const auto leading = ui::leading_number(text);
+    if (!leading || !(leading->number > 0)) return std::nullopt;
+    double number = leading->number;
     constexpr double parameters_max = 1e15;  // a thousand times the largest model that anybody has told of
-    const std::string unit = ui::lower(std::string(rest, end));
+    const std::string unit = ui::lower(std::string(leading->rest));
     if (unit == "k") number *= 1e3;
     if (unit == "m") number *= 1e6;
     if (unit == "b") number *= 1e9;

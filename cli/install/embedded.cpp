@@ -5,18 +5,23 @@
 
 #include <array>
 
+#ifdef __APPLE__  // Mach-O
+#define READ_ONLY ".section __TEXT,__const\n"
+#define LABEL "_tnr_embedded_"
+#define AS_BEFORE ".text\n"
+#else  // ELF
+#define READ_ONLY ".section .rodata\n"
+#define LABEL "tnr_embedded_"
+#define AS_BEFORE ".previous\n"
+#endif
+
 // A file the build does not have becomes no bytes at all.
 #define EMBED(symbol, path)                                \
-    asm(".section .rodata\n"                               \
-        ".balign 16\n"                                     \
-        "tnr_embedded_" #symbol                            \
-        "_begin:\n"                                        \
-        ".incbin \"" path                                  \
-        "\"\n"                                             \
-        "tnr_embedded_" #symbol                            \
-        "_end:\n"                                          \
-        ".byte 0\n"                                        \
-        ".previous\n");                                    \
+    asm(READ_ONLY ".balign 16\n" LABEL #symbol             \
+                  "_begin:\n"                              \
+                  ".incbin \"" path "\"\n" LABEL #symbol   \
+                  "_end:\n"                                \
+                  ".byte 0\n" AS_BEFORE);                  \
     extern "C" const char tnr_embedded_##symbol##_begin[]; \
     extern "C" const char tnr_embedded_##symbol##_end[];
 

@@ -2,7 +2,6 @@
 #include "cli/money/budget.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -102,15 +101,16 @@ Result<Budget> parse_budget(const std::string& text) {
     budget.period = text.substr(slash + 1);
     if (budget.period != "month" && budget.period != "day") return wrong;
     const size_t begin = text[0] == '$' ? 1 : 0;
-    const char *first = text.data() + begin, *end = text.data() + slash;
-    if (first > end) return wrong;
-    auto [rest, failed] = std::from_chars(first, end, budget.amount);
-    if (failed != std::errc{} || !std::isfinite(budget.amount) || budget.amount < 0) return wrong;
-    budget.currency = begin ? "USD" : ui::upper(std::string(rest, end));
+    if (begin > slash) return wrong;
+    const auto leading = ui::leading_number(std::string_view(text).substr(begin, slash - begin));
+    if (!leading || !std::isfinite(leading->number)) return wrong;
+    budget.amount = leading->number;
+    budget.currency = begin ? "USD" : ui::upper(std::string(leading->rest));
     budget.currency.erase(0, budget.currency.find_first_not_of(' '));
     const bool word =
         std::all_of(budget.currency.begin(), budget.currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-    if (!word || (!budget.currency.empty() && budget.currency.size() != 3) || (begin && rest != end)) return wrong;
+    if (!word || (!budget.currency.empty() && budget.currency.size() != 3) || (begin && !leading->rest.empty()))
+        return wrong;
     return budget;
 }
 

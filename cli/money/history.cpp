@@ -2,8 +2,6 @@
 #include "cli/money/history.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "api_client/base/file_lock.hpp"
 #include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
 #include "cli/records.hpp"
@@ -99,6 +98,20 @@ bool same_but_for_time(Sighting a, const Sighting& b) {
     return line_of(a) == line_of(b);
 }
 
+// Those that differ from the last one of the same machine.
+std::string new_lines(const History::All& known, const std::vector<Sighting>& sightings) {
+    auto last = last_of_each(known.sightings);
+    std::string lines;
+    for (const auto& seen : sightings) {
+        auto before = last.find({seen.provider, seen.id});
+        // What was seen by a clock that was ahead would hide, until then, what is now.
+        const bool was_ahead = before != last.end() && before->second.at > seen.at;
+        if (before != last.end() && !was_ahead && same_but_for_time(before->second, seen)) continue;
+        lines += line_of(seen).dump(-1, ' ', false, HistoryJson::error_handler_t::replace) + "\n";
+    }
+    return lines;
+}
+
 Result<> append(int fd, const std::string& path, const std::string& text) {
     for (size_t done = 0; done < text.size();) {
         auto wrote = ::write(fd, text.data() + done, text.size() - done);
@@ -130,26 +143,18 @@ Result<History::All> History::all() const {
 }
 
 Result<> History::note(const std::vector<Sighting>& sightings) {
-    if (sightings.empty()) return Ok{};
+    // Mostly nothing is new, and then a folder that cannot be written to is no trouble.
+    if (auto known = all(); known && new_lines(*known, sightings).empty()) return Ok{};
     if (sightings.front().at < earliest)
-        return Error{Error::Kind::usage, "this computer's clock is wrong: it says " + sightings.front().at};
+        return Error{Error::Kind::internal, "this computer's clock is wrong: it says " + sightings.front().at};
     if (auto made = make_folders(path_.substr(0, path_.rfind('/'))); !made) return made;
     auto fd = open_file(path_, O_RDWR | O_CREAT | O_APPEND);
     if (!fd) return fd.error();
     // Held while we look and write, which takes milliseconds: another tnr sees what we wrote.
-    while (::flock(fd->get(), LOCK_EX) != 0)
-        if (errno != EINTR) return file_error("cannot lock", path_, errno);
+    if (auto locked = wait_for_lock(fd->get()); !locked) return locked;
     auto text = read_file(path_, history_bytes_max);
     if (!text) return text.error();
-    auto last = last_of_each(parse_history(*text).sightings);
-    std::string lines;
-    for (const auto& seen : sightings) {
-        auto before = last.find({seen.provider, seen.id});
-        // What was seen by a clock that was ahead would hide, until then, what is now.
-        const bool was_ahead = before != last.end() && before->second.at > seen.at;
-        if (before != last.end() && !was_ahead && same_but_for_time(before->second, seen)) continue;
-        lines += line_of(seen).dump(-1, ' ', false, HistoryJson::error_handler_t::replace) + "\n";
-    }
+    std::string lines = new_lines(parse_history(*text), sightings);
     // A line that a full disk or a crash has cut off must not take ours with it.
     if (!lines.empty() && !text->empty() && text->back() != '\n') lines.insert(0, "\n");
     return append(fd->get(), path_, lines);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <locale>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 namespace tnr::ui {
@@ -153,6 +155,27 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
     std::string best = nearest(word, known);
     return best.empty() ? "" : "did you mean '" + best + "'? ";
+}
+
+std::optional<LeadingNumber> leading_number(std::string_view text) {
+    size_t end = 0;
+    auto digits = [&] {
+        const size_t begin = end;
+        while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+        return end - begin;
+    };
+    size_t found = digits();
+    if (end < text.size() && text[end] == '.') ++end, found += digits();
+    if (found == 0) return std::nullopt;
+    // "1e3" is a thousand, "5EUR" are five.
+    const size_t whole = end;
+    if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) ++end;
+    if (end > whole && end < text.size() && (text[end] == '-' || text[end] == '+')) ++end;
+    if (end == whole || digits() == 0) end = whole;
+    std::istringstream in{std::string(text.substr(0, end))};
+    in.imbue(std::locale::classic());
+    LeadingNumber leading{0, text.substr(end)};
+    return in >> leading.number ? std::optional(leading) : std::nullopt;
 }
 
 std::string lower(std::string text) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,14 @@ private:
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // "did you mean 'status'? ": a hint's beginning, empty when none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
+// The number that `text` begins with, and what follows it: 8 and "GiB", 0.05 and "EUR". Whatever the language of the
+// environment, a dot is a dot. Nothing where there is none or one that is below 0. (std::from_chars, which macOS lacks.)
+struct LeadingNumber {
+    double number = 0;
+    std::string_view rest;
+};
+std::optional<LeadingNumber> leading_number(std::string_view text);
 
 std::string lower(std::string text);
 std::string upper(std::string text);

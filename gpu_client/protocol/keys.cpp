@@ -33,8 +33,7 @@ std::string public_of(const std::string& secret_key) {
 
 std::string random_id() {
     std::array<unsigned char, 16> bytes{};
-    if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-        std::abort();  // cannot happen for so few
+    if (getentropy(bytes.data(), bytes.size()) != 0) std::abort();  // cannot happen for so few
     std::string digits;
     for (auto byte : bytes) {
         digits += "0123456789abcdef"[byte >> 4];

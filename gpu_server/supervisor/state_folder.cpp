@@ -2,7 +2,6 @@
 #include "gpu_server/supervisor/state_folder.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,8 +9,8 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
+#include "api_client/base/file_lock.hpp"
 #include "api_client/base/paths.hpp"
 
 namespace tnr::server {
@@ -101,9 +100,8 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
 // By the folder itself: its file `lock` is the server's.
 Result<UniqueFd> StateFolder::lock_keys() const {
     UniqueFd folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    while (folder && flock(folder.get(), LOCK_EX) != 0)
-        if (errno != EINTR) return file_error(path_, "lock");
     if (!folder) return file_error(path_, "open");
+    if (auto locked = wait_for_lock(folder.get()); !locked) return locked.error();
     return folder;
 }
 
@@ -174,20 +172,16 @@ Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
     return make_etcd_admin(*address);
 }
 
-static bool locked(const UniqueFd& file, std::chrono::milliseconds patience) {
-    constexpr std::chrono::milliseconds pause{10};
-    for (auto left = patience;; left -= pause) {
-        if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
-        if (errno != EWOULDBLOCK || left <= pause) return false;
-        std::this_thread::sleep_for(pause);
-    }
-}
-
 Result<UniqueFd> StateFolder::lock(std::chrono::milliseconds patience) const {
     fs::path file = path_ / "lock";
     UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!fd) return file_error(file, "open");
-    if (locked(fd, patience)) return fd;
+    const Lock lock = lock_within(fd.get(), patience);
+    if (lock == Lock::ours) return fd;
+    // Elsewhere that is no reason to give up; two servers on one folder would end each other's programs.
+    if (lock == Lock::none)
+        return Error{Error::Kind::usage, "the file system of " + path_.string() + " has no locks",
+                     "give a folder on a local disk: --state DIR"};
     return Error{Error::Kind::usage, "another tnr-gpu-server already serves with " + path_.string(),
                  "stop it, or give this one a folder of its own: --state DIR"};
 }

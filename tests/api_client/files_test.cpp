@@ -1,6 +1,7 @@
 // Atomic writes and locks.
 #include "api_client/base/files.hpp"
-#include "api_client/providers/local/files.hpp"
+#include "api_client/base/file_lock.hpp"
+#include "api_client/base/interrupt.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -40,6 +41,39 @@ TEST_CASE("a file that cannot be written is an error that names it, and the old 
     REQUIRE(!result);
     CHECK(result.error().what.find(folder / "file") != std::string::npos);
     CHECK(test::read_text(folder / "file") == "old");
+}
+
+TEST_CASE("Ctrl-C ends the waiting for a lock in any thread, but what is free is still locked", "[files]") {
+    const TemporaryFolder folder;
+    auto held = lock_file(folder / "lock");
+    REQUIRE(held);
+    std::promise<void> waits;
+    auto second = std::async(std::launch::async, [&] {
+        const interrupt::SignalsBlocked deaf;
+        return lock_file(folder / "lock", [&] { waits.set_value(); });
+    });
+    waits.get_future().wait();
+    interrupt::raise_for_test();
+    const auto ended = second.get();
+    const auto free = lock_file(folder / "other");
+    const auto tried = try_lock_file(folder / "lock");
+    const auto changed = change_file(folder / "third", [&] { return write_file(folder / "third", "x"); });
+    interrupt::clear_for_test();
+    REQUIRE_FALSE(ended);
+    CHECK(ended.error().what == "interrupted");
+    CHECK(free);
+    REQUIRE(tried);
+    CHECK_FALSE(*tried);
+    CHECK(changed);
+}
+
+// One that has no name takes no locks: as every file of a file system without locks.
+TEST_CASE("where there are no locks everybody is let in", "[files]") {
+    const UniqueFd without(::open("/", O_PATH | O_CLOEXEC));
+    REQUIRE(without);
+    CHECK(try_lock(without.get()) == Lock::none);
+    CHECK(lock_within(without.get(), std::chrono::hours(1)) == Lock::none);
+    CHECK(wait_for_lock(without.get()));
 }
 
 TEST_CASE("a lock keeps others out until it is let go", "[files]") {
@@ -94,7 +128,7 @@ TEST_CASE("a pipe that the user names is read to its end, and one of a password 
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     auto speaks = [&] { return std::async(std::launch::async, [&] { std::ofstream(pipe) << text; }); };
     auto speaker = speaks();
-    CHECK(*read_users_file(pipe) == text);
+    CHECK(*read_users_file(pipe, {}) == text);
     speaker.get();
     speaker = speaks();
     CHECK(small_file(pipe) == text);
@@ -102,6 +136,36 @@ TEST_CASE("a pipe that the user names is read to its end, and one of a password 
     CHECK(small_file(pipe).empty());
     CHECK(small_file(folder.path()).empty());
     CHECK(small_file("/dev/zero").empty());
+}
+
+TEST_CASE("a pipe that nobody writes into is told, and Ctrl-C ends the waiting for it", "[files]") {
+    const TemporaryFolder folder;
+    const std::string pipe = folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    int told = 0;
+    const auto text = read_users_file(pipe, [&] {
+        ++told;
+        interrupt::raise_for_test();
+    });
+    interrupt::clear_for_test();
+    CHECK(told == 1);
+    REQUIRE_FALSE(text);
+    CHECK(text.error().what == "interrupted");
+}
+
+TEST_CASE("the first line of a pipe is had before its writer ends, and of a file without one all", "[files]") {
+    const TemporaryFolder folder;
+    const std::string pipe = folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    const UniqueFd stays(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+    REQUIRE(::write(stays.get(), "one\ntwo", 7) == 7);
+    CHECK(*read_users_line(pipe, {}) == "one");
+    test::write_text(folder / "file", "all");
+    interrupt::raise_for_test();  // no reason not to read what is there
+    CHECK(*read_users_line(folder / "file", {}) == "all");
+    CHECK(*read_file(folder / "file") == "all");
+    interrupt::clear_for_test();
+    CHECK(read_users_line(folder / "none", {}).error().kind == Error::Kind::not_found);
 }
 
 namespace {

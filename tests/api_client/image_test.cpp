@@ -2,7 +2,11 @@
 #include "api_client/providers/local/image.hpp"
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 
@@ -48,6 +52,32 @@ TEST_CASE("an image that cannot boot is refused before anything is made of it", 
         test::write_text(folder / "disk.qcow2", bytes);
         CHECK(!image_at(folder / "disk.qcow2"));
     }
+}
+
+TEST_CASE("a pipe is no image, and nobody waits for it", "[image]") {
+    const TemporaryFolder folder;
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    auto image = image_at(folder / "pipe");
+    REQUIRE(!image);
+    CHECK(image.error().what.find("is neither a file nor a disk") != std::string::npos);
+}
+
+TEST_CASE("a pipe in the place of the build's log gives way to the log", "[image]") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "cache/images");
+    const std::string log = folder / "cache/images/build.log";
+    REQUIRE(::mkfifo(log.c_str(), 0600) == 0);
+    const std::string tools = folder / "tools";
+    std::filesystem::create_directory(tools);
+    for (const char* tool : {"mmdebstrap", "qemu-img", "mke2fs"}) {
+        test::write_text(tools + "/" + tool, "#!/bin/sh\necho 'E: it cannot be'\nexit 1\n");
+        std::filesystem::permissions(tools + "/" + tool, std::filesystem::perms::owner_all);
+    }
+    const Environment path("PATH", (tools + ":" + std::getenv("PATH")).c_str());
+    const Environment mirror("TNR_APT_MIRROR", "http://127.0.0.1:1/");
+    REQUIRE_FALSE(default_image(folder / "cache", {}));
+    REQUIRE(std::filesystem::is_regular_file(log));
+    CHECK(test::read_text(log).find("E: it cannot be") != std::string::npos);
 }
 
 TEST_CASE("a machine's disk has the size that was ordered and needs nothing outside its folder", "[image]") {
@@ -135,4 +165,37 @@ TEST_CASE("Ctrl-C ends the building of the image deep in a download, and nothing
     CHECK((!ended || ::poll(&wait, 1, 10'000) == 1));
     for (const auto& entry : std::filesystem::directory_iterator(folder / "cache/images"))
         CHECK(entry.path().filename().string().find(".building.") == std::string::npos);
+}
+
+TEST_CASE("a second Ctrl-C does not wait for a builder that does not hear the first", "[image]") {
+    const TemporaryFolder folder;
+    const std::string tools = folder / "tools";
+    std::filesystem::create_directory(tools);
+    for (const char* tool : {"mmdebstrap", "qemu-img", "mke2fs"}) {
+        test::write_text(tools + "/" + tool, "#!/bin/sh\ntrap 'touch " + (folder / "deaf") + "' TERM\necho $$ >" +
+                                                 (folder / "pid.new") + "\nmv " + (folder / "pid.new") + " " +
+                                                 (folder / "pid") + "\nwhile :; do sleep 0.1; done\n");
+        std::filesystem::permissions(tools + "/" + tool, std::filesystem::perms::owner_all);
+    }
+    const Environment path("PATH", (tools + ":" + std::getenv("PATH")).c_str());
+    const Environment mirror("TNR_APT_MIRROR", "http://127.0.0.1:1/");
+    const pid_t building = ::fork();
+    REQUIRE(building >= 0);
+    if (building == 0) {
+        interrupt::install();
+        (void)default_image(folder / "cache", {});
+        ::_exit(1);
+    }
+    auto wait_for_file = [&](const char* name) {
+        for (int i = 0; i < 60'000 && !std::filesystem::exists(folder / name); ++i) ::usleep(1000);
+    };
+    wait_for_file("pid");
+    ::kill(building, SIGINT);
+    wait_for_file("deaf");
+    ::kill(building, SIGINT);
+    int status = 0;
+    ::waitpid(building, &status, 0);
+    ::kill(std::stoi(test::read_text(folder / "pid")), SIGKILL);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 128 + SIGINT);
 }

@@ -1,6 +1,10 @@
 // `tnr delete`, above all: nothing that exists is ever forgotten.
 #include "cli/commands/delete.hpp"
 
+#include <sys/stat.h>
+
+#include <filesystem>
+
 #include "cli/commands/status.hpp"
 #include "cli/commands/stop.hpp"
 #include "tests/cli/fakes.hpp"
@@ -82,6 +86,54 @@ TEST_CASE("delete removes a machine whose record is lost or damaged", "[cli]") {
         CHECK(fake.world.machines.empty());
         CHECK_FALSE(fake.session.records().exists("demo"));
     }
+}
+
+TEST_CASE("delete of a machine whose record is a pipe or a folder leaves nothing that is not named", "[cli][delete]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    const std::string path = fake.session.state_folder + "/machines/demo.json";
+    REQUIRE(fake.session.records().remove("demo"));
+    SECTION("a pipe goes with it") {
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+        auto document = fake.document({"delete", "demo", "--yes"});
+        CHECK(document["errors"].empty());
+        CHECK(document["machines"][0]["deleted"] == true);
+        CHECK(fake.err.str().find("it is a pipe") != std::string::npos);
+        CHECK_FALSE(fake.session.records().exists("demo"));
+        CHECK(fake.world.enrolled.empty());
+    }
+    SECTION("a folder stays, and is named") {
+        std::filesystem::create_directory(path);
+        CHECK(fake.tnr({"delete", "demo", "--yes"}) == 1);
+        CHECK(fake.out.str().starts_with("Deleted 'demo' and its disk"));
+        CHECK(fake.err.str().find("cannot remove " + path) != std::string::npos);
+    }
+    SECTION("the pool that could not be asked is named") {
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+        fake.world.pool_reachable = false;
+        CHECK(fake.tnr({"delete", "demo", "--yes"}) == 0);
+        CHECK(fake.err.str().find("which pool knows the key of 'demo'") != std::string::npos);
+    }
+    CHECK(fake.world.machines.empty());
+}
+
+TEST_CASE("a damaged record stays while its machine may be where nobody was asked", "[cli][delete]") {
+    test::FakeSession fake;
+    REQUIRE(write_file(fake.session.state_folder + "/machines/demo.json", "{}"));
+    fake.session.provider_names = {"local", "red"};
+    fake.session.provider = [&, usual = fake.session.provider](const std::string& name) {
+        if (name != "red") return usual(name);
+        return Result<std::unique_ptr<Provider>>{Error{Error::Kind::auth, "sign in to red first"}};
+    };
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"delete", "demo", "--yes"}, {"delete", "demo", "--dry-run"}}) {
+        CHECK(fake.tnr(words) == 1);
+        CHECK(fake.err.str().find("may be at a provider that was not asked") != std::string::npos);
+        CHECK(fake.err.str().find("not signed in there: red") != std::string::npos);
+        CHECK(fake.session.records().exists("demo"));
+    }
+    CHECK(fake.tnr({"delete", "demo", "--yes", "--provider", "local"}) == 0);
+    CHECK_FALSE(fake.session.records().exists("demo"));
 }
 
 // Its owner, without the record, began to start it again and found the name taken; or works on another laptop.

@@ -1,6 +1,9 @@
 // What machines have cost: what is written down, and what it comes to.
 #include "cli/money/history.hpp"
 
+#include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
+
 #include <filesystem>
 #include <thread>
 
@@ -101,6 +104,22 @@ TEST_CASE("a clock that was wrong for a moment makes a machine neither free nor 
     auto all = *history.all();
     CHECK(all.damaged == 1);
     CHECK(cli::cost_of(all.sightings, "hetzner", "17", at("12:00")).hours_running == 2);
+}
+
+TEST_CASE("what is on the history already needs neither its lock nor room, and Ctrl-C ends the waiting for both",
+          "[cli][history]") {
+    const test::TemporaryFolder folder;
+    cli::History history(folder / "history.jsonl");
+    REQUIRE(history.note({seen("10:00", MachineState::running)}));
+    const auto held = lock_file(folder / "history.jsonl");
+    REQUIRE(held);
+    interrupt::raise_for_test();
+    const auto known = history.note({seen("10:05", MachineState::running)});
+    const auto fresh = history.note({seen("10:05", MachineState::stopped)});
+    interrupt::clear_for_test();
+    CHECK(known);
+    REQUIRE_FALSE(fresh);
+    CHECK(fresh.error().what == "interrupted");
 }
 
 TEST_CASE("several at once write down a change once", "[cli][history]") {

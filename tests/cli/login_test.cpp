@@ -1,7 +1,9 @@
 // `tnr login pool`.
 #include "cli/commands/login.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -32,7 +34,18 @@ TEST_CASE("login checks the keys and asks the pool before it stores anything; th
         fake.in.str("");
         CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, ""}));
     }
-    SECTION("or in a file") {
+    SECTION("or in a file, or a pipe that ends or does not") {
+        auto other = wire::make_key_pair();
+        const std::string pipe = fake.folder / "pipe";
+        REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+        const UniqueFd stays(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+        const std::string text = other.secret_key + "\nand more";
+        REQUIRE(::write(stays.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+        REQUIRE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, "", pipe}));
+        CHECK(fake.session.logins().find("")->keys.own.public_key == other.public_key);
+        fake.in.str(own.secret_key + "\n");
+        REQUIRE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, "", "-"}));
+        CHECK(fake.session.logins().find("")->keys.own.public_key == own.public_key);
         CHECK_FALSE(cli::login_pool(fake.session, {"tcp://gpu.example:1", server.public_key, "", "/no/such/file"}));
     }
     CHECK(login->keys.own.public_key == own.public_key);

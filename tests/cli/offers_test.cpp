@@ -110,6 +110,18 @@ TEST_CASE("currencies are not compared, and a cloud that does not answer is name
     CHECK(market.fake.tnr({"offers"}) == 1);
 }
 
+TEST_CASE("the cheapest is not said to be that where a cloud did not answer", "[cli][offers][start]") {
+    Market market;
+    market.shops["blue"].clear();
+    const std::vector<std::string> words = {"start", "demo", "--gpu", "h100", "--cheapest", "--dry-run"};
+    CHECK(market.fake.tnr(words) == 0);
+    CHECK(market.fake.err.str().find("note: blue did not tell its offers, and may have cheaper ones: no reply from "
+                                     "api.example\nCheapest: red r2") != std::string::npos);
+    CHECK(market.fake.document(words)["silent"] == json{"blue"});
+    market.shops["blue"] = {offer("b4", "west", 4, 16, 0.04)};
+    CHECK(market.fake.document(words)["silent"] == json::array());
+}
+
 TEST_CASE("start takes the cheapest machine that has what was asked for", "[cli][offers][start]") {
     Market market;
     SECTION("at all clouds") {

@@ -88,3 +88,18 @@ TEST_CASE("text is measured, cut and coloured by what a terminal shows of it", "
     CHECK(ui::nearest("strat", {"status", "start"}) == "start");
     CHECK(ui::nearest("xyz", {"status", "start"}).empty());
 }
+
+TEST_CASE("a number is read up to where it ends, whatever the language", "[ui]") {
+    auto read = [](const char* text) {
+        auto leading = ui::leading_number(text);
+        return leading ? std::pair(leading->number, std::string(leading->rest)) : std::pair(-1.0, std::string());
+    };
+    CHECK(read("8GiB") == std::pair(8.0, std::string("GiB")));
+    CHECK(read("0.05EUR") == std::pair(0.05, std::string("EUR")));
+    CHECK(read("5e") == std::pair(5.0, std::string("e")));
+    CHECK(read("5e+") == std::pair(5.0, std::string("e+")));
+    CHECK(read("1.5e3b") == std::pair(1500.0, std::string("b")));
+    CHECK(read(".5") == std::pair(0.5, std::string()));
+    CHECK(read("7,5") == std::pair(7.0, std::string(",5")));
+    for (const char* none : {"", ".", "e3", "-1", "+1", " 1", "inf", "nan", "1e999"}) CHECK(read(none).first == -1);
+}

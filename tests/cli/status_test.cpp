@@ -223,8 +223,41 @@ TEST_CASE("pipes among the records and settings are named, and nobody waits for 
         told += fake.err.str();
     }
     CHECK(told.find(path + ": it is a pipe") != std::string::npos);
-    const bool noted = told.find("what machines cost is not written down: ") == std::string::npos;
+    const bool noted = told.find("could not be written down: ") == std::string::npos;
     CHECK(noted == (name != "state/history.jsonl"));
+}
+
+TEST_CASE("money that could not be written down is no success of whoever saw it", "[cli][status]") {
+    test::FakeSession fake;
+    fake.start_demo();
+    const std::string history = fake.session.state_folder + "/history.jsonl";
+    auto pipe_there = [&] {
+        (void)remove_file(history);
+        REQUIRE(::mkfifo(history.c_str(), 0600) == 0);
+    };
+    auto unwritten = [&](const std::vector<std::string>& words) {
+        pipe_there();
+        INFO(words[0]);
+        const int code = fake.tnr(words);
+        CHECK(code == 1);
+        CHECK(fake.err.str().find("could not be written down: ") != std::string::npos);
+        pipe_there();
+        auto errors = fake.document(words)["errors"];
+        REQUIRE(errors.size() == 1);
+        CHECK(errors[0]["what"].get<std::string>().find("could not be written down: ") != std::string::npos);
+    };
+    unwritten({"status"});
+    unwritten({"stop", "demo"});
+    CHECK(fake.world.machines.at("i-1").state == MachineState::stopped);
+    unwritten({"start", "demo"});
+    CHECK(fake.world.machines.at("i-1").state == MachineState::running);
+    unwritten({"attach", "demo", "a100"});
+    CHECK(fake.world.installed.find("a100") != std::string::npos);
+    pipe_there();
+    CHECK(fake.tnr({"delete", "demo", "--yes"}) == 1);
+    CHECK(fake.out.str().starts_with("Deleted 'demo'"));
+    CHECK(fake.world.machines.empty());
+    CHECK_FALSE(fake.session.records().exists("demo"));
 }
 
 TEST_CASE("status of one machine tells all that is known of it", "[cli][status]") {

@@ -1,6 +1,7 @@
 // Building, checking and laying out images.
 #include "api_client/providers/local/image.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -81,17 +82,25 @@ void report(const std::string& line, const OnStep& on_step) {
         if (line.rfind(told, 0) == 0) on_step("building the machine image, once: " + line.substr(line.find(' ') + 1));
 }
 
+// A log that a full disk cuts off is no reason to give up.
+void append_line(const UniqueFd& log, std::string line) {
+    line += '\n';
+    [[maybe_unused]] const ssize_t written = ::write(log.get(), line.data(), line.size());
+}
+
 // The image script takes a minute or two, mostly apt's download, which has timeouts of its own: no limit from us.
 // It inherits the lock, so that a builder which outlives a killed tnr still keeps others out.
 Result<> build(const fs::path& folder, const UniqueFd& lock, const OnStep& on_step) {
     const fs::path script = folder.parent_path() / "build", log = folder.parent_path() / "build.log";
     if (auto written = write_file(script, std::string(build_script)); !written) return written;
-    std::ofstream log_file(log, std::ios::trunc);
+    if (auto begun = write_file(log, ""); !begun) return begun;  // in place of whatever is there, a pipe too
+    auto log_file = open_file(log, O_WRONLY);
+    if (!log_file) return log_file.error();
     std::string complaint;
     auto finished = run({.argv = {"/bin/sh", script.string(), folder.string()},
                          .keep_fd = lock.get(),
                          .on_line = [&](const std::string& line) {
-                             log_file << line << std::endl;
+                             append_line(*log_file, line);
                              // The first error is the cause, what follows only repeats that it failed.
                              if (complaint.empty() && line.rfind("E: ", 0) == 0) complaint = line;
                              report(line, on_step);
@@ -202,6 +211,8 @@ Result<Image> image_at(const fs::path& path) {
     std::error_code failed;
     if (!fs::exists(path, failed)) return Error{Error::Kind::usage, "image '" + path.string() + "' does not exist"};
     const bool with_kernel = fs::is_directory(path, failed);
+    if (!with_kernel && !fs::is_regular_file(path, failed) && !fs::is_block_file(path, failed))
+        return Error{Error::Kind::usage, "image '" + path.string() + "' is neither a file nor a disk"};
     Image image{.disk = path};
     if (with_kernel) {
         image = image_in(path);

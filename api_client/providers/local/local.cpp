@@ -11,7 +11,6 @@
 #include "api_client/base/paths.hpp"
 #include "api_client/cloud.hpp"
 #include "api_client/providers/local/child.hpp"
-#include "api_client/providers/local/files.hpp"
 #include "api_client/providers/local/kvm_probe.hpp"
 #include "api_client/providers/local/process.hpp"
 #include "api_client/providers/local/qmp.hpp"

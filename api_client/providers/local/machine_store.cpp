@@ -6,7 +6,6 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/machine_name.hpp"
-#include "api_client/providers/local/files.hpp"
 
 namespace tnr::local {
 namespace {

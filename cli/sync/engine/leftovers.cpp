@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/sync/engine/file_times.hpp"
 #include "cli/sync/engine/temporary.hpp"
 
 namespace tnr::sync {
@@ -30,7 +31,7 @@ void Leftovers::sweep() {
         for (const auto& name : names) {
             struct stat found;
             if (folder && ::fstatat((*folder)->get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-                is_abandoned(found.st_mtim.tv_sec))
+                is_abandoned(modified_at(found).tv_sec))
                 ::unlinkat((*folder)->get(), name.c_str(), 0);
         }
     }

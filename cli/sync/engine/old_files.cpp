@@ -2,13 +2,12 @@
 #include "cli/sync/engine/old_files.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
+#include "api_client/base/file_lock.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "cli/sync/engine/delta.hpp"
 #include "cli/sync/engine/messages.hpp"
@@ -36,7 +35,7 @@ UniqueFd open_part(const Place& place) {
 }
 
 bool lock_part(int fd) {
-    return ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    return try_lock(fd) != Lock::theirs;
 }
 
 OldFiles::OldFiles(Outbox& outbox) : outbox_(outbox) {

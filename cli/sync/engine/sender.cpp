@@ -16,6 +16,7 @@
 #include "api_client/base/handles.hpp"
 #include "api_client/base/interrupt.hpp"
 #include "cli/sync/engine/delta.hpp"
+#include "cli/sync/engine/file_times.hpp"
 #include "cli/sync/engine/ignore.hpp"
 #include "cli/sync/engine/messages.hpp"
 #include "cli/sync/engine/session.hpp"
@@ -59,9 +60,8 @@ bool all_zeros(std::string_view bytes) {
 }
 
 bool same_file(const struct stat& one, const struct stat& other) {
-    return one.st_size == other.st_size && one.st_mtim.tv_sec == other.st_mtim.tv_sec &&
-           one.st_mtim.tv_nsec == other.st_mtim.tv_nsec && one.st_ctim.tv_sec == other.st_ctim.tv_sec &&
-           one.st_ctim.tv_nsec == other.st_ctim.tv_nsec;
+    return one.st_size == other.st_size && same_time(modified_at(one), modified_at(other)) &&
+           same_time(changed_at(one), changed_at(other));
 }
 
 // A file that is being sent.
@@ -312,7 +312,7 @@ private:
         std::string_view content(piece_.data(), static_cast<size_t>(got));
         if (content.size() != file.size() || file.changed()) return EAGAIN;
         Message message = say(Says::small).number(file.index).number(file.found.st_mode & 0777u);
-        message.time(file.found.st_mtim.tv_sec, static_cast<uint32_t>(file.found.st_mtim.tv_nsec));
+        message.time(modified_at(file.found).tv_sec, static_cast<uint32_t>(modified_at(file.found).tv_nsec));
         message.text(digest_of(content));
         if (content.empty()) message.text("");
         counters_.bytes += content.size();
@@ -321,7 +321,7 @@ private:
 
     int send_large(const Reading& file, const Old* old) {
         Message begin = say(Says::begin).number(file.index).number(file.size()).number(file.found.st_mode & 0777u);
-        begin.time(file.found.st_mtim.tv_sec, static_cast<uint32_t>(file.found.st_mtim.tv_nsec));
+        begin.time(modified_at(file.found).tv_sec, static_cast<uint32_t>(modified_at(file.found).tv_nsec));
         if (!outbox_.send(begin)) return EPIPE;
         Digest digest;
         uint64_t at = 0;
@@ -379,7 +379,7 @@ private:
     // Which blocks are at their places, up to the last one that is; `digest` is then that of all before.
     int compare_blocks(const Reading& file, const Old& old, Digest& digest, std::vector<bool>& same) {
         Digest running;
-        size_t blocks = std::min(old.hashes.size() / sizeof(uint64_t), file.size() / old.block), kept = 0;
+        size_t blocks = std::min<uint64_t>(old.hashes.size() / sizeof(uint64_t), file.size() / old.block), kept = 0;
         size_t at_once = std::max<size_t>(piece_bytes_max / old.block, 1);
         same.resize(blocks);
         for (size_t i = 0; i < blocks; i += at_once) {

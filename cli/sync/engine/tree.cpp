@@ -14,6 +14,7 @@
 
 #include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
+#include "cli/sync/engine/file_times.hpp"
 #include "cli/sync/engine/ignore.hpp"
 #include "cli/sync/engine/repository.hpp"
 #include "cli/sync/engine/temporary.hpp"
@@ -169,10 +170,10 @@ Kind kind_of(uint32_t mode) {
 
 Item item_of(const std::string& path, const struct stat& found) {
     Kind kind = kind_of(found.st_mode);
-    Item item{path, kind, static_cast<uint64_t>(found.st_size), found.st_mode & 0777};
+    Item item{path, kind, static_cast<uint64_t>(found.st_size), found.st_mode & 0777u};
     item.special = (found.st_mode & 07000) && kind != Kind::link;
-    item.mtime = found.st_mtim.tv_sec;
-    item.mtime_ns = static_cast<uint32_t>(found.st_mtim.tv_nsec);
+    item.mtime = modified_at(found).tv_sec;
+    item.mtime_ns = static_cast<uint32_t>(modified_at(found).tv_nsec);
     return item;
 }
 

@@ -319,7 +319,7 @@ class Aws(SignIn, MockCloud):
     def order(self, region, form):
         token = form.get("ClientToken")
         order = hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
-        if token in self.orders:
+        if token and token in self.orders:  # without one, each is an order of its own
             known, reply = self.orders[token]
             if known != order:
                 raise refused("IdempotentParameterMismatch", "The client token has been used with other parameters.")
@@ -338,7 +338,7 @@ class Aws(SignIn, MockCloud):
                    "TerminateInstances": ("shutting-down", 32, "terminated", 48)}
         if action == "RunInstances":
             made = re.search(rb"<instanceId>(i-[0-9a-f]+)</instanceId>", reply)[1].decode()
-            self.orders[form.get("ClientToken")] = (hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest(), reply)
+            self.orders[form.get("ClientToken", made)] = (hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest(), reply)
             self.set_state(region, made, "pending", 0)
             self.changing[region, made] = ("running", 16, 1)
             self.unseen["DescribeInstances", made] = True

@@ -1,9 +1,14 @@
 // The HTTP layer against a real server that misbehaves.
 #include "api_client/http/http.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <filesystem>
 #include <fstream>
 
+#include "api_client/base/descriptors.hpp"
 #include "api_client/http/certificates.hpp"
 #include "api_client/http/json_api.hpp"
 #include "api_client/http/parse.hpp"
@@ -209,6 +214,12 @@ TEST_CASE("a token goes to https, or to this computer", "[http]") {
                             "http://localhost:80@evil.example/", "http://127.0.0.1:80@evil.example/",
                             "ftp://127.0.0.1/", "file:///etc/passwd", "https://", "https://a@b/", ""})
         CHECK_FALSE(http::check_endpoint(bad));
+    for (const char* told : {"https://user:hidden@cloud.example/v1", "http://127.0.0.1@elsewhere:hidden/v1"}) {
+        const auto good = http::check_endpoint(told);
+        REQUIRE_FALSE(good);
+        CHECK(good.error().what.find("has a user's name or a password in it") != std::string::npos);
+        CHECK(good.error().what.find("hidden") == std::string::npos);
+    }
 }
 
 TEST_CASE("certificate authorities are found where each system keeps them", "[http]") {
@@ -313,6 +324,23 @@ TEST_CASE("requests go through the proxy that the environment names", "[http]") 
     REQUIRE_FALSE(reply);
     INFO(reply.error().what);
     CHECK(reply.error().what.find("CONNECT") != std::string::npos);
+}
+
+TEST_CASE("where a proxy says nothing, the hint tells where proxies are named", "[http]") {
+    const UniqueFd silent = make_socket(AF_INET, SOCK_STREAM, Waits::yes);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(silent.get(), 8) == 0);
+    REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    const std::string proxy = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    const Environment set("https_proxy", proxy.c_str()), none("no_proxy", nullptr), None("NO_PROXY", nullptr);
+    auto reply = http::Client({}, {.connect_ms = 300, .tries_max = 1}).send({.url = "https://cloud.example/"});
+    REQUIRE_FALSE(reply);
+    CHECK(reply.error().what.find("cannot be reached") != std::string::npos);
+    CHECK(reply.error().hint.find("HTTPS_PROXY") != std::string::npos);
 }
 
 TEST_CASE("what is meant for this computer goes through no proxy, which would be told the token", "[http]") {

@@ -1,7 +1,10 @@
 // Both ends of a sync: what arrives, what travels, what stays.
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "cli/sync/engine/temporary.hpp"
@@ -200,4 +203,51 @@ TEST_CASE("a file that changes while it is read never arrives mixed", "[sync][en
     auto tally = download({from / "file", to / "file"});
     REQUIRE(tally);
     CHECK(test::read_text(to / "file") == test::read_text(from / "file"));
+}
+
+namespace {
+
+int mode_at(const std::string& path) {
+    struct stat found;
+    return ::stat(path.c_str(), &found) == 0 ? static_cast<int>(found.st_mode & 0777) : -1;
+}
+
+// A receiver in a process of its own that has got these messages, and waits for more.
+pid_t receiver_of(const std::vector<sync::Message>& messages, const std::string& to, const Pair& pair) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        (void)run_end(&sync::receive_tree, pair.other, {"source", to, "m"});
+        ::_exit(0);
+    }
+    sync::Outbox outbox(pair.one.get());
+    for (const auto& each : messages) outbox.send(each);
+    outbox.finish();
+    return child;
+}
+
+}  // namespace
+
+TEST_CASE("the next sync closes a read-only folder that one killed midway has left open", "[sync][engine]") {
+    test::TemporaryFolder world;
+    const std::string source = world / "from/tree", copy = world / "to/tree";
+    fs::create_directories(source + "/shut");
+    fs::create_directories(copy + "/shut");
+    test::write_text(source + "/shut/file", "new");
+    REQUIRE(::chmod((source + "/shut").c_str(), 0555) == 0);
+    REQUIRE(::chmod((copy + "/shut").c_str(), 0555) == 0);
+    const Pair pair;
+    const pid_t killed = receiver_of({entry(0, "", sync::Kind::folder), entry(1, "shut", sync::Kind::folder),
+                                      entry(2, "file", sync::Kind::file, "", 3), entry(2, "never", sync::Kind::file),
+                                      message(sync::Says::list_end).number(0).number(0), small(2, "new")},
+                                     copy, pair);
+    REQUIRE(killed > 0);
+    for (int i = 0; i < 60'000 && !fs::exists(copy + "/shut/file"); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::kill(killed, SIGKILL);
+    ::waitpid(killed, nullptr, 0);
+    REQUIRE(test::read_text(copy + "/shut/file") == "new");
+    CHECK(mode_at(copy + "/shut") == 0755);
+    downloaded({source, copy});
+    CHECK(mode_at(copy + "/shut") == 0555);
+    for (const auto& folder : {source, copy}) ::chmod((folder + "/shut").c_str(), 0755);  // to be removed
 }
