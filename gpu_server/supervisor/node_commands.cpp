@@ -56,8 +56,8 @@ Result<> drain_node(const NodeOptions& options, bool on, std::ostream& out) {
     if (!nodes) return nodes.error();
     if (auto done = (*nodes)->drain(options.node, on); !done) return done;
     out << (on ? options.node +
-                     " takes no new programs from now on; those that run go on. tnr-gpu-server nodes shows when "
-                     "it is drained\n"
+                     " takes no new programs once it has heard of this, within a second; those that run go on. "
+                     "tnr-gpu-server nodes shows when it is drained\n"
                : options.node + " takes new programs again\n");
     return Ok{};
 }

@@ -242,15 +242,27 @@ bool PtxVariables::declaration(bool elsewhere) {
     return words_.is(";");
 }
 
+// (.managed), (.unified(1, 2))
 bool PtxVariables::attribute() {
-    while (!words_.word().empty() && !words_.is(")")) words_.advance();
-    return words_.accept(")");
+    if (!words_.is("(")) return false;
+    int depth = 0;
+    do {
+        depth += words_.is("(") ? 1 : words_.is(")") ? -1 : 0;
+        words_.advance();
+    } while (depth > 0 && !words_.word().empty());
+    return depth == 0;
 }
 
 bool PtxVariables::variable(uint64_t element, uint64_t align, bool elsewhere) {
     if (words_.word().empty() || !in_word(words_.word()[0])) return false;
     words_.advance();
     uint64_t bytes = element;
+    if (words_.accept("<")) {  // a<4>: a0 to a3
+        auto count = number(words_.word());
+        words_.advance();
+        if (!count || !words_.accept(">")) return false;
+        bytes = saturating_product(bytes, *count);
+    }
     bool counted = false;  // by its initial values
     while (words_.accept("[")) {
         if (words_.accept("]")) {

@@ -88,6 +88,9 @@ TEST_CASE("variables of PTX are counted where they are declared, and nothing els
     CHECK(variable_bytes_of_ptx(".global .b8 a[3] = {1, 2, 3}, b[5];") == 8);
     CHECK(variable_bytes_of_ptx(".global .u64 p = generic(a)+8; .global .b8 c;") == 8 + 7 + 1);
     CHECK(variable_bytes_of_ptx(".global .attribute(.managed) .b8 a[6];") == 6);
+    CHECK(variable_bytes_of_ptx(".global .attribute(.unified(19, 95), .managed) .b8 a[6], b;") == 7);
+    CHECK(!variable_bytes_of_ptx(".global .attribute(.unified(19, 95) .b8 a[6];"));
+    CHECK(variable_bytes_of_ptx(".global .b8 a<4>, b;") == 5);
     CHECK(variable_bytes_of_ptx(".extern .global .b8 a[9]; .global .b8 b[2];") == 2);
     CHECK(variable_bytes_of_ptx("// .global .b8 a[9];\n/* .global .b8 a[9]; */ .global .texref t;") == 8 + 7);
     CHECK(variable_bytes_of_ptx(".entry k(.param .u64 .ptr .global .align 16 p) { .reg .b64 %a; ld.global.u32 %r, [%a];"
