@@ -82,21 +82,29 @@ TEST_CASE("what is restored is a file", "[odd]") {
     CHECK(says(one.command({"restore", one.folder.path + "/nothing"}).err, "cannot open"));
 }
 
-TEST_CASE("a price that cannot begin yet says from when it holds", "[odd]") {
+TEST_CASE("a price from a clock that was ahead is told, and gives way to who says that the clock is right", "[odd]") {
     constexpr int64_t year_ms = int64_t{365} * 24 * 3600 * 1000;
     Operator one;
     CHECK(says(one.command({"prices", "set", "h100", "1/h"}).out, "From now on an hour of h100 costs 1.00 USD"));
     auto store = server::open_sqlite_store(one.state + "/pool.db");
     REQUIRE(store);
-    REQUIRE((*store)->set_price("h100", "USD", 2'000'000, server::now_ms() + year_ms));  // by a clock that is wrong
-    auto later = one.command({"prices", "set", "h100", "3/h"});
-    CHECK(later.code == 0);
-    CHECK_FALSE(says(later.out, "From now on"));
-    CHECK(says(later.out, " UTC on an hour of h100 costs 3.00 USD"));
-    CHECK(says(later.err, "the price before it begins only then"));
-    auto removed = one.command({"prices", "remove", "h100"});
-    CHECK(says(removed.out, " UTC on h100 has no price"));
+    auto set_ahead = [&] { return (*store)->set_price("h100", "USD", 2'000'000, server::now_ms() + year_ms); };
+    for (auto& words : {std::vector<std::string>{"prices", "set", "h100", "3/h"}, {"prices", "remove", "h100"}}) {
+        CAPTURE(words[1]);
+        REQUIRE(set_ahead());
+        auto refused = one.command(words);
+        CHECK(refused.code == 2);
+        CHECK(says(refused.err, "there is a price for h100 from 20"));
+        CHECK(says(refused.err, "--clock-is-right"));
+        CHECK(refused.out.empty());
+        auto sure = words;
+        sure.push_back("--clock-is-right");
+        auto done = one.command(sure);
+        CHECK(done.code == 0);
+        CHECK(says(done.out, "From now on"));
+    }
     CHECK(says(one.command({"prices", "set", "a100", "1/h"}).out, "From now on"));
+    CHECK_FALSE(says(one.command({"prices"}).out, "h100"));
 }
 
 TEST_CASE("a database that is none is told with what helps", "[odd]") {
