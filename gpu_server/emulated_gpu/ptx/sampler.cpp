@@ -291,7 +291,8 @@ bool Sampler::sample(const TexturePoint& given, Sample& result) {
     };
     auto last = static_cast<float>(levels.size() - 1);
     if (point.exact) {  // a texel of a level, whatever the texture says of levels
-        result = nearest(levels[static_cast<size_t>(std::clamp(point.level, 0.0f, last))], point);
+        float level = point.level > 0 ? std::min(point.level, last) : 0;
+        result = nearest(levels[static_cast<size_t>(level)], point);
         return !failed_;
     }
     float wanted = point.level + texture_.level_bias;
