@@ -13,6 +13,7 @@
 #include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/cuda/thread_state.hpp"
 
 namespace tnr::cuda {
 
@@ -342,6 +343,8 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handl
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
     return guarded("cuMemAllocAsync", [&]() -> CUresult {
+        Context* current = nullptr;  // is not used: the stream's is
+        if (auto result = current_context(current); result != CUDA_SUCCESS) return result;
         StreamInContext in;
         if (auto result = find_stream(stream, in); result != CUDA_SUCCESS) return result;
         return allocate_from(chosen_pool(*find_device(in.context->device)), out, bytes, in);

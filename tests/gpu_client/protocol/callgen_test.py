@@ -165,7 +165,7 @@ class Table(unittest.TestCase):
 
     def test_functions_that_streams_call_are_refused_what_does_something(self):
         watched = generate(self.text, "watched_calls.cpp")[2]
-        refused = lambda symbol: f"in_program_function ? CUDA_ERROR_NOT_PERMITTED : tnr_{symbol}(" in watched
+        refused = lambda symbol: f"is_program_function_calling() ? CUDA_ERROR_NOT_PERMITTED : tnr_{symbol}(" in watched
         for symbol in ("cuMemAlloc_v2", "cuStreamSynchronize", "cuLaunchKernel_ptsz", "cuGraphDestroy", "cuMemAllocHost_v2"):
             self.assertTrue(refused(symbol), symbol)
         for symbol in ("cuCtxGetCurrent", "cuDeviceGetAttribute", "cuGetErrorName", "cuCtxGetStreamPriorityRange"):
