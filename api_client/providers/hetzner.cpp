@@ -292,6 +292,9 @@ private:
         return *rates_;
     }
 
+    // Whatever a reply says it is.
+    static int whole(double value) { return static_cast<int>(std::clamp(value, 0.0, 1e9)); }
+
     static void add_offers(const Json& type, const http::JsonApi::Dated& pricing, std::vector<Offer>& offers) {
         if (type.at("architecture") != "x86") return;
         for (const auto& place : type.at("locations")) {
@@ -300,8 +303,8 @@ private:
             offers.push_back({.name = type.at("name"),
                               .region = location,
                               .cpus = type.at("cores"),
-                              .memory_mib = static_cast<int>(type.at("memory").get<double>() * 1024),
-                              .disk_gib = static_cast<int>(type.at("disk").get<double>()),
+                              .memory_mib = whole(type.at("memory").get<double>() * 1024),
+                              .disk_gib = whole(type.at("disk").get<double>()),
                               .available = place.value("available", true),  // not in the published description
                               .price = price_of(type, location, pricing)});
         }

@@ -257,7 +257,8 @@ class PoolWatch(unittest.TestCase):
         for columns in (40, 80):
             live = subprocess.run(["script", "-qec", f"stty cols {columns} rows 12; timeout -s INT 3 " +
                                    " ".join(str(word) for word in top), "/dev/null"], capture_output=True, text=True,
-                                  env=dict(os.environ, HOME=str(self.folder), NO_COLOR="1"), stdin=subprocess.DEVNULL)
+                                  env=dict(os.environ, HOME=str(self.folder), NO_COLOR="1", TERM="xterm"),
+                                  stdin=subprocess.DEVNULL)
             pictures = live.stdout.split("\033[H")[1:]
             self.assertGreater(len(pictures), 1, live.stdout)
             for line in pictures[-1].split("\n"):
