@@ -34,6 +34,9 @@ if(TNR_SANITIZE)
         # A finding fails the test instead of passing by in its output. Enums of cuda.h take what callers pass, also numbers
         # that only newer versions of it name: answering those is our job.
         add_compile_options(-fno-sanitize-recover=undefined -fno-sanitize=enum)
+        if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+            add_compile_options(-fsanitize-ignorelist=${CMAKE_SOURCE_DIR}/tests/packaging/ubsan.ignore)
+        endif()
     endif()
 endif()
 if(TNR_FUZZ)
