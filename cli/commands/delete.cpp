@@ -158,8 +158,8 @@ void forget_at_pool(Session& session, const Doomed& doomed) {
     auto forgotten = pool ? (*pool)->forget_machine(doomed.name) : Result<>{pool.error()};
     if (!forgotten && doomed.damaged)
         session.err << "note: which pool knows the key of '" << doomed.name
-                    << "' its record does not tell; the default "
-                    << "one could not be asked to forget it: " << forgotten.error().what << "\n";
+                    << "' its record does not tell; the default one could not be asked to forget it: "
+                    << forgotten.error().what << "\n";
     if (!forgotten && doomed.record)
         session.err << "note: the pool at " << doomed.record->pool << " still knows the key of '" << doomed.name
                     << "': " << forgotten.error().what << "\n";

@@ -143,6 +143,7 @@ Result<History::All> History::all() const {
 }
 
 Result<> History::note(const std::vector<Sighting>& sightings) {
+    if (sightings.empty()) return Ok{};
     // Mostly nothing is new, and then a folder that cannot be written to is no trouble.
     if (auto known = all(); known && new_lines(*known, sightings).empty()) return Ok{};
     if (sightings.front().at < earliest)

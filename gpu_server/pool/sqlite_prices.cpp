@@ -25,7 +25,7 @@ static Result<> bring_forward(sqlite3* database, const std::string& gpu, int64_t
     if (!clock_is_right)
         return Error{Error::Kind::usage,
                      "there is a price for " + gpu + " from " + date(ahead.number(0)) +
-                         " UTC on, and this computer's " + "clock says " + date(now_ms),
+                         " UTC on, and this computer's clock says " + date(now_ms),
                      "if the clock is wrong, set it right first; if it is right, it was ahead when that price was set: "
                      "add --clock-is-right, and the new price holds from now on"};
     return Statement(database, "UPDATE prices SET since_ms = ?3 WHERE gpu = ?1 AND since_ms > ?2",

@@ -212,13 +212,15 @@ static Answer set_exec_function(WorkerSession& session, Call& call, const wire::
     return result;
 }
 
+// Behind what is there.
+static void append(std::vector<SeenPart>& parts, uint64_t address, uint64_t bytes) {
+    const uint64_t end = parts.empty() ? 0 : parts.back().offset + parts.back().bytes;
+    parts.push_back({address, bytes, end});
+}
+
 static Answer set_seen(WorkerSession& session, Call&, const wire::FunctionSees<Resolved>& wanted) {
     std::vector<SeenPart> parts;
-    uint64_t offset = 0;
-    for (auto& memory : wanted.seen) {
-        parts.push_back({memory.address, memory.bytes, offset});
-        offset += memory.bytes;
-    }
+    for (auto& memory : wanted.seen) append(parts, memory.address, memory.bytes);
     session.seen_by_functions.set(wanted.ticket, std::move(parts));
     return CUDA_SUCCESS;
 }
@@ -240,12 +242,7 @@ static Answer order_graph(WorkerSession& session, Call& call, const wire::OrderG
     if (auto result = graph.find(asked.graph.handle, order); result != CUDA_SUCCESS) return result;
     for (auto& function : order.functions) {
         std::vector<SeenPart> parts;
-        uint64_t offset = 0;
-        for (auto index : function.seen) {
-            auto& mirror = asked.mirrors[index];
-            parts.push_back({mirror.device, mirror.bytes, offset});
-            offset += mirror.bytes;
-        }
+        for (auto index : function.seen) append(parts, asked.mirrors[index].device, asked.mirrors[index].bytes);
         session.seen_by_functions.set(function.ticket, std::move(parts));
     }
     call.reply(order);

@@ -64,7 +64,7 @@ void CodeMemory::leave(CUcontext context) {
 bool CodeMemory::charge() {
     for (uint32_t device = 0; device < of_.size(); ++device) {
         auto& [contexts, granted] = of_[device];
-        const uint64_t needed = bytes_ == 0 ? 0 : needed_for(bytes_, contexts);
+        const uint64_t needed = needed_for(bytes_, contexts);
         if (needed <= granted) continue;
         const uint64_t more = ask_and_wait(supervisor_, device, needed - granted, SupervisorLink::Exactly::yes);
         granted += more;
@@ -76,7 +76,7 @@ bool CodeMemory::charge() {
 void CodeMemory::give_back() {
     for (uint32_t device = 0; device < of_.size(); ++device) {
         auto& [contexts, granted] = of_[device];
-        const uint64_t needed = bytes_ == 0 ? 0 : needed_for(bytes_, contexts);
+        const uint64_t needed = needed_for(bytes_, contexts);
         if (needed >= granted) continue;
         supervisor_.give_back_memory(device, granted - needed);
         granted = needed;

@@ -1,13 +1,11 @@
 // What machines have cost: what is written down, and what it comes to.
 #include "cli/money/history.hpp"
 
-#include "api_client/base/files.hpp"
-#include "api_client/base/interrupt.hpp"
-
 #include <filesystem>
 #include <thread>
 
 #include "api_client/base/files.hpp"
+#include "api_client/base/interrupt.hpp"
 #include "cli/money/costs.hpp"
 #include "cli/ui/time.hpp"
 #include "tests/cli/sshd.hpp"
@@ -53,6 +51,15 @@ TEST_CASE("the history has a line for each change, and what is on it comes back"
     CHECK(all[1].state == MachineState::stopped);
     CHECK(std::filesystem::status(folder / "state/history.jsonl").permissions() ==
           (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+}
+
+TEST_CASE("nothing to write down is no trouble, also where the history cannot be read", "[cli][history]") {
+    test::TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "history.jsonl");
+    cli::History history(folder / "history.jsonl");
+    CHECK_FALSE(history.all());
+    CHECK(history.note({}));
+    CHECK_FALSE(history.note({seen("10:00", MachineState::running)}));
 }
 
 TEST_CASE("a history of years is read and goes on", "[cli][history]") {
