@@ -80,7 +80,8 @@ def life_at(cloud, folder, pool, server_folder):
                     process.terminate()
                     out, err = process.communicate()
             serial = "".join(log.read_text(errors="replace")[-2000:] for log in home.rglob("serial.log"))
-            assert process.returncode == 0, f"{cloud}: tnr {' '.join(map(str, words))}\n{out}\n{err}\n{serial}"
+            last_words = "\n".join(err.splitlines()[-5:])  # a line for each ten seconds of waiting is too many
+            assert process.returncode == 0, f"{cloud}: tnr {' '.join(map(str, words))}\n{serial}\n{out}\n{last_words}"
             return out
 
         if not own:
