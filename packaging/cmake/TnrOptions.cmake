@@ -18,13 +18,16 @@ find_package(Threads REQUIRED)
 add_library(tnr_options INTERFACE)
 target_include_directories(tnr_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(tnr_options INTERFACE -Wall -Wextra -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_options(tnr_options INTERFACE -Wthread-safety)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(tnr_options INTERFACE -Wno-restrict)  # "x" + std::string warns falsely: gcc bug 105651
 endif()
 target_link_libraries(tnr_options INTERFACE Threads::Threads)
 if(TNR_SANITIZE)
-    # Line numbers are all that a report shows. With this, -O1 and several files to one compiler run (presets: unity
-    # build) such a build takes much less time. Assertions stay in.
+    # Line numbers are all that a report shows. With this, little optimisation and several files to one compiler run
+    # (presets) such a build takes much less time. Assertions stay in.
     add_compile_options(-fsanitize=${TNR_SANITIZE} -fno-omit-frame-pointer -g1)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
         add_compile_options(-Wno-maybe-uninitialized)  # gcc's own std::regex and std::variant warn with instrumented code
