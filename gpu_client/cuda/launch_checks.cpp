@@ -146,11 +146,11 @@ struct AddressPrefix {
 
 // False if no word of the block can be an address in the span. A processor looks at several words at a time here: large
 // structs take four times as long word by word.
-constexpr size_t block_bytes = 512;
+constexpr size_t address_block_bytes = 512;
 static bool may_hold_address(const std::byte* block, const AddressPrefix& prefix) {
     using Halves [[gnu::vector_size(16)]] = uint32_t;  // of two words
     Halves hits{}, part[4];
-    for (size_t at = 0; at < block_bytes; at += sizeof part) {
+    for (size_t at = 0; at < address_block_bytes; at += sizeof part) {
         std::memcpy(part, block + at, sizeof part);
         for (auto& halves : part) hits |= Halves((halves & prefix.mask) == prefix.bits);
     }
@@ -168,8 +168,8 @@ static CUresult put_gpu_addresses(Context& context, const KernelInfo& kernel, Pa
         size_t at = (offset + word - 1) / word * word, next_block = at;
         while (at + word <= end) {
             const auto* from = static_cast<const std::byte*>(parameters.buffer) + at;
-            if (at == next_block && at + block_bytes <= end) {
-                next_block += block_bytes;
+            if (at == next_block && at + address_block_bytes <= end) {
+                next_block += address_block_bytes;
                 if (!may_hold_address(from, prefix)) {
                     at = next_block;
                     continue;
