@@ -149,11 +149,14 @@ struct AddressPrefix {
 constexpr size_t address_block_bytes = 512;
 static bool may_hold_address(const std::byte* block, const AddressPrefix& prefix) {
     using Halves [[gnu::vector_size(16)]] = uint32_t;  // of two words
-    Halves hits{}, part[4];
-    for (size_t at = 0; at < address_block_bytes; at += sizeof part) {
-        std::memcpy(part, block + at, sizeof part);
-        for (auto& halves : part) hits |= Halves((halves & prefix.mask) == prefix.bits);
-    }
+    auto hits_at = [&](size_t at) {
+        Halves halves;
+        std::memcpy(&halves, block + at, sizeof halves);
+        return Halves((halves & prefix.mask) == prefix.bits);
+    };
+    Halves hits{};
+    for (size_t at = 0; at < address_block_bytes; at += 64)
+        hits |= hits_at(at) | hits_at(at + 16) | hits_at(at + 32) | hits_at(at + 48);
     return (hits[1] | hits[3]) != 0;
 }
 
