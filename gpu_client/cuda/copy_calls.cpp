@@ -6,6 +6,7 @@
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 using namespace tnr::cuda;
 
