@@ -107,6 +107,7 @@ CUresult read_3d(const CUDA_MEMCPY3D* in, Box& box) {
 }
 
 CUresult read_3d(const CUDA_MEMCPY3D_PEER* in, Box& box) {
+    box.of_peers = true;
     return in ? read_box(*in, box) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -17,12 +17,13 @@ struct BoxSide {
 struct Box {
     BoxSide to, from;
     uint64_t row_bytes = 0, rows = 0, slices = 1;
+    bool of_peers = false;  // contexts are named for both sides
 };
 
 // The whole must lie within an array that is one of its sides.
 CUresult read_2d(const CUDA_MEMCPY2D* in, Box& box);
 CUresult read_3d(const CUDA_MEMCPY3D* in, Box& box);
-CUresult read_3d(const CUDA_MEMCPY3D_PEER* in, Box& box);  // contexts aside
+CUresult read_3d(const CUDA_MEMCPY3D_PEER* in, Box& box);  // which contexts aside
 // One row of the box, `offset` bytes into an array's first.
 CUresult read_array_line(CUarray handle, size_t offset, Box& box, BoxSide& side);
 // Copies it. With `wait`, as copies.hpp says.

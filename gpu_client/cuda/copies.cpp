@@ -372,7 +372,8 @@ CUresult copy_from_device(HostRows to, DeviceRows from, CUstream in, bool wait) 
     return result == CUDA_SUCCESS ? detour.end() : result;
 }
 
-CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait) {
+CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream in, bool wait,
+                        bool of_peers) {
     if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
     if (row_bytes > to.pitch || row_bytes > from.pitch) return CUDA_ERROR_INVALID_VALUE;
     if (!is_there(to, row_bytes, rows) || !is_there(from, row_bytes, rows)) return CUDA_ERROR_INVALID_VALUE;
@@ -391,8 +392,13 @@ CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint
     }
     Context* here = nullptr;
     if (auto result = context_of_stream(stream, here); result != CUDA_SUCCESS) return result;
+    if (!of_peers && !pools_let_copy(to.address, from.address, *here)) return CUDA_ERROR_INVALID_VALUE;
     auto *context_to = context_for_memory(to.address, *here), *context_from = context_for_memory(from.address, *here);
-    if (context_to != here || context_from != here)
+    bool elsewhere = context_to != here || context_from != here;
+    // Drivers do not capture copies of the kind that names both contexts.
+    bool reachable = elsewhere && is_captured(stream) && open_to_captures(to.address, *here) &&
+                     open_to_captures(from.address, *here);
+    if (elsewhere && !reachable)
         return copy_between_devices({to, context_to}, {from, context_from}, row_bytes, rows, in);
     GpuTurn turn;
     if (!is_captured(stream)) {

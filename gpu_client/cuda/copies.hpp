@@ -9,6 +9,8 @@ namespace tnr::cuda {
 // Without it, only pinned memory is used after the return.
 CUresult copy_to_device(DeviceRows to, HostRows from, CUstream stream, bool wait);
 CUresult copy_from_device(HostRows to, DeviceRows from, CUstream stream, bool wait);
-CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream stream, bool wait);
+// Memory of another device's pool must be open to the stream's device, unless the program named contexts (`of_peers`).
+CUresult copy_on_device(DeviceRows to, DeviceRows from, uint64_t row_bytes, uint64_t rows, CUstream stream, bool wait,
+                        bool of_peers = false);
 
 }  // namespace tnr::cuda

@@ -22,7 +22,7 @@ HostRows host_rows(const BoxSide& side, const Box& box, uint64_t slice) {
 CUresult copy_slice(const Box& box, uint64_t slice, CUstream stream, bool wait) {
     if (box.to.on_device && box.from.on_device)
         return copy_on_device(device_rows(box.to, slice), device_rows(box.from, slice), box.row_bytes, box.rows, stream,
-                              wait);
+                              wait, box.of_peers);
     if (box.to.on_device)
         return copy_to_device(device_rows(box.to, slice), host_rows(box.from, box, slice), stream, wait);
     if (box.from.on_device)

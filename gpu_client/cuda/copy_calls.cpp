@@ -1,10 +1,12 @@
 // The plain copies. Their names say the direction, except cuMemcpy's: there the addresses tell.
+#include "gpu_client/cuda/captures.hpp"
 #include "gpu_client/cuda/copies.hpp"
 #include "gpu_client/cuda/guarded.hpp"
 #include "gpu_client/cuda/host_memory.hpp"
 #include "gpu_client/cuda/memory.hpp"
 #include "gpu_client/cuda/pinned_work.hpp"
 #include "gpu_client/cuda/shared_memory.hpp"
+#include "gpu_client/cuda/streams.hpp"
 
 using namespace tnr::cuda;
 
@@ -61,6 +63,19 @@ static CUresult on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     }
     return copy_on_device({to, bytes}, {from, bytes}, bytes, 1, stream, wait);
 }
+
+namespace tnr::cuda {
+
+// A graph's copy has one context, so drivers refuse to capture one between two devices that names both.
+CUresult check_cuMemcpyPeerAsync(CUdeviceptr, CUcontext to, CUdeviceptr, CUcontext from, size_t, CUstream in) {
+    StreamRef stream;
+    auto *there = find_context(to), *here = find_context(from);
+    if (!there || !here || there->device == here->device) return CUDA_SUCCESS;
+    auto result = resolve_stream(in, stream);
+    return result == CUDA_SUCCESS && is_captured(stream) ? refuse_in_capture(stream) : result;
+}
+
+}  // namespace tnr::cuda
 
 extern "C" {
 

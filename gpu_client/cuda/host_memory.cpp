@@ -155,9 +155,8 @@ static void free_pages(const PinnedRange& range) {
     if (!of_device) ::munmap(handle_of<void*>(range.address), range.bytes);
 }
 
-bool may_be_elsewhere(uint64_t address) {
-    return address >= first_elsewhere.load(std::memory_order_relaxed) &&
-           address < behind_elsewhere.load(std::memory_order_relaxed);
+AddressSpan addresses_elsewhere() {
+    return {first_elsewhere.load(std::memory_order_relaxed), behind_elsewhere.load(std::memory_order_relaxed)};
 }
 
 CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device) {

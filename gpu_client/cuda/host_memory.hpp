@@ -30,8 +30,11 @@ bool find_pinned(const void* address, size_t bytes, PinnedRange& range);
 // True if the address is in pinned memory. A program may use it as a device address, too: addresses are unified.
 bool is_pinned(uint64_t address);
 
-// Whether this may be an address of pinned memory that the GPU has under another, or not at all. Costs two loads.
-bool may_be_elsewhere(uint64_t address);
+// Pinned memory that the GPU has under another address, or not at all, is all in here. Empty where there is none.
+struct AddressSpan {
+    uint64_t first, behind;
+};
+AddressSpan addresses_elsewhere();
 // Where a device's kernels find the pinned memory of the program that is at this address. Waits while it is given to them,
 // if it is not yet. Fails with CUDA_ERROR_INVALID_VALUE if this is no pinned memory, or CUDA_ERROR_OUT_OF_MEMORY.
 CUresult find_elsewhere(Context& context, uint64_t address, uint64_t& device);

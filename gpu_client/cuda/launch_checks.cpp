@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/launch_checks.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "gpu_client/cuda/host_memory.hpp"
@@ -126,10 +127,8 @@ void Parameters::pack() {
 
 // Memory that cannot be mapped stays where it is: maybe the kernel only passes the number on. Where the GPU has no room
 // for it, the launch says so: the kernel would fault.
-static CUresult put_gpu_address(Context& context, size_t offset, Parameters& parameters) {
-    uint64_t address = 0, device = 0;
-    std::memcpy(&address, static_cast<const std::byte*>(parameters.buffer) + offset, sizeof address);
-    if (!may_be_elsewhere(address)) return CUDA_SUCCESS;
+static CUresult put_gpu_address(Context& context, uint64_t address, size_t offset, Parameters& parameters) {
+    uint64_t device = 0;
     auto result = find_elsewhere(context, address, device);
     if (result != CUDA_SUCCESS) return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
     parameters.pack();
@@ -137,13 +136,55 @@ static CUresult put_gpu_address(Context& context, size_t offset, Parameters& par
     return CUDA_SUCCESS;
 }
 
+// What the upper halves of all addresses in a span have in common.
+struct AddressPrefix {
+    explicit AddressPrefix(const AddressSpan& span)
+        : mask(~uint32_t{0} << std::bit_width(static_cast<uint32_t>((span.first ^ (span.behind - 1)) >> 32))),
+          bits(static_cast<uint32_t>(span.first >> 32) & mask) {}
+    uint32_t mask, bits;
+};
+
+// False if no word of the block can be an address in the span. A processor looks at several words at a time here: large
+// structs take four times as long word by word.
+constexpr size_t address_block_bytes = 512;
+static bool may_hold_address(const std::byte* block, const AddressPrefix& prefix) {
+    using Halves [[gnu::vector_size(16)]] = uint32_t;  // of two words
+    auto hits_at = [&](size_t at) {
+        Halves halves;
+        std::memcpy(&halves, block + at, sizeof halves);
+        return Halves((halves & prefix.mask) == prefix.bits);
+    };
+    Halves hits{};
+    for (size_t at = 0; at < address_block_bytes; at += 64)
+        hits |= hits_at(at) | hits_at(at + 16) | hits_at(at + 32) | hits_at(at + 48);
+    return (hits[1] | hits[3]) != 0;
+}
+
 // A parameter may be a struct: each of its words that is aligned as an address would be may be one.
 static CUresult put_gpu_addresses(Context& context, const KernelInfo& kernel, Parameters& parameters) {
+    const auto elsewhere = addresses_elsewhere();
+    if (elsewhere.first >= elsewhere.behind) return CUDA_SUCCESS;
+    const AddressPrefix prefix(elsewhere);
     constexpr size_t word = sizeof(uint64_t);
     for (auto [offset, size] : kernel.parameters) {
         const size_t end = std::min(size_t{offset} + size, parameters.bytes);
-        for (size_t at = (offset + word - 1) / word * word; at + word <= end; at += word)
-            if (auto result = put_gpu_address(context, at, parameters); result != CUDA_SUCCESS) return result;
+        size_t at = (offset + word - 1) / word * word, next_block = at;
+        while (at + word <= end) {
+            const auto* from = static_cast<const std::byte*>(parameters.buffer) + at;
+            if (at == next_block && at + address_block_bytes <= end) {
+                next_block += address_block_bytes;
+                if (!may_hold_address(from, prefix)) {
+                    at = next_block;
+                    continue;
+                }
+            }
+            uint64_t address = 0;
+            std::memcpy(&address, from, word);
+            if (address >= elsewhere.first && address < elsewhere.behind)
+                if (auto result = put_gpu_address(context, address, at, parameters); result != CUDA_SUCCESS)
+                    return result;
+            at += word;
+        }
     }
     return CUDA_SUCCESS;
 }

@@ -2,10 +2,12 @@
 #include "gpu_client/cuda/other_devices.hpp"
 
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "api_client/base/mutex.hpp"
 #include "gpu_client/cuda/memory.hpp"
+#include "gpu_client/cuda/memory_pools.hpp"
 #include "gpu_client/cuda/remote_call.hpp"
 
 namespace tnr::cuda {
@@ -127,6 +129,41 @@ Context* context_for_memory(uint64_t address, Context& here) {
     if (!device || !device->memory->find(address, allocation)) return &here;
     uint64_t open_to = allocation.mapped_by_program ? allocation.open_to : uint64_t{1} << device->ordinal;
     return opens_to(open_to, here.device) ? &here : active_context(open_to, allocation.context);
+}
+
+bool pools_let_copy(uint64_t to, uint64_t from, const Context& here) {
+    if (devices().size() < 2) return true;
+    auto *first = device_of_address(to), *second = device_of_address(from);
+    if (!first || !second || first == second) return true;
+    if (first->ordinal != here.device && second->ordinal != here.device) return true;
+    Allocation allocation;
+    auto& other = first->ordinal == here.device ? *second : *first;
+    if (!other.memory->find(&other == first ? to : from, allocation) || allocation.pool == 0) return true;
+    auto* pool = pools().find(allocation.pool);
+    return !pool || opens_to(pool->open_to, here.device);
+}
+
+bool open_to_captures(uint64_t address, const Context& here) {
+    auto* device = device_of_address(address);
+    Allocation allocation;
+    if (!device || device->ordinal == here.device || !device->memory->find(address, allocation)) return true;
+    if (allocation.mapped_by_program) return opens_to(allocation.open_to, here.device);
+    if (device->session.load() != here.session.load()) return false;
+    static auto* opened = new std::set<std::pair<int, int>>;
+    static Mutex mutex;
+    const std::pair way{device->ordinal, here.device};
+    {
+        LockGuard lock(mutex);
+        if (opened->contains(way)) return true;
+    }
+    device->memory->reached_from(here.device);
+    RemoteCall call(wire::MemoryAccess<>{device->number, find_device(here.device)->number,
+                                         uint32_t{CU_MEM_ACCESS_FLAGS_PROT_READWRITE}});
+    call.on(*device);
+    if (call.send() != CUDA_SUCCESS) return false;
+    LockGuard lock(mutex);
+    opened->insert(way);
+    return true;
 }
 
 CUresult Detour::begin(uint64_t address, const StreamRef& from) {

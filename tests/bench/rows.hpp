@@ -23,6 +23,7 @@ void small_copy(const Options& options);
 void step(const Options& options);  // rows_launches.cpp
 void step_pageable(const Options& options);
 void launches(const Options& options);
+void struct_launches(const Options& options);
 void memory_growth(const Options& options);
 void graph_launches(const Options& options);
 void copies(const Options& options);  // rows_bulk.cpp

@@ -1,4 +1,6 @@
 // Many launches: the step of a training loop, launches without end, and what they leave behind.
+#include <algorithm>
+
 #include "tests/bench/rows.hpp"
 
 namespace tnr::bench {
@@ -66,6 +68,44 @@ void launches(const Options& options) {
     auto median = median_s(options.times(50, 2), [&] { program.launch(burst); });
     figure("launch in a burst of 1,000", median / burst * 1e6, "us", "<= 2 us");
     program.synchronize();
+}
+
+// Each word of a struct may be an address of pinned memory, which the client looks for once there is any.
+void struct_launches(const Options& options) {
+    constexpr const char* code = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry wide(.param .align 8 .b8 a[4096]) { ret; }
+)";
+    auto program = warm_program();
+    CUmodule module = nullptr;
+    CUfunction wide = nullptr;
+    CU(cuModuleLoadData, &module, code);
+    CU(cuModuleGetFunction, &wide, module, "wide");
+    std::vector<uint64_t> words(512, 1);
+    void* parameters[] = {words.data()};
+    constexpr int burst = 100;
+    auto one = [&] {
+        for (int i = 0; i < burst; ++i) CU(cuLaunchKernel, wide, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
+    };
+    // In the median of bursts that fit the credit window, each waited for aside.
+    auto cost = [&] {
+        std::vector<double> all;
+        for (int i = 0; i < options.times(400, 2); ++i) {
+            all.push_back(seconds(one));
+            program.synchronize();
+        }
+        std::nth_element(all.begin(), all.begin() + static_cast<long>(all.size() / 2), all.end());
+        return all[all.size() / 2] / burst * 1e6;
+    };
+    (void)cost();
+    const double without = cost();
+    std::byte* pinned = nullptr;
+    CU(cuMemHostAlloc, reinterpret_cast<void**>(&pinned), step_copy_bytes, 0);
+    const double with = cost();
+    figure("launch with a struct of 4 KiB", without, "us");
+    figure("the same while there is pinned memory", with, "us");
+    figure("with pinned memory / without", with / without, "x");
 }
 
 void graph_launches(const Options& options) {

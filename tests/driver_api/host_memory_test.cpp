@@ -43,6 +43,30 @@ TEST_CASE("a kernel finds pinned memory by an address in a struct", "[host memor
     CU_OK(cu.cuMemFreeHost(pinned));
 }
 
+TEST_CASE("a kernel finds pinned memory by an address anywhere in a large struct", "[host memory]") {
+    Gpu gpu;
+    Module module;
+    Memory memory(std::vector<int>(500, 0));
+    int* pinned = nullptr;
+    CU_OK(cu.cuMemAllocHost(reinterpret_cast<void**>(&pinned), sizeof(int) * 500));
+    std::fill(pinned, pinned + 500, 0);
+    std::vector<int> expected(500, 0);
+    // One at a time: whoever skips parts without addresses must not skip it.
+    for (int i : {0, 1, 31, 62, 63, 64, 127, 128, 301, 446, 447, 448, 498, 499}) {
+        struct {
+            int* out[500] = {};
+        } places;
+        places.out[i] = pinned + i;
+        expected[size_t(i)] = i + 1;
+        places.out[200] = reinterpret_cast<int*>(memory.address) + 200;
+        CU_OK(launch(module.function("write_to_places"), nullptr, places));
+    }
+    CU_OK(cu.cuCtxSynchronize());
+    CHECK(std::vector<int>(pinned, pinned + 500) == expected);
+    CHECK(memory.read<int>(500)[200] == 201);
+    CU_OK(cu.cuMemFreeHost(pinned));
+}
+
 TEST_CASE("an asynchronous copy from pinned memory takes what is there when it runs", "[host memory]") {
     Gpu gpu;
     int* pinned = nullptr;

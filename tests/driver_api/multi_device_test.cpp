@@ -53,3 +53,22 @@ TEST_CASE("memory is copied from one device to another", "[devices]") {
     CU_OK(cu.cuCtxSetCurrent(second.context));
     CHECK(there.read<int>(1000) == std::vector<int>(1000, 77));
 }
+
+TEST_CASE("no time passes between the events of two devices", "[devices]") {
+    if (!has_two_devices()) return;
+    Gpu first(0);
+    Event start;
+    CU_OK(cu.cuEventRecord(start, nullptr));
+    CU_OK(cu.cuEventSynchronize(start));
+    float milliseconds = -1;
+    {
+        Gpu second(1);
+        Event end;
+        CU_OK(cu.cuEventRecord(end, nullptr));
+        CU_OK(cu.cuEventSynchronize(end));
+        CU_CHECK(cu.cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE);
+    }
+    CU_OK(cu.cuCtxSetCurrent(first.context));
+    CU_OK(cu.cuEventElapsedTime(&milliseconds, start, start));
+    CHECK(milliseconds == 0);
+}

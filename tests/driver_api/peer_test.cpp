@@ -227,8 +227,7 @@ TEST_CASE("a graph copies other devices' memory in the stream it was captured fr
     Stream stream(CU_STREAM_NON_BLOCKING);
     CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     CU_OK(cu.cuMemcpyDtoDAsync(beside.address, both.there.address, TwoDevices::bytes, stream));
-    CU_OK(cu.cuMemcpyPeerAsync(more.address, both.second.context, both.there.address, both.first.context,
-                               TwoDevices::bytes, stream));
+    CU_OK(cu.cuMemcpyDtoDAsync(more.address, both.there.address, TwoDevices::bytes, stream));
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     CU_OK(cu.cuStreamEndCapture(stream, &graph));
@@ -239,6 +238,74 @@ TEST_CASE("a graph copies other devices' memory in the stream it was captured fr
     CHECK(more.read<int>(TwoDevices::ints) == ints_of(1));
     CU_OK(cu.cuGraphExecDestroy(exec));
     CU_OK(cu.cuGraphDestroy(graph));
+}
+
+TEST_CASE("a copy that names two devices' contexts is not captured", "[devices]") {
+    if (!two_devices_are_there()) return;
+    TwoDevices both;
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graph = nullptr;
+    CU_OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CU_CHECK(cu.cuMemcpyPeerAsync(both.here.address, both.second.context, both.there.address, both.first.context,
+                                  TwoDevices::bytes, stream),
+             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CU_CHECK(cu.cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK(graph == nullptr);
+    CU_OK(cu.cuMemcpyPeerAsync(both.here.address, both.second.context, both.there.address, both.first.context,
+                               TwoDevices::bytes, stream));
+    CU_OK(cu.cuStreamSynchronize(stream));
+    CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(1));
+}
+
+TEST_CASE("memory of another device's pool is copied once the pool is open, or by naming both contexts", "[devices]") {
+    if (!are_peers()) return;
+    TwoDevices both;
+    CU_OK(cu.cuCtxSetCurrent(both.first.context));
+    CUmemoryPool pool = nullptr;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {both.first.device}};
+    CU_OK(cu.cuMemPoolCreate(&pool, &properties));
+    CUdeviceptr pooled = 0;
+    CU_OK(cu.cuMemAllocFromPoolAsync(&pooled, TwoDevices::bytes, pool, nullptr));
+    CU_OK(cu.cuMemsetD32Async(pooled, 7, TwoDevices::ints, nullptr));
+    CU_OK(cu.cuCtxSynchronize());
+    CU_OK(cu.cuCtxSetCurrent(both.second.context));
+    Stream stream(CU_STREAM_NON_BLOCKING);
+    const auto here = both.here.address;
+    const auto bytes = TwoDevices::bytes;
+    SECTION("closed") {
+        CU_CHECK(cu.cuMemcpyDtoDAsync(here, pooled, bytes, stream), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpyAsync(pooled, here, bytes, stream), CUDA_ERROR_INVALID_VALUE);
+        CU_CHECK(cu.cuMemcpy(here, pooled, bytes), CUDA_ERROR_INVALID_VALUE);
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(2));
+    }
+    SECTION("by both contexts") {
+        CU_OK(cu.cuMemcpyPeerAsync(here, both.second.context, pooled, both.first.context, bytes, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(7));
+        CU_OK(cu.cuMemcpyHtoD(here, ints_of(2).data(), bytes));
+        CUDA_MEMCPY3D_PEER box{};
+        box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+        box.srcDevice = pooled, box.srcContext = both.first.context;
+        box.dstDevice = here, box.dstContext = both.second.context;
+        box.srcPitch = box.dstPitch = box.WidthInBytes = bytes;
+        box.srcHeight = box.dstHeight = box.Height = box.Depth = 1;
+        CU_OK(cu.cuMemcpy3DPeerAsync(&box, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(7));
+    }
+    SECTION("open") {
+        const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {both.second.device}},
+                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CU_OK(cu.cuMemPoolSetAccess(pool, &access, 1));
+        CU_OK(cu.cuMemcpyDtoDAsync(here, pooled, bytes, stream));
+        CU_OK(cu.cuStreamSynchronize(stream));
+        CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(7));
+    }
+    CU_OK(cu.cuMemFree(pooled));
+    CU_OK(cu.cuMemPoolDestroy(pool));
 }
 
 TEST_CASE("with peer access kernels use memory that is there and that comes later", "[devices]") {

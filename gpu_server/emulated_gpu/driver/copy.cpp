@@ -66,6 +66,16 @@ CUresult copy_staged(Stream& stream, const Copy& copy) {
     return CUDA_SUCCESS;
 }
 
+// Between this context's device and another one, memory of a pool needs the pool's access. Memory of cuMemAlloc does not.
+bool reaches(Context& context, const Copy& copy) {
+    auto to = driver().addresses.find(copy.destination), from = driver().addresses.find(copy.source);
+    if (!to || !from || to->type != MemoryType::device || from->type != MemoryType::device) return true;
+    if (to->device == from->device) return true;
+    auto may = [&](const Allocation& end) { return !end.owner || accessible(context, end); };
+    bool involved = context.device.ordinal == to->device || context.device.ordinal == from->device;
+    return !involved || (may(*to) && may(*from));
+}
+
 }  // namespace
 
 Copy line(uint64_t destination, uint64_t source, size_t bytes) {
@@ -87,7 +97,8 @@ CUresult check_copy(Context& context, const Copy& copy, Side destination, Side s
         if (copy.of_peers) return driver().addresses.covers(address, bytes);
         return resolve(side, address) != Side::device || usable(context, address, bytes);
     };
-    bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from);
+    bool both = sound(destination, copy.destination, to) && sound(source, copy.source, from) &&
+                (copy.of_peers || reaches(context, copy));
     return both ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -1,4 +1,5 @@
 // cuMemcpy* and cuMemset*: each function in two flavours, which differ in the stream that "no stream" means.
+#include "gpu_server/emulated_gpu/driver/capture.hpp"
 #include "gpu_server/emulated_gpu/driver/copy.hpp"
 #include "gpu_server/emulated_gpu/driver/memory.hpp"
 #include "gpu_server/emulated_gpu/driver/per_thread.hpp"
@@ -13,10 +14,11 @@ CUresult line_now(CUstream stream, uint64_t destination, uint64_t source, size_t
 }
 
 template <class Box>
-CUresult box_now(CUstream stream, const Box* given) {
+CUresult box_now(CUstream stream, const Box* given, bool of_peers = false) {
     return in_context([&](Context& context) -> CUresult {
         if (!given) return CUDA_ERROR_INVALID_VALUE;
         Copy copy;
+        copy.of_peers = of_peers;
         Side to = Side::either, from = Side::either;
         if (CUresult error = box_of(*given, copy, to, from)) return error;
         return copy_now(context, stream, copy, to, from);
@@ -24,10 +26,11 @@ CUresult box_now(CUstream stream, const Box* given) {
 }
 
 template <class Box>
-CUresult box_later(CUstream stream, const Box* given) {
+CUresult box_later(CUstream stream, const Box* given, bool of_peers = false) {
     return in_context([&](Context&) -> CUresult {
         if (!given) return CUDA_ERROR_INVALID_VALUE;
         Copy copy;
+        copy.of_peers = of_peers;
         Side to = Side::either, from = Side::either;
         if (CUresult error = box_of(*given, copy, to, from)) return error;
         return copy_later(stream, copy, to, from);
@@ -101,26 +104,29 @@ CUDA_MEMCPY3D without_contexts(const CUDA_MEMCPY3D_PEER& peer) {
     return box;
 }
 
-// Each side needs to be reachable from its own context only.
-CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes) {
-    auto destination = find<Context>(to_context), source = find<Context>(from_context);
-    if (!destination || !source) return CUDA_ERROR_INVALID_CONTEXT;
-    return usable(*destination, to, bytes) && usable(*source, from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
+// Each side needs to be reachable from its own context only. A graph's copy has one context: so there is no such copy
+// between two devices.
 CUresult peer_line(CUstream stream, CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                    size_t bytes, bool now) {
-    if (CUresult error = check_peers(to, to_context, from, from_context, bytes)) return error;
+    auto destination = find<Context>(to_context), source = find<Context>(from_context);
+    if (!destination || !source) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!usable(*destination, to, bytes) || !usable(*source, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     Copy copy = line(to, from, bytes);
     copy.of_peers = true;
-    if (!now) return copy_later(stream, copy, Side::device, Side::device);
-    return in_context([&](Context& context) { return copy_now(context, stream, copy, Side::device, Side::device); });
+    if (now)
+        return in_context(
+            [&](Context& context) { return copy_now(context, stream, copy, Side::device, Side::device); });
+    return on_stream(stream, [&](Stream& in) -> CUresult {
+        if (&destination->device != &source->device)
+            if (CUresult error = refuse_while_capturing(in)) return error;
+        return copy_later(stream, copy, Side::device, Side::device);
+    });
 }
 
 CUresult peer_box(CUstream stream, const CUDA_MEMCPY3D_PEER* given, bool now) {
     if (!given) return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D box = without_contexts(*given);
-    return now ? box_now(stream, &box) : box_later(stream, &box);
+    return now ? box_now(stream, &box, true) : box_later(stream, &box, true);
 }
 
 CUresult fill_rows(CUstream stream, CUdeviceptr address, size_t pitch, unsigned value, unsigned element, size_t width,

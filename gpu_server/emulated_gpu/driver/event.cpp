@@ -183,7 +183,8 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
     return on_event(start, [&](Event& from) {
         return on_event(end, [&](Event& to) -> CUresult {
             if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
-            if ((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+            bool two_devices = &from.context.device != &to.context.device;
+            if (((from.flags | to.flags) & CU_EVENT_DISABLE_TIMING) || two_devices) return CUDA_ERROR_INVALID_HANDLE;
             auto first = from.last(), second = to.last();
             if (!first || !second) return CUDA_ERROR_INVALID_HANDLE;
             if (!first->point.passed() || !second->point.passed()) return CUDA_ERROR_NOT_READY;

@@ -251,7 +251,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     });
 }
 
-// Holds for what is allocated from now on.
+// Holds for what has been allocated as well as for what will be.
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptions, size_t count) {
     return on_pool(handle, [&](Pool& pool) -> CUresult {
         if (!descriptions && count) return CUDA_ERROR_INVALID_VALUE;
@@ -270,6 +270,9 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
                 pool.access |= bit;
             }
         }
+        driver().addresses.update(0, UINT64_MAX, [&](Allocation& allocation) {
+            if (allocation.owner == pool.handle() && !allocation.in_graph) allocation.access = pool.access;
+        });
         return CUDA_SUCCESS;
     });
 }
