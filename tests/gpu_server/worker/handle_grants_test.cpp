@@ -82,6 +82,8 @@ TEST_CASE("a client that does not count its contexts is refused by the worker", 
     REQUIRE(ask(wire::op_cuCtxDestroy_v2, unused) == CUDA_SUCCESS);
     CHECK(ask(wire::op_cuCtxCreate_v4, uint32_t{0}, number, uint32_t{0}) == CUDA_SUCCESS);
     CHECK(ask(wire::op_cuCtxCreate_v4, uint32_t{0}, number, uint32_t{0}) == CUDA_ERROR_INVALID_VALUE);
+    for (uint64_t made = unused + 1; made <= number; ++made)
+        if (made != number - 1) CHECK(ask(wire::op_cuCtxDestroy_v2, made) == CUDA_SUCCESS);  // that one was refused
 }
 
 TEST_CASE("a link beyond the limit cannot be used, and those before it can", "[handles]") {
@@ -94,8 +96,10 @@ TEST_CASE("a link beyond the limit cannot be used, and those before it can", "[h
     std::vector<CUlinkState> links(worker::links_max + 1);
     for (auto& link : links) REQUIRE(cuLinkCreate_v2(0, nullptr, nullptr, &link) == CUDA_SUCCESS);
     CHECK(use(links.back()) == CUDA_ERROR_INVALID_HANDLE);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_OUT_OF_MEMORY);  // the creation was not waited for
     CHECK(use(links.front()) == CUDA_SUCCESS);
     for (auto link : links) CHECK(cuLinkDestroy(link) == CUDA_SUCCESS);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_INVALID_HANDLE);  // there was none to destroy
     REQUIRE(cuLinkCreate_v2(0, nullptr, nullptr, &links[0]) == CUDA_SUCCESS);
     CHECK(use(links[0]) == CUDA_SUCCESS);
     CHECK(cuLinkDestroy(links[0]) == CUDA_SUCCESS);
