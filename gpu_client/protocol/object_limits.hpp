@@ -5,7 +5,7 @@
 
 namespace tnr::wire {
 
-// Contexts beside the primary ones. A real GPU has room for some 200 (each takes about 300 MiB of it), and no program is
+// Contexts beside the primary ones. On a real GPU each takes hundreds of MiB, so there is hardly room for more; no program is
 // known to have more than a few.
 inline constexpr size_t contexts_max = 256;
 

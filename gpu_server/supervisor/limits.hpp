@@ -263,7 +263,6 @@ inline constexpr milliseconds fellows_waited_for{3'000}, fellows_looked_at_every
 inline constexpr milliseconds fellow_days_asked_every{15'000}, fellow_days_wanted_for{70'000};
 inline constexpr milliseconds fellow_day_good_for{60'000};
 // And so often while nobody looks, in case that a node goes: as often as a node reads its ledger for that (watch/limits.hpp).
-// In a pool of 64 it takes each a hundredth of a core.
 inline constexpr milliseconds fellow_days_noted_every{15'000};
 inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
 
