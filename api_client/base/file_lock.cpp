@@ -27,6 +27,12 @@ Lock try_lock(int fd) {
     return Lock::ours;
 }
 
+Lock share_lock(int fd) {
+    while (::flock(fd, LOCK_SH) != 0)
+        if (errno != EINTR) return Lock::none;
+    return Lock::ours;
+}
+
 Lock lock_within(int fd, milliseconds patience) {
     const auto end = LockClock::now() + patience;
     for (milliseconds pause{1};; pause = std::min(2 * pause, longest_pause)) {

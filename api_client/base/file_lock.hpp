@@ -1,4 +1,5 @@
-// Exclusive locks on open files and folders, between processes. One ends with its descriptor or its process.
+// Locks on open files and folders, between processes. One ends with its descriptor or its process. They are exclusive, except
+// where it says "shared".
 //
 // There is one answer to what can get in the way. A file system that has no locks (some network shares) lets everybody in:
 // what is locked here is written whole or not at all, so the worst is that one of two tnr at the same moment is forgotten, and
@@ -16,6 +17,9 @@ enum class Lock { ours, theirs, none };  // none: the file system has no locks
 
 // Does not wait.
 Lock try_lock(int fd);
+// Holds it together with others who share it; an exclusive one of this descriptor becomes a shared one. Waits while somebody
+// has an exclusive one, without hearing Ctrl-C: only for locks of which those are held for moments. Never `theirs`.
+Lock share_lock(int fd);
 // Waits for that long at most. `theirs`: somebody else still has it, or the user pressed Ctrl-C.
 Lock lock_within(int fd, std::chrono::milliseconds patience);
 // Waits until nobody else has it, after having called `on_wait` once when somebody has. The Error is interrupt::error(). After

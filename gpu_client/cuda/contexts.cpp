@@ -2,6 +2,7 @@
 #include "gpu_client/cuda/contexts.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "gpu_client/cuda/arrays.hpp"
 #include "gpu_client/cuda/captures.hpp"
@@ -21,6 +22,7 @@
 #include "gpu_client/cuda/remote_call.hpp"
 #include "gpu_client/cuda/shared_pages.hpp"
 #include "gpu_client/cuda/streams.hpp"
+#include "gpu_client/protocol/object_limits.hpp"
 
 namespace tnr::cuda {
 
@@ -111,12 +113,19 @@ bool are_context_flags(unsigned flags) {
     return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 && (schedule & (schedule - 1)) == 0;
 }
 
+// That cuCtxCreate has made and nobody has destroyed.
+static std::atomic<size_t> made_contexts{0};
+
 static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     auto* device = find_device(ordinal);
     if (!device) return CUDA_ERROR_INVALID_DEVICE;
     if (!are_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
     if (auto result = open_session(*device); result != CUDA_SUCCESS) return result;
+    if (made_contexts.fetch_add(1) >= wire::contexts_max) {
+        made_contexts.fetch_sub(1);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     Context* made = nullptr;
     uint64_t handle = contexts().create([&](Context& context, uint64_t index, uint64_t value) {
         context.number = index + 1;
@@ -137,6 +146,7 @@ static CUresult create_context(CUcontext* out, unsigned flags, CUdevice ordinal)
     call.on(*device);
     if (auto result = call.send(); result != CUDA_SUCCESS) {
         contexts().destroy(handle);
+        made_contexts.fetch_sub(1);
         return result;
     }
     device->memory->ask_ahead();
@@ -156,6 +166,7 @@ static CUresult destroy_context(CUcontext handle) {
     call.on(*find_device(context->device));
     context->active = false;
     if (!contexts().destroy(value_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+    made_contexts.fetch_sub(1);
     return call.send();
 }
 

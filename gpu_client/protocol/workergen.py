@@ -58,6 +58,8 @@ def handler(call, structs):
     body.append("if (auto status = in.status(); status != CUDA_SUCCESS) return status;")
     if checks:
         body.append(f"if ({' || '.join(checks)}) return CUDA_ERROR_INVALID_VALUE;")
+    for n in made:
+        body.append(f"if (auto room = in.room_for<decltype({n})>({n}_number); room != CUDA_SUCCESS) return room;")
     if counts:  # how many there are, first: nothing that the client says makes us allocate more
         without = [("nullptr" if a.endswith("nullptr") and a.split("_wanted")[0] in [n for _, n in lists] else a) for a in arguments]
         body.append(f"auto counted = driver().{call.symbol}({', '.join(without)});")

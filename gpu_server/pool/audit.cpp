@@ -3,14 +3,16 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "api_client/base/file_lock.hpp"
+#include "api_client/base/files.hpp"
 #include "api_client/base/handles.hpp"
 #include "gpu_server/pool/clock.hpp"
 #include "gpu_server/pool/log.hpp"
@@ -23,6 +25,9 @@ namespace fs = std::filesystem;
 // Peers that are told apart within a window; more than have ever something to be refused at once, but for attackers.
 static constexpr size_t windows_max = 4096;
 
+// Several who write at once may each add a line to a full one.
+static constexpr size_t audit_text_bytes_max = 2 * audit_file_bytes_max;
+
 static const char* kind_name(AuditEntry::Kind kind) {
     return kind == AuditEntry::Kind::changed ? "changed" : "refused";
 }
@@ -33,8 +38,8 @@ static fs::path file_at(const fs::path& folder, int number) {
 
 // By one process at a time; the others go on writing to the old file, wherever it is by then.
 static void rotate(const fs::path& folder) {
-    UniqueFd lock(::open((folder / "audit.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
+    auto lock = open_file(folder / "audit.lock", O_RDWR | O_CREAT);
+    if (!lock || try_lock(lock->get()) == Lock::theirs) return;
     std::error_code error;
     if (fs::file_size(file_at(folder, 0), error) < audit_file_bytes_max || error) return;  // another has just done it
     for (int number = audit_files_max - 1; number > 0; --number)
@@ -50,16 +55,16 @@ void AuditLog::write(AuditEntry entry) {
     if (entry.times > 1) line["times"] = entry.times;
     // ASCII: a terminal that shows it is not told anything else.
     auto text = line.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
-    UniqueFd file;
-    for (bool again : {true, false}) {
-        file.reset(::open(file_at(folder_, 0).c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-        struct stat status {};
-        if (!again || !file || fstat(file.get(), &status) != 0 ||
-            status.st_size < static_cast<off_t>(audit_file_bytes_max))
-            break;
+    const auto path = file_at(folder_, 0);
+    constexpr int flags = O_WRONLY | O_APPEND | O_CREAT;
+    auto file = open_file(path, flags);
+    struct stat status {};
+    if (file && fstat(file->get(), &status) == 0 && status.st_size >= static_cast<off_t>(audit_file_bytes_max)) {
         rotate(folder_);
+        file = open_file(path, flags);
     }
-    if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    if (!file) return log(LogLevel::error, "the audit log is not written: " + file.error().what);
+    if (::write(file->get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
         log(LogLevel::error, "the audit log cannot be written: " + std::string(std::strerror(errno)));
 }
 
@@ -127,10 +132,11 @@ static bool understand(const std::string& text, AuditEntry& entry) {
 
 Result<> read_audit(const fs::path& folder, int64_t since_ms, const std::function<void(const AuditEntry&)>& take) {
     for (int number = audit_files_max - 1; number >= 0; --number) {
-        std::ifstream file(file_at(folder, number));
-        if (!file && number == 0 && errno != ENOENT)
-            return Error{Error::Kind::internal, "cannot read the audit log: " + std::string(std::strerror(errno))};
-        for (std::string line; std::getline(file, line);)
+        auto text = read_file(file_at(folder, number), audit_text_bytes_max);
+        if (!text && text.error().kind == Error::Kind::not_found) continue;
+        if (!text) return text.error();
+        std::istringstream lines(std::move(*text));
+        for (std::string line; std::getline(lines, line);)
             if (AuditEntry entry; understand(line, entry) && entry.at_ms >= since_ms) take(entry);
     }
     return Ok{};

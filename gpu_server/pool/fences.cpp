@@ -2,7 +2,6 @@
 #include "gpu_server/pool/fences.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "api_client/base/file_lock.hpp"
 #include "gpu_server/pool/log.hpp"
 
 namespace tnr::server {
@@ -50,7 +50,7 @@ static Result<UniqueFd> make_and_lock(const std::string& path) {
         if (auto made = make_folder(path); !made) return made.error();
         auto folder = open_folder(path);
         if (!folder && errno == ENOENT) continue;
-        if (!folder || flock(folder.get(), LOCK_SH) != 0) return failed("lock", path);
+        if (!folder || share_lock(folder.get()) != Lock::ours) return failed("lock", path);
         struct stat locked {};
         struct stat there {};
         const bool same = fstat(folder.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0;
@@ -66,7 +66,7 @@ static void remove_unused(const std::string& above) {
     for (auto& entry : std::filesystem::directory_iterator(above, error)) {
         auto folder = open_folder(entry.path());
         if (folder && std::filesystem::exists(entry.path().string() + marker, error) &&
-            flock(folder.get(), LOCK_EX | LOCK_NB) == 0)
+            try_lock(folder.get()) == Lock::ours)
             std::filesystem::remove_all(entry.path(), error);
     }
 }
@@ -121,11 +121,11 @@ UniqueFd Fences::lock_too() const {
 void Fences::remove(const std::string& gpu) const {
     (void)unlink(path(gpu).c_str());
     // Unless another server of the pool uses it, or has files there.
-    if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) {
+    if (try_lock(lock_.get()) == Lock::ours) {
         (void)unlink((folder_ + marker).c_str());
         if (rmdir(folder_.c_str()) != 0) mark(folder_);
     }
-    (void)flock(lock_.get(), LOCK_SH);
+    (void)share_lock(lock_.get());
 }
 
 }  // namespace tnr::server

@@ -170,8 +170,8 @@ Result<> make_backup(const std::string& state, const std::string& file, std::ost
     }
     out << "Backed up " << folder->path().string() << " to " << file
         << ". It holds the server's secret key: keep it safe\n";
-    if (auto store = folder->shared_store(); !store.empty())
-        out << "The pool's accounts and prices are not in it, but in " << store << ": etcdctl snapshot save\n";
+    if (auto store = folder->shared_store(); store && !store->empty())
+        out << "The pool's accounts and prices are not in it, but in " << *store << ": etcdctl snapshot save\n";
     return Ok{};
 }
 

@@ -108,6 +108,8 @@ std::vector<watch::LimitState> limit_list(uint64_t host_bytes_per_gpu) {
         {"wishes for memory that a leaving session holds", "a machine",
          number(held_wishes_max) + ", " + time(wish_held_for), "out of memory, as CUDA says"},
         {"handles of a kind", "a session", number(worker::handles_max), "an error of CUDA's"},
+        {"contexts, beside the primary ones", "a session", number(wire::contexts_max), "out of memory, as CUDA says"},
+        {"links that are not complete", "a session", number(worker::links_max), "an error of CUDA's"},
         {"multicast objects", "a session", number(worker::multicast_objects_max), "an error of CUDA's"},
         {"parts of memory bound to multicast objects", "a session", number(worker::multicast_bindings_max),
          "an error of CUDA's"},

@@ -116,6 +116,9 @@ inline constexpr milliseconds unconnected_pause_max{600'000};
 
 // A worker whose client is gone says so within its grace (pool/patience.hpp). One that has not by then and this is ended.
 inline constexpr milliseconds worker_notices_within{5'000};
+// One that has said its last word, and is still there after this, is ended, too: others are told that its GPU is about to be
+// free.
+inline constexpr milliseconds ends_after_last_word{5'000};
 inline constexpr milliseconds left_clients_looked_for_every{2'000};
 
 // Host memory of a claim's workers, for each of its GPUs, is at most a GPU's share of three quarters of what there is; and
@@ -259,8 +262,8 @@ inline constexpr milliseconds fellows_waited_for{3'000}, fellows_looked_at_every
 // The last day, which the page asks for every half a minute.
 inline constexpr milliseconds fellow_days_asked_every{15'000}, fellow_days_wanted_for{70'000};
 inline constexpr milliseconds fellow_day_good_for{60'000};
-// And so often while nobody looks, in case that a node goes.
-inline constexpr milliseconds fellow_days_noted_every{60'000};
+// And so often while nobody looks, in case that a node goes: as often as a node reads its ledger for that (watch/limits.hpp).
+inline constexpr milliseconds fellow_days_noted_every{15'000};
 inline constexpr milliseconds fellow_answers_within{500}, silent_fellow_left_alone{10'000};
 
 // A server that is killed leaves children behind which it was just starting: they have its lock until they have become

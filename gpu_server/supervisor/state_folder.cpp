@@ -7,10 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "api_client/base/file_lock.hpp"
+#include "api_client/base/files.hpp"
 #include "api_client/base/paths.hpp"
 
 namespace tnr::server {
@@ -21,11 +21,13 @@ static Error file_error(const fs::path& path, const char* doing) {
     return {Error::Kind::internal, std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(errno)};
 }
 
-static std::string read_line(const fs::path& path) {
-    std::string line;
-    std::ifstream file(path);
-    std::getline(file, line);
-    return line;
+// Empty when the file is not there. One that cannot be read is not taken for a missing one: what is made in its place would be
+// another pool's identity, or another store.
+static Result<std::string> read_line(const fs::path& path) {
+    auto text = read_file(path.string());
+    if (!text && text.error().kind == Error::Kind::not_found) return std::string();
+    if (!text) return text.error();
+    return text->substr(0, text->find('\n'));
 }
 
 // Complete or not at all: a crash in between leaves the old file.
@@ -68,7 +70,7 @@ Result<StateFolder> StateFolder::open(const std::string& path) {
 
 Result<std::string> StateFolder::identity() const {
     auto file = path_ / "identity";
-    if (auto known = read_line(file); !known.empty()) return known;
+    if (auto known = read_line(file); !known || !known->empty()) return known;
     auto fresh = wire::make_key_pair().public_key;  // random enough
     if (auto written = write_line(file, fresh); !written) return written.error();
     return fresh;
@@ -89,7 +91,9 @@ Result<wire::KeyPair> StateFolder::server_keys() const {
         if (!fs::exists(file, error))
             if (auto made = write_line(file, make_pasteable_key_pair().secret_key); !made) return made.error();
     }
-    std::string secret = read_line(file);
+    auto read = read_line(file);
+    if (!read) return read.error();
+    std::string secret = *read;
     std::string public_key = wire::public_of(secret);
     if (public_key.empty())
         return Error{Error::Kind::internal, file.string() + " holds no key",
@@ -110,7 +114,9 @@ Result<std::optional<StateFolder::OldKey>> StateFolder::old_server_key() const {
     fs::path file = path_ / "server.key.old";
     std::error_code error;
     if (!fs::exists(file, error)) return std::optional<OldKey>();
-    std::istringstream line(read_line(file));
+    auto read = read_line(file);
+    if (!read) return read.error();
+    std::istringstream line(*read);
     OldKey old;
     line >> old.keys.secret_key >> old.until_ms;
     old.keys.public_key = wire::public_of(old.keys.secret_key);
@@ -136,19 +142,20 @@ Result<> StateFolder::drop_old_server_key() const {
 
 // "ADDRESS" or "ADDRESS plain".
 std::string StateFolder::last_address() const {
-    auto line = read_line(path_ / "address");
-    return line.substr(0, line.find(' '));
+    const auto line = read_line(path_ / "address");
+    return line ? line->substr(0, line->find(' ')) : "";
 }
 
 bool StateFolder::last_was_plain() const {
-    return read_line(path_ / "address").ends_with(" plain");
+    const auto line = read_line(path_ / "address");
+    return line && line->ends_with(" plain");
 }
 
 Result<> StateFolder::save_address(const std::string& address, bool plain) const {
     return write_line(path_ / "address", address + (plain ? " plain" : ""));
 }
 
-std::string StateFolder::shared_store() const {
+Result<std::string> StateFolder::shared_store() const {
     return read_line(path_ / "store");
 }
 
@@ -158,16 +165,18 @@ Result<> StateFolder::save_shared_store(const std::string& address) const {
 
 Result<std::unique_ptr<Store>> StateFolder::open_store() const {
     auto shared = shared_store();
-    if (shared.empty()) return open_sqlite_store(database());
-    auto address = etcd::parse_address(shared);
+    if (!shared) return shared.error();
+    if (shared->empty()) return open_sqlite_store(database());
+    auto address = etcd::parse_address(*shared);
     if (!address) return address.error();
     return open_etcd_store(*address);
 }
 
 Result<std::unique_ptr<NodeAdmin>> StateFolder::open_nodes() const {
     auto shared = shared_store();
-    if (shared.empty()) return open_sqlite_admin(database());
-    auto address = etcd::parse_address(shared);
+    if (!shared) return shared.error();
+    if (shared->empty()) return open_sqlite_admin(database());
+    auto address = etcd::parse_address(*shared);
     if (!address) return address.error();
     return make_etcd_admin(*address);
 }

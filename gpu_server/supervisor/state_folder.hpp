@@ -50,7 +50,7 @@ public:
     Result<> save_address(const std::string& address, bool plain) const;
 
     // What `serve --store` was given last: etcd://…; empty: the database.
-    std::string shared_store() const;
+    Result<std::string> shared_store() const;
     Result<> save_shared_store(const std::string& address) const;
     // The accounts, wherever they are kept.
     Result<std::unique_ptr<Store>> open_store() const;

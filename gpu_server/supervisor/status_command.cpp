@@ -123,6 +123,7 @@ Result<json> limits_in(const StateFolder& folder) {
 }
 
 void print_limits(std::ostream& out, const json& limits) {
+    if (limits.is_null()) return void(out << "\nWhat users may have is not known: the pool's store does not answer.\n");
     if (limits.empty()) return;
     std::vector<Row> rows{{"USER", "ROLE", "GPUS AT MOST", "WEIGHT", "PRIORITY"}};
     for (auto& one : limits)
@@ -262,16 +263,15 @@ Result<> show_status(const std::string& state, const std::string& format, bool a
     if (!asked) return asked.error();
     json& now = *asked;
     leave_out_nonsense(now);
-    auto limits = limits_in(*folder);
-    if (!limits) return limits.error();
-    now["limits"] = *limits;
-    auto elsewhere = claims_elsewhere(*folder, now);
-    now["claims_elsewhere"] =
-        elsewhere ? *elsewhere : json();  // with the store away, what is known of this node still helps
+    // With the store away, what is known of this node still helps.
+    const auto limits = limits_in(*folder);
+    now["limits"] = limits ? *limits : json();
+    const auto elsewhere = limits ? claims_elsewhere(*folder, now) : limits.error();
+    now["claims_elsewhere"] = elsewhere ? *elsewhere : json();
     if (format == "json")
         out << now.dump(2) << "\n";
     else
-        print_status(out, now, *limits);
+        print_status(out, now, now.at("limits"));
     if (all_limits && format != "json") print_node_limits(out, now);
     return Ok{};
 } catch (const json::exception& error) {

@@ -100,6 +100,16 @@ Result<Worker*> WorkerProcesses::start(const std::vector<int>& gpus, const std::
     return started;
 }
 
+// Its last word may be a lie.
+void WorkerProcesses::expect_end(Worker& worker) {
+    if (worker.ends_by != 0 || worker.state == Worker::State::dying) return;
+    worker.ends_by = loop_.after(ends_after_last_word, [this, &worker] {
+        log(LogLevel::warning,
+            "worker " + std::to_string(worker.pid) + " has said that it ends, and has not: it is ended");
+        kill(worker);
+    });
+}
+
 // From now on we hear of it.
 Worker* WorkerProcesses::take_in(std::unique_ptr<Worker> owned) {
     Worker* worker = owned.get();
@@ -108,6 +118,7 @@ Worker* WorkerProcesses::take_in(std::unique_ptr<Worker> owned) {
         log(LogLevel::info, who + line);
     });
     listen_to(*worker);
+    if (!worker->last_word.empty()) expect_end(*worker);
     loop_.watch(worker->errors.get(), [this, worker] { read_errors(*worker); });
     reaper_.expect(worker->pid, [this, worker](int status) { exited(*worker, status); });
     return worker;
@@ -247,6 +258,7 @@ void WorkerProcesses::listen_later(Worker& worker) {
 void WorkerProcesses::stop_listening_to(Worker& worker) {
     loop_.unwatch(worker.control.get());
     loop_.cancel(worker.heard_again);
+    loop_.cancel(worker.ends_by);
 }
 
 void WorkerProcesses::read_messages(Worker& worker) {
@@ -284,6 +296,7 @@ bool WorkerProcesses::understand(Worker& worker, Received& received) {
         events_.ready(worker);
     } else if (auto* last = std::get_if<LastWord>(&*message)) {
         worker.last_word = std::move(last->why);
+        expect_end(worker);
     } else if (auto* thing = std::get_if<ExchangeMessage>(&*message)) {
         return !serves || (exchange_.message && exchange_.message(worker, *thing, std::move(received.file)));
     } else if (!serves) {

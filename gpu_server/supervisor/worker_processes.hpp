@@ -54,6 +54,7 @@ private:
     Received hear(Worker& worker);
     void listen_to(Worker& worker);
     void listen_later(Worker& worker);
+    void expect_end(Worker& worker);
     void stop_listening_to(Worker& worker);
     void read_messages(Worker& worker);
     void read_errors(Worker& worker);

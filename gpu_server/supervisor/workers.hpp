@@ -56,6 +56,7 @@ struct Worker {
     bool killed_by_us = false;
     bool killed_by_others = false;  // once it is gone: by a signal that no driver sends itself
     UniqueFd control;
+    EventLoop::TimerId ends_by = 0;      // since its last word
     EventLoop::TimerId heard_again = 0;  // while it has said too much: when it is listened to again
     UniqueFd errors;                     // what it writes to stderr
     ForeignLines lines{nullptr};

@@ -45,7 +45,8 @@ HttpParsed parse_http_request(std::string_view bytes, HttpRequest& request) {
     auto head = bytes.substr(0, end);
     auto line_end = std::min(head.find("\r\n"), head.size());
     bool has_host = false;
-    if (!parse_first_line(head.substr(0, line_end), request)) return HttpParsed::malformed;
+    const auto first_line = head.substr(0, line_end);
+    if (!parse_first_line(first_line, request)) return HttpParsed::malformed;
     while (line_end < head.size()) {
         head.remove_prefix(line_end + 2);
         line_end = std::min(head.find("\r\n"), head.size());
@@ -58,7 +59,8 @@ HttpParsed parse_http_request(std::string_view bytes, HttpRequest& request) {
         if (std::exchange(has_host, true)) return HttpParsed::malformed;
         request.host = lower(trimmed(line.substr(colon + 1)));
     }
-    return HttpParsed::complete;
+    // HTTP/1.1 demands it (RFC 9112, 3.2), and who leaves it out is not asked whom he means.
+    return has_host || first_line.ends_with("HTTP/1.0") ? HttpParsed::complete : HttpParsed::malformed;
 }
 
 bool names_no_stranger(std::string_view host) {

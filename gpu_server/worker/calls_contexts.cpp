@@ -77,6 +77,7 @@ static Answer reset_primary(WorkerSession& session, Call& call, const Record& re
 }
 
 static Answer create_context(WorkerSession& session, Call& call, const wire::CreateContext<Resolved>& wanted) {
+    if (auto room = session.handles.contexts.room_for(wanted.context); room != CUDA_SUCCESS) return room;
     CUcontext context = nullptr;
     auto result = driver().cuCtxCreate_v2(&context, wanted.flags, wanted.device.object->handle);
     session.set_current(session.current_number());  // creating makes it current; the client says when it wants that

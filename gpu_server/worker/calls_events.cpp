@@ -5,10 +5,11 @@
 namespace tnr::worker {
 
 static Answer create_event(WorkerSession& session, Call&, const wire::CreateEvent<Resolved>& wanted) {
+    if (auto room = session.handles.events.room_for(wanted.event); room != CUDA_SUCCESS) return room;
     SharedEvent event;
     auto result = make_event(event, wanted.flags & ~unsigned{CU_EVENT_INTERPROCESS});
     if (result != CUDA_SUCCESS) return result;
-    if (!session.handles.events.add(wanted.event, event)) return CUDA_ERROR_INVALID_VALUE;
+    session.handles.events.add(wanted.event, event);
     if (!(wanted.flags & CU_EVENT_INTERPROCESS)) return CUDA_SUCCESS;
     auto interprocess = InterprocessEvent::create(result);
     if (interprocess) session.interprocess_events.add(wanted.event, std::move(interprocess));

@@ -173,6 +173,7 @@ static Answer capture_function(WorkerSession& session, Call& call, const wire::C
 
 static Answer add_function(WorkerSession& session, Call& call, const wire::AddHostNode<Resolved>& wanted) {
     if (!driver().cuGraphAddHostNode) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     std::unique_ptr<GraphFunction> function;
     auto after = handles_of(wanted.spot.dependencies);
     auto result = make_function(session, call, wanted.ticket, wanted.seen, after, function);

@@ -9,6 +9,7 @@ namespace tnr::worker {
 
 static Answer add_allocation(WorkerSession& session, Call& call, const wire::AddAllocationNode<Resolved>& wanted) {
     if (!driver().cuGraphAddMemAllocNode) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, wanted.work.device.object->handle};

@@ -110,6 +110,7 @@ bool is_sound(const wire::KernelWork<Resolved>& work) {
 
 static Answer add_kernel(WorkerSession& session, Call& call, const wire::AddKernelNode<Resolved>& wanted) {
     if (!driver().cuGraphAddKernelNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     if (!is_sound(wanted.work)) return CUDA_ERROR_INVALID_VALUE;
     KernelNode node(wanted.work, session.current());
     auto after = handles_of(wanted.spot.dependencies);
@@ -225,6 +226,7 @@ static CUresult check_place(const wire::CopyWork<Resolved>& work, const std::vec
 
 static Answer add_copy(WorkerSession&, Call& call, const wire::AddCopyNode<Resolved>& wanted) {
     if (!driver().cuGraphAddMemcpyNode) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     auto after = handles_of(wanted.spot.dependencies);
     if (auto refused = check_place(wanted.work, after); refused != CUDA_SUCCESS) return refused;
     CUDA_MEMCPY3D copy{};
@@ -286,6 +288,7 @@ static CUDA_BATCH_MEM_OP_NODE_PARAMS batch_of(const wire::BatchWork<Resolved>& w
 
 static Answer add_batch(WorkerSession&, Call& call, const wire::AddBatchNode<Resolved>& wanted) {
     if (!driver().cuGraphAddBatchMemOpNode) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     auto after = handles_of(wanted.spot.dependencies);
     auto operations = operations_of(wanted.work);
     auto batch = batch_of(wanted.work, operations);
@@ -331,6 +334,7 @@ static Answer get_batch(WorkerSession& session, Call& call, const wire::GetBatch
 
 static Answer move_child(WorkerSession& session, Call& call, const wire::MoveChildGraph<Resolved>& wanted) {
     if (!driver().cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     auto after = handles_of(wanted.spot.dependencies);
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_GRAPH;
@@ -349,6 +353,7 @@ static Answer move_child(WorkerSession& session, Call& call, const wire::MoveChi
 
 static Answer add_conditional(WorkerSession& session, Call& call, const wire::AddConditionalNode<Resolved>& wanted) {
     if (!driver().cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphNode>(wanted.node); room != CUDA_SUCCESS) return room;
     auto after = handles_of(wanted.spot.dependencies);
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;

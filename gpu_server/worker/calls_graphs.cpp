@@ -84,6 +84,7 @@ static Answer capture_info(WorkerSession& session, Call& call, const wire::GetCa
 
 static Answer instantiate(WorkerSession& session, Call& call, const wire::InstantiateGraph<Resolved>& wanted) {
     if (!driver().cuGraphInstantiateWithParams) return CUDA_ERROR_NOT_SUPPORTED;
+    if (auto room = call.in.room_for<CUgraphExec>(wanted.exec); room != CUDA_SUCCESS) return room;
     CUDA_GRAPH_INSTANTIATE_PARAMS params{};
     params.flags = wanted.flags;
     // Such a graph is uploaded by its first launch (calls_graph_memory.cpp).

@@ -91,23 +91,22 @@ static Answer describe(WorkerSession& session, Call&, const wire::DescribeResour
         if (!resource) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
         resources.push_back(*resource);
     }
-    // CUDA has no call to destroy one, so there is none of ours either.
-    if (session.handles.resource_descriptions.size() >= resource_descriptions_max) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto& descriptions = session.handles.resource_descriptions;
+    if (auto room = descriptions.room_for(wanted.description); room != CUDA_SUCCESS) return room;
     CUdevResourceDesc made = nullptr;
     auto result = driver().cuDevResourceGenerateDesc(&made, resources.data(), static_cast<unsigned>(resources.size()));
-    if (result != CUDA_SUCCESS) return result;
-    return session.handles.resource_descriptions.add(wanted.description, made) ? CUDA_SUCCESS
-                                                                               : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) descriptions.add(wanted.description, made);
+    return result;
 }
 
 static Answer create(WorkerSession& session, Call&, const wire::CreateGreenContext<Resolved>& wanted) {
     if (!driver().cuGreenCtxCreate) return CUDA_ERROR_NOT_SUPPORTED;
-    if (session.handles.green_contexts.find(wanted.green)) return CUDA_ERROR_INVALID_VALUE;
+    if (auto room = session.handles.green_contexts.room_for(wanted.green); room != CUDA_SUCCESS) return room;
     GreenContext made{nullptr, wanted.device.number};
     auto result =
         driver().cuGreenCtxCreate(&made.handle, wanted.description.handle, wanted.device.object->handle, wanted.flags);
-    if (result != CUDA_SUCCESS) return result;
-    return session.handles.green_contexts.add(wanted.green, made) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) session.handles.green_contexts.add(wanted.green, made);
+    return result;
 }
 
 static Answer destroy(WorkerSession& session, Call& call, const wire::DestroyGreenContext<Resolved>& green) {
@@ -118,11 +117,12 @@ static Answer destroy(WorkerSession& session, Call& call, const wire::DestroyGre
 static Answer create_stream(WorkerSession& session, Call&, const wire::CreateGreenStream<Resolved>& wanted) {
     if (!driver().cuGreenCtxStreamCreate) return CUDA_ERROR_NOT_SUPPORTED;
     if (wanted.stream < wire::first_minted_stream) return CUDA_ERROR_INVALID_VALUE;
+    if (auto room = session.handles.streams.room_for(wanted.stream); room != CUDA_SUCCESS) return room;
     Stream stream{nullptr, session.current_number()};
     auto result =
         driver().cuGreenCtxStreamCreate(&stream.handle, wanted.green.handle, CU_STREAM_NON_BLOCKING, wanted.priority);
-    if (result != CUDA_SUCCESS) return result;
-    return session.handles.streams.add(wanted.stream, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) session.handles.streams.add(wanted.stream, stream);
+    return result;
 }
 
 void add_green_context_calls(HandlerTable& table) {

@@ -13,13 +13,13 @@ struct Link {
 };
 
 static Answer create_link(WorkerSession& session, Call&, const wire::CreateLink& wanted) {
+    if (auto room = session.handles.links.room_for(wanted.link); room != CUDA_SUCCESS) return room;
     auto link = std::make_shared<Link>();
     auto& options = link->options = JitOptions(wanted.compiler);
     link->logs.ask_for(options);
     auto result = driver().cuLinkCreate_v2(options.count(), options.ids.data(), options.values.data(), &link->state);
-    if (result != CUDA_SUCCESS || session.handles.links.add(wanted.link, link)) return result;
-    driver().cuLinkDestroy(link->state);
-    return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) session.handles.links.add(wanted.link, link);
+    return result;
 }
 
 static Answer add_to_link(WorkerSession& session, Call& call, const wire::AddToLink& record) {

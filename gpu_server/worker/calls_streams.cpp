@@ -8,10 +8,11 @@ namespace tnr::worker {
 
 static Answer create_stream(WorkerSession& session, Call&, const wire::CreateStream<Resolved>& wanted) {
     if (wanted.stream < wire::first_minted_stream) return CUDA_ERROR_INVALID_VALUE;
+    if (auto room = session.handles.streams.room_for(wanted.stream); room != CUDA_SUCCESS) return room;
     Stream stream{nullptr, session.current_number()};
     auto result = driver().cuStreamCreateWithPriority(&stream.handle, wanted.flags, wanted.priority);
-    if (result != CUDA_SUCCESS) return result;
-    return session.handles.streams.add(wanted.stream, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) session.handles.streams.add(wanted.stream, stream);
+    return result;
 }
 
 // So that a wait for the context still waits for the work of a stream that is destroyed.

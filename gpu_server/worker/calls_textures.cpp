@@ -125,10 +125,12 @@ static Answer get_surface_reference(WorkerSession& session, Call&, const wire::G
 
 static Answer create_reference(WorkerSession& session, Call&, const wire::CreateTextureReference& wanted) {
     if (!driver().cuTexRefCreate) return CUDA_ERROR_NOT_SUPPORTED;
+    auto& references = session.handles.texture_references;
+    if (auto room = references.room_for(wanted.named); room != CUDA_SUCCESS) return room;
     CUtexref made = nullptr;
     auto result = driver().cuTexRefCreate(&made);
-    if (result != CUDA_SUCCESS) return result;
-    return session.handles.texture_references.add(wanted.named, {made, 0}) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) references.add(wanted.named, {made, 0});
+    return result;
 }
 
 static Answer destroy_reference(WorkerSession& session, Call&, const wire::DestroyTextureReference<Resolved>& wanted) {

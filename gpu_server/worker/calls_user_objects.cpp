@@ -27,7 +27,7 @@ void gone(void* data) {
 
 static Answer create_object(WorkerSession& session, Call&, const wire::CreateUserObject& wanted) {
     if (!driver().cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
-    if (session.handles.user_objects.find(wanted.object)) return CUDA_ERROR_INVALID_VALUE;
+    if (auto room = session.handles.user_objects.room_for(wanted.object); room != CUDA_SUCCESS) return room;
     auto kept = std::make_unique<Kept>(Kept{session, wanted.object});
     CUuserObject made = nullptr;
     auto result =

@@ -56,6 +56,12 @@ public:
     }
 
     Handles& handles() { return handles_; }
+    // Whether enter() would take that number for a Handle, or else what the call returns.
+    template <class Handle>
+    CUresult room_for(uint64_t number) const {
+        if (number >= wire::first_number_of_worker) return CUDA_ERROR_INVALID_VALUE;
+        return handles_.graphs.room_for(number, Handle{});
+    }
     // Enters what the call has made under the client's number. False if that is taken.
     template <class Handle>
     bool enter(uint64_t number, Handle handle) {

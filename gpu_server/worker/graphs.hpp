@@ -32,6 +32,10 @@ public:
     CUgraphNode find_node(uint64_t number);
     void name(NamedGraph& named, uint64_t graph, uint64_t node);
 
+    // Whether enter() would, or else what the call returns: asked before the driver makes what would have no number.
+    CUresult room_for(uint64_t number, CUgraph) const { return graphs_.room_for(number); }
+    CUresult room_for(uint64_t number, CUgraphNode) const { return nodes_.room_for(number); }
+    CUresult room_for(uint64_t number, CUgraphExec) const { return execs.room_for(number); }
     // False if the number is taken, or there are too many.
     bool enter(uint64_t number, CUgraph graph, const NamedGraph& where);
     bool enter(uint64_t number, CUgraphNode node, const NamedGraph& where);

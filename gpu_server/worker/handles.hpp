@@ -145,16 +145,17 @@ public:
 
     std::vector<Device>& devices;
     CUcontext current = nullptr;  // in which records run
-    NumberedHandles<CUcontext> contexts;
+    NumberedHandles<CUcontext> contexts{contexts_max};
     NumberedHandles<Stream> streams;
     NumberedHandles<SharedEvent> events;
     NumberedHandles<Library> libraries;
-    NumberedHandles<std::shared_ptr<Link>> links;
+    NumberedHandles<std::shared_ptr<Link>> links{links_max};
     NumberedHandles<Created> allocations;
     GraphBook graphs{devices};
     UserObjects user_objects;
     NumberedHandles<GreenContext> green_contexts;
-    NumberedHandles<CUdevResourceDesc> resource_descriptions;
+    NumberedHandles<CUdevResourceDesc> resource_descriptions{
+        resource_descriptions_max};  // CUDA has no call to destroy one
     DeviceResources device_resources;
     NumberedHandles<Array> arrays;
     NumberedHandles<MipmappedArray> mipmapped_arrays;

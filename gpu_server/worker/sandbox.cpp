@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -215,17 +217,18 @@ private:
 
 // ---- rights
 
-Result<> limit_resources(rlim_t threads) {
-    auto limit = [](auto resource, rlim_t most) {
-        rlimit now{};
-        getrlimit(resource, &now);
-        rlim_t value = std::min(most, now.rlim_max);
-        rlimit wanted{value, value};
-        return setrlimit(resource, &wanted) == 0;
-    };
+bool limit_to(int resource, rlim_t most) {
+    rlimit now{};
+    getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+    rlim_t value = std::min(most, now.rlim_max);
+    rlimit wanted{value, value};
+    return setrlimit(static_cast<__rlimit_resource_t>(resource), &wanted) == 0;
+}
+
+Result<> limit_resources() {
     rlimit locked{RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_MEMLOCK, &locked);  // pinned staging buffers; only root may, and only root needs to
-    if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, files_max) || !limit(RLIMIT_NPROC, threads))
+    if (!limit_to(RLIMIT_CORE, 0) || !limit_to(RLIMIT_NOFILE, files_max) || !limit_to(RLIMIT_NPROC, threads_of_all_max))
         return failed("set resource limits");
     return Ok{};
 }
@@ -240,29 +243,62 @@ std::vector<gid_t> device_groups(const SandboxOptions& options) {
     return groups;
 }
 
-// Takes a user id of our own, so that nothing a user may do to its processes reaches another worker. In a container
-// that has only some ids, takes the one that all share.
-bool become_nobody_else(pid_t process) {
-    auto user = first_user + static_cast<uid_t>(process);
-    if (setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0) return true;
-    rlimit all{threads_of_all_max, threads_of_all_max};
-    setrlimit(RLIMIT_NPROC, &all);
-    return setresgid(nobody, nobody, nobody) == 0 && setresuid(nobody, nobody, nobody) == 0;
+bool opens(const std::string& path) {
+    return UniqueFd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) || errno == ENOENT;
 }
 
-Result<> drop_rights(bool root, pid_t process, const std::vector<gid_t>& groups) {
+// Would that user find what the driver needs? Our own private filesystem shows it to everybody; the host's may have it where
+// only root looks.
+bool finds_files(uid_t user, const SandboxOptions& options) {
+    setfsgid(user), setfsuid(user);
+    const auto& folders = options.writable;
+    const bool all = std::all_of(options.readable.begin(), options.readable.end(), opens) &&
+                     std::all_of(folders.begin(), folders.end(),
+                                 [](auto& path) { return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0; });
+    setfsuid(geteuid()), setfsgid(getegid());
+    return all;
+}
+
+// Takes a user id, for all that is done. Where it would not find the files, only as the real one: threads are counted by that
+// one, and root's are not.
+bool become(uid_t user, bool jailed, const SandboxOptions& options) {
+    const bool wholly = jailed || finds_files(user, options);
+    const uid_t acts_as = wholly ? user : geteuid();
+    const gid_t group = wholly ? user : getegid();
+    return setresgid(user, group, group) == 0 && setresuid(user, acts_as, acts_as) == 0;
+}
+
+void miss(std::string& missing, const std::string& what) {
+    missing += (missing.empty() ? "" : "; ") + what + " (" + std::strerror(errno) + ")";
+}
+
+// Takes a user id of our own, so that nothing a user may do to its processes reaches another worker, and threads are counted
+// for each alone. In a container that has only some ids, takes the one that all share; one whose root may not change its id
+// stays root.
+Result<> become_nobody_else(pid_t process, bool jailed, const SandboxOptions& options, const std::vector<gid_t>& groups,
+                            std::string& missing) {
+    const bool may = setgroups(groups.size(), groups.data()) == 0;
+    if (may && become(first_user + static_cast<uid_t>(process), jailed, options)) {
+        if (!limit_to(RLIMIT_NPROC, threads_max)) return failed("limit its threads");
+        return Ok{};
+    }
+    if (may && become(nobody, jailed, options)) return Ok{};
+    if (jailed) return failed("become nobody");
+    miss(missing, "a user of its own, and a limit of its threads");
+    return Ok{};
+}
+
+// No program that is started has any. Who is not root may not say so.
+void drop_bounding_set() {
     for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) prctl(PR_CAPBSET_DROP, capability);
-    if (root && (setgroups(groups.size(), groups.data()) != 0 || !become_nobody_else(process)))
-        return failed("become nobody");
+}
+
+Result<> renounce_rights() {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[2]{};
     if (syscall(SYS_capset, &header, none) != 0) return failed("drop its capabilities");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("renounce new privileges");
     return Ok{};
-}
-
-void miss(std::string& missing, const std::string& what) {
-    missing += (missing.empty() ? "" : "; ") + what + " (" + std::strerror(errno) + ")";
 }
 
 }  // namespace
@@ -300,7 +336,7 @@ Result<> enter_sandbox(const SandboxOptions& options) {
     bool namespaces = offline;
     if (!offline) {  // not root, or the root of a container, who may less; and there was no namespace to start in
         namespaces = enter_user_namespace();
-        root = false;
+        if (namespaces) root = false;  // of that one only
         if (!namespaces) miss(missing, "namespaces");
         offline = namespaces && unshare(CLONE_NEWNET) == 0;
         if (namespaces && !offline) miss(missing, "an empty network");
@@ -315,10 +351,11 @@ Result<> enter_sandbox(const SandboxOptions& options) {
         miss(missing, "a private filesystem");
     }
 
-    bool own_user = root && jailed;
-    if (auto limited = limit_resources(own_user ? threads_max : threads_of_all_max); !limited) return limited;
-    // Nobody cannot read what only root may; without the private filesystem that would include the driver's folder.
-    if (auto dropped = drop_rights(own_user, process, groups); !dropped) return dropped;
+    if (auto limited = limit_resources(); !limited) return limited;
+    drop_bounding_set();
+    if (root)
+        if (auto done = become_nobody_else(process, jailed, options, groups, missing); !done) return done;
+    if (auto renounced = renounce_rights(); !renounced) return renounced;
     prctl(PR_SET_DUMPABLE, 0);         // other workers of the same user cannot read our memory
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of user has cleared it
     if (getppid() != parent) _exit(128 + SIGKILL);

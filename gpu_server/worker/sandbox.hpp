@@ -4,7 +4,8 @@
 // network but the connection it was given, a filesystem with system libraries and nothing to write but a private /tmp,
 // no device but its GPU's, no capability, no other process in sight or within reach, no way to start a program. Its process
 // ids are its own (the supervisor starts it so: ChildPlan::own_process_ids). On a server that is root it is a user of its own,
-// too, so that nothing it may do to its user's processes reaches another worker.
+// too, so that nothing it may do to its user's processes reaches another worker. Only where there is no private filesystem,
+// and the driver is where root alone may look, does it act as root, without capabilities.
 //
 // Where the system does not let us take something away (no namespaces in an unprivileged container), the rest still is,
 // and one line in the log says what is missing.

@@ -42,6 +42,9 @@ constexpr long denied[] = {
     // programs and processes
     SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_process_madvise,
     SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal, SYS_kcmp, SYS_setns, SYS_unshare, SYS_migrate_pages,
+    // another user: where the files are only root's, we act as root, and are counted as somebody else (sandbox.cpp)
+    SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setfsuid, SYS_setfsgid,
+    SYS_setgroups,
     // a TCP connection that was accepted belongs to the host's network: disconnected, it could connect anywhere
     SYS_connect, SYS_bind, SYS_listen,
     // mounts and roots

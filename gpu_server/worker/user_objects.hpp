@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
 #include "api_client/base/mutex.hpp"
 #include "driver_table.hpp"
+#include "gpu_server/worker/numbered_handles.hpp"
 
 namespace tnr::worker {
 
@@ -15,22 +15,26 @@ public:
     // Null when the number is unknown, or the object gone.
     CUuserObject find(uint64_t number) TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
-        auto found = objects_.find(number);
-        return found == objects_.end() ? nullptr : found->second;
+        auto* found = objects_.find(number);
+        return found ? *found : nullptr;
     }
-    // False if the number is taken.
+    CUresult room_for(uint64_t number) TNR_EXCLUDES(mutex_) {
+        LockGuard lock(mutex_);
+        return objects_.room_for(number);
+    }
+    // False if the number is taken, or there are too many.
     bool add(uint64_t number, CUuserObject object) TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
-        return objects_.emplace(number, object).second;
+        return objects_.add(number, object);
     }
     void remove(uint64_t number) TNR_EXCLUDES(mutex_) {
         LockGuard lock(mutex_);
-        objects_.erase(number);
+        objects_.remove(number);
     }
 
 private:
     Mutex mutex_;
-    std::unordered_map<uint64_t, CUuserObject> objects_ TNR_GUARDED_BY(mutex_);
+    NumberedHandles<CUuserObject> objects_ TNR_GUARDED_BY(mutex_);
 };
 
 }  // namespace tnr::worker

@@ -5,6 +5,7 @@ snapshot.
     pool_away_test.py BIN LIB    BIN: folder of tnr and tnr-gpu-server; LIB: folder of libcuda.so.1
 """
 import base64
+import json
 import os
 import pathlib
 import shutil
@@ -178,6 +179,10 @@ class PoolAway(pool_case.PoolCase):
         error = self.refused(bob, "l4")
         self.assertIn("out of touch with its pool", error)
         self.assertIn("programs that run are not touched", error)
+        status = self.operator("status")  # most wanted then; what only the store knows is said to be unknown
+        self.assertRegex(status, r"a h100 #0  claimed +alice")
+        self.assertIn("What users may have is not known", status)
+        self.assertIsNone(json.loads(self.operator("status", "-o", "json"))["limits"])
         serves = threading.Thread(target=self.serve, args=("c", "l4"))  # a server waits for its store to be there
         serves.start()
         wait_until(lambda: "does not answer" in self.log("c"), 15)

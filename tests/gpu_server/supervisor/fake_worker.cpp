@@ -244,6 +244,7 @@ static bool said_about_client(char byte) {
     if (byte == 'w') message["moved"] = {{"up", 500}, {"down", 20}};  // less than before
     if (byte == 'V') message["moved"] = {{"up", ~uint64_t{0}}, {"down", ~uint64_t{0}}, {"busy_ms", ~uint64_t{0}}};
     if (byte == 'a' || byte == 'r') message["away"] = byte == 'a';
+    if (byte == 'E') message["ended"] = "so it says";
     if (byte == 'L') message = {{"away", true}, {"and", std::string(5'000, 'x')}};
     if (message.is_null()) return false;
     tnr::server::send_message(child_control_fd, message);

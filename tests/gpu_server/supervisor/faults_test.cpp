@@ -44,6 +44,18 @@ TEST_CASE("a worker that crashes as soon as it serves ends only its session", "[
     CHECK(ask(*client, {{"op", "hello"}})["role"] == "open");
 }
 
+TEST_CASE("a worker that says its last word and stays is ended", "[server]") {
+    Server server({"--plain", "--emulate", "h100"});
+    auto client = client_of(server);
+    auto connection = connect_to(ask(*client, session_request("trainer"))["endpoint"]);
+    REQUIRE(::write(connection.get(), "E", 1) == 1);
+    REQUIRE(server.wait_for_log("has said that it ends, and has not: it is ended"));
+    char byte = 0;
+    CHECK(::read(connection.get(), &byte, 1) <= 0);
+    REQUIRE(server.wait_for_log("wiped 1 MiB, free", 2));
+    CHECK(ask(*client, session_request("notebook")).contains("session"));
+}
+
 TEST_CASE("a server that is asked to end does so at once, and the ledger is closed", "[server]") {
     auto signal = GENERATE(SIGTERM, SIGINT);
     Server server({"--plain", "--emulate", "h100:2"}, {"TNR_WORKER_FAKE_GPUS=2"});

@@ -1,6 +1,7 @@
 // The operator's commands with what nobody should give them, and two at once.
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -80,6 +81,41 @@ TEST_CASE("what is restored is a file", "[odd]") {
         CHECK(says(output.err, wrong + " is no file"));
     }
     CHECK(says(one.command({"restore", one.folder.path + "/nothing"}).err, "cannot open"));
+}
+
+// A pipe that nobody writes to: whoever opens one as a file waits for ever.
+TEST_CASE("a pipe in the place of one of a server's files ends the command or is told, and stops nothing", "[odd]") {
+    Operator one;
+    REQUIRE(one.command({"user", "add", "alice", "--address", "tcp://127.0.0.1:1"}).code == 0);
+    const auto replace = [&](const std::string& name) {
+        std::filesystem::remove(one.state + "/" + name);
+        REQUIRE(mkfifo((one.state + "/" + name).c_str(), 0600) == 0);
+    };
+    SECTION("the audit log: what was to be in it is in the server's log") {
+        replace("audit.log");
+        auto added = one.command({"user", "add", "bob", "--address", "tcp://127.0.0.1:1"});
+        CHECK(added.code == 0);
+        CHECK(says(added.err, "the audit log is not written: "));
+        CHECK(says(one.command({"audit"}).err, "it is a pipe"));
+    }
+    SECTION("the key") {
+        replace("server.key");
+        auto refused = one.command({"user", "add", "bob", "--address", "tcp://127.0.0.1:1"});
+        CHECK(refused.code != 0);
+        CHECK(says(refused.err, "server.key: it is a pipe"));
+    }
+    SECTION("which store it is: not taken for a server that has none") {
+        replace("store");
+        auto refused = one.command({"user", "list"});
+        CHECK(refused.code != 0);
+        CHECK(says(refused.err, "store: it is a pipe"));
+    }
+    SECTION("the pool's name: nobody makes another one") {
+        replace("identity");
+        auto refused = one.command({"serve", "--plain", "--emulate", "h100", "--listen", "tcp://127.0.0.1:0"});
+        CHECK(refused.code != 0);
+        CHECK(says(refused.err, "identity: it is a pipe"));
+    }
 }
 
 TEST_CASE("a price from a clock that was ahead is told, and gives way to who says that the clock is right", "[odd]") {

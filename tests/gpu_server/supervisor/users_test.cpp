@@ -65,6 +65,15 @@ std::string said(const json& answer) {
 
 }  // namespace
 
+TEST_CASE("the log says whose claim it was, at its end as at its start", "[users]") {
+    Server server({"--emulate", "h100", "--linger-ms", "0"});
+    auto client = client_of(server, enroll(server, "alice"));
+    REQUIRE(ask(*client, session_request("trainer")).contains("session"));
+    CHECK(server.wait_for_log("claim 1: alice/trainer has h100 #0"));
+    REQUIRE_FALSE(ask(*client, {{"op", "release"}, {"machine", "trainer"}}).contains("error"));
+    CHECK(server.wait_for_log("claim 1 of alice/trainer ended after"));
+}
+
 TEST_CASE("a token is traded for a key once, by whoever is first", "[users]") {
     Server server({"--emulate", "h100"});
     auto token = token_for(server, "alice");

@@ -96,7 +96,8 @@ TEST_CASE("a request is understood whole, and nothing else is", "[watch]") {
           "\r\n\r\n", "GET /\x01 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
           "GET / HTTP/1.1\r\n: x\r\n\r\n", "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
           "GET / HTTP/1.1\r\nX: a\r\n b: c\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-          "GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n"})
+          "GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
+          "GET / HTTP/1.1\r\nX-Host: a\r\n\r\n"})
         CHECK(parsed(bad) == HttpParsed::malformed);
 }
 
@@ -111,16 +112,16 @@ TEST_CASE("a name that somebody else could have made is told from an address", "
 
 TEST_CASE("one request is answered, and the connection ended", "[watch]") {
     Serving serving;
-    auto answer = serving.ask("GET /here HTTP/1.1\r\n\r\n");
+    auto answer = serving.ask("GET /here HTTP/1.1\r\nHost:\r\n\r\n");
     CHECK(answer.starts_with("HTTP/1.1 200 OK\r\n"));
     CHECK(answer.ends_with("\r\n\r\nyou asked for /here"));
     CHECK(answer.find("default-src 'none'") != std::string::npos);
-    auto head = serving.ask("HEAD /here HTTP/1.1\r\n\r\n");
+    auto head = serving.ask("HEAD /here HTTP/1.1\r\nHost:\r\n\r\n");
     CHECK(head.ends_with("\r\n\r\n"));
     CHECK(head.find("Content-Length: 19") != std::string::npos);
-    CHECK(serving.ask("POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    CHECK(serving.ask("POST / HTTP/1.1\r\nHost:\r\n\r\n").starts_with("HTTP/1.1 405 "));
     CHECK(serving.ask("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    CHECK(serving.ask("GET /big HTTP/1.1\r\n\r\n").size() > 8 << 20);
+    CHECK(serving.ask("GET /big HTTP/1.1\r\nHost:\r\n\r\n").size() > 8 << 20);
     std::string endless = "GET / HTTP/1.1\r\n";
     while (endless.size() <= request_bytes_max) endless += "X-More: 1234567890\r\n";
     CHECK(serving.ask(endless).starts_with("HTTP/1.1 431 "));
@@ -136,7 +137,7 @@ TEST_CASE("connections that say nothing keep nobody out, and hold a bounded numb
         if (i % 20 == 0) silent.push_back(std::move(one));  // the others leave in the middle
     }
     auto began = Clock::now();
-    CHECK(serving.ask("GET /me HTTP/1.1\r\n\r\n").ends_with("you asked for /me"));
+    CHECK(serving.ask("GET /me HTTP/1.1\r\nHost:\r\n\r\n").ends_with("you asked for /me"));
     CHECK(Clock::now() - began < request_within);
     // Ours, the server's, and some that are on their way.
     CHECK(open_descriptors() - before <= std::ssize(silent) + static_cast<long>(connections_max) + 1);
@@ -146,8 +147,8 @@ TEST_CASE("who opens more connections than there are places ends none of another
     Serving serving;
     constexpr uint32_t another = INADDR_LOOPBACK + 1;
     auto reader = serving.connected(), writer = serving.connected();
-    Serving::say(reader, "GET /big HTTP/1.1\r\n\r\n");  // more than fits on the way: it is read later
-    Serving::say(writer, "GET /late HTTP/1.1\r\n");
+    Serving::say(reader, "GET /big HTTP/1.1\r\nHost:\r\n\r\n");  // more than fits on the way: it is read later
+    Serving::say(writer, "GET /late HTTP/1.1\r\nHost:\r\n");
     std::vector<UniqueFd> flood;
     for (size_t i = 0; i < 5 * connections_max; ++i) {
         flood.push_back(serving.connected(another));
@@ -155,7 +156,7 @@ TEST_CASE("who opens more connections than there are places ends none of another
     }
     // The last one is served once all before it have been accepted.
     auto last = serving.connected(another);
-    Serving::say(last, "GET /last HTTP/1.1\r\n\r\n");
+    Serving::say(last, "GET /last HTTP/1.1\r\nHost:\r\n\r\n");
     CHECK(Serving::rest_of(last).ends_with("you asked for /last"));
     Serving::say(writer, "\r\n");
     CHECK(Serving::rest_of(writer).ends_with("you asked for /late"));
@@ -182,9 +183,9 @@ TEST_CASE("who does not read his answer costs no more than his place", "[watch]"
     std::vector<UniqueFd> lazy;
     for (int i = 0; i < 30; ++i) {
         lazy.push_back(serving.connected());
-        Serving::say(lazy.back(), "GET /big HTTP/1.1\r\n\r\n");
+        Serving::say(lazy.back(), "GET /big HTTP/1.1\r\nHost:\r\n\r\n");
     }
     auto began = Clock::now();
-    CHECK(serving.ask("GET /me HTTP/1.1\r\n\r\n").ends_with("you asked for /me"));
+    CHECK(serving.ask("GET /me HTTP/1.1\r\nHost:\r\n\r\n").ends_with("you asked for /me"));
     CHECK(Clock::now() - began < request_within);
 }
