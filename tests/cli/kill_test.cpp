@@ -65,6 +65,7 @@ public:
 // A cloud as its mock is started, and the GPU to ask for there.
 struct Place {
     const char *cloud, *variable, *path, *gpu;
+    const char* of = "";  // the requests that count
 };
 constexpr Place hetzner = {"hetzner", "HCLOUD_ENDPOINT", "/v1", "h100"};
 
@@ -81,6 +82,7 @@ struct KillWorld {
         : cloud(place.cloud, std::string(place.cloud) + "_mock.py", place.variable, place.path),
           start({"start", "demo", "--gpu", place.gpu, "--provider", place.cloud}) {
         auto& session = fake.session;
+        of = place.of;
         cloud.world.http.pause = [](int) { return !interrupt::interrupted(); };
         cloud.world.http.explain = {};
         cloud.now = ui::utc_text(std::time(nullptr));  // what clouds check signatures with
@@ -99,6 +101,7 @@ struct KillWorld {
     }
 
     int64_t hours_passed = 0;
+    std::string of;
     const Words start;
     const Words remove = {"delete", "demo", "--yes"};
 
@@ -113,7 +116,7 @@ struct KillWorld {
         if (when == "unchanged")
             changes_to_live = at;
         else
-            cloud.ask("kill", {{"pid", ::getpid()}, {"at", at}, {"when", when}, {"signal", signal}});
+            cloud.ask("kill", {{"pid", ::getpid()}, {"at", at}, {"of", of}, {"when", when}, {"signal", signal}});
         int code = fake.tnr(words);
         (void)write_file(fake.folder / "said", fake.err.str());
         ::_exit(code);
@@ -123,7 +126,7 @@ struct KillWorld {
         (void)remove_file(fake.folder / "said");
         int status = 0;
         ::waitpid(begin(words, when, at, signal), &status, 0);
-        cloud.ask("kill", {{"pid", 0}, {"at", 0}, {"when", ""}, {"signal", 0}});
+        cloud.ask("kill", json::object());
         settle();
         const bool by_itself = WIFEXITED(status) && WEXITSTATUS(status) == 0;
         if (signal == SIGKILL) REQUIRE((by_itself || WIFSIGNALED(status)));
@@ -148,9 +151,10 @@ struct KillWorld {
 
     // Whatever there is has a name here, and a `tnr` of either kind ends it.
     void finish(Finish how) {
-        INFO("left at the cloud: " << left().dump());
         if (how == Finish::elsewhere) return finish_elsewhere();
-        if (left() != json::array()) REQUIRE(has_record());
+        const json there = left();
+        INFO("left at the cloud: " << there.dump());
+        if (there != json::array()) REQUIRE(has_record());
         if (how == Finish::by_start) {
             done(start);
             auto machines = fake.document({"status"})["machines"];
@@ -199,19 +203,19 @@ void kill_at_each(KillWorld& world, const Words& before, const Words& words, con
         const bool killed = world.ended(words, when, at);
         world.finish(static_cast<Finish>(finish));
         if (killed) continue;
-        CHECK(at > 2);
+        CHECK(at > 1);
         return;
     }
 }
 
-void kill_everywhere(const Place& place) {
+void kill_everywhere(const Place& place, const std::vector<std::string>& whens = {"unread", "unsent", "unchanged"}) {
     KillWorld world(place);
     world.done(world.start);  // which asks for what is kept for a day
     world.done(world.remove);
     REQUIRE(world.left() == json::array());
-    for (const auto& [when, shift] : {std::pair{"unread", 0}, {"unsent", 1}, {"unchanged", 2}}) {
+    for (int shift = 0; const auto& when : whens) {
         kill_at_each(world, {}, world.start, when, shift);
-        kill_at_each(world, world.start, world.remove, when, shift);
+        kill_at_each(world, world.start, world.remove, when, shift++);
     }
 }
 
@@ -232,8 +236,10 @@ TEST_CASE("nor at Google", "[cli][kill]") {
 TEST_CASE("nor at Azure", "[cli][kill]") {
     kill_everywhere({"azure", "AZURE_RESOURCE_MANAGER_HOST", "", "h100"});
 }
+// moto takes seconds for each start, so there the requests that only look are left out, and so are files.
 TEST_CASE("nor at AWS", "[cli][kill]") {
-    if (test::AwsMock::is_there()) kill_everywhere({"aws", "AWS_ENDPOINT_URL", "", "h100"});
+    if (!test::AwsMock::is_there()) return;
+    kill_everywhere({"aws", "AWS_ENDPOINT_URL", "", "h100", "/(?!Describe|Get)[A-Za-z]+$"}, {"unread", "unsent"});
 }
 
 TEST_CASE("a start that hears Ctrl-C at any step says what exists, and how to go on", "[cli][kill]") {

@@ -15,8 +15,9 @@ Beside the cloud's paths it answers these:
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
   GET  /mock/costly      of those, what costs money and goes on doing so
-  POST /mock/kill        {"pid", "at", "when", "signal"}: that process gets the signal at its `at`th request from now on: before
-                         the request is heeded ("unsent") or before it is answered ("unread"). SIGKILL: it never is. null: nobody
+  POST /mock/kill        {"pid", "at", "of", "when", "signal"}: that process gets the signal at the `at`th request from now on
+                         whose path matches `of`: before the request is heeded ("unsent") or before it is answered ("unread");
+                         a SIGKILL keeps it from being so
   GET  /mock/settled     true when no other connection is open: whatever was asked for, is done
   POST /mock/client      {"url", "folder"}: the environment of a client that is signed in; its files are put into the folder
 
@@ -267,8 +268,8 @@ class MockCloud:
         return None
 
     # Once for each request: when its sender is to be killed, if at this one.
-    def doom(self):
-        if not self.doomed:
+    def doom(self, path):
+        if not self.doomed or not re.search(self.doomed["of"], path):
             return None
         self.doomed["at"] -= 1
         return self.doomed["when"] if self.doomed["at"] == 0 else None
@@ -366,10 +367,10 @@ def handler_for(cloud):
                 with cloud.lock:
                     return self.reply(200, json.dumps(cloud.control(url.path, json.loads(body) if body else None)).encode())
             with cloud.lock:
-                doom = cloud.doom()
+                path = cloud.path_of(url.path, self.headers, body)
+                doom = cloud.doom(path)
                 if doom == "unsent" and cloud.strike():
                     return self.reset()
-                path = cloud.path_of(url.path, self.headers, body)
                 fault = cloud.fault_for(self.command, path)
                 kind = fault.get("kind", "status") if fault else ""
                 status, reply, headers = 0, None, {}
