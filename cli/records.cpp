@@ -156,8 +156,13 @@ Records::All Records::all() const {
     return all;
 }
 
+// A newer tnr may have written fields that we do not know: they stay.
 Result<> Records::save(const Record& record) {
-    return write_file(path(record.name), to_json(record).dump(2) + "\n", 0600);
+    Json json = to_json(record);
+    auto text = read_file(path(record.name));
+    const Json before = text ? Json::parse(*text, nullptr, false) : Json();
+    if (before.is_object()) json.insert(before.begin(), before.end());  // only what is not there yet
+    return write_file(path(record.name), json.dump(2) + "\n", 0600);
 }
 
 Result<> Records::remove(const std::string& name) {

@@ -78,8 +78,17 @@ Result<Known> find_running(Session& session, const std::string& name) {
 }
 
 Result<> note_machine(Session& session, const Machine& machine, const Record& record) {
-    auto noted = session.history().note({sighting_of(session.now(), record.provider, machine, record)});
-    return noted ? noted : Result<>{not_written_down("'" + record.name + "' costs", noted.error())};
+    std::vector<Sighting> unwritten;
+    return note_machine(session, machine, record, unwritten);
+}
+
+Result<> note_machine(Session& session, const Machine& machine, const Record& record,
+                      std::vector<Sighting>& unwritten) {
+    unwritten.push_back(sighting_of(session.now(), record.provider, machine, record));
+    auto noted = session.history().note(unwritten);
+    if (!noted) return not_written_down("'" + record.name + "' costs", noted.error());
+    unwritten.clear();
+    return Ok{};
 }
 
 Error not_written_down(const std::string& what, const Error& why) {

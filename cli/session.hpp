@@ -78,6 +78,8 @@ Result<std::optional<Machine>> look_up(Provider& provider, const Record& record)
 
 // Writes into the history what the machine is now. The Error, for the command to end with, says what will be missing.
 Result<> note_machine(Session& session, const Machine& machine, const Record& record);
+// For a command that looks more than once: what cannot be written down waits in `unwritten` for the next time.
+Result<> note_machine(Session& session, const Machine& machine, const Record& record, std::vector<Sighting>& unwritten);
 // Likewise: "what WHAT could not be written down: WHY".
 Error not_written_down(const std::string& what, const Error& why);
 // "it has cost $1.23 in 4 h; its GPUs have cost $0.50 in 12 min"; empty when that is nothing. With the machine as it was noted last;

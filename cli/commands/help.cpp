@@ -2,11 +2,13 @@
 #include "cli/commands/help.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include "api_client/base/files.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/json_out.hpp"
 #include "cli/manual.hpp"
+#include "cli/ui/text.hpp"
 #include "gpu_client/protocol/control.hpp"
 
 namespace tnr::cli {
@@ -33,6 +35,34 @@ void print_topic(Session& session, const Place& place, const std::string& text) 
                         {"text", text}});
     else
         session.out << text;
+}
+
+// Broken between words, the rest below the words that explain an option where there is room for that.
+std::string wrapped(std::string line, size_t width) {
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    const size_t words = line.find_first_not_of(' ', line.find("  ", indent));
+    const size_t hang = words <= width / 2 ? words : indent;
+    std::string lines;
+    while (ui::columns(line) > width) {
+        size_t end = line.rfind(' ', width);
+        if (end == std::string::npos || end <= hang) end = line.find(' ', hang + 1);  // a word that is too long
+        const size_t next = line.find_first_not_of(' ', end);
+        if (next == std::string::npos) break;
+        lines += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
+        line = std::string(hang, ' ') + line.substr(next);
+    }
+    return lines + line;
+}
+
+// As wide as the terminal is. Examples are left whole: they are there to be copied.
+std::string help_text(Session& session, const Place& place) {
+    if (session.json || !session.out_is_terminal || !session.out_size) return place.text;
+    const auto width = static_cast<size_t>(std::max(session.out_size().columns, 1));
+    std::istringstream lines(place.text);
+    std::string text;
+    for (std::string line; std::getline(lines, line);)
+        text += (line.starts_with("  tnr ") ? line : wrapped(line, width)) + "\n";
+    return text;
 }
 
 const Place* find_place(const std::vector<Place>& places, const std::string& path) {
@@ -78,7 +108,7 @@ Result<> help(Session& session, const HelpOptions& options, const std::vector<Pl
                      ui::did_you_mean(path, names) + "`tnr help` shows those there are"};
     }
     if (!options.man) {
-        print_topic(session, *place, place->text);
+        print_topic(session, *place, help_text(session, *place));
         return Ok{};
     }
     const std::string command = path.substr(0, path.find(' '));  // those below a command are on its page
@@ -89,7 +119,7 @@ Result<> help(Session& session, const HelpOptions& options, const std::vector<Pl
 }  // namespace
 
 void print_help(Session& session, const std::string& path, const std::vector<Place>& places) {
-    if (const auto* place = find_place(places, path)) print_topic(session, *place, place->text);
+    if (const auto* place = find_place(places, path)) print_topic(session, *place, help_text(session, *place));
 }
 
 void add_help(Grammar& tnr, Session& session) {

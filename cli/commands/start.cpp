@@ -420,8 +420,7 @@ private:
         bool had = (old_ && has_timers(*old_)) || (!record_.image.empty() && !existed_);
         if (!has_timers(record_) && !had) return Ok{};
         progress_.begin("setting when it switches itself off");
-        auto set =
-            access_->install_timers(timers_config(record_), [this](const auto& words) { progress_.note(words); });
+        auto set = access_->install_timers(timers_config(record_), [this](auto& words) { progress_.note(words); });
         if (set) progress_.end();
         return set;
     }
@@ -435,9 +434,9 @@ private:
 
     Result<> save() { return session_.records().save(record_); }
 
-    // The last one counts: it has the machine as it is.
+    // The last one counts: it takes along what could not be written down before.
     void note() {
-        auto noted = note_machine(session_, machine_, record_);
+        auto noted = note_machine(session_, machine_, record_, unwritten_);
         troubles_ = noted ? std::vector<Trouble>{} : std::vector<Trouble>{{record_.name, noted.error()}};
     }
 
@@ -479,6 +478,7 @@ private:
     bool existed_ = false, was_running_ = false, goes_on_ = false;
     int tries_in_vain_ = 0;  // to get in
     std::vector<SeenGpu> seen_;
+    std::vector<Sighting> unwritten_;
     std::vector<Trouble> troubles_;  // that keep no machine from being there
     ui::Progress progress_{session_.screen()};
 };

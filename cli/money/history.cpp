@@ -108,6 +108,7 @@ std::string new_lines(const History::All& known, const std::vector<Sighting>& si
         const bool was_ahead = before != last.end() && before->second.at > seen.at;
         if (before != last.end() && !was_ahead && same_but_for_time(before->second, seen)) continue;
         lines += line_of(seen).dump(-1, ' ', false, HistoryJson::error_handler_t::replace) + "\n";
+        last.insert_or_assign({seen.provider, seen.id}, seen);
     }
     return lines;
 }

@@ -39,8 +39,8 @@ public:
         int damaged = 0;                  // lines that make no sense, which were passed over
     };
     Result<All> all() const;
-    // Writes down those that differ, in more than their time, from the last one of the same machine. Two `tnr` may do
-    // so at once.
+    // Writes down those that differ, in more than their time, from the last one of the same machine; oldest first. Two
+    // `tnr` may do so at once.
     Result<> note(const std::vector<Sighting>& sightings);
 
 private:

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include "cli/manual.hpp"
 #include "tests/cli/fakes.hpp"
@@ -25,6 +27,29 @@ TEST_CASE("help shows what --help shows, by any name of a command", "[cli][help]
     CHECK(fake.document({"help", "ls"}) == fake.document({"status", "--help"}));
     CHECK(fake.tnr({"help", "strat"}) == 2);
     CHECK(fake.err.str().find("did you mean 'start'?") != std::string::npos);
+}
+
+TEST_CASE("help on a terminal is broken between words, examples stay whole", "[cli][help]") {
+    test::FakeSession fake;
+    const int width = GENERATE(20, 40, 80);
+    CAPTURE(width);
+    REQUIRE(fake.tnr({"start", "--help"}) == 0);
+    const std::string piped = fake.out.str();
+    fake.session.out_is_terminal = true;
+    fake.session.out_size = [&] { return ui::Size{24, width}; };
+    REQUIRE(fake.tnr({"start", "--help"}) == 0);
+    std::istringstream lines(fake.out.str());
+    for (std::string line; std::getline(lines, line);) {
+        INFO(line);
+        const bool one_word = line.find(' ', line.find_first_not_of(' ')) == std::string::npos;
+        CHECK((ui::columns(line) <= static_cast<size_t>(width) || line.starts_with("  tnr ") || one_word));
+    }
+    auto words_of = [](const std::string& text) {
+        std::istringstream words(text);
+        return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
+    };
+    CHECK(words_of(fake.out.str()) == words_of(piped));
+    if (width == 80) CHECK(fake.out.str().find("\n  --provider TEXT             Who makes") != std::string::npos);
 }
 
 TEST_CASE("every command has a man page that man takes without a warning, and a place in the reference",

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include "tests/support/catch.hpp"
 
 #include "cli/logins.hpp"
@@ -28,6 +29,30 @@ TEST_CASE("a record comes back as it was saved, and only its owner can read it",
     REQUIRE(records.remove("demo"));
     CHECK_FALSE(*records.find("demo"));
     CHECK(records.remove("demo"));
+}
+
+TEST_CASE("what a newer tnr has added to a record survives an older one that changes it", "[cli][records]") {
+    test::TemporaryFolder folder;
+    cli::Records records{folder / "machines"};
+    cli::Record record;
+    record.name = "demo";
+    record.gpu = "h100";
+    REQUIRE(records.save(record));
+    const std::string file = folder / "machines/demo.json";
+    auto newer = nlohmann::json::parse(test::read_text(file));
+    newer["of_tomorrow"] = {{"a", 1}};
+    test::write_text(file, newer.dump());
+    record.gpu = "a100";
+    REQUIRE(records.save(record));
+    newer["gpu"] = "a100";
+    CHECK(nlohmann::json::parse(test::read_text(file)) == newer);
+
+    REQUIRE(records.remove("demo"));
+    REQUIRE(records.save(record));
+    CHECK_FALSE(nlohmann::json::parse(test::read_text(file)).contains("of_tomorrow"));
+    test::write_text(file, "damaged");
+    REQUIRE(records.save(record));
+    CHECK(*records.find("demo"));
 }
 
 TEST_CASE("a lock is held by one at a time and ends with its holder", "[cli][records]") {

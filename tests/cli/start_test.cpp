@@ -254,3 +254,23 @@ TEST_CASE("a machine that exists keeps its size and image, and start says so", "
     CHECK(record_of(fake).size != "large");
     must_start(fake, {.name = "demo"});
 }
+
+TEST_CASE("what a start could not write down at one step it writes down at the next", "[cli][start][history]") {
+    test::FakeSession fake;
+    int minutes = 0;
+    fake.session.now = [&] { return "2026-01-02T03:" + std::to_string(10 + minutes) + ":00Z"; };
+    const std::string history = fake.session.state_folder + "/history.jsonl";
+    std::filesystem::create_directories(history);  // in its place, while the machine is ordered
+    fake.session.access = [&]() -> std::unique_ptr<cli::MachineAccess> {
+        std::filesystem::remove(history);
+        minutes = 7;
+        return std::make_unique<test::FakeAccess>(fake.world);
+    };
+    REQUIRE(fake.tnr({"start", "demo", "--gpu", "h100"}) == 0);
+    auto seen = fake.session.history().all()->sightings;
+    REQUIRE(seen.size() == 2);
+    CHECK(seen[0].at == "2026-01-02T03:10:00Z");
+    CHECK(seen[0].state == MachineState::starting);
+    CHECK(seen[1].at == "2026-01-02T03:17:00Z");
+    CHECK(seen[1].state == MachineState::running);
+}

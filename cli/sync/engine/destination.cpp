@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "api_client/base/file_lock.hpp"
 #include "api_client/base/files.hpp"
 #include "cli/sync/engine/endpoints.hpp"
 #include "cli/sync/engine/messages.hpp"
@@ -124,6 +125,7 @@ Result<> Destination::begin(const Item& root) {
         return Ok{};
     }
     entries_[0].fresh = !root_was_there_;
+    if (root_was_there_ && !settings_.dry_run) adopt_root_mode();
     if (root_was_there_ || settings_.dry_run) return Ok{};
     if (::mkdir(place_.c_str(), mode_while_filling(root)) == 0) return Ok{};
     // Another sync into the same place may have been quicker.
@@ -185,10 +187,39 @@ void Destination::open_up(uint32_t index) {
     struct stat found;
     if (!open || ::fstat((*open)->get(), &found) != 0 || (found.st_mode & 0300) == 0300) return;
     // Somebody else's stays as it is, and says so when we write.
-    if (::fchmod((*open)->get(), (found.st_mode & 07777) | 0300) == 0) opened_up_[index] = found.st_mode & 07777;
+    const mode_t mode = found.st_mode & 07777;
+    if (::fchmod((*open)->get(), mode | 0300) != 0) return;
+    opened_up_[index] = mode;
+    if (is_old_root(index)) remember_root_mode((*open)->get(), mode);
+}
+
+// No source tells the mode of a destination that was there, so a run that is killed leaves it to the next one: as the
+// mode of an empty file in there, which is locked for as long as its run lives.
+void Destination::remember_root_mode(int root, mode_t mode) {
+    UniqueFd fd = root_mode_file_ ? std::move(root_mode_file_)
+                                  : UniqueFd{::openat(root, root_mode_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0)};
+    if (fd && try_lock(fd.get()) == Lock::ours && ::fchmod(fd.get(), mode) == 0) root_mode_file_ = std::move(fd);
+}
+
+// Nothing but the owner's way in is ever taken away so, whoever made that file.
+void Destination::adopt_root_mode() {
+    auto root = folder(0);
+    if (!root) return;
+    UniqueFd fd{::openat((*root)->get(), root_mode_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    struct stat own, kept;
+    if (!fd || try_lock(fd.get()) != Lock::ours || ::fstat((*root)->get(), &own) != 0 ||
+        ::fstat(fd.get(), &kept) != 0 || !S_ISREG(kept.st_mode))
+        return;
+    const mode_t mode = kept.st_mode & 07777;
+    if ((mode | 0300) == (own.st_mode & 07777) && kept.st_uid == ::geteuid()) opened_up_[0] = mode;
+    ::futimens(fd.get(), nullptr);  // or it would be swept as abandoned
+    root_mode_file_ = std::move(fd);
 }
 
 void Destination::restore_modes() {
+    if (root_mode_file_)
+        if (auto root = folder(0)) ::unlinkat((*root)->get(), root_mode_name, 0);
+    root_mode_file_.reset();
     for (auto [index, mode] : std::exchange(opened_up_, {}))
         if (auto open = folder(index)) ::fchmod((*open)->get(), mode);
 }

@@ -88,6 +88,8 @@ private:
     bool absent(uint32_t index) const;
     std::string path_below(uint32_t index) const;  // the destination
     void open_up(uint32_t index);
+    void remember_root_mode(int root, mode_t mode);
+    void adopt_root_mode();
     bool leads_outside(uint32_t index);
 
     const SyncSettings& settings_;
@@ -100,6 +102,7 @@ private:
     std::unordered_map<uint32_t, std::shared_ptr<const UniqueFd>> open_;
     std::deque<uint32_t> opened_;                       // oldest first
     std::unordered_map<uint32_t, uint32_t> opened_up_;  // folders, and the modes they had
+    UniqueFd root_mode_file_;                           // in the root, for whoever comes after a kill
 };
 
 // Whether what is there may stay: same size, same time.

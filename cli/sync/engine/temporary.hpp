@@ -30,6 +30,9 @@ std::string letters_of(const std::string& temporary);
 // Where this run begins to count for names whose letters are not the run's own.
 size_t first_number();
 
+// Of a file that arrives nowhere (destination.cpp), named as temporaries are, so that it is neither copied nor kept.
+inline constexpr const char* root_mode_name = ".tnr-openedup-0";
+
 // Smaller files are sent again sooner than both sides have looked at what there is of them.
 inline constexpr uint64_t resume_bytes_min = uint64_t{8} << 20;
 

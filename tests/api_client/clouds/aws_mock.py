@@ -426,6 +426,9 @@ class Aws(SignIn, MockCloud):
             things += ["key" for each in ec2.describe_key_pairs()["KeyPairs"]]
         return sorted(things)
 
+    def costly(self):
+        return [each for each in self.left() if each.split()[0] in ("instance", "volume", "image", "snapshot")]
+
     def seen(self):
         machines = []
         for region in REGIONS:

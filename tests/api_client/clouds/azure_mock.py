@@ -59,6 +59,10 @@ class Azure(MockCloud):
     def left(self):
         return sorted([each["name"] for each in self.groups.values()] + [key.split("/")[-1] for key in self.things])
 
+    def costly(self):
+        free = ("networksecuritygroups", "virtualnetworks", "networkinterfaces")
+        return [key for key in self.things if key.split("/")[1].lower() not in free and key.split("/")[0] not in self.deleting]
+
     def control(self, path, body):
         if path == "/mock/things":
             return self.things

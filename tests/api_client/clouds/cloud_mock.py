@@ -9,10 +9,15 @@ Beside the cloud's paths it answers these:
                          "endless" (bytes as long as they are taken),
                          "xml" ("text" as it is)
   POST /mock/knobs       {"sold_out": […], …}: what only the cloud decides; "no_faults" forgets those that are left;
+                         "unchecked": no request is held against the description;
                          "bend": a number, from which on replies are bent at random (bent.py), or null
   GET  /mock/log         [{"method", "path", "status", "body"}] of all requests so far
   GET  /mock/violations  what did not fit the description; [] when all did
   GET  /mock/left        names of all that still exists there
+  GET  /mock/costly      of those, what costs money and goes on doing so
+  POST /mock/kill        {"pid", "at", "of", "when", "signal"}: that process gets the signal at the `at`th request from now on
+                         whose path matches `of`: before the request is heeded ("unsent") or before it is answered ("unread");
+                         a SIGKILL keeps it from being so
   GET  /mock/settled     true when no other connection is open: whatever was asked for, is done
   POST /mock/client      {"url", "folder"}: the environment of a client that is signed in; its files are put into the folder
 
@@ -30,6 +35,7 @@ import pathlib
 import random
 import re
 import shlex
+import signal
 import socket
 import ssl
 import struct
@@ -180,6 +186,7 @@ class MockCloud:
         self.prefix, self.lock = prefix, threading.Lock()
         self.description = Description(name, prefix, mend)
         self.faults, self.log, self.knobs, self.last_id, self.booted, self.bending = [], [], {}, 1000, [], None
+        self.doomed = None
         self.routes = [(method, re.compile(prefix + pattern), getattr(self, attribute))
                        for attribute in dir(type(self))
                        for method, pattern in getattr(getattr(type(self), attribute), "routes", [])]
@@ -195,6 +202,9 @@ class MockCloud:
         raise NotImplementedError
 
     def left(self):
+        raise NotImplementedError
+
+    def costly(self):
         raise NotImplementedError
 
     def client(self, url, folder):
@@ -229,6 +239,10 @@ class MockCloud:
             return self.server.open == 1
         elif path == "/mock/left":
             return self.left()
+        elif path == "/mock/costly":
+            return self.costly()
+        elif path == "/mock/kill":
+            self.doomed = body
         elif path == "/mock/client":
             return self.client(body["url"], pathlib.Path(body["folder"]))
         return {}
@@ -252,6 +266,18 @@ class MockCloud:
                 fault["times"] = fault.get("times", 1) - 1
                 return fault
         return None
+
+    # Once for each request: when its sender is to be killed, if at this one.
+    def doom(self, path):
+        if not self.doomed or not re.search(self.doomed["of"], path):
+            return None
+        self.doomed["at"] -= 1
+        return self.doomed["when"] if self.doomed["at"] == 0 else None
+
+    # True: nobody is left to answer to.
+    def strike(self):
+        os.kill(self.doomed["pid"], self.doomed["signal"])
+        return self.doomed["signal"] == signal.SIGKILL
 
     def answer(self, method, path, query, headers, body):
         authorized = headers.get("Authorization") == "Bearer " + self.token
@@ -342,6 +368,9 @@ def handler_for(cloud):
                     return self.reply(200, json.dumps(cloud.control(url.path, json.loads(body) if body else None)).encode())
             with cloud.lock:
                 path = cloud.path_of(url.path, self.headers, body)
+                doom = cloud.doom(path)
+                if doom == "unsent" and cloud.strike():
+                    return self.reset()
                 fault = cloud.fault_for(self.command, path)
                 kind = fault.get("kind", "status") if fault else ""
                 status, reply, headers = 0, None, {}
@@ -360,8 +389,10 @@ def handler_for(cloud):
                     data = b"" if reply is None else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
                     if other := cloud.bent(status, data):
                         status, reply = other
-                    else:
+                    elif not cloud.knobs.get("unchecked"):
                         cloud.description.check(self.command, path, url.query, self.headers, body, status, data)
+                if doom == "unread" and cloud.strike():
+                    return self.reset()
             if kind in ("half", "endless"):
                 self.broken_body(1000 if kind == "half" else None)
             if kind in ("reset", "applied_reset", "half", "endless"):

@@ -50,6 +50,9 @@ class DigitalOcean(MockCloud):
         return [each["name"] for kind in (self.droplets, self.keys, self.walls, self.snapshots) for each in kind.values()] + sorted(
             self.tags - {"tnr"})
 
+    def costly(self):
+        return [each["name"] for kind in (self.droplets, self.snapshots) for each in kind.values()]
+
     def size(self, slug, cpus, memory, disk, hour, month, regions, gpu):
         size = {"slug": slug, "vcpus": cpus, "memory": memory, "disk": disk, "transfer": 4.0, "price_hourly": hour,
                 "price_monthly": month, "regions": regions, "available": True, "description": "Basic"}

@@ -87,6 +87,9 @@ class Google(MockCloud):
     def left(self):
         return [each["name"] for kind in (self.instances, self.walls, self.snapshots) for each in kind.values()]
 
+    def costly(self):
+        return [each["name"] for kind in (self.instances, self.snapshots) for each in kind.values()]
+
     def control(self, path, body):
         if path == "/mock/key":
             if not body:

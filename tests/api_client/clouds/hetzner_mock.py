@@ -64,6 +64,10 @@ class Hetzner(MockCloud):
         return [each["name"] for kind in (self.servers, self.keys, self.firewalls) for each in kind.values()] + [
             each["description"] for each in self.images.values() if each["type"] == "snapshot"]
 
+    def costly(self):
+        return [each["name"] for each in self.servers.values() if each["status"] != "deleting"] + [
+            each["description"] for each in self.images.values() if each["type"] == "snapshot"]
+
     # --- things
 
     def server_type(self, number, name, cores, memory, disk, architecture, hour, month, places):

@@ -40,6 +40,9 @@ class Thunder(MockCloud):
     def left(self):
         return [each["name"] for kind in (self.instances, self.snapshots, self.keys) for each in kind.values()]
 
+    def costly(self):
+        return [each["name"] for kind in (self.instances, self.snapshots) for each in kind.values()]
+
     def found(self, kind, key):
         if key not in kind:
             refuse(404, "not_found", "Instance not found")
