@@ -264,7 +264,7 @@ TEST_CASE("memory of another device's pool is copied once the pool is open, or b
     CUmemoryPool pool = nullptr;
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {both.first.device}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, both.first.device};
     CU_OK(cu.cuMemPoolCreate(&pool, &properties));
     CUdeviceptr pooled = 0;
     CU_OK(cu.cuMemAllocFromPoolAsync(&pooled, TwoDevices::bytes, pool, nullptr));
@@ -297,7 +297,7 @@ TEST_CASE("memory of another device's pool is copied once the pool is open, or b
         CHECK(both.here.read<int>(TwoDevices::ints) == ints_of(7));
     }
     SECTION("open") {
-        const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {both.second.device}},
+        const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, both.second.device},
                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
         CU_OK(cu.cuMemPoolSetAccess(pool, &access, 1));
         CU_OK(cu.cuMemcpyDtoDAsync(here, pooled, bytes, stream));
