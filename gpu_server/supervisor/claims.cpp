@@ -367,22 +367,15 @@ void Claims::settle(Claim& claim) {
     if (claim.leftovers.empty()) finish(claim);
 }
 
-// As the log calls it where it begins.
-static std::string label_of(const Claim& claim) {
-    Caller owner;
-    owner.account = claim.account, owner.machine = claim.machine;
-    return owner.label();
-}
-
 // The ledger is closed at once; the GPUs change hands only when every process on them is dead.
 void Claims::end(Claim& claim, const std::string& why, bool keep) {
     claim.keep = claim.keep && keep;
     if (claim.ending) return;
     claim.ending = true;
     claim.why_ending = why;
-    log(LogLevel::info, "claim " + std::to_string(claim.id) + " of " + label_of(claim) + " ended after " +
-                            std::to_string(books_.use_of(claim.id).value_or(ClaimUse{}).lasted_ms / 1000) +
-                            " s: " + why);
+    log(LogLevel::info,
+        "claim " + std::to_string(claim.id) + " of " + machine_label(claim.account, claim.machine) + " ended after " +
+            std::to_string(books_.use_of(claim.id).value_or(ClaimUse{}).lasted_ms / 1000) + " s: " + why);
     books_.end(claim.id, why);
     for (auto& session : claim.sessions) end_session(session, why);
     settle(claim);

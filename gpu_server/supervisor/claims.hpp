@@ -38,6 +38,11 @@
 
 namespace tnr::server {
 
+// As the log names a machine; in an open pool there are no accounts.
+inline std::string machine_label(const std::string& account, const std::string& machine) {
+    return account.empty() ? machine : account + "/" + machine;
+}
+
 // Who asks.
 struct Caller {
     enum class Role { account, machine, token, node, open };  // node: another one of the pool
@@ -46,7 +51,7 @@ struct Caller {
     std::string machine;       // whose GPUs it is about
     std::string public_key;    // empty when plain
     bool is_operator = false;  // may see what is everybody's
-    std::string label() const { return account.empty() ? machine : account + "/" + machine; }
+    std::string label() const { return machine_label(account, machine); }
     // Only the same owner may find what a claim left in a GPU: whoever holds the same key; in an open pool, where
     // nobody has one, the same machine.
     // Who pays, and takes turns with others; in an open pool the machine.

@@ -35,12 +35,6 @@
 namespace tnr::server {
 namespace {
 
-std::string label_of(const ClaimRecord& claim) {
-    Caller owner;
-    owner.account = claim.account, owner.machine = claim.machine;
-    return owner.label();
-}
-
 // After a crash: what was in use then is not any more. Its workers died with their supervisor, but for those of claims that were
 // handed over.
 Result<> recover(Ledger& ledger, const Handover* before) {
@@ -51,7 +45,8 @@ Result<> recover(Ledger& ledger, const Handover* before) {
     auto closed = ledger.close_open("server restarted", go_on);
     if (!closed) return closed.error();
     for (auto& claim : *closed)
-        log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " + label_of(claim) + " on " + claim.gpu +
+        log(LogLevel::warning, "claim " + std::to_string(claim.id) + " of " +
+                                   machine_label(claim.account, claim.machine) + " on " + claim.gpu +
                                    " was open when the server ended; closed in the ledger");
     return Ok{};
 }
