@@ -154,8 +154,8 @@ public:
     GraphBook graphs{devices};
     UserObjects user_objects;
     NumberedHandles<GreenContext> green_contexts;
-    NumberedHandles<CUdevResourceDesc> resource_descriptions{
-        resource_descriptions_max};  // CUDA has no call to destroy one
+    // CUDA has no call to destroy one.
+    NumberedHandles<CUdevResourceDesc> resource_descriptions{resource_descriptions_max};
     DeviceResources device_resources;
     NumberedHandles<Array> arrays;
     NumberedHandles<MipmappedArray> mipmapped_arrays;

@@ -10,8 +10,8 @@ namespace tnr::worker {
 // Live handles of one kind per session: far above what programs use (PyTorch: some thousand events), and a bound on
 // what a hostile client can make us remember.
 inline constexpr size_t handles_max = size_t{1} << 20;
-// Links that are being put together: a program has one at a time, and 100,000 took 1.6 GB of
-// the worker's memory on the emulated driver.
+// Links that are being put together: a program has one at a time, and 100,000 took 1.6 GB of the worker's memory on the
+// emulated driver.
 inline constexpr size_t links_max = 1024;
 // What a client makes, which counts them itself, and the primary one of each device.
 inline constexpr size_t contexts_max = wire::contexts_max + 64;
