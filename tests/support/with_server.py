@@ -57,8 +57,9 @@ def start_server(arguments, folder, encrypted=False, more=()):
         "--emulate", arguments.emulate, "--emulated-memory", arguments.memory_mib]
     command = [arguments.server, "serve", "--listen", "tcp://127.0.0.1:0", "--linger-ms", "0",
                "--state", os.path.join(folder, "server"), *gpus, *more, *([] if encrypted else ["--plain"])]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
-                            stderr=open(log_of(folder), "w"), env=environment_for_sanitizers())
+    with open(log_of(folder), "w") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, stderr=log,
+                                env=environment_for_sanitizers())
 
 
 def address_of(server):

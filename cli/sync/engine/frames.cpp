@@ -23,8 +23,8 @@ constexpr size_t number_bytes_max = 10;
 constexpr uint32_t compressed_flag = uint32_t{1} << 31;
 // Fast enough to be no brake on a gigabit line; what is worth more is the user's to compress.
 constexpr int compression_level = 1;
-// Of blocks that would rather not be compressed, one in so many is, to see whether that has changed.
-constexpr unsigned look_every = 16;
+// Of blocks that would rather not be compressed, one in so many is, to see whether that has changed; and the first few.
+constexpr unsigned look_every = 16, looks_at_first = 4;
 // What cannot be made smaller than this is sent as it is.
 constexpr double left_max = 0.9;
 // Seconds a byte of a gigabit line: what is thought of a line that nothing is known of.
@@ -132,7 +132,8 @@ uint32_t Fields::nanoseconds() {
 }
 
 // Decides from what the last blocks took: seconds a byte to send it, to compress it, and what is left of it then. Buffers swallow
-// megabytes at once, however slow the line behind them is, so sending is not quickly believed to be fast.
+// megabytes at once, however slow the line behind them is, so sending is not quickly believed to be fast. Compressing is
+// quickly believed to be fast: the first block meets cold caches and memory that was never touched.
 struct Outbox::Press {
     Handle<ZSTD_CCtx, ZSTD_freeCCtx> context{ZSTD_createCCtx()};
     std::string packed = std::string(ZSTD_compressBound(block_bytes_max), '\0');
@@ -143,7 +144,8 @@ struct Outbox::Press {
         average = average == 0 ? value : average * (1 - weight) + value * weight;
     }
     bool worth_it(int fd) {
-        return ++block % look_every == 0 || (left < left_max && (compressing <= sending * (1 - left) || is_behind(fd)));
+        if (++block <= looks_at_first || block % look_every == 0) return true;
+        return left < left_max && (compressing <= sending * (1 - left) || is_behind(fd));
     }
 };
 
@@ -217,7 +219,9 @@ bool Outbox::write_block(std::string_view raw) {
         size_t size = ZSTD_compressCCtx(press_->context.get(), packed.data(), packed.size(), raw.data(), raw.size(),
                                         compression_level);
         if (!ZSTD_isError(size) && size < raw.size()) stored = {packed.data(), size};
-        Press::learn(press_->compressing, (seconds_worked() - begun) / bytes);
+        double took = (seconds_worked() - begun) / bytes;
+        if (took < press_->compressing) press_->compressing = took;
+        Press::learn(press_->compressing, took);
         Press::learn(press_->left, static_cast<double>(stored.size()) / bytes);
     }
     bool compressed = stored.data() != raw.data();
