@@ -18,8 +18,10 @@ namespace {
 constexpr const char* no_way_hint = "check your network; proxies are taken from HTTPS_PROXY and NO_PROXY";
 
 using CurlEasy = Handle<CURL, curl_easy_cleanup>;
+using CurlMulti = Handle<CURLM, curl_multi_cleanup>;
 using CurlHeaders = Handle<curl_slist, curl_slist_free_all>;
 
+constexpr long connections_max = 5;
 constexpr int first_pause_ms = 500, pause_ms_max = 20'000;
 // The kernel takes a peer for gone that answers none of nine: within a minute.
 constexpr int keepalive_after_s = 15, keepalive_every_s = 5;
@@ -31,6 +33,24 @@ constexpr size_t secret_length_min = 6;
 CURL* new_handle() {
     static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
     return ready == CURLE_OK ? curl_easy_init() : nullptr;
+}
+
+// As curl_easy_perform, but CURLE_ABORTED_BY_CALLBACK as soon as somebody rings.
+CURLcode perform(CURLM* multi, CURL* easy, int bell) {
+    constexpr int progress_every_ms = 1000;
+    curl_waitfd ringing{bell, CURL_WAIT_POLLIN, 0};
+    const unsigned bells = bell >= 0 ? 1 : 0;
+    auto good = curl_multi_add_handle(multi, easy);
+    for (int running = 1; good == CURLM_OK && running > 0 && ringing.revents == 0;) {
+        good = curl_multi_perform(multi, &running);
+        if (good == CURLM_OK && running > 0) good = curl_multi_poll(multi, &ringing, bells, progress_every_ms, nullptr);
+    }
+    CURLcode code = ringing.revents != 0 ? CURLE_ABORTED_BY_CALLBACK : CURLE_FAILED_INIT;
+    int more = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi, &more))
+        if (message->msg == CURLMSG_DONE) code = message->data.result;
+    curl_multi_remove_handle(multi, easy);
+    return code;
 }
 
 std::string lower(std::string text) {
@@ -120,6 +140,7 @@ std::string seconds(int milliseconds) {
 
 struct Client::Curl {
     CurlEasy easy{new_handle()};
+    CurlMulti multi{easy ? curl_multi_init() : nullptr};  // has the connections
 };
 
 struct Client::Outcome {
@@ -222,7 +243,7 @@ Client::Outcome Client::transfer(const Request& request) {
     const bool plain = request.url.compare(0, 7, "http://") == 0;
     if (plain || request.own_network) curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     // A thousand servers that have come from another member of the same service leave it no idle connections.
-    if (request.own_network) curl_easy_setopt(curl, CURLOPT_MAXCONNECTS, 1L);
+    curl_multi_setopt(curl_->multi.get(), CURLMOPT_MAXCONNECTS, request.own_network ? 1L : connections_max);
     // For a reply that comes while things happen (on_bytes), and may be silent for minutes, on whichever kept connection.
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, long{keepalive_after_s});
@@ -237,7 +258,7 @@ Client::Outcome Client::transfer(const Request& request) {
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &sink);
 
     Outcome outcome;
-    outcome.code = curl_easy_perform(curl);
+    outcome.code = perform(curl_->multi.get(), curl, world_.bell);
     outcome.words = *words ? words : curl_easy_strerror(outcome.code);
     long status = 0;
     curl_off_t wait_s = 0, before_sending_us = 0, total_us = 0;
@@ -248,7 +269,7 @@ Client::Outcome Client::transfer(const Request& request) {
     outcome.response = std::move(sink.response);
     outcome.response.status = static_cast<int>(status);
     outcome.too_large = sink.too_large;
-    outcome.interrupted = sink.interrupted;
+    outcome.interrupted = sink.interrupted || outcome.code == CURLE_ABORTED_BY_CALLBACK;
     outcome.sent = before_sending_us > 0;
     outcome.retry_after_s = static_cast<long>(wait_s);
     outcome.took_ms = static_cast<int>(total_us / 1000);
@@ -303,7 +324,7 @@ Error Client::failure(const Request& request, const Outcome& outcome) const {
 }
 
 Result<Response> Client::send(const Request& request) {
-    if (!curl_->easy) return Error{Error::Kind::internal, "libcurl could not be started"};
+    if (!curl_->multi) return Error{Error::Kind::internal, "libcurl could not be started"};
     if (auto good = check_endpoint(request.url); !good && !request.own_network) return good.error();
     if (auto good = check_headers(request); !good) return good.error();
     int timeouts = 0;

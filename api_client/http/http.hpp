@@ -65,6 +65,8 @@ struct Surroundings {
     std::function<void(const std::string& line)> explain = {};
     // Hears the server's own time with each reply, as HTTP writes it; may be empty.
     std::function<void(const std::string& date)> on_date = {};
+    // A descriptor that is readable from when `pause` says false on: what waits ends at once then, else within a second.
+    int bell = -1;
 };
 
 struct Limits {

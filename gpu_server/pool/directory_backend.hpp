@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu_server/pool/directory.hpp"
+#include "gpu_server/pool/stop_asked.hpp"
 
 namespace tnr::server {
 
@@ -76,7 +77,7 @@ public:
     virtual Result<std::vector<Entry>> claims_of(const std::string& node) = 0;
 
     // Tells of all nodes and drains first, then what changes, until `told` says false or the connection ends.
-    virtual Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) = 0;
+    virtual Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) = 0;
 
     virtual void leave(const PoolNode& self) = 0;
 };

@@ -173,9 +173,9 @@ Txn& Txn::read(const Span& span) {
     return *this;
 }
 
-Client::Client(Address address, http::Limits limits, std::function<bool()> stopped)
+Client::Client(Address address, http::Limits limits, StopAsked stopped)
     : address_(std::move(address)),
-      http_({[stopped = std::move(stopped)](int) { return !stopped || !stopped(); }, {}, {}, {}},
+      http_({.pause = [stopped](int) { return !stopped(); }, .bell = stopped.bell},
             [&] {
                 limits.tries_max = 1;  // whoever calls knows better whether it is worth another try
                 return limits;

@@ -14,6 +14,7 @@
 
 #include "api_client/base/result.hpp"
 #include "api_client/http/http.hpp"
+#include "gpu_server/pool/stop_asked.hpp"
 
 namespace tnr::server::etcd {
 
@@ -98,8 +99,8 @@ inline constexpr size_t spans_max = 100;
 
 class Client {
 public:
-    // `stopped`: asked at least once a second while it waits; true ends the waiting with an Error.
-    explicit Client(Address address, http::Limits limits, std::function<bool()> stopped = {});
+    // `stopped`: true ends what waits with an Error.
+    explicit Client(Address address, http::Limits limits, StopAsked stopped = {});
 
     Result<Listing> list(const std::string& prefix);
     // What each of them has, in their order and as of one moment: one request for up to spans_max of them.

@@ -278,7 +278,7 @@ public:
         return found;
     }
 
-    Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
+    Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) override {
         const auto view = keys_.view();
         return follower_.follow(
             [&](bool all, const std::vector<etcd::Event>& events) {

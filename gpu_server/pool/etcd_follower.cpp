@@ -57,7 +57,7 @@ void Follower::Heard::note(const std::vector<Event>& events) {
             keys.insert(event.pair.key);
 }
 
-Result<> Follower::follow(const Told& told, const std::function<bool()>& stopped) {
+Result<> Follower::follow(const Told& told, const StopAsked& stopped) {
     const auto watched_ms = static_cast<int>(part_of(std::min(times_.watched_ms, times_.history_ms), half_to_all()));
     Client client(address_, {.connect_ms = follow_connect_ms, .total_ms = watched_ms}, stopped);
     auto listing = client.list(prefix_);
@@ -85,8 +85,7 @@ Result<> Follower::follow(const Told& told, const std::function<bool()>& stopped
     return Ok{};
 }
 
-Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const Told& told,
-                                          const std::function<bool()>& stopped) {
+Result<Follower::Watched> Follower::watch(Client& client, Heard& heard, const Told& told, const StopAsked& stopped) {
     Flood flood;
     bool flooded = false;
     auto ended = client.watch(prefix_, heard.revision + 1, [&](const News& news) {
@@ -111,7 +110,7 @@ Result<> Follower::skip_what_happened_elsewhere(Client& client, Heard& heard) {
 }
 
 // How long depends on how many keys there are meanwhile, which costs little to ask.
-Result<> Follower::gather(Client& client, const Heard& heard, const std::function<bool()>& stopped) const {
+Result<> Follower::gather(Client& client, const Heard& heard, const StopAsked& stopped) const {
     const auto begun = boot_ms();
     const double part = half_to_all();
     auto few = all_under(prefix_);
@@ -129,8 +128,7 @@ Result<> Follower::gather(Client& client, const Heard& heard, const std::functio
 }
 
 // False: nobody wants to hear more.
-Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& told,
-                                      const std::function<bool()>& stopped) {
+Result<bool> Follower::ride_out_flood(Client& client, Heard& heard, const Told& told, const StopAsked& stopped) {
     while (true) {
         if (auto gathered = gather(client, heard, stopped); !gathered) return gathered.error();
         auto events = what_happened(client, heard);

@@ -38,7 +38,7 @@ public:
 
     // `all`: these are all there are. Until it says false (Ok), or the connection ends.
     using Told = std::function<bool(bool all, const std::vector<Event>& events)>;
-    Result<> follow(const Told& told, const std::function<bool()>& stopped);
+    Result<> follow(const Told& told, const StopAsked& stopped);
 
 private:
     // What was told last: as of which revision, and which keys there were.
@@ -48,12 +48,12 @@ private:
         void note(const std::vector<Event>& events);
     };
     enum class Watched { enough, flooded };
-    Result<Watched> watch(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    Result<Watched> watch(Client& client, Heard& heard, const Told& told, const StopAsked& stopped);
     Result<> skip_what_happened_elsewhere(Client& client, Heard& heard);
     Span what_changed(const Heard& heard) const;
     Result<Listing> changed_since(Client& client, const Heard& heard) const;
-    Result<> gather(Client& client, const Heard& heard, const std::function<bool()>& stopped) const;
-    Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const std::function<bool()>& stopped);
+    Result<> gather(Client& client, const Heard& heard, const StopAsked& stopped) const;
+    Result<bool> ride_out_flood(Client& client, Heard& heard, const Told& told, const StopAsked& stopped);
     Result<std::vector<Event>> what_happened(Client& client, Heard& heard) const;
     void forget_history(Client& client);
 

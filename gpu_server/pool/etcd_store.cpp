@@ -72,6 +72,7 @@ public:
     explicit EtcdStore(etcd::Address address) : address_(std::move(address)), root_(address_.prefix + "accounts/") {}
     ~EtcdStore() override {
         stopping_ = true;
+        bell_.ring();
         if (follower_.joinable()) follower_.join();
     }
 
@@ -210,7 +211,7 @@ private:
                     if (auto shown = show(accounts, all); !shown) log(LogLevel::error, shown.error().what);
                     return !stopping_;
                 },
-                [this] { return stopping_.load(); });
+                {[this] { return stopping_.load(); }, bell_.fd()});
             for (int i = 0; i < follow_pauses && !stopping_; ++i) std::this_thread::sleep_for(follow_again_after);
         }
     }
@@ -218,6 +219,7 @@ private:
     const etcd::Address address_;
     const std::string root_;
     std::atomic<bool> stopping_{false};
+    Bell bell_;
     Turn changing_;  // changes wait for etcd one after the other; nothing else waits for them
     Mutex mutex_;
     std::shared_ptr<Store> now_ TNR_GUARDED_BY(mutex_);

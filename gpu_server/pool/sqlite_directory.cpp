@@ -291,7 +291,7 @@ public:
         return tables_.entries("claims/", "SELECT name, entry, fence FROM pool_claims WHERE node = ?", {node});
     }
 
-    Result<> follow(const std::function<bool(const Change&)>& told, const std::function<bool()>& stopped) override {
+    Result<> follow(const std::function<bool(const Change&)>& told, const StopAsked& stopped) override {
         for (std::string known; !stopped(); std::this_thread::sleep_for(looked_every)) {
             Change all;
             {

@@ -134,6 +134,7 @@ private:
             LockGuard lock(mutex_);
             stopping_ = true;
         }
+        bell_.ring();
         for (auto* condition : {&to_write_, &to_look_, &to_stop_}) condition->notify_all();
     }
     void stop() {
@@ -443,7 +444,7 @@ private:
     void follow() {
         while (!stopping_) {
             auto anew = follow_anew_.load();
-            auto stopped = [this, anew] { return stopping_ || follow_anew_ != anew; };
+            const StopAsked stopped{[this, anew] { return stopping_ || follow_anew_ != anew; }, bell_.fd()};
             (void)backend_->follow(
                 [&](const Change& change) {
                     note_removal(change);
@@ -462,6 +463,7 @@ private:
     Post post_;
     LeaseTimes times_;
     std::atomic<bool> stopping_{false};
+    Bell bell_;  // of stopping_ alone
     std::atomic<int64_t> fence_{0}, good_until_{0}, doubt_until_{0}, removed_at_{0};
     std::atomic<int> follow_anew_{0};
     Mutex mutex_;

@@ -1,7 +1,8 @@
 """What the mock clouds share: a small HTTP server with state, faults on demand, and a check of every request and reply
 against the cloud's own description.
 
-A mock prints `port N` once it listens and ends when its stdin does; with `--tls CERTIFICATE KEY` it speaks https.
+A mock prints `port N` once it listens and ends when its stdin does; with `--tls CERTIFICATE KEY` it speaks https. With `--twins`
+its stdin is a socket: for each socket that comes over it a twin is made, with that one as its stdin and stdout.
 Beside the cloud's paths it answers these:
   POST /mock/faults      [{"method", "path" (a regular expression), "status", "headers", "body", "kind", "times"}]: the next
                          requests that match are answered so. kind: "status" (default), "malformed", "reset", "applied_reset"
@@ -290,6 +291,9 @@ class MockCloud:
         return self.unknown_path()
 
     def serve(self):
+        is_twin = sys.argv[1:2] == ["--twins"]
+        if is_twin:
+            become_a_twin()
         self.server = server = Server(handler_for(self))
         if sys.argv[1:2] == ["--tls"]:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -302,6 +306,25 @@ class MockCloud:
             machine.terminate()
         for machine in self.booted:
             machine.wait()
+        if is_twin:
+            os._exit(0)  # what is tidied up at a process's end is the first one's
+
+
+def become_a_twin():
+    """Returns in each child. The parent makes them until nobody wants more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(fileno=0) as line:
+        while True:
+            wanted, descriptors, *_ = socket.recv_fds(line, 1, 1)
+            if not wanted:
+                sys.exit()
+            if os.fork() == 0:
+                break
+            os.close(descriptors[0])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for standard in (0, 1):
+        os.dup2(descriptors[0], standard)
+    os.close(descriptors[0])
 
 
 def route(method, pattern):

@@ -9,6 +9,7 @@ GET /mock/key likewise of a user, POST /mock/federated {"url": ours, "source": c
 "hidden-subject-token" is exchanged for a token ("provider": "direct") or for one of the service account.
 """
 import base64
+import functools
 import json
 import pathlib
 import re
@@ -67,10 +68,12 @@ class Google(MockCloud):
         super().__init__("none.json", "")
         self.description = Discovery("compute.v1.json", "cloudbilling.v1.json")
         self.instances, self.snapshots, self.walls, self.operations, self.asked = {}, {}, {}, {}, {}
-        self.folder = tempfile.TemporaryDirectory()
-        self.key = pathlib.Path(self.folder.name, "key.pem")
-        openssl = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", self.key]
-        subprocess.run(openssl, check=True, capture_output=True)
+
+    # The service account's private key: of each twin its own.
+    @functools.cached_property
+    def key(self):
+        openssl = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]
+        return subprocess.run(openssl, check=True, capture_output=True).stdout
 
     def unauthorized(self):
         refuse(401, "authError", "Request had invalid authentication credentials.")
@@ -96,7 +99,7 @@ class Google(MockCloud):
                 return {"type": "authorized_user", "client_id": "gcloud", "client_secret": "hidden-client-secret", "account": "me@example.com",
                         "refresh_token": "hidden-refresh-token", "quota_project_id": "my-project"}
             return {"type": "service_account", "project_id": "my-project", "client_email": EMAIL, "private_key_id": "k1",
-                    "private_key": self.key.read_text(), "token_uri": body["url"] + "/token"}
+                    "private_key": self.key.decode(), "token_uri": body["url"] + "/token"}
         if path == "/mock/federated":
             return self.federated(body["url"], body["source"], body.get("provider", "by-account"))
         if path == "/mock/instances":
@@ -186,12 +189,14 @@ class Google(MockCloud):
 
     def check_assertion(self, assertion, no):
         head, claims, signature = assertion.split(".")
-        folder = pathlib.Path(self.folder.name)
-        (folder / "signature").write_bytes(unbase64(signature))
-        public = subprocess.run(["openssl", "pkey", "-in", self.key, "-pubout"], check=True, capture_output=True).stdout
-        (folder / "public").write_bytes(public)
-        verified = subprocess.run(["openssl", "dgst", "-sha256", "-verify", folder / "public", "-signature", folder / "signature"],
-                                  input=f"{head}.{claims}".encode(), capture_output=True)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "signature").write_bytes(unbase64(signature))
+            public = subprocess.run(["openssl", "pkey", "-pubout"], input=self.key, check=True, capture_output=True).stdout
+            (folder / "public").write_bytes(public)
+            verified = subprocess.run(
+                ["openssl", "dgst", "-sha256", "-verify", folder / "public", "-signature", folder / "signature"],
+                input=f"{head}.{claims}".encode(), capture_output=True)
         if verified.returncode != 0:
             no("Invalid JWT Signature.")
         head, claims = json.loads(unbase64(head)), json.loads(unbase64(claims))

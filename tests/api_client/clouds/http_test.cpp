@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <filesystem>
@@ -140,6 +141,13 @@ TEST_CASE("a reply that never ends is ended by us", "[http]") {
     }
     SECTION("by the user") {
         http::Client client({.pause = [](int) { return false; }});
+        auto reply = client.send({.url = wire.server.url() + "/dripping", .repeatable = true});
+        REQUIRE_FALSE(reply);
+        CHECK(reply.error().what == "interrupted");
+    }
+    SECTION("by a bell, which nobody has to ask for") {
+        const UniqueFd bell(::eventfd(1, EFD_CLOEXEC));
+        http::Client client({.bell = bell.get()});
         auto reply = client.send({.url = wire.server.url() + "/dripping", .repeatable = true});
         REQUIRE_FALSE(reply);
         CHECK(reply.error().what == "interrupted");

@@ -1,64 +1,17 @@
-// Clouds that tests own: a server in Python for as long as the object lives, and a CloudWorld in which no pause takes time.
+// Clouds that tests own: a server in Python, and a CloudWorld in which no pause takes time.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "api_client/base/handles.hpp"
 #include "api_client/cloud.hpp"
+#include "python_server.hpp"
 #include "tests/support/catch.hpp"
 
 namespace tnr::test {
-
-// A script of this folder that prints `port N` and ends when its stdin does.
-class PythonServer {
-public:
-    explicit PythonServer(const std::string& script, const std::vector<std::string>& arguments = {}) {
-        int in[2], out[2];
-        if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) std::abort();
-        std::vector<std::string> words = {TNR_TEST_PYTHON, std::string(TNR_MOCKS) + "/" + script};
-        words.insert(words.end(), arguments.begin(), arguments.end());
-        std::vector<char*> argv;
-        for (auto& word : words) argv.push_back(word.data());
-        argv.push_back(nullptr);
-        child_ = ::fork();
-        if (child_ == 0) {
-            ::dup2(in[0], 0);
-            ::dup2(out[1], 1);
-            ::execv(argv[0], argv.data());
-            ::_exit(127);
-        }
-        ::close(in[0]);
-        ::close(out[1]);
-        stdin_.reset(in[1]);
-        const UniqueFd said(out[0]);
-        std::string line;
-        for (char c; ::read(said.get(), &c, 1) == 1 && c != '\n';) line += c;
-        if (std::sscanf(line.c_str(), "port %d", &port_) != 1) std::abort();
-    }
-    ~PythonServer() {
-        stdin_.reset();
-        ::waitpid(child_, nullptr, 0);
-    }
-    PythonServer(const PythonServer&) = delete;
-    PythonServer& operator=(const PythonServer&) = delete;
-
-    std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-    int port() const { return port_; }
-
-private:
-    pid_t child_ = -1;
-    UniqueFd stdin_;
-    int port_ = 0;
-};
 
 // A mock cloud and what its driver gets: its token, its address in `variable`, pauses that only count.
 class MockCloud {
@@ -67,8 +20,8 @@ public:
     static constexpr const char* token = "mock-token-0123456789abcdef";
 
     MockCloud(const std::string& cloud, const std::string& script, const std::string& variable, const std::string& path)
-        : MockCloud(cloud, std::make_shared<PythonServer>(script), variable, path) {}
-    // With a server that takes seconds to start, and so is shared by tests.
+        : MockCloud(cloud, PythonServer::twin(script), variable, path) {}
+    // With a server that is shared by tests.
     MockCloud(const std::string& cloud, std::shared_ptr<PythonServer> server, const std::string& variable,
               const std::string& path)
         : cloud_(cloud), server_(std::move(server)) {

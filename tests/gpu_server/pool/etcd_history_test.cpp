@@ -78,7 +78,7 @@ TEST_CASE("what happens elsewhere is nothing to who follows", "[pool]") {
                 if (!all) kept_alive = all_kept_alive(server);
                 return true;
             },
-            [&] { return stopping.load(); });
+            {[&] { return stopping.load(); }});
     });
     CHECK(within(5, [&] { return put == 2; }));
     REQUIRE(client.commit(etcd::Txn().put(there + "c", "1").remove(there + "a")));
@@ -120,7 +120,7 @@ TEST_CASE("a flood of changes is heard in few pieces, and all of it", "[pool]") 
                 complete = heard.size() == changes && heard.count(key(0)) == 0 && heard[key(1)] == "2";
                 return true;
             },
-            [&] { return stopping.load(); });
+            {[&] { return stopping.load(); }});
     });
     CHECK(within(5, [&] { return pieces == 1; }));
     for (int i = 2; i <= changes; ++i) REQUIRE(client.commit(etcd::Txn().put(key(i), "1")));
@@ -154,7 +154,7 @@ TEST_CASE("a flood of many keys is gathered for longer, also by those who knew o
                 known += static_cast<int>(events.size());
                 return true;
             },
-            [&] { return stopping.load(); });
+            {[&] { return stopping.load(); }});
     });
     REQUIRE(within(5, [&] { return listening.load(); }));
     constexpr int singles = 30;  // enough for a flood, and far from all

@@ -39,7 +39,7 @@ public:
     Result<bool> remove(const PoolClaim&, int64_t, const PoolNode*) override { return true; }
     Result<Found> look(const Question&, const std::string&) override { return Found(); }
     Result<std::vector<Entry>> claims_of(const std::string&) override { return std::vector<Entry>(); }
-    Result<> follow(const std::function<bool(const Change&)>&, const std::function<bool()>& stopped) override {
+    Result<> follow(const std::function<bool(const Change&)>&, const StopAsked& stopped) override {
         while (!stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
         return Ok{};
     }
