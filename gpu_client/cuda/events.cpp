@@ -263,6 +263,7 @@ CUresult lend_event(CUevent handle, wire::ThingName& name) {
     auto* event = find_event(handle);
     if (!event || !is_interprocess(*event)) return CUDA_ERROR_INVALID_HANDLE;
     RemoteCall call(wire::LendEvent<>{event->number});
+    call.in_context(contexts().find(event->context));
     if (auto result = call.send(); result != CUDA_SUCCESS) return result;
     wire::LendEvent<>::Reply reply;
     auto result = call.take(reply);

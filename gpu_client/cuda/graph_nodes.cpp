@@ -67,6 +67,20 @@ CUresult move_child(const NodePlace& place, CUgraph child) {
     return CUDA_SUCCESS;
 }
 
+// Copies of the graph that the node had may stay among the needs: what they bring is for nobody.
+CUresult set_child(CUgraphNode node, const CUDA_CHILD_GRAPH_NODE_PARAMS& given) {
+    auto* changed = find_graph_node(node);
+    auto* graph = find_graph(given.graph);
+    bool may = changed && graph && given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    if (!may) return CUDA_ERROR_INVALID_VALUE;
+    auto needs = needs_of(given.graph);
+    const wire::ChildWork<wire::Numbers> work{graph->number};
+    if (auto result = set_node(wire::SetChildGraph<>::op, node, work); result != CUDA_SUCCESS) return result;
+    forget_graphs_in(node);
+    if (needs) add_needs(handle_of<CUgraph>(changed->graph), *needs);
+    return CUDA_SUCCESS;
+}
+
 CUresult add_allocation(const NodePlace& place, CUDA_MEM_ALLOC_NODE_PARAMS_v2& given) {
     CUDA_MEM_ALLOC_NODE_PARAMS params{given.poolProps, given.accessDescs, given.accessDescCount, given.bytesize, 0};
     auto result = cuGraphAddMemAllocNode(place.out, place.graph, place.dependencies, place.count, &params);
@@ -156,6 +170,8 @@ CUresult set_any(CUgraphNode handle, const CUgraphNodeParams& node) {
             CUDA_HOST_NODE_PARAMS host{node.host.fn, node.host.userData};
             return cuGraphHostNodeSetParams(handle, &host);
         }
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            return set_child(handle, node.graph);
         case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
             auto batch = batch_of(node.memOp);
             return cuGraphBatchMemOpNodeSetParams(handle, &batch);

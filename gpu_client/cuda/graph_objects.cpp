@@ -187,6 +187,12 @@ void forget(CUgraphNode handle) {
     ownership().node_gone(value_of(handle), unneeded);
 }
 
+void forget_graphs_in(CUgraphNode node) {
+    std::vector<std::shared_ptr<const GraphNeeds>> unneeded;
+    LockGuard lock(ownership().mutex);
+    for (auto graph : take(ownership().graphs_of_node, value_of(node))) ownership().graph_gone(graph, unneeded);
+}
+
 void add_needs(CUgraph handle, const GraphNeeds& more) {
     if (more.empty()) return;
     LockGuard lock(ownership().mutex);

@@ -113,6 +113,7 @@ void moved_into(CUgraph handle, CUgraphNode node);
 void forget(CUgraph handle);
 void forget(CUgraphNode handle);
 void forget(CUgraphExec handle);
+void forget_graphs_in(CUgraphNode node);
 
 // What launches need of the program. It goes with the graph and the instance.
 void add_needs(CUgraph graph, const GraphNeeds& more);

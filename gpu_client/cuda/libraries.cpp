@@ -153,7 +153,10 @@ CUresult ensure_loaded(Library& library) {
     if (code->loaded.load(std::memory_order_acquire)) return code->failed;
     TakenTurn turn(code->sending);
     if (code->loaded) return code->failed;
-    code->failed = load(context_of(library), library.number, *code);
+    auto result = load(context_of(library), library.number, *code);
+    // A program may make room and use the library again; a module is gone with the call that could not load it.
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && library.context == 0) return result;
+    code->failed = result;
     keep_image(library, *code);
     code->loaded.store(true, std::memory_order_release);
     return code->failed;

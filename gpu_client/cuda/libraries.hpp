@@ -28,7 +28,7 @@ struct LoadOptions {
 struct LoadedCode {
     Turn sending;  // held by the thread that writes what follows; any may read it once `loaded`
     std::atomic<bool> loaded{false};
-    CUresult failed = CUDA_SUCCESS;   // what loading said; kept, since every later use fails alike
+    CUresult failed = CUDA_SUCCESS;   // what loading said; every later use fails alike
     std::string errors, information;  // the compiler's logs
     Image image;                      // what is sent: one entry. Kept until something of it is used
     // Of an image that was offered. It may be kept where the image is not: the server may still have that.

@@ -12,10 +12,26 @@ using Kind = HandleForOthers::Kind;
 
 namespace {
 
+// Pools need no context, events do: where the thread has none, it is the primary one of the pool's device.
+template <class Call>
+CUresult in_a_context(int device, Call&& call) {
+    if (current_context_handle() != 0) return call();
+    CUcontext primary = nullptr;
+    if (auto result = cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) return result;
+    auto result = cuCtxPushCurrent_v2(primary);
+    if (result == CUDA_SUCCESS) {
+        result = call();
+        (void)cuCtxPopCurrent_v2(&primary);
+    }
+    (void)cuDevicePrimaryCtxRelease_v2(device);
+    return result;
+}
+
 CUresult event_of(MemoryPool& pool, CUevent& event) {
     event = handle_of<CUevent>(pool.stands_for.load());
     if (event) return CUDA_SUCCESS;
-    auto result = cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    auto result = in_a_context(pool.device,
+                               [&] { return cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING); });
     uint64_t none = 0;
     if (result != CUDA_SUCCESS || pool.stands_for.compare_exchange_strong(none, value_of(event))) return result;
     (void)cuEventDestroy_v2(event);  // another thread was first
@@ -42,11 +58,12 @@ CUresult export_pool(void* out, MemoryPool& pool) {
 }
 
 CUresult import_pool(CUmemoryPool* out, const HandleForOthers& handle) {
-    CUevent event = nullptr;
-    if (auto result = borrow_event(handle.name, event); result != CUDA_SUCCESS) return result;
-    (void)cuEventDestroy_v2(event);
     for (auto* device : devices()) {
         if (device->number != handle.offset) continue;
+        CUevent event = nullptr;
+        auto result = in_a_context(device->ordinal, [&] { return borrow_event(handle.name, event); });
+        if (result != CUDA_SUCCESS) return result;
+        (void)cuEventDestroy_v2(event);
         uint64_t made = create_pool(device->ordinal, false);
         auto* pool = pools().find(made);
         pool->imported = true;

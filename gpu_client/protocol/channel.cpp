@@ -12,6 +12,7 @@
 #include "gpu_client/protocol/greeting.hpp"
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
+#include "gpu_client/protocol/process_room.hpp"
 #include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::wire {
@@ -26,6 +27,9 @@ static constexpr int end_within_ms = 200;
 
 // ZeroMQ's threads notice the end of a connection only after they have encrypted the message at hand.
 static constexpr std::chrono::milliseconds cut_within{1000}, look_while_cutting{5};
+
+// What a client's end has: ZeroMQ's threads and who receives and sends, and their pipes, sockets and pollers.
+static constexpr size_t channel_threads = 4, channel_descriptors = 12, descriptors_per_lane = 4;
 
 Channel::Channel(zmq::context_t& context, const std::string& session, size_t lanes)
     : context_(context), session_(session), lanes_(std::min(lanes, lanes_max)) {}
@@ -75,6 +79,8 @@ zmq::socket_t Channel::make_socket(int type) {
 Result<std::unique_ptr<Channel>> Channel::connect(zmq::context_t& context, const std::string& endpoint,
                                                   const ClientKeys& keys, const std::string& identity,
                                                   size_t lanes) try {
+    if (auto room = room_for(channel_threads + lanes, channel_descriptors + descriptors_per_lane * lanes); !room)
+        return room.error();
     std::unique_ptr<Channel> channel(new Channel(context, identity, lanes));
     channel->endpoint_ = endpoint;
     channel->keys_ = keys;

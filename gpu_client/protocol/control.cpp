@@ -12,6 +12,7 @@
 #include "gpu_client/protocol/ipv6.hpp"
 #include "gpu_client/protocol/limits.hpp"
 #include "gpu_client/protocol/monitor.hpp"
+#include "gpu_client/protocol/process_room.hpp"
 #include "gpu_client/protocol/uninterrupted.hpp"
 
 namespace tnr::control {
@@ -71,6 +72,9 @@ std::string version() {
 }
 
 namespace {
+
+// What a ZeroMQ context, a socket and its monitor have, and the connection itself.
+constexpr size_t connection_threads = 2, connection_descriptors = 12;
 
 class SocketClient : public Client {
     using Clock = std::chrono::steady_clock;
@@ -243,6 +247,7 @@ public:
             if (keys.plain() != keys_.plain())
                 return Error{Error::Kind::remote, "the pool sends us to a node that has no key"};
             trouble = Error{Error::Kind::remote, "the pool's nodes send us from one to the other", "try again"};
+            if (auto room = wire::room_for(connection_threads, connection_descriptors); !room) return room.error();
             away_ = std::make_unique<SocketClient>(node.at("address").get<std::string>(), keys);
         }
         return *trouble;
@@ -276,6 +281,7 @@ private:
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::open(const std::string& endpoint, const wire::ClientKeys& keys) try {
+    if (auto room = wire::room_for(connection_threads, connection_descriptors); !room) return room.error();
     return std::unique_ptr<Client>(std::make_unique<PoolClient>(endpoint, keys));
 } catch (const zmq::error_t& error) {
     return Error{Error::Kind::usage, "'" + endpoint + "' is no pool address: " + error.what(),

@@ -295,6 +295,9 @@ struct ChildWork {
 };
 template <class Side = Numbers>
 using MoveChildGraph = AddNode<op_cuGraphAddNode, Side, ChildWork<Side>>;
+// The node gets a copy of the graph, and the one that it has goes.
+template <class Side = Numbers>
+using SetChildGraph = SetNode<op_cuGraphNodeSetParams, Side, ChildWork<Side>>;
 
 inline constexpr uint32_t batch_words_max = 1024;  // CUDA allows 256
 template <class Side = Numbers>

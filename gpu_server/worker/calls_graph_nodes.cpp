@@ -349,6 +349,17 @@ static Answer move_child(WorkerSession& session, Call& call, const wire::MoveChi
     return CUDA_SUCCESS;
 }
 
+static Answer set_child(WorkerSession& session, Call&, const wire::SetChildGraph<Resolved>& wanted) {
+    if (!driver().cuGraphNodeSetParams) return CUDA_ERROR_NOT_SUPPORTED;
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = wanted.work.child.handle;
+    params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    auto result = driver().cuGraphNodeSetParams(wanted.node.handle, &params);
+    if (result == CUDA_SUCCESS) session.handles.graphs.forget_graphs_in(wanted.node.handle);
+    return result;
+}
+
 // ---- conditions ----
 
 static Answer add_conditional(WorkerSession& session, Call& call, const wire::AddConditionalNode<Resolved>& wanted) {
@@ -389,6 +400,7 @@ void add_graph_node_calls(HandlerTable& table) {
     table.add<set_exec_batch>();
     table.add<get_batch>();
     table.add<move_child>();
+    table.add<set_child>();
 }
 
 }  // namespace tnr::worker

@@ -99,6 +99,13 @@ void GraphBook::forget_node(uint64_t number) {
     node_gone(number);
 }
 
+void GraphBook::forget_graphs_in(CUgraphNode node) {
+    auto known = node_numbers_.find(node);
+    auto* holder = known == node_numbers_.end() ? nullptr : nodes_.find(known->second);
+    if (!holder) return;
+    for (auto graph : std::exchange(holder->graphs, {})) forget_graph(graph);
+}
+
 void GraphBook::forget_exec(uint64_t number) {
     execs.remove(number);
     allocating.remove(number);

@@ -51,6 +51,7 @@ public:
     // With all that they own.
     void forget_graph(uint64_t number);
     void forget_node(uint64_t number);
+    void forget_graphs_in(CUgraphNode node);
     void forget_exec(uint64_t number);
 
 private:

@@ -1,5 +1,5 @@
 """Triton without PyTorch: it has ptxas compile the PTX that it writes; the one beside this file leaves it what it is. A sum of
-vectors, row maxima and softmax, a matrix product with tensor cores, atomic counts."""
+vectors, row maxima and softmax, a matrix product with tensor cores, atomic counts, tensor descriptors made by the kernel."""
 import os
 import pathlib
 import tempfile
@@ -68,6 +68,14 @@ def count(values, counts, number, BLOCK: tl.constexpr):
     tl.atomic_add(counts + tl.load(values + at, at < number, other=0), 1, at < number)
 
 
+@triton.jit
+def double(x, out, rows, columns, M: tl.constexpr, N: tl.constexpr):
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    source = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [M, N])
+    target = tl.make_tensor_descriptor(out, [rows, columns], [columns, 1], [M, N])
+    target.store([row, column], source.load([row, column]) * 2)
+
+
 done(driver.cuInit(0))
 done(driver.cuCtxSetCurrent(done(driver.cuDevicePrimaryCtxRetain(done(driver.cuDeviceGet(0))))))
 random = np.random.default_rng(1)
@@ -93,4 +101,10 @@ values = random.integers(0, 10, 4000, np.int32)
 out = Array(np.zeros(10, np.int32))
 count[(8,)](Array(values), out, 4000, BLOCK=512)
 np.testing.assert_array_equal(out.numpy(), np.bincount(values, minlength=10))
+
+triton.set_allocator(lambda size, alignment, stream: Array(np.zeros(size, np.uint8)))
+values = random.random((100, 72), np.float32)
+out = Array(np.zeros_like(values))
+double[(4, 3)](Array(values), out, 100, 72, M=32, N=32)
+np.testing.assert_array_equal(out.numpy(), values * 2)
 print("Triton", triton.__version__)

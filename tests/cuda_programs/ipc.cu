@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 
 #include "check.hpp"
 
@@ -149,13 +150,18 @@ void first(Line line) {
     int* pooled = nullptr;
     CUDA_OK(cudaMallocFromPoolAsync(reinterpret_cast<void**>(&pooled), count * sizeof(int), pool, nullptr));
     fill<<<blocks, 256>>>(pooled, 9);
-    cudaMemPoolPtrExportData data{};
-    CUDA_OK(cudaMemPoolExportPointer(&data, pooled));
     CUDA_OK(cudaDeviceSynchronize());
     line.put_descriptor(fd);
     cudaMemPool_t other{};
     CUDA_OK(cudaMemPoolCreate(&other, &pool_properties));
-    CUDA_OK(cudaMemPoolExportToShareableHandle(&fd, other, cudaMemHandleTypePosixFileDescriptor, 0));
+    CUmemPoolPtrExportData data{};
+    // A thread without a context, as that of a queue of Python's multiprocessing.
+    std::thread([&] {
+        auto address = reinterpret_cast<CUdeviceptr>(pooled);
+        EXPECT(cuMemPoolExportPointer(&data, address) == CUDA_SUCCESS);
+        EXPECT(cuMemPoolExportToShareableHandle(&fd, other, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+               CUDA_SUCCESS);
+    }).join();
     line.put_descriptor(fd);
     line.put(data);
     EXPECT(line.get<int>() == 3);
@@ -170,7 +176,11 @@ void first(Line line) {
 cudaMemPool_t imported_pool(int fd) {
     cudaMemPool_t pool{};
     auto* handle = reinterpret_cast<void*>(intptr_t(fd));
-    CUDA_OK(cudaMemPoolImportFromShareableHandle(&pool, handle, cudaMemHandleTypePosixFileDescriptor, 0));
+    std::thread([&] {  // without a context
+        EXPECT(cuMemPoolImportFromShareableHandle(&pool, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+               CUDA_SUCCESS);
+    })
+        .join();
     close(fd);
     return pool;
 }

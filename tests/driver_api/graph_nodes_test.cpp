@@ -236,6 +236,48 @@ TEST_CASE("a child graph is copied into its node and runs in its place", "[graph
     CHECK(value.first<int>() == 4);
 }
 
+TEST_CASE("a child graph's node gets a copy of another graph", "[graph]") {
+    Gpu gpu;
+    Stream stream;
+    int calls[2] = {}, given_value = 7;
+    Memory memory(sizeof(int));
+    Graph parent, graphs[2];
+    for (int i = 0; i < 2; ++i) {
+        CUDA_HOST_NODE_PARAMS host{count_call, &calls[i]};
+        CUgraphNode node = nullptr;
+        CU_OK(cu.cuGraphAddHostNode(&node, graphs[i], nullptr, 0, &host));
+    }
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = &given_value;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE, copy.dstDevice = memory.address;
+    copy.WidthInBytes = sizeof(int), copy.Height = copy.Depth = 1;
+    CUgraphNode brought = nullptr, child = nullptr, root = nullptr;
+    CU_OK(cu.cuGraphAddMemcpyNode(&brought, graphs[1], nullptr, 0, &copy, gpu.context));
+    CU_OK(cu.cuGraphAddChildGraphNode(&child, parent, nullptr, 0, graphs[0]));
+    CUgraph before = nullptr, after = nullptr;
+    size_t count = 1;
+    CU_OK(cu.cuGraphChildGraphNodeGetGraph(child, &before));
+    CU_OK(cu.cuGraphGetNodes(before, &root, &count));
+    GraphExec first(parent);
+    CUgraphNodeParams given{};
+    given.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    given.graph.graph = graphs[1];
+    for (int times = 0; times < 2; ++times) CU_OK(cu.cuGraphNodeSetParams(child, &given));
+    CU_OK(cu.cuGraphChildGraphNodeGetGraph(child, &after));
+    CHECK(after != before);
+    CHECK(after != graphs[1].handle);
+    CU_OK(cu.cuGraphGetNodes(after, nullptr, &count));
+    CHECK(count == 2);
+    GraphExec second(parent);
+    first.run(stream);
+    CHECK((calls[0] == 1 && calls[1] == 0));
+    given_value = 8;
+    second.run(stream);
+    CHECK((calls[0] == 1 && calls[1] == 1));
+    CHECK(memory.first<int>() == 8);
+    CU_OK(cu.cuGraphDestroyNode(child));
+}
+
 TEST_CASE("a child graph can be moved into its parent", "[graph]") {
     Gpu gpu;
     Stream stream;

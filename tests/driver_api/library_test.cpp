@@ -161,3 +161,38 @@ TEST_CASE("what a library lacks is not found, and what is no library is refused"
     CU_CHECK(cu.cuLibraryLoadFromFile(&refused, "/nonexistent/file", nullptr, nullptr, 0, nullptr, nullptr, 0),
              CUDA_ERROR_FILE_NOT_FOUND);
 }
+
+FRESH_PROCESS_TEST_CASE("a library whose variables find no room is loaded once there is some", "[library]") {
+    setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+    Gpu gpu;
+    size_t free_bytes = 0, total = 0;
+    CU_OK(cu.cuMemGetInfo(&free_bytes, &total));
+    const std::string code = R"(.version 6.0
+.target sm_50
+.address_size 64
+.global .align 4 .b8 table[)" +
+                             std::to_string(total / 8) + R"(];
+.visible .entry first() {
+    .reg .b32 %r;
+    mov.u32 %r, 1;
+    st.global.u32 [table], %r;
+    ret;
+})";
+    std::vector<CUdeviceptr> hogs;
+    for (CUdeviceptr hog = 0; cu.cuMemAlloc(&hog, total / 16) == CUDA_SUCCESS;) hogs.push_back(hog);
+    auto run = [](const Library& library) {  // whichever call loads it
+        CUkernel kernel = nullptr;
+        if (auto result = cu.cuLibraryGetKernel(&kernel, library.handle, "first"); result != CUDA_SUCCESS)
+            return result;
+        return launch(reinterpret_cast<CUfunction>(kernel), nullptr);
+    };
+    {
+        Library never_loaded(code.c_str());
+        CU_CHECK(run(never_loaded), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    Library library(code.c_str());
+    CU_CHECK(run(library), CUDA_ERROR_OUT_OF_MEMORY);
+    for (auto hog : hogs) CU_OK(cu.cuMemFree(hog));
+    CU_OK(run(library));
+    CU_OK(cu.cuCtxSynchronize());
+}

@@ -39,6 +39,7 @@ CUresult set_node(CUgraphNode handle, CUgraphNodeParams given) {
     return on_node(handle, [&](GraphNode& node) -> CUresult {
         Work work;
         if (CUresult error = changed_work(*node.graph, *node.work, given, work)) return error;
+        for (auto& replaced : graphs_in(*node.work)) unlist(*replaced);
         node.work = std::move(work);
         return CUDA_SUCCESS;
     });

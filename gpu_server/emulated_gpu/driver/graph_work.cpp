@@ -303,8 +303,10 @@ CUresult changed_work(Graph& graph, const NodeWork& old, CUgraphNodeParams& give
     if (auto* kernel = std::get_if<KernelWork>(&old))
         return kernel_work(given.kernel, kernel->attributes, work, kernel->launch.updatable);
     switch (given.type) {
-        case CU_GRAPH_NODE_TYPE_GRAPH:  // what a node holds is changed itself, by the functions for graphs
-        case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            if (given.graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
+            return make_work(graph, given, work);
+        case CU_GRAPH_NODE_TYPE_CONDITIONAL:  // what a node holds is changed itself, by the functions for graphs
         case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         case CU_GRAPH_NODE_TYPE_MEM_FREE:
             return CUDA_ERROR_NOT_SUPPORTED;

@@ -81,18 +81,18 @@ void Module::unload() {
 
 CUresult Library::instance(Context& context, std::shared_ptr<Module>& module) {
     LockGuard lock(mutex_);
-    auto& here = instances_[&context];
-    if (!here || !find<Module>(here->handle())) {  // none yet, or gone with a context that has been reset
+    auto here = instances_.find(&context);
+    if (here == instances_.end() || !find<Module>(here->second->handle())) {  // or gone with a context that was reset
         auto fresh = std::make_shared<Module>(context, code);
         if (CUresult error = fresh->place_globals()) {
             fresh->unload();
             return error;
         }
         fresh->library = weak_from_this();
-        here = driver().registry.add(std::move(fresh));
-        context.own(here->handle());
+        here = instances_.insert_or_assign(&context, driver().registry.add(std::move(fresh))).first;
+        context.own(here->second->handle());
     }
-    module = here;
+    module = here->second;
     return CUDA_SUCCESS;
 }
 

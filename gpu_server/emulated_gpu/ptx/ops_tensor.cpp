@@ -36,7 +36,8 @@ struct Copying {
 
 // A program can write to a map what it likes: what copies rely on is looked at before each.
 bool is_sound(const TensorMap& map) {
-    if (map.mark != TensorMap::ours || map.rank == 0 || map.rank > TensorMap::rank_max) return false;
+    if (map.mark != TensorMap::ours && map.mark != TensorMap::of_zeros) return false;
+    if (map.rank == 0 || map.rank > TensorMap::rank_max) return false;
     uint64_t bytes = map.strides[0];
     if (bytes == 0 || bytes > sizeof(uint64_t) || bytes != size_of(map.element) || map.nan_bytes > bytes) return false;
     bool tiles = map.way == TensorWay::tiles;

@@ -89,6 +89,17 @@ std::byte* map_pointer(Warp& w, uint32_t lane, uint64_t address, bool writing) {
     return p;
 }
 
+// Programs make maps without the driver, too: they begin with zeros and replace every field that matters.
+TensorMap read_map_or_blank(const std::byte* p) {
+    static constexpr std::array<std::byte, sizeof(TensorMap)> zeros{};
+    TensorMap map;
+    if (std::memcmp(p, zeros.data(), sizeof map) == 0)
+        map.mark = TensorMap::of_zeros;
+    else
+        std::memcpy(&map, p, sizeof map);
+    return map;
+}
+
 // a: the map's address, generic; b: the value; count: the Field; flags: the axis.
 void replace_field(Warp& w, const Instr& i) {
     refresh_ranges(*w.worker);
@@ -97,12 +108,12 @@ void replace_field(Warp& w, const Instr& i) {
         auto lane = static_cast<uint32_t>(std::countr_zero(rest));
         auto* p = map_pointer(w, lane, addresses[lane], true);
         if (!p) return;
-        TensorMap map;
-        std::memcpy(&map, p, sizeof map);
+        TensorMap map = read_map_or_blank(p);
         bool held = replace(map, static_cast<Field>(i.count), i.flags, values[lane]);
         // Hardware does not look whether it is a map that it changes; a copy by it does.
         if (!held && map.mark == TensorMap::ours)
             return fault(w, Outcome::illegal_instruction, lane, "a tensor map cannot hold this value");
+        if (!held) map.mark = 0;
         std::memcpy(p, &map, sizeof map);
     }
 }

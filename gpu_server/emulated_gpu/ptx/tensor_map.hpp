@@ -19,9 +19,10 @@ enum class TensorWay : uint8_t { tiles, im2col, im2col_wide, im2col_wide_128 };
 enum class SwizzleAtom : uint8_t { bytes_16, bytes_32, bytes_32_flipped, bytes_64 };
 
 struct TensorMap {
-    static constexpr uint64_t ours = 0x70616d726f736e74;  // "tnsormap"
+    static constexpr uint64_t ours = 0x70616d726f736e74;      // "tnsormap"
+    static constexpr uint64_t of_zeros = 0x307061726f736e74;  // what a program has made by replacing fields of zeros
     static constexpr uint32_t rank_max = 5, space_max = 3;
-    uint64_t mark = 0;
+    uint64_t mark = 0;  // one of these, or it is none
     uint64_t address = 0;
     std::array<uint64_t, rank_max> strides{};  // in bytes; of the first axis the element's size
     std::array<uint32_t, rank_max> last{};     // of each axis: its size in elements, less one

@@ -1,4 +1,5 @@
 // im2col along the width alone, swizzles of larger atoms, and the barriers of a pair of blocks, beside plain C++.
+#include <cstring>
 #include <numeric>
 
 #include "gpu_server/emulated_gpu/ptx/tensor_map.hpp"
@@ -149,6 +150,38 @@ TEST_CASE("atoms of 32 and 64 bytes are swizzled as the tables say", "[ptx][bulk
                 CHECK(out[line * 32 + word] == line * 32 + lines[line][word / 4] * 4 + within);
             }
     }
+}
+
+// As Triton makes its descriptors.
+TEST_CASE("a program makes a tensor map out of zeros", "[ptx][bulk][tensor]") {
+    const std::string fields[] = {
+        "global_address.global.b1024.b64 [%map], %in",  "rank.global.b1024.b32 [%map], 1",
+        "box_dim.global.b1024.b32 [%map], 0, 4",        "box_dim.global.b1024.b32 [%map], 1, 2",
+        "global_dim.global.b1024.b32 [%map], 0, 8",     "global_dim.global.b1024.b32 [%map], 1, 6",
+        "global_stride.global.b1024.b64 [%map], 0, 32", "element_stride.global.b1024.b32 [%map], 0, 1",
+        "element_stride.global.b1024.b32 [%map], 1, 1", "elemtype.global.b1024.b32 [%map], 2",
+        "swizzle_mode.global.b1024.b32 [%map], 0"};
+    auto run = [&](const std::string& more) {
+        std::string made = ".reg .b64 %in; ld.global.u64 %in, [%out];\n";  // where the tensor is
+        for (auto& field : fields) made += "tensormap.replace.tile." + field + ";\n";
+        Bench bench(loading(made + more +
+                                "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+                                " [%r], [%map, {4, 3}], [%b];",
+                            32));
+        std::vector<uint32_t> values(48);
+        std::iota(values.begin(), values.end(), 0u);
+        auto in = bench.array(values), out = bench.array<uint32_t>(8);
+        std::memcpy(&out[0], &in.address, sizeof in.address);
+        auto* map = aligned_map(bench);
+        std::memset(static_cast<void*>(map), 0, sizeof *map);
+        auto outcome = bench.launch("k", {1}, {1}, {}, reinterpret_cast<uint64_t>(map), out).outcome;
+        if (outcome == Outcome::done)
+            for (uint32_t i = 0; i < 8; ++i) CHECK(out[i] == (3 + i / 4) * 8 + 4 + i % 4);
+        return outcome;
+    };
+    CHECK(run("") == Outcome::done);
+    // What a map cannot hold is told by the copy.
+    CHECK(run("tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%map], 9;\n") == Outcome::illegal_instruction);
 }
 
 TEST_CASE("the news of a pair's multicast goes to the barriers of the leader's side", "[ptx][bulk][tensor]") {
